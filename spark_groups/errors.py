@@ -1,0 +1,237 @@
+"""Everything that can be raised, and what a member does about each of Kafka's error codes.
+
+SparkGroupsError
+├── OptionsError             options of a source, a job or a command are wrong; lists all
+├── BrokerUnreachableError   no broker answered within the time allowed; names the addresses
+├── ProtocolError            an answer that cannot be read, or a legal answer nobody can act on
+├── EmbeddedKafkaError       the embedded broker could not be fetched, started or stopped
+├── GroupError               the group refused this member for good; carries Kafka's own message
+│   └── DeadOwnershipError   the member cannot prove that it still owns what it would plan
+└── DataLossError            offsets that should be read are gone (`failOnDataLoss`)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+
+class SparkGroupsError(Exception):
+    """Base of everything this package raises on purpose."""
+
+
+class OptionsError(SparkGroupsError):
+    """Options are unknown, missing or contradict each other; the message lists all."""
+
+
+class BrokerUnreachableError(SparkGroupsError):
+    """No broker answered within the time allowed."""
+
+
+class ProtocolError(SparkGroupsError):
+    """A peer sent bytes that are not what the protocol allows."""
+
+
+class EmbeddedKafkaError(SparkGroupsError):
+    """The embedded Kafka could not be fetched, started or stopped."""
+
+
+class GroupError(SparkGroupsError):
+    """The group refused this member for good; the message is the coordinator's, with a remedy."""
+
+
+class DeadOwnershipError(GroupError):
+    """The member cannot prove that it still owns its partitions, so it does not plan."""
+
+
+class DataLossError(SparkGroupsError):
+    """Offsets that should have been read are gone, and `failOnDataLoss` is true."""
+
+
+class ErrorCode(IntEnum):
+    """Kafka's error codes that the requests of a group member can be answered with.
+
+    Source: org.apache.kafka.common.protocol.Errors.
+    """
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    REPLICA_NOT_AVAILABLE = 9
+    OFFSET_METADATA_TOO_LARGE = 12
+    NETWORK_EXCEPTION = 13
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    ILLEGAL_GENERATION = 22
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_COMMIT_OFFSET_SIZE = 28
+    TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
+    UNSUPPORTED_SASL_MECHANISM = 33
+    UNSUPPORTED_VERSION = 35
+    INVALID_REQUEST = 42
+    KAFKA_STORAGE_ERROR = 56
+    SASL_AUTHENTICATION_FAILED = 58
+    GROUP_ID_NOT_FOUND = 69
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+    OFFSET_NOT_AVAILABLE = 78
+    GROUP_MAX_SIZE_REACHED = 81
+    FENCED_INSTANCE_ID = 82
+    UNSTABLE_OFFSET_COMMIT = 88
+    THROTTLING_QUOTA_EXCEEDED = 89
+    UNKNOWN_TOPIC_ID = 100
+    INCONSISTENT_TOPIC_ID = 103
+    FENCED_MEMBER_EPOCH = 110
+    UNRELEASED_INSTANCE_ID = 111
+    UNSUPPORTED_ASSIGNOR = 112
+    STALE_MEMBER_EPOCH = 113
+    INVALID_REGULAR_EXPRESSION = 128
+
+    @classmethod
+    def name_of(cls, code: int) -> str:
+        """Return the name of a code, also of one that this table does not have."""
+        try:
+            return cls(code).name
+        except ValueError:
+            return f"error {code}"
+
+
+class Reaction(Enum):
+    """What a member does about an error."""
+
+    ACCEPT = "the request succeeded"
+    RETRY = "send it again after a pause"
+    REDISCOVER = "ask who the coordinator is, then send it again"
+    REJOIN_SAME_ID = "everything is lost: join again under the same member id"
+    REJOIN_NEW_ID = "everything is lost: join again under a new member id"
+    AWAIT_INSTANCE = "wait until the instance id is released, at most for the session time-out"
+    REFRESH_EPOCH = "wait for the next heartbeat's member epoch, then check what is still owned"
+    REFRESH_TOPICS = "ask for fresh metadata, then send it again"
+    DROP_TOPIC = "the topic is gone: drop its partitions and say so"
+    FAIL = "give up with a message that says what to do"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRule:
+    """What a member does when a request of each kind is answered with one code.
+
+    Args:
+        heartbeat: Reaction to it in a ConsumerGroupHeartbeat.
+        offsets: Reaction to it in an OffsetCommit or an OffsetFetch.
+        lookup: Reaction to it in FindCoordinator, Metadata, ListOffsets, ConsumerGroupDescribe.
+        remedy: What a person does about it, where the member gives up.
+    """
+
+    heartbeat: Reaction
+    offsets: Reaction
+    lookup: Reaction
+    remedy: str = ""
+
+
+_R = Reaction
+ERROR_RULES: dict[ErrorCode, ErrorRule] = {
+    ErrorCode.NONE: ErrorRule(_R.ACCEPT, _R.ACCEPT, _R.ACCEPT),
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorRule(_R.RETRY, _R.RETRY, _R.RETRY),
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorRule(_R.REDISCOVER, _R.REDISCOVER, _R.RETRY),
+    ErrorCode.NOT_COORDINATOR: ErrorRule(_R.REDISCOVER, _R.REDISCOVER, _R.REDISCOVER),
+    ErrorCode.REQUEST_TIMED_OUT: ErrorRule(_R.RETRY, _R.RETRY, _R.RETRY),
+    ErrorCode.NETWORK_EXCEPTION: ErrorRule(_R.RETRY, _R.RETRY, _R.RETRY),
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: ErrorRule(_R.RETRY, _R.RETRY, _R.RETRY),
+    ErrorCode.UNKNOWN_SERVER_ERROR: ErrorRule(_R.RETRY, _R.RETRY, _R.RETRY),
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorRule(_R.RETRY, _R.RETRY, _R.REFRESH_TOPICS),
+    ErrorCode.UNSTABLE_OFFSET_COMMIT: ErrorRule(_R.FAIL, _R.RETRY, _R.RETRY),
+    ErrorCode.LEADER_NOT_AVAILABLE: ErrorRule(_R.FAIL, _R.RETRY, _R.REFRESH_TOPICS),
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorRule(_R.FAIL, _R.RETRY, _R.REFRESH_TOPICS),
+    ErrorCode.REPLICA_NOT_AVAILABLE: ErrorRule(_R.FAIL, _R.RETRY, _R.REFRESH_TOPICS),
+    ErrorCode.OFFSET_NOT_AVAILABLE: ErrorRule(_R.FAIL, _R.RETRY, _R.RETRY),
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorRule(_R.FAIL, _R.RETRY, _R.REFRESH_TOPICS),
+    ErrorCode.UNKNOWN_LEADER_EPOCH: ErrorRule(_R.FAIL, _R.RETRY, _R.REFRESH_TOPICS),
+    ErrorCode.FENCED_MEMBER_EPOCH: ErrorRule(_R.REJOIN_SAME_ID, _R.REJOIN_SAME_ID, _R.FAIL),
+    ErrorCode.UNKNOWN_MEMBER_ID: ErrorRule(_R.REJOIN_NEW_ID, _R.REJOIN_NEW_ID, _R.FAIL),
+    ErrorCode.STALE_MEMBER_EPOCH: ErrorRule(_R.REJOIN_SAME_ID, _R.REFRESH_EPOCH, _R.FAIL),
+    ErrorCode.UNRELEASED_INSTANCE_ID: ErrorRule(
+        _R.AWAIT_INSTANCE,
+        _R.FAIL,
+        _R.FAIL,
+        "another member holds this kafka.group.instance.id: stop it, or give each query its own",
+    ),
+    ErrorCode.FENCED_INSTANCE_ID: ErrorRule(
+        _R.FAIL,
+        _R.REJOIN_NEW_ID,
+        _R.FAIL,
+        "a newer query joined with the same kafka.group.instance.id: give each query its own",
+    ),
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorRule(_R.FAIL, _R.DROP_TOPIC, _R.REFRESH_TOPICS),
+    ErrorCode.UNKNOWN_TOPIC_ID: ErrorRule(_R.FAIL, _R.DROP_TOPIC, _R.REFRESH_TOPICS),
+    ErrorCode.INCONSISTENT_TOPIC_ID: ErrorRule(_R.FAIL, _R.DROP_TOPIC, _R.REFRESH_TOPICS),
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: ErrorRule(
+        _R.FAIL, _R.FAIL, _R.FAIL, "the principal needs READ (and DESCRIBE) on the group"
+    ),
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: ErrorRule(
+        _R.FAIL, _R.FAIL, _R.FAIL, "the principal needs READ and DESCRIBE on every topic subscribed"
+    ),
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ErrorRule(
+        _R.FAIL, _R.FAIL, _R.FAIL, "the principal may not talk to this cluster"
+    ),
+    ErrorCode.SASL_AUTHENTICATION_FAILED: ErrorRule(
+        _R.FAIL, _R.FAIL, _R.FAIL, "check the kafka.sasl.* options: the broker refused them"
+    ),
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM: ErrorRule(
+        _R.FAIL, _R.FAIL, _R.FAIL, "the broker does not offer this kafka.sasl.mechanism"
+    ),
+    ErrorCode.UNSUPPORTED_VERSION: ErrorRule(
+        _R.FAIL,
+        _R.FAIL,
+        _R.FAIL,
+        "the consumer group protocol needs Apache Kafka 4.0 or later with the feature"
+        " group.version=1 (kafka-features.sh upgrade --feature group.version=1)",
+    ),
+    ErrorCode.INVALID_REQUEST: ErrorRule(_R.FAIL, _R.FAIL, _R.FAIL, "please report this as a bug"),
+    ErrorCode.GROUP_ID_NOT_FOUND: ErrorRule(
+        _R.REJOIN_NEW_ID,
+        _R.REJOIN_NEW_ID,
+        _R.FAIL,
+        "the group is gone, or is a classic group that cannot be converted",
+    ),
+    ErrorCode.GROUP_MAX_SIZE_REACHED: ErrorRule(
+        _R.FAIL, _R.FAIL, _R.FAIL, "the group is full: raise the broker's group.consumer.max.size"
+    ),
+    ErrorCode.UNSUPPORTED_ASSIGNOR: ErrorRule(
+        _R.FAIL, _R.FAIL, _R.FAIL, "choose a kafka.group.remote.assignor that the broker offers"
+    ),
+    ErrorCode.INVALID_REGULAR_EXPRESSION: ErrorRule(
+        _R.FAIL, _R.FAIL, _R.FAIL, "subscribePattern must be an RE2 expression"
+    ),
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: ErrorRule(
+        _R.FAIL, _R.FAIL, _R.FAIL, "raise the broker's offset.metadata.max.bytes"
+    ),
+    ErrorCode.INVALID_COMMIT_OFFSET_SIZE: ErrorRule(
+        _R.FAIL, _R.RETRY, _R.FAIL, "please report this as a bug"
+    ),
+    ErrorCode.ILLEGAL_GENERATION: ErrorRule(_R.FAIL, _R.REFRESH_EPOCH, _R.FAIL),
+    ErrorCode.OFFSET_OUT_OF_RANGE: ErrorRule(_R.FAIL, _R.FAIL, _R.FAIL),
+}
+"""The one table. A code that is not in it gets `UNKNOWN_RULE`: fatal, but never in silence."""
+
+UNKNOWN_RULE = ErrorRule(
+    _R.FAIL, _R.FAIL, _R.FAIL, "Kafka answered with a code this version does not know"
+)
+
+
+def rule_for(code: int) -> ErrorRule:
+    """Return what to do about an error code of any request.
+
+    Args:
+        code: Kafka's error code, known or not.
+    """
+    try:
+        return ERROR_RULES[ErrorCode(code)]
+    except (ValueError, KeyError):
+        return UNKNOWN_RULE

@@ -1,0 +1,168 @@
+"""The values that every layer speaks of: partitions, assignments, offset ranges, batch plans.
+
+All of them are frozen. Whatever decides is keyed by topic id, because a topic that is deleted and
+created again is another topic; names are for people and for the requests that still want them.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+TopicId = uuid.UUID
+
+
+def topic_id_text(topic_id: TopicId) -> str:
+    """Write a topic id as Kafka's tools do: URL-safe base64, without padding."""
+    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode("ascii")
+
+
+def parse_topic_id(text: str) -> TopicId:
+    """Read a topic id as Kafka's tools write it.
+
+    Raises:
+        ValueError: `text` is not 22 characters of URL-safe base64.
+    """
+    try:
+        raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+        return uuid.UUID(bytes=raw)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a Kafka topic id") from error
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """A partition of a topic by name: how people, librdkafka and older requests call it."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicIdPartition:
+    """A partition of a topic by id: how the group protocol, plans and the ledger call it."""
+
+    topic_id: TopicId
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{topic_id_text(self.topic_id)}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A set of partitions by topic id, with the algebra that reconciliation is written in.
+
+    Args:
+        partitions: The partitions; each once.
+    """
+
+    partitions: frozenset[TopicIdPartition] = frozenset()
+
+    @classmethod
+    def of(cls, by_topic: Mapping[TopicId, Iterable[int]]) -> Assignment:
+        """Build an assignment from partition indexes by topic id, as the wire has it."""
+        return cls(
+            frozenset(
+                TopicIdPartition(topic_id, partition)
+                for topic_id, partitions in by_topic.items()
+                for partition in partitions
+            )
+        )
+
+    def by_topic(self) -> dict[TopicId, tuple[int, ...]]:
+        """Return sorted partition indexes by topic id, as the wire wants it."""
+        grouped: dict[TopicId, list[int]] = {}
+        for each in self.partitions:
+            grouped.setdefault(each.topic_id, []).append(each.partition)
+        return {topic_id: tuple(sorted(grouped[topic_id])) for topic_id in sorted(grouped)}
+
+    def __or__(self, other: Assignment) -> Assignment:
+        return Assignment(self.partitions | other.partitions)
+
+    def __sub__(self, other: Assignment) -> Assignment:
+        return Assignment(self.partitions - other.partitions)
+
+    def __and__(self, other: Assignment) -> Assignment:
+        return Assignment(self.partitions & other.partitions)
+
+    def __le__(self, other: Assignment) -> bool:
+        return self.partitions <= other.partitions
+
+    def __contains__(self, partition: object) -> bool:
+        return partition in self.partitions
+
+    def __iter__(self) -> Iterator[TopicIdPartition]:
+        return iter(sorted(self.partitions))
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+
+NO_PARTITIONS = Assignment()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """The offsets [from_offset, until_offset) of one partition that a batch reads.
+
+    Args:
+        topic_id: The topic the offsets belong to.
+        topic: Its name when the range was planned.
+        partition: Index of the partition.
+        from_offset: First offset read.
+        until_offset: First offset not read; never below `from_offset`.
+
+    Raises:
+        ValueError: The range ends before it begins, or an offset is negative.
+    """
+
+    topic_id: TopicId
+    topic: str
+    partition: int
+    from_offset: int
+    until_offset: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.from_offset <= self.until_offset:
+            raise ValueError(
+                f"[{self.from_offset}, {self.until_offset}) of {self.topic}-{self.partition}"
+                " is not a range of offsets"
+            )
+
+    @property
+    def key(self) -> TopicIdPartition:
+        return TopicIdPartition(self.topic_id, self.partition)
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    def __len__(self) -> int:
+        return self.until_offset - self.from_offset
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """What one micro-batch reads, and as whom: the end offset that Spark's checkpoint keeps.
+
+    Args:
+        group_id: The consumer group.
+        member_id: The member that planned; another one for every incarnation of a query.
+        member_epoch: The epoch the member had; what its offset commit is fenced by.
+        ranges: Offset ranges, sorted, at most one for each partition.
+    """
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    ranges: tuple[OffsetRange, ...] = field(default=())
+
+    def partitions(self) -> frozenset[TopicIdPartition]:
+        """Return the partitions that the batch reads."""
+        return frozenset(each.key for each in self.ranges)
