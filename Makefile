@@ -1,0 +1,90 @@
+# Every target makes the environment it needs by itself; `make help` lists them.
+#   make PYTHON=python3.12 env      another Python than python3
+#   make LOCK_FLAGS=--upgrade lock  newer versions of everything
+
+PYTHON ?= python3
+LOCK_FLAGS ?=
+PYTEST_FLAGS ?=
+
+VENV := .venv
+PY := $(VENV)/bin/python
+PACKAGES := $(VENV)/.packages-installed
+PROJECT := $(VENV)/.project-installed
+PIP := $(PY) -m pip --disable-pip-version-check
+
+step = @printf '\n==> %s\n' '$(1)'
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help env prerequisites demo test unit lint types format wheel lock clean
+
+##@ Start here
+
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "; print "make TARGET"} \
+	  /^##@ / {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: prerequisites env ## Hand a real topic over between two Spark applications, and check it
+	$(PY) demo/run.py
+
+test: prerequisites env lint types ## Check and test everything, on a real Kafka and a real Spark
+	$(call step,pytest: every test that is not slow)
+	$(PY) -m pytest -m "not slow" $(PYTEST_FLAGS)
+
+env: $(PROJECT) ## Make the environment in .venv, from requirements.lock
+
+##@ While working
+
+unit: env ## Run the tests that need neither broker nor Spark
+	$(call step,pytest: no broker$(comma) no Spark)
+	$(PY) -m pytest -m "not slow and not broker and not spark" $(PYTEST_FLAGS)
+
+lint: env ## Check style, formatting and the direction of imports
+	$(call step,ruff check: style)
+	$(VENV)/bin/ruff check
+	$(call step,ruff format: formatting)
+	$(VENV)/bin/ruff format --check
+	$(call step,lint-imports: the direction of imports)
+	$(VENV)/bin/lint-imports --no-logo
+
+types: env ## Check types
+	$(call step,mypy: types)
+	$(VENV)/bin/mypy
+
+format: env ## Format the code, and mend what can be mended
+	$(VENV)/bin/ruff check --fix-only
+	$(VENV)/bin/ruff format
+
+##@ Packages
+
+wheel: env ## Build the wheel into dist/
+	$(PY) -m hatchling build --target wheel
+
+lock: env ## Pin every package anew, in requirements.lock
+	$(VENV)/bin/uv pip compile pyproject.toml --group dev --universal --python-version 3.10 \
+	  --no-header --no-emit-index-url --generate-hashes $(LOCK_FLAGS) -o requirements.lock
+
+clean: ## Remove the environment and everything that was built
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache \
+	  .hypothesis spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A comma cannot be written in an argument of `call`.
+comma := ,
+
+prerequisites:
+	@sh tools/check_prerequisites.sh $(PYTHON)
+
+$(PACKAGES): requirements.lock
+	@sh tools/check_prerequisites.sh $(PYTHON)
+	$(call step,environment: $(VENV))
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --use-pep517 --require-hashes -r requirements.lock
+	@touch $@
+
+# Without isolation the project is built by the hatchling of the lock.
+$(PROJECT): $(PACKAGES) pyproject.toml
+	$(call step,spark-groups itself: editable)
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
