@@ -1,0 +1,165 @@
+"""How long the wire layer takes: encoding and decoding beside kio, and round trips to a broker.
+
+    python benchmarks/wire.py [BOOTSTRAP_SERVERS TOPIC...]
+
+With an address, ListOffsets of all partitions of each topic is timed as well.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import timeit
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from spark_groups.kafka.codec import decode, encode
+from spark_groups.kafka.schemas import CONSUMER_GROUP_HEARTBEAT, Struct
+from spark_groups.kafka.topic_schemas import LIST_OFFSETS, METADATA, OFFSET_COMMIT_V10
+
+HEARTBEAT_REQUEST = {
+    "group_id": "flights",
+    "member_id": "f1c9c4be-7d3b-4c06-9d3b-0f5b9a2b7c11",
+    "member_epoch": 7,
+    "instance_id": None,
+    "rack_id": None,
+    "rebalance_timeout_ms": 45_000,
+    "subscribed_topic_names": ("flights",),
+    "subscribed_topic_regex": None,
+    "server_assignor": None,
+    "topic_partitions": ({"topic_id": uuid.uuid4(), "partitions": tuple(range(6))},),
+}
+HEARTBEAT_RESPONSE = {
+    "throttle_time_ms": 0,
+    "error_code": 0,
+    "error_message": None,
+    "member_id": "f1c9c4be-7d3b-4c06-9d3b-0f5b9a2b7c11",
+    "member_epoch": 7,
+    "heartbeat_interval_ms": 5000,
+    "assignment": {
+        "topic_partitions": ({"topic_id": uuid.uuid4(), "partitions": tuple(range(6))},)
+    },
+}
+COMMIT_REQUEST = {
+    "group_id": "flights",
+    "generation_id_or_member_epoch": 7,
+    "member_id": "f1c9c4be-7d3b-4c06-9d3b-0f5b9a2b7c11",
+    "group_instance_id": None,
+    "topics": (
+        {
+            "topic_id": uuid.uuid4(),
+            "partitions": tuple(
+                {
+                    "partition_index": index,
+                    "committed_offset": 1_000_000 + index,
+                    "committed_leader_epoch": -1,
+                    "committed_metadata": '{"partitions":1000}',
+                }
+                for index in range(1000)
+            ),
+        },
+    ),
+}
+COMMIT_RESPONSE = {
+    "throttle_time_ms": 0,
+    "topics": (
+        {
+            "topic_id": uuid.uuid4(),
+            "partitions": tuple({"partition_index": i, "error_code": 0} for i in range(1000)),
+        },
+    ),
+}
+LIST_OFFSETS_RESPONSE = {
+    "throttle_time_ms": 0,
+    "topics": (
+        {
+            "name": "flights",
+            "partitions": tuple(
+                {
+                    "partition_index": index,
+                    "error_code": 0,
+                    "timestamp": -1,
+                    "offset": 1_000_000,
+                    "leader_epoch": 0,
+                }
+                for index in range(1000)
+            ),
+        },
+    ),
+}
+METADATA_RESPONSE = {
+    "throttle_time_ms": 0,
+    "brokers": ({"node_id": 1, "host": "localhost", "port": 9092, "rack": None},),
+    "cluster_id": "abc",
+    "controller_id": 1,
+    "topics": (
+        {
+            "error_code": 0,
+            "name": "flights",
+            "topic_id": uuid.uuid4(),
+            "is_internal": False,
+            "partitions": tuple(
+                {
+                    "error_code": 0,
+                    "partition_index": index,
+                    "leader_id": 1,
+                    "leader_epoch": 0,
+                    "replica_nodes": (1, 2, 3),
+                    "isr_nodes": (1, 2, 3),
+                    "offline_replicas": (),
+                }
+                for index in range(1000)
+            ),
+            "topic_authorized_operations": -2147483648,
+        },
+    ),
+}
+
+MEASURED: tuple[tuple[str, Any, str, dict[str, Any]], ...] = (
+    ("heartbeat request", CONSUMER_GROUP_HEARTBEAT, "request", HEARTBEAT_REQUEST),
+    ("heartbeat response", CONSUMER_GROUP_HEARTBEAT, "response", HEARTBEAT_RESPONSE),
+    ("commit of 1,000 partitions", OFFSET_COMMIT_V10, "request", COMMIT_REQUEST),
+    ("its response", OFFSET_COMMIT_V10, "response", COMMIT_RESPONSE),
+    ("end offsets of 1,000 partitions", LIST_OFFSETS, "response", LIST_OFFSETS_RESPONSE),
+    ("metadata of 1,000 partitions", METADATA, "response", METADATA_RESPONSE),
+)
+
+
+def best_us(work: Callable[[], object]) -> float:
+    """Return the best time of one call in microseconds."""
+    timer = timeit.Timer(work)
+    count, _ = timer.autorange()
+    return min(timer.repeat(5, max(1, count // 5))) / max(1, count // 5) * 1e6
+
+
+def kio_times_us(message: Any, part: str, schema: Struct, values: dict[str, Any]) -> str:
+    """Return what kio takes for the same message, or a dash where it is not installed."""
+    try:
+        from kio.serial import entity_reader  # noqa: PLC0415
+
+        from tests.kafka.wire_values import kio_bytes, kio_entity_type, to_kio  # noqa: PLC0415
+    except ImportError:
+        return f"{'—':>10}{'—':>10}"
+    entity_type = kio_entity_type(message, part)
+    entity = to_kio(entity_type, values, schema)
+    whole, read = encode(schema, values), entity_reader(entity_type)
+    return f"{best_us(lambda: kio_bytes(entity)):>10.1f}{best_us(lambda: read(whole, 0)):>10.1f}"
+
+
+def codec_times() -> None:
+    """Print the time of each message, in microseconds, ours and kio's."""
+    print(f"{'us':34}{'encode':>10}{'decode':>10}{'kio enc':>10}{'kio dec':>10}")  # noqa: T201
+    for title, message, part, values in MEASURED:
+        schema = getattr(message, part)
+        whole = encode(schema, values)
+        ours = [
+            best_us(lambda s=schema, v=values: encode(s, v)),  # type: ignore[misc]
+            best_us(lambda s=schema, w=whole: decode(s, w)),  # type: ignore[misc]
+        ]
+        theirs = kio_times_us(message, part, schema, values)
+        print(f"{title:34}{ours[0]:>10.1f}{ours[1]:>10.1f}{theirs}")  # noqa: T201
+
+
+if __name__ == "__main__":
+    codec_times()
