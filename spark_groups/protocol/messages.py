@@ -41,7 +41,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatRequest:
-    """ConsumerGroupHeartbeat v1 (KIP-848, KIP-1082). None means: unchanged since the last one."""
+    """ConsumerGroupHeartbeat v1 (KIP-848, KIP-1082).
+
+    None means: unchanged since the last one.
+    """
 
     group_id: str
     """The group identifier."""
@@ -129,7 +132,10 @@ class OffsetFetchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetchResponse:
-    """OffsetFetch response. An error of one partition never reads as "no committed offset"."""
+    """OffsetFetch response.
+
+    An error of one partition never reads as "no committed offset".
+    """
 
     error_code: int = 0
     offsets: Mapping[TopicIdPartition, OffsetAndMetadata] = field(default_factory=dict)
@@ -178,7 +184,10 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataResponse:
-    """Metadata response. Names and ids that do not exist (or may not be seen) are left out."""
+    """Metadata response.
+
+    Names and ids that do not exist (or may not be seen) are left out.
+    """
 
     topics: tuple[TopicMetadata, ...] = ()
     errors: Mapping[str, int] = field(default_factory=dict)

@@ -1,0 +1,79 @@
+"""The values: their algebra, their text, and what they refuse."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_groups.types import (
+    NO_PARTITIONS,
+    Assignment,
+    BatchPlan,
+    OffsetRange,
+    TopicIdPartition,
+    parse_topic_id,
+    topic_id_text,
+)
+
+FLIGHTS = uuid.UUID(int=1)
+PARTITIONS = st.builds(
+    TopicIdPartition, st.sampled_from([FLIGHTS, uuid.UUID(int=2)]), st.integers(0, 5)
+)
+ASSIGNMENTS = st.builds(Assignment, st.frozensets(PARTITIONS))
+
+
+@given(st.uuids())
+def test_topic_id_text_is_read_back(topic_id: uuid.UUID) -> None:
+    text = topic_id_text(topic_id)
+    assert len(text) == 22
+    assert parse_topic_id(text) == topic_id
+
+
+@pytest.mark.parametrize("text", ["", "flights", "A" * 21, "A" * 23, "*" * 22])
+def test_text_that_is_no_topic_id_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a Kafka topic id"):
+        parse_topic_id(text)
+
+
+@given(ASSIGNMENTS)
+def test_assignment_is_read_back_from_its_wire_form(assignment: Assignment) -> None:
+    assert Assignment.of(assignment.by_topic()) == assignment
+
+
+@given(ASSIGNMENTS, ASSIGNMENTS)
+def test_kept_and_lost_make_up_what_was_owned(owned: Assignment, target: Assignment) -> None:
+    kept, lost = owned & target, owned - target
+    assert kept | lost == owned
+    assert kept & lost == NO_PARTITIONS
+    assert kept <= target
+    assert len(kept) + len(lost) == len(owned)
+    assert all(partition in owned for partition in lost)
+
+
+@given(ASSIGNMENTS)
+def test_assignment_is_walked_in_order(assignment: Assignment) -> None:
+    assert list(assignment) == sorted(assignment.partitions)
+
+
+@pytest.mark.parametrize(("from_offset", "until_offset"), [(-1, 3), (4, 3)])
+def test_range_that_is_none_is_refused(from_offset: int, until_offset: int) -> None:
+    with pytest.raises(ValueError, match="flights-7"):
+        OffsetRange(FLIGHTS, "flights", 7, from_offset, until_offset)
+
+
+def test_range_counts_offsets_and_knows_its_partition_by_id_and_by_name() -> None:
+    offsets = OffsetRange(FLIGHTS, "flights", 7, 10, 25)
+    assert len(offsets) == 15
+    assert offsets.key == TopicIdPartition(FLIGHTS, 7)
+    assert str(offsets.topic_partition) == "flights-7"
+    assert str(offsets.key) == f"{topic_id_text(FLIGHTS)}-7"
+
+
+def test_plan_knows_its_partitions() -> None:
+    ranges = (OffsetRange(FLIGHTS, "flights", 0, 0, 5), OffsetRange(FLIGHTS, "flights", 3, 2, 2))
+    plan = BatchPlan("readers", "m-1", 4, ranges)
+    assert plan.partitions() == {TopicIdPartition(FLIGHTS, 0), TopicIdPartition(FLIGHTS, 3)}
+    assert BatchPlan("readers", "m-1", 4).partitions() == frozenset()
