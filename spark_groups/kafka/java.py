@@ -1,0 +1,78 @@
+"""The Java that runs the embedded Kafka, and the jars of PySpark that it needs."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from spark_groups.errors import EmbeddedKafkaError
+
+MINIMUM_JAVA = 17
+"""Kafka 4's brokers need Java 17 (KIP-1013)."""
+
+INSTALL_JAVA = (
+    f"install Java {MINIMUM_JAVA} or later (Debian, Ubuntu:"
+    f" apt-get install openjdk-{MINIMUM_JAVA}-jre-headless; macOS: brew install openjdk@"
+    f"{MINIMUM_JAVA}) and put it on the PATH or set JAVA_HOME"
+)
+
+
+def find_java() -> Path:
+    """Return the `java` of JAVA_HOME, else of the PATH, after checking its version.
+
+    Raises:
+        EmbeddedKafkaError: There is no Java, or it is older than Kafka's brokers need.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
+    if found is None:
+        where = f"JAVA_HOME ({home}) has no bin/java" if home else "there is no java on the PATH"
+        raise EmbeddedKafkaError(f"Kafka needs Java, and {where}: {INSTALL_JAVA}")
+    version = _java_version(found)
+    if version < MINIMUM_JAVA:
+        raise EmbeddedKafkaError(
+            f"Kafka needs Java {MINIMUM_JAVA} or later, and {found} is Java {version}:"
+            f" {INSTALL_JAVA}"
+        )
+    return Path(found)
+
+
+@functools.cache
+def _java_version(java: str) -> int:
+    """Return the feature version that a `java` reports, 8 for 1.8."""
+    try:
+        shown = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=30, check=True
+        ).stderr
+    except (OSError, subprocess.SubprocessError) as error:
+        raise EmbeddedKafkaError(f"{java} does not run ({error}): {INSTALL_JAVA}") from error
+    match = re.search(r'version "(?:1\.)?(\d+)', shown)
+    if match is None:
+        raise EmbeddedKafkaError(f"{java} -version says no version: {shown.strip()[:200]!r}")
+    return int(match[1])
+
+
+def find_spark_jars() -> Path:
+    """Return the folder of Spark's own jars: PySpark's, else SPARK_HOME's.
+
+    PySpark is only looked up, never imported.
+
+    Raises:
+        EmbeddedKafkaError: Neither is there.
+    """
+    spec = importlib.util.find_spec("pyspark")
+    homes = [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
+    if "SPARK_HOME" in os.environ:
+        homes.append(Path(os.environ["SPARK_HOME"]))
+    for home in homes:
+        if any((home / "jars").glob("ivy-*.jar")):
+            return home / "jars"
+    raise EmbeddedKafkaError(
+        "the embedded Kafka is fetched by the Ivy that PySpark ships, and neither pyspark nor"
+        " SPARK_HOME is here: pip install 'spark-groups[spark]'"
+    )
