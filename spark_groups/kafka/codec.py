@@ -19,7 +19,7 @@ from spark_groups.kafka.readers import Values, struct_reader
 from spark_groups.kafka.schemas import Struct
 from spark_groups.kafka.writers import struct_writer
 
-__all__ = ["Values", "decode", "encode"]
+__all__ = ["Values", "decode", "decode_start", "encode"]
 
 
 def encode(schema: Struct, values: Mapping[str, Any]) -> bytes:
@@ -51,12 +51,26 @@ def decode(schema: Struct, frame: bytes, start: int = 0) -> Values:
     Raises:
         ProtocolError: The bytes are not such a structure, or more follow it.
     """
+    values, end = decode_start(schema, frame, start)
+    if end != len(frame):
+        raise ProtocolError(f"{len(frame) - end} bytes follow the end of {schema.name}")
+    return values
+
+
+def decode_start(schema: Struct, frame: bytes, start: int = 0) -> tuple[Values, int]:
+    """Read a structure that others may follow, and return the place behind it.
+
+    Args:
+        schema: Its table.
+        frame: Bytes of the frame.
+        start: Where in the frame the structure begins.
+
+    Raises:
+        ProtocolError: The bytes are not such a structure.
+    """
     try:
-        values, end = struct_reader(schema)(frame, start)
+        return struct_reader(schema)(frame, start)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise ProtocolError(f"{schema.name} cannot be read: {error}") from error
     except ProtocolError as error:
         raise ProtocolError(f"{schema.name} cannot be read: {error}") from None
-    if end != len(frame):
-        raise ProtocolError(f"{len(frame) - end} bytes follow the end of {schema.name}")
-    return values  # type: ignore[no-any-return]

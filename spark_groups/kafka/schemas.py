@@ -60,31 +60,6 @@ class Struct:
     flexible: bool = True
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Message:
-    """One API at one version.
-
-    Args:
-        name: Kafka's name of the API.
-        api_key: Kafka's number of it.
-        version: The version.
-        request: Table of the request.
-        response: Table of the response.
-        flexible_response_header: False only for ApiVersions, whose answer a client must be able to
-            read before it knows which versions the broker has.
-    """
-
-    name: str
-    api_key: int
-    version: int
-    request: Struct
-    response: Struct
-    flexible_response_header: bool = True
-
-    def __str__(self) -> str:
-        return f"{self.name} v{self.version}"
-
-
 def is_fixed(spec: Field) -> bool:
     """Say whether a field goes into a run of fixed-width ones; a uuid needs a conversion."""
     return isinstance(spec.kind, Primitive) and len(spec.kind.value) == 1 and not spec.array
@@ -123,6 +98,38 @@ REQUEST_HEADER_V2 = Struct(
         Field("client_id", Primitive.LEGACY_STRING, nullable=True),
     ),
 )
+RESPONSE_HEADER_V0 = Struct("ResponseHeader v0", (Field("correlation_id", INT32),), flexible=False)
+RESPONSE_HEADER_V1 = Struct("ResponseHeader v1", (Field("correlation_id", INT32),))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Message:
+    """One API at one version.
+
+    Args:
+        name: Kafka's name of the API.
+        api_key: Kafka's number of it.
+        version: The version.
+        request: Table of the request.
+        response: Table of the response.
+        response_header: Table of the response's header; without tagged fields for ApiVersions,
+            whose answer a client must be able to read before it knows the broker's versions.
+    """
+
+    name: str
+    api_key: int
+    version: int
+    request: Struct
+    response: Struct
+    response_header: Struct = RESPONSE_HEADER_V1
+
+    @property
+    def request_header(self) -> Struct:
+        return REQUEST_HEADER_V2 if self.request.flexible else REQUEST_HEADER_V1
+
+    def __str__(self) -> str:
+        return f"{self.name} v{self.version}"
+
 
 _API_VERSION_FIELDS = (
     Field("api_key", INT16),
@@ -142,7 +149,7 @@ API_VERSIONS_V0 = Message(
         ),
         flexible=False,
     ),
-    flexible_response_header=False,
+    response_header=RESPONSE_HEADER_V0,
 )
 
 
@@ -179,7 +186,7 @@ def _api_versions(version: int) -> Message:
                 Field("zk_migration_ready", BOOL, tag=3, default=False),
             ),
         ),
-        flexible_response_header=False,
+        response_header=RESPONSE_HEADER_V0,
     )
 
 

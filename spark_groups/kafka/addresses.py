@@ -1,0 +1,106 @@
+"""Addresses of brokers: reading `bootstrap.servers`, and resolving a name before a deadline."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from spark_groups.errors import BrokerUnreachableError, OptionsError
+
+_SERVER = re.compile(
+    r"(?:[A-Z_]+://)?"
+    r"(?:\[(?P<ipv6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:\[\]/]+)):(?P<port>\d{1,5})"
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Address:
+    """Where a listener is.
+
+    Args:
+        host: Host name or address.
+        port: TCP port.
+    """
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_bootstrap_servers(bootstrap_servers: str | Iterable[str]) -> tuple[Address, ...]:
+    """Read `bootstrap.servers`.
+
+    Args:
+        bootstrap_servers: `host:port` of one or more brokers, separated by commas or as a sequence.
+
+    Raises:
+        OptionsError: There is none, or some are not `host:port`; all of those are listed.
+    """
+    if isinstance(bootstrap_servers, str):
+        bootstrap_servers = bootstrap_servers.split(",")
+    addresses: list[Address] = []
+    wrong: list[str] = []
+    for text in (each.strip() for each in bootstrap_servers):
+        found = _SERVER.fullmatch(text)
+        if found and 0 < int(found["port"]) <= 0xFFFF:
+            addresses.append(Address(found["ipv6"] or found["host"], int(found["port"])))
+        elif text:
+            wrong.append(text)
+    if wrong:
+        listed = ", ".join(repr(each) for each in wrong)
+        raise OptionsError(f"kafka.bootstrap.servers: {listed} is not host:port")
+    if not addresses:
+        raise OptionsError("kafka.bootstrap.servers is empty: give host:port of a broker")
+    return tuple(dict.fromkeys(addresses))
+
+
+SocketTarget = tuple[socket.AddressFamily, Any]
+"""An address family, and what `socket.connect` takes for it."""
+
+
+def resolve(address: Address, deadline: float) -> tuple[SocketTarget, ...]:
+    """Return the socket addresses of a host, in the order the system prefers.
+
+    A name is looked up in a thread of its own, because nothing else puts an end to `getaddrinfo`.
+
+    Args:
+        address: What to resolve.
+        deadline: Monotonic time, in seconds, until which it must be resolved.
+
+    Raises:
+        BrokerUnreachableError: The name is not known, or the answer did not come in time.
+    """
+    try:
+        return _look_up(address, socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        pass  # A name, not an address.
+    except UnicodeError as error:
+        raise BrokerUnreachableError(f"{address} is not a host name") from error
+    found: list[tuple[SocketTarget, ...]] = []
+    errors: list[Exception] = []
+
+    def look_up() -> None:
+        try:
+            found.append(_look_up(address, 0))
+        except (OSError, UnicodeError) as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=look_up, name=f"resolve-{address.host}", daemon=True)
+    thread.start()
+    thread.join(max(0.0, deadline - time.monotonic()))
+    if found:
+        return found[0]
+    reason = getattr(errors[0], "strerror", None) or str(errors[0]) if errors else "no answer"
+    raise BrokerUnreachableError(f"cannot resolve the host name of {address}: {reason}")
+
+
+def _look_up(address: Address, flags: int) -> tuple[SocketTarget, ...]:
+    answers = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=flags)
+    return tuple(dict.fromkeys((family, target) for family, _, _, _, target in answers))

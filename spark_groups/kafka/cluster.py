@@ -1,0 +1,378 @@
+"""What can be asked of a cluster: topics, offsets, coordinators, groups, configuration.
+
+Every request here only reads, so it is sent again, to another broker if need be, until its
+deadline. Requests of a member to its coordinator go through `coordinator.CoordinatorLane` instead.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from spark_groups.errors import ErrorCode, ProtocolError, Reaction, rule_for
+from spark_groups.kafka.addresses import parse_bootstrap_servers
+from spark_groups.kafka.codec import Values
+from spark_groups.kafka.configuration import (
+    ConfigResource,
+    configuration_from_wire,
+    configuration_to_wire,
+    refuse,
+)
+from spark_groups.kafka.connection import (
+    CLIENT_SOFTWARE_NAME,
+    Connection,
+    RequestError,
+    Security,
+)
+from spark_groups.kafka.coordinator import exchange, fetch_all
+from spark_groups.kafka.features import BrokerFeatures
+from spark_groups.kafka.leaders import LeaderCache
+from spark_groups.kafka.pool import ConnectionPool
+from spark_groups.kafka.schemas import FIND_COORDINATOR, LIST_GROUPS, Message
+from spark_groups.kafka.topic_schemas import DESCRIBE_CONFIGS, LIST_OFFSETS, METADATA
+from spark_groups.kafka.topics import (
+    ClusterMetadata,
+    KnownTopic,
+    list_offsets_from_wire,
+    list_offsets_to_wire,
+    metadata_from_wire,
+    metadata_to_wire,
+)
+from spark_groups.kafka.translation import TRANSLATIONS
+from spark_groups.protocol.messages import (
+    DescribeGroupRequest,
+    DescribeGroupResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    MetadataRequest,
+    MetadataResponse,
+    Node,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from spark_groups.types import TopicId, TopicIdPartition
+
+CONNECT_TIMEOUT_S: Final = 1.0
+REQUEST_TIMEOUT_S: Final = 10.0
+MAX_METADATA_AGE_S: Final = 1.0
+_ATTEMPT_TIMEOUT_S: Final = 3.0
+_RETRY_PAUSE_S: Final = 0.1
+_ASK_AGAIN: Final = frozenset({Reaction.RETRY, Reaction.REDISCOVER, Reaction.REFRESH_TOPICS})
+
+Answer = TypeVar("Answer", DescribeGroupResponse, OffsetFetchResponse)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedGroup:
+    """A group as ListGroups v5 names it."""
+
+    group_id: str
+    protocol_type: str
+    group_state: str
+    group_type: str
+
+
+class Cluster:
+    """A Kafka cluster; used by one thread, but for `shutdown`, which any thread may call.
+
+    Args:
+        bootstrap_servers: `host:port` of one or more brokers, as `bootstrap.servers` has it.
+        client_id: What the brokers call this client in their logs and quotas.
+        security: How to secure connections.
+        request_timeout_s: Seconds in which each call ends, connecting and retries included.
+        connect_timeout_s: Seconds that one attempt to connect may take.
+        max_metadata_age_s: Seconds for which a topic id is believed to still have its name.
+
+    Raises:
+        OptionsError: `bootstrap_servers` is empty or malformed.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str],
+        *,
+        client_id: str = CLIENT_SOFTWARE_NAME,
+        security: Security | None = None,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        max_metadata_age_s: float = MAX_METADATA_AGE_S,
+    ) -> None:
+        self._pool = ConnectionPool(
+            parse_bootstrap_servers(bootstrap_servers),
+            client_id=client_id,
+            security=security or Security(),
+            connect_timeout_s=connect_timeout_s,
+        )
+        self._request_timeout_s = request_timeout_s
+        self._leaders = LeaderCache(max_metadata_age_s)
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections; only for the thread that uses the cluster."""
+        self._pool.close()
+
+    def shutdown(self) -> None:
+        """Make the call under way, and all later ones, fail at once; for any thread."""
+        self._pool.shutdown()
+
+    def features(self) -> BrokerFeatures:
+        """Return what some broker of the cluster can do."""
+        return self._pool.any(self._deadline()).features
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Return the brokers that are alive, sorted by id."""
+        found = self._metadata(metadata_to_wire(), self._deadline()).nodes
+        return tuple(found[node_id] for node_id in sorted(found))
+
+    def metadata(self, request: MetadataRequest) -> MetadataResponse:
+        """Return the topics of a request that exist, and errors of others by name.
+
+        Raises:
+            RequestError: No broker answered in time.
+            ProtocolError: An answer cannot be read.
+        """
+        deadline = self._deadline()
+        topics: dict[TopicId, KnownTopic] = {}
+        errors: dict[str, int] = {}
+        if request.topic_names or not request.topic_ids:
+            by_name = self._metadata(metadata_to_wire(request.topic_names), deadline)
+            self._leaders.learn(by_name)
+            topics.update(by_name.topics)
+            errors.update(by_name.errors)
+        if request.topic_ids:
+            by_id = self._metadata(metadata_to_wire(topic_ids=request.topic_ids), deadline)
+            self._leaders.learn(by_id, request.topic_ids)
+            topics.update(by_id.topics)
+            errors.update(by_id.errors)
+        return MetadataResponse(topics=tuple(e.topic for e in topics.values()), errors=errors)
+
+    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        """Return offsets of partitions: one wire request to each leader, all at the same time.
+
+        A partition whose leader has moved is asked for once more after fresh metadata. An offset
+        of -1 answers a timestamp that is later than every record.
+
+        Raises:
+            RequestError: No broker answered in time.
+            ProtocolError: An answer cannot be read.
+        """
+        deadline = self._deadline()
+        topic_ids = {each.topic_id for each in request.partitions}
+        self._refresh(self._leaders.outdated(topic_ids), deadline)
+        offsets, errors = self._ask_leaders(request, request.partitions, deadline)
+        again = {e for e, code in errors.items() if rule_for(code).lookup in _ASK_AGAIN}
+        if again:
+            self._refresh({each.topic_id for each in again}, deadline)
+            found, still = self._ask_leaders(request, again, deadline)
+            offsets.update(found)
+            errors = {e: code for e, code in errors.items() if e not in again} | still
+        return ListOffsetsResponse(offsets=offsets, errors=errors)
+
+    def _refresh(self, topic_ids: set[TopicId], deadline: float) -> None:
+        if topic_ids:
+            asked = metadata_to_wire(topic_ids=topic_ids)
+            self._leaders.learn(self._metadata(asked, deadline), topic_ids)
+
+    def _ask_leaders(
+        self,
+        request: ListOffsetsRequest,
+        partitions: Iterable[TopicIdPartition],
+        deadline: float,
+    ) -> tuple[dict[TopicIdPartition, int], dict[TopicIdPartition, int]]:
+        """Send to every leader before waiting for the first, so that the slowest sets the time."""
+        by_leader, errors = self._leaders.route(partitions)
+        offsets: dict[TopicIdPartition, int] = {}
+        sent: list[tuple[Connection, list[TopicIdPartition]]] = []
+        unanswered: list[TopicIdPartition] = []
+        for node_id, asked in by_leader.items():
+            values = list_offsets_to_wire(request, asked, self._leaders.topics)
+            try:
+                connection = self._pool.to(self._leaders.nodes[node_id], deadline)
+                connection.send(LIST_OFFSETS, values, self._attempt_s(deadline))
+                sent.append((connection, asked))
+            except RequestError:
+                unanswered += asked
+        for connection, asked in sent:
+            try:
+                values = connection.receive()
+            except RequestError:
+                unanswered += asked
+                continue
+            found, refused = list_offsets_from_wire(values, asked, self._leaders.topics)
+            offsets.update(found)
+            errors.update(refused)
+        errors.update(dict.fromkeys(unanswered, ErrorCode.NETWORK_EXCEPTION.value))
+        return offsets, errors
+
+    def find_coordinator(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+        """Ask any broker who coordinates a group; errors are returned, not retried.
+
+        Raises:
+            RequestError: No broker answered in time.
+            ProtocolError: An answer cannot be read.
+        """
+        return self._find_coordinator(request, self._deadline())
+
+    def _find_coordinator(
+        self, request: FindCoordinatorRequest, deadline: float
+    ) -> FindCoordinatorResponse:
+        translation = TRANSLATIONS[FindCoordinatorRequest]
+        values = self._ask_any(FIND_COORDINATOR, translation.to_wire(request, None), deadline)
+        response: FindCoordinatorResponse = translation.from_wire(values, request, None)
+        return response
+
+    def describe_group(self, request: DescribeGroupRequest) -> DescribeGroupResponse:
+        """Describe a consumer group, finding its coordinator first.
+
+        A group of classic members alone is answered with GROUP_ID_NOT_FOUND.
+
+        Raises:
+            RequestError: Its coordinator did not answer in time.
+            ProtocolError: An answer cannot be read.
+        """
+
+        def ask(connection: Connection, timeout_s: float) -> DescribeGroupResponse:
+            return _expect(DescribeGroupResponse, exchange(connection, request, timeout_s))
+
+        return self._at_coordinator(request.group_id, DescribeGroupResponse, ask)
+
+    def fetch_offsets(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
+        """Fetch committed offsets of some partitions, finding the coordinator first.
+
+        Raises:
+            RequestError: The coordinator did not answer in time.
+            ProtocolError: An answer cannot be read.
+        """
+
+        def ask(connection: Connection, timeout_s: float) -> OffsetFetchResponse:
+            return _expect(OffsetFetchResponse, exchange(connection, request, timeout_s))
+
+        return self._at_coordinator(request.group_id, OffsetFetchResponse, ask)
+
+    def fetch_all_offsets(self, group_id: str) -> OffsetFetchResponse:
+        """Fetch every committed offset of a group, as an operator does.
+
+        Offsets of topics that no longer exist are left out.
+
+        Raises:
+            RequestError: The coordinator did not answer in time.
+            ProtocolError: An answer cannot be read.
+        """
+
+        def ask(connection: Connection, timeout_s: float) -> OffsetFetchResponse:
+            return fetch_all(connection, group_id, timeout_s)
+
+        return self._at_coordinator(group_id, OffsetFetchResponse, ask)
+
+    def _at_coordinator(self, group_id: str, kind: type[Answer], ask: Any) -> Answer:
+        """Ask the coordinator of a group, wherever it is or moves to, until the deadline."""
+        deadline = self._deadline()
+        while True:
+            failure: RequestError | None = None
+            found = self._find_coordinator(FindCoordinatorRequest(group_id=group_id), deadline)
+            answer = kind(error_code=found.error_code)
+            if found.coordinator is not None:
+                try:
+                    connection = self._pool.to(found.coordinator, deadline)
+                    answer = ask(connection, self._attempt_s(deadline))
+                except RequestError as error:
+                    failure = error
+            if failure is None and rule_for(answer.error_code).lookup not in _ASK_AGAIN:
+                return answer
+            if not self._pool.pause(_RETRY_PAUSE_S, deadline):
+                if failure is not None:
+                    raise failure
+                return answer
+
+    def list_groups(
+        self, *, states: Iterable[str] = (), types: Iterable[str] = ()
+    ) -> tuple[ListedGroup, ...]:
+        """List the groups of the cluster, sorted by id; every broker names those it coordinates.
+
+        Args:
+            states: Only groups in these states; all if empty.
+            types: Only groups of these types (classic, consumer, share, streams); all if empty.
+
+        Raises:
+            RequestError: A broker did not answer in time.
+            ProtocolError: A broker refused, or its answer cannot be read.
+        """
+        deadline = self._deadline()
+        asked = {"states_filter": tuple(states), "types_filter": tuple(types)}
+        found: dict[str, ListedGroup] = {}
+        for node in self._metadata(metadata_to_wire(), deadline).nodes.values():
+            while True:
+                connection = self._pool.to(node, deadline)
+                values = connection.request(LIST_GROUPS, asked, self._attempt_s(deadline))
+                retry = rule_for(values["error_code"]).lookup in _ASK_AGAIN
+                if not retry or not self._pool.pause(_RETRY_PAUSE_S, deadline):
+                    break
+            refuse(values["error_code"], f"ListGroups at {node}")
+            found.update((each["group_id"], ListedGroup(**each)) for each in values["groups"])
+        return tuple(found[group_id] for group_id in sorted(found))
+
+    def configuration(
+        self, resource: ConfigResource, name: str, keys: Iterable[str] | None = None
+    ) -> Mapping[str, str | None]:
+        """Return the configuration of a group, a broker or a topic; sensitive values are None.
+
+        Args:
+            resource: What it belongs to.
+            name: Group id, broker id or topic name.
+            keys: Only these keys; all if None.
+
+        Raises:
+            RequestError: No broker answered in time.
+            ProtocolError: The broker refused, or its answer cannot be read.
+        """
+        asked = configuration_to_wire(resource, name, keys)
+        deadline = self._deadline()
+        if resource is ConfigResource.BROKER:
+            nodes = self._metadata(metadata_to_wire(), deadline).nodes
+            node = nodes.get(int(name)) if name.isdecimal() else None
+            if node is None:
+                raise ProtocolError(f"there is no broker {name!r}, only {sorted(nodes)}")
+            connection = self._pool.to(node, deadline)
+            values = connection.request(DESCRIBE_CONFIGS, asked, self._attempt_s(deadline))
+        else:
+            values = self._ask_any(DESCRIBE_CONFIGS, asked, deadline)
+        return configuration_from_wire(values, name)
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._request_timeout_s
+
+    def _attempt_s(self, deadline: float) -> float:
+        """Return how long one attempt may take, so that a broker that hangs leaves time."""
+        return min(_ATTEMPT_TIMEOUT_S, deadline - time.monotonic())
+
+    def _metadata(self, asked: Values, deadline: float) -> ClusterMetadata:
+        metadata = metadata_from_wire(self._ask_any(METADATA, asked, deadline))
+        self._pool.learn(metadata.nodes.values())
+        return metadata
+
+    def _ask_any(self, message: Message, values: Values, deadline: float) -> Values:
+        while True:
+            connection = self._pool.any(deadline)
+            try:
+                return connection.request(message, values, self._attempt_s(deadline))
+            except RequestError as error:
+                self._pool.failed(connection.address)
+                if not self._pool.pause(0.0, deadline):
+                    raise RequestError(
+                        f"no broker answered: {error}", may_have_arrived=error.may_have_arrived
+                    ) from error
+
+
+def _expect(kind: type[Answer], response: object) -> Answer:
+    if not isinstance(response, kind):
+        raise ProtocolError(f"{type(response).__name__} in place of {kind.__name__}")
+    return response

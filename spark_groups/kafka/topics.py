@@ -1,0 +1,170 @@
+"""Topics as the cluster has them now, and ListOffsets, which still calls them by name."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from spark_groups.errors import ErrorCode
+from spark_groups.kafka.codec import Values
+from spark_groups.protocol.messages import ListOffsetsRequest, Node, TopicMetadata
+from spark_groups.types import TopicId, TopicIdPartition
+
+NO_LEADER: Final = -1
+ZERO_TOPIC_ID: Final = uuid.UUID(int=0)
+_CONSUMER_REPLICA_ID: Final = -1
+_READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
+_ABSENT: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.value,
+        ErrorCode.UNKNOWN_TOPIC_ID.value,
+        ErrorCode.INCONSISTENT_TOPIC_ID.value,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Who leads a partition.
+
+    Args:
+        node_id: The broker; `NO_LEADER` if there is none at the moment.
+        leader_epoch: The epoch of its leadership.
+    """
+
+    node_id: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTopic:
+    """A topic, and who leads its partitions.
+
+    Args:
+        topic: Its id, name and size.
+        leaders: By partition index.
+    """
+
+    topic: TopicMetadata
+    leaders: Mapping[int, Leader]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMetadata:
+    """One Metadata response.
+
+    Args:
+        nodes: The brokers that are alive, by id.
+        topics: The topics that exist, by id.
+        errors: By topic name: errors other than that the topic does not exist.
+        id_errors: By topic id, of topics asked for by id: why there is no answer.
+    """
+
+    nodes: Mapping[int, Node] = field(default_factory=dict)
+    topics: Mapping[TopicId, KnownTopic] = field(default_factory=dict)
+    errors: Mapping[str, int] = field(default_factory=dict)
+    id_errors: Mapping[TopicId, int] = field(default_factory=dict)
+
+
+def metadata_to_wire(topic_names: Iterable[str] = (), topic_ids: Iterable[TopicId] = ()) -> Values:
+    """Ask for topics by name or by id: a broker ignores the names if any id is there."""
+    return {
+        "topics": [
+            *({"topic_id": ZERO_TOPIC_ID, "name": name} for name in sorted(topic_names)),
+            *({"topic_id": topic_id, "name": None} for topic_id in sorted(topic_ids)),
+        ],
+        "allow_auto_topic_creation": False,
+        "include_topic_authorized_operations": False,
+    }
+
+
+def metadata_from_wire(values: Values) -> ClusterMetadata:
+    """Read a Metadata response."""
+    topics: dict[TopicId, KnownTopic] = {}
+    errors: dict[str, int] = {}
+    id_errors: dict[TopicId, int] = {}
+    for each in values["topics"]:
+        error_code, name, topic_id = each["error_code"], each["name"], each["topic_id"]
+        if not error_code and name is not None:
+            topics[topic_id] = _known_topic(each)
+        elif name is not None and error_code not in _ABSENT:
+            errors[name] = error_code
+        if error_code and topic_id != ZERO_TOPIC_ID:
+            id_errors[topic_id] = error_code
+    return ClusterMetadata(
+        {
+            each["node_id"]: Node(each["node_id"], each["host"], each["port"])
+            for each in values["brokers"]
+        },
+        topics,
+        errors,
+        id_errors,
+    )
+
+
+def _known_topic(values: Values) -> KnownTopic:
+    leaders = {
+        each["partition_index"]: Leader(each["leader_id"], each["leader_epoch"])
+        for each in values["partitions"]
+    }
+    return KnownTopic(
+        TopicMetadata(values["topic_id"], values["name"], len(leaders)), MappingProxyType(leaders)
+    )
+
+
+def list_offsets_to_wire(
+    request: ListOffsetsRequest,
+    partitions: Iterable[TopicIdPartition],
+    topics: Mapping[TopicId, KnownTopic],
+) -> Values:
+    """Ask one leader for offsets of the partitions that it leads.
+
+    Args:
+        request: What is asked for.
+        partitions: The partitions this leader has.
+        topics: Their topics, fresh.
+    """
+    by_name: dict[str, list[dict[str, Any]]] = {}
+    timestamp_ms = request.timestamp_ms
+    for each in partitions:
+        known = topics[each.topic_id]
+        by_name.setdefault(known.topic.name, []).append(
+            {
+                "partition_index": each.partition,
+                "current_leader_epoch": known.leaders[each.partition].leader_epoch,
+                "timestamp": timestamp_ms,
+            }
+        )
+    return {
+        "replica_id": _CONSUMER_REPLICA_ID,
+        "isolation_level": _READ_COMMITTED if request.read_committed else _READ_UNCOMMITTED,
+        "topics": [{"name": name, "partitions": each} for name, each in by_name.items()],
+    }
+
+
+def list_offsets_from_wire(
+    values: Values, partitions: Iterable[TopicIdPartition], topics: Mapping[TopicId, KnownTopic]
+) -> tuple[dict[TopicIdPartition, int], dict[TopicIdPartition, int]]:
+    """Read what one leader answered: offsets, and error codes.
+
+    A partition it says nothing of gets UNKNOWN_SERVER_ERROR.
+    """
+    answers = {
+        (topic["name"], each["partition_index"]): each
+        for topic in values["topics"]
+        for each in topic["partitions"]
+    }
+    offsets: dict[TopicIdPartition, int] = {}
+    errors: dict[TopicIdPartition, int] = {}
+    for each in partitions:
+        answer = answers.get((topics[each.topic_id].topic.name, each.partition))
+        if answer is None:
+            errors[each] = ErrorCode.UNKNOWN_SERVER_ERROR.value
+        elif answer["error_code"]:
+            errors[each] = answer["error_code"]
+        else:
+            offsets[each] = answer["offset"]
+    return offsets, errors
