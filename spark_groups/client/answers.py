@@ -1,0 +1,220 @@
+"""What each answer means to the parts of a client."""
+
+from __future__ import annotations
+
+from spark_groups.client.parts import Event, Parts
+from spark_groups.errors import ErrorCode, Reaction, rule_for
+from spark_groups.offsets.events import (
+    CommitRefused,
+    CoordinatorFound,
+    OffsetsCommitted,
+    TopicGone,
+    TopicRecreated,
+    TopicsMissing,
+)
+from spark_groups.offsets.resolution import Resolved
+from spark_groups.protocol.membership import MemberState
+from spark_groups.protocol.messages import (
+    DescribeGroupRequest,
+    DescribeGroupResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    MetadataRequest,
+    MetadataResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    Request,
+    Response,
+)
+
+
+class Answers:
+    """Takes answers; the reactions are those of the one error table.
+
+    Args:
+        parts: What the client is made of.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def handle(self, request: Request, response: Response, now: float) -> None:
+        """Take the answer to a request.
+
+        Args:
+            request: What was asked.
+            response: The answer; of the request's kind.
+            now: Seconds.
+        """
+        match request, response:
+            case HeartbeatRequest(), HeartbeatResponse():
+                self._heartbeat_answered(request, response, now)
+            case OffsetCommitRequest(), OffsetCommitResponse():
+                self._commit_answered(request, response, now)
+            case OffsetFetchRequest(), OffsetFetchResponse():
+                self._fetch_answered(request, response, now)
+            case DescribeGroupRequest(), DescribeGroupResponse():
+                self._described(response, now)
+            case FindCoordinatorRequest(), FindCoordinatorResponse():
+                self._coordinator_found(response, now)
+            case MetadataRequest(), MetadataResponse():
+                self._metadata_answered(request, response, now)
+            case ListOffsetsRequest(), ListOffsetsResponse():
+                self._offsets_listed(request, response, now)
+            case _:
+                raise TypeError(f"{type(response).__name__} is no answer to {request}")
+
+    def _heartbeat_answered(
+        self, request: HeartbeatRequest, response: HeartbeatResponse, now: float
+    ) -> None:
+        reaction = rule_for(response.error_code).heartbeat
+        if request.member_id in self._parts.releases:
+            if reaction not in (Reaction.RETRY, Reaction.REDISCOVER):
+                self._parts.releases.remove(request.member_id)
+            else:
+                self._parts.lookup_backoff.failed(now)
+                self._parts.coordinator = None
+            return
+        self._parts.member.handle_response(response, now)
+        if reaction is Reaction.REDISCOVER:
+            self._parts.coordinator = None
+
+    def _commit_answered(
+        self, request: OffsetCommitRequest, response: OffsetCommitResponse, now: float
+    ) -> None:
+        parts = self._parts
+        outcome = parts.commits.handle_response(response, now)
+        for each in outcome.accepted:
+            self._take(parts.resolver.settled(each, now))
+        if outcome.accepted:
+            self._emit(OffsetsCommitted(now, request.member_epoch, len(outcome.accepted)))
+        if outcome.gone:
+            self._emit(TopicGone(now, tuple(each.key for each in outcome.gone)))
+        if outcome.refused:
+            self._emit(CommitRefused(now, ErrorCode.STALE_MEMBER_EPOCH.name, outcome.refused))
+            parts.member.pace.at_once(now)
+        if request.member_id == parts.member.member_id:
+            self._react(outcome.reaction, int(outcome.error), "OffsetCommit", now)
+
+    def _fetch_answered(
+        self, request: OffsetFetchRequest, response: OffsetFetchResponse, now: float
+    ) -> None:
+        parts = self._parts
+        if request.member_id != parts.member.member_id:
+            return
+        if response.error_code == ErrorCode.NONE:
+            for key in parts.commits.unverified() & request.partitions:
+                if key not in response.offsets:
+                    continue
+                stands = parts.commits.verified(key, response.offsets[key].committed_offset)
+                if stands is not None:
+                    self._take(parts.resolver.settled(stands, now))
+            resolved = parts.resolver.handle_fetch(
+                response, member_epoch=request.member_epoch, now=now
+            )
+        else:
+            reaction = rule_for(response.error_code).offsets
+            resolved = Resolved(reaction=reaction, error=response.error_code)
+        self._take(resolved)
+        if resolved.reaction is Reaction.ACCEPT:
+            self._parts.fetch_backoff.succeeded()
+        else:
+            self._parts.fetch_backoff.failed(now)
+        if resolved.reaction is Reaction.REFRESH_EPOCH:
+            self._parts.fetch_after_heartbeat = now
+            parts.member.pace.at_once(now)
+        self._react(resolved.reaction, resolved.error, "OffsetFetch", now)
+
+    def _described(self, response: DescribeGroupResponse, now: float) -> None:
+        parts, member = self._parts, self._parts.member
+        more = parts.target.handle_response(
+            response,
+            member_id=member.member_id,
+            member_epoch=member.member_epoch,
+            owned=member.owned,
+            now=now,
+        )
+        if member.state is not MemberState.JOINING:
+            member.pace.expect(now, more=more)
+        if parts.target.settled(member.member_epoch):
+            parts.topics.end_first_sight()
+        if response.error_code == ErrorCode.NOT_COORDINATOR:
+            self._parts.coordinator = None
+
+    def _coordinator_found(self, response: FindCoordinatorResponse, now: float) -> None:
+        if response.coordinator is not None and response.error_code == ErrorCode.NONE:
+            self._parts.coordinator = response.coordinator
+            self._parts.lookup_backoff.succeeded()
+            self._emit(CoordinatorFound(now, str(response.coordinator)))
+            return
+        self._parts.lookup_backoff.failed(now)
+        self._react(
+            rule_for(response.error_code).lookup, response.error_code, "FindCoordinator", now
+        )
+
+    def _metadata_answered(
+        self, request: MetadataRequest, response: MetadataResponse, now: float
+    ) -> None:
+        topics = self._parts.topics
+        for topic in response.topics:
+            old_id = topics.learn(topic)
+            if old_id is not None:
+                unread = self._parts.unread_left.pop(old_id, 0)
+                self._emit(TopicRecreated(now, topic.name, old_id, topic.topic_id, unread))
+        for name, code in response.errors.items():
+            reaction = rule_for(code).lookup
+            if reaction is Reaction.FAIL:
+                self._react(reaction, code, f"Metadata of topic {name!r}", now)
+                return
+        if not response.errors and request.topic_names == frozenset(
+            self._parts.member.config.subscription.topic_names
+        ):
+            self._parts.baseline_wanted = False
+            missing = request.topic_names - {topic.name for topic in response.topics}
+            topics.saw_absent(missing)
+            if missing:
+                self._emit(TopicsMissing(now, tuple(sorted(missing))))
+        if response.errors or topics.unknown(request.topic_ids):
+            self._parts.cluster_backoff.failed(now)
+        else:
+            self._parts.cluster_backoff.succeeded()
+
+    def _offsets_listed(
+        self, request: ListOffsetsRequest, response: ListOffsetsResponse, now: float
+    ) -> None:
+        epoch = self._parts.member.member_epoch
+        resolved = self._parts.resolver.handle_list(request, response, epoch)
+        if resolved.reaction is Reaction.ACCEPT:
+            self._parts.cluster_backoff.succeeded()
+        else:
+            self._parts.cluster_backoff.failed(now)
+        self._react(resolved.reaction, resolved.error, "ListOffsets", now)
+
+    def _react(self, reaction: Reaction, code: int, request: str, now: float) -> None:
+        name = ErrorCode.name_of(code)
+        if reaction is Reaction.REDISCOVER:
+            self._parts.coordinator = None
+        elif reaction in (Reaction.REJOIN_SAME_ID, Reaction.REJOIN_NEW_ID):
+            self._parts.member.lose(
+                f"{name} (answer to {request})",
+                now,
+                new_id=reaction is Reaction.REJOIN_NEW_ID,
+            )
+        elif reaction is Reaction.FAIL:
+            remedy = rule_for(code).remedy
+            message = f"{name} (answer to {request})" + (f": {remedy}" if remedy else "")
+            self._parts.member.fail(message, now)
+
+    def _take(self, resolved: Resolved) -> None:
+        self._parts.events.extend(resolved.events)
+        if resolved.data_loss is not None:
+            self._parts.data_loss = resolved.data_loss
+
+    def _emit(self, event: Event) -> None:
+        self._parts.events.append(event)

@@ -1,0 +1,199 @@
+"""What a client asks next on each lane."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from spark_groups.client.answers import Answers
+from spark_groups.client.lanes import Lane, Outgoing
+from spark_groups.client.parts import Parts
+from spark_groups.offsets.commits import commit_request
+from spark_groups.offsets.events import RequestUnanswered
+from spark_groups.protocol.membership import MemberState
+from spark_groups.protocol.messages import (
+    LEAVE_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+    DescribeGroupRequest,
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    Request,
+    RequestFailed,
+    Response,
+)
+from spark_groups.types import TopicIdPartition
+
+_MAY_COMMIT: Final = (
+    MemberState.STABLE,
+    MemberState.RECONCILING,
+    MemberState.ACKNOWLEDGING,
+    MemberState.PREPARE_LEAVING,
+)
+_LOOKS_AROUND: Final = (
+    MemberState.JOINING,
+    MemberState.STABLE,
+    MemberState.RECONCILING,
+    MemberState.ACKNOWLEDGING,
+    MemberState.FENCED,
+)
+
+
+class Exchange:
+    """Keeps at most one request on each lane under way.
+
+    Args:
+        parts: What the client is made of.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self.failing_since: float | None = None
+        """Since when no request was answered, None while they are."""
+        self.last_failure = ""
+        self._parts = parts
+        self._answers = Answers(parts)
+        self._under_way: dict[Lane, Outgoing] = {}
+
+    def poll(self, now: float) -> list[Outgoing]:
+        """Return the requests to send now, at most one for each lane that is free."""
+        outgoing = []
+        for lane, next_request in (
+            (Lane.CLUSTER, self._next_of_cluster),
+            (Lane.HEARTBEAT, self._next_heartbeat),
+            (Lane.OFFSETS, self._next_of_offsets),
+        ):
+            if lane in self._under_way:
+                continue
+            if lane is not Lane.CLUSTER and self._parts.coordinator is None:
+                continue
+            request = next_request(now)
+            if request is None:
+                continue
+            node = None if lane is Lane.CLUSTER else self._parts.coordinator
+            self._under_way[lane] = Outgoing(lane, request, node)
+            outgoing.append(self._under_way[lane])
+        return outgoing
+
+    def handle_response(self, outgoing: Outgoing, response: Response, now: float) -> None:
+        """Take the answer to a request of `poll`."""
+        if self._under_way.pop(outgoing.lane, None) is None:
+            return
+        self.failing_since = None
+        self._answers.handle(outgoing.request, response, now)
+
+    def handle_failure(self, outgoing: Outgoing, failed: RequestFailed, now: float) -> None:
+        """Take it that a request of `poll` got no answer."""
+        if self._under_way.pop(outgoing.lane, None) is None:
+            return
+        if self.failing_since is None:
+            self.failing_since = now
+        self.last_failure = failed.reason
+        name = type(outgoing.request).__name__
+        self._parts.events.append(RequestUnanswered(now, name, failed.reason))
+        if outgoing.lane is not Lane.CLUSTER and outgoing.node == self._parts.coordinator:
+            self._parts.coordinator = None
+        match outgoing.request:
+            case HeartbeatRequest(member_id=member_id) if member_id in self._parts.releases:
+                pass
+            case HeartbeatRequest():
+                self._parts.member.handle_failure(now)
+            case OffsetCommitRequest():
+                self._parts.commits.handle_failure(now, may_have_arrived=failed.may_have_arrived)
+            case OffsetFetchRequest():
+                self._parts.fetch_backoff.failed(now)
+            case DescribeGroupRequest():
+                self._parts.target.unanswered(now)
+            case FindCoordinatorRequest():
+                self._parts.lookup_backoff.failed(now)
+            case MetadataRequest() | ListOffsetsRequest():
+                self._parts.cluster_backoff.failed(now)
+
+    def next_wakeup(self, now: float) -> float | None:
+        """Return when to poll again although no answer came."""
+        due = [
+            self._parts.member.next_wakeup(),
+            self._parts.commits.next_wakeup(),
+            self._parts.target.due_at(),
+            self._parts.lookup_backoff.not_before,
+            self._parts.cluster_backoff.not_before,
+            self._parts.fetch_backoff.not_before,
+        ]
+        return min((each for each in due if each is not None and each > now), default=None)
+
+    def _next_of_cluster(self, now: float) -> Request | None:
+        parts = self._parts
+        if self._wants_coordinator() and now >= self._parts.lookup_backoff.not_before:
+            return FindCoordinatorRequest(group_id=parts.member.config.group_id)
+        if parts.member.state not in _LOOKS_AROUND or now < self._parts.cluster_backoff.not_before:
+            return None
+        if self._parts.baseline_wanted:
+            names = parts.member.config.subscription.topic_names
+            return MetadataRequest(topic_names=frozenset(names))
+        unknown = parts.topics.unknown({key.topic_id for key in parts.ledger.owned})
+        if unknown:
+            return MetadataRequest(topic_ids=unknown)
+        return parts.resolver.to_list()
+
+    def _wants_coordinator(self) -> bool:
+        silent = (MemberState.UNSUBSCRIBED, MemberState.FATAL)
+        return self._parts.coordinator is None and self._parts.member.state not in silent
+
+    def _next_heartbeat(self, now: float) -> Request | None:
+        member = self._parts.member
+        if member.abandoned_ids:
+            self._parts.releases.extend(member.abandoned_ids)
+            member.abandoned_ids.clear()
+        if not self._parts.releases or member.state in (
+            MemberState.UNSUBSCRIBED,
+            MemberState.FATAL,
+        ):
+            return member.poll_heartbeat(now)
+        static = member.config.instance_id is not None
+        return HeartbeatRequest(
+            group_id=member.config.group_id,
+            member_id=self._parts.releases[0],
+            member_epoch=LEAVE_GROUP_STATIC_MEMBER_EPOCH if static else LEAVE_GROUP_MEMBER_EPOCH,
+            instance_id=member.config.instance_id,
+        )
+
+    def _next_of_offsets(self, now: float) -> Request | None:
+        parts, member = self._parts, self._parts.member
+        if member.state in _MAY_COMMIT and member.member_epoch > 0:
+            chosen = parts.commits.poll(
+                now,
+                member_epoch=member.member_epoch,
+                proven_at=member.last_accepted_sent_at,
+                tenure=parts.ledger.tenure,
+            )
+            if chosen:
+                return commit_request(
+                    chosen,
+                    group_id=member.config.group_id,
+                    member_id=member.member_id,
+                    instance_id=member.config.instance_id,
+                )
+            wanted = self._to_fetch(now)
+            if wanted:
+                return OffsetFetchRequest(
+                    group_id=member.config.group_id,
+                    member_id=member.member_id,
+                    member_epoch=member.member_epoch,
+                    partitions=wanted,
+                )
+        due_at = parts.target.due_at()
+        if member.state in _LOOKS_AROUND and due_at is not None and due_at <= now:
+            parts.target.asked(now)
+            return DescribeGroupRequest(group_id=member.config.group_id)
+        return None
+
+    def _to_fetch(self, now: float) -> frozenset[TopicIdPartition]:
+        if now < self._parts.fetch_backoff.not_before:
+            return frozenset()
+        if self._parts.fetch_after_heartbeat is not None:
+            proven_at = self._parts.member.last_accepted_sent_at
+            if proven_at is None or proven_at <= self._parts.fetch_after_heartbeat:
+                return frozenset()
+            self._parts.fetch_after_heartbeat = None
+        return self._parts.resolver.to_fetch() | self._parts.commits.unverified()

@@ -1,0 +1,333 @@
+"""GroupClient: one Spark query as one member of a group; everything that is decided on the driver.
+
+In: answers to its requests, what Spark proves (`finish`, `replay`), what Spark wants (`plan`,
+`leave`); each with `now`. Out: requests to send (`poll_requests`), events, and the next instant at
+which it wants to be woken. It has no socket, no clock and no thread, and runs unchanged in the
+simulation. Whoever drives it calls one method at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from spark_groups.client.exchange import Exchange
+from spark_groups.client.lanes import Outgoing
+from spark_groups.client.parts import Event, Parts
+from spark_groups.client.planner import BatchPlanner
+from spark_groups.client.revocation import (
+    GIVE_UP_PERCENT,
+    RevocationBudget,
+    timeout_for_gap,
+)
+from spark_groups.client.target import TargetWatch
+from spark_groups.errors import DataLossError, GroupError
+from spark_groups.offsets.commits import CommitQueue
+from spark_groups.offsets.events import (
+    BatchFinished,
+    BatchPlanned,
+    PartitionsGivenUp,
+    RangesInherited,
+    RangesLost,
+    RangesOverruled,
+    RebalanceTimeoutRaised,
+)
+from spark_groups.offsets.ledger import Ledger
+from spark_groups.offsets.planning import PlanLimit
+from spark_groups.offsets.resolution import PositionResolver
+from spark_groups.offsets.starting import StartingOffsets
+from spark_groups.offsets.topics import TopicDirectory
+from spark_groups.protocol.events import (
+    EpochChanged,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
+)
+from spark_groups.protocol.member import Member, MemberConfig
+from spark_groups.protocol.membership import MemberState
+from spark_groups.protocol.messages import RequestFailed, Response
+from spark_groups.types import Assignment, BatchPlan, TopicIdPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """How a client behaves, for as long as it lives.
+
+    Args:
+        member: Group, subscription and what else the coordinator is told.
+        starting_offsets: Where the group starts in what it has never read.
+        read_committed: True for `kafka.isolation.level=read_committed`.
+        fail_on_data_loss: `failOnDataLoss`.
+    """
+
+    member: MemberConfig
+    starting_offsets: StartingOffsets
+    read_committed: bool = False
+    fail_on_data_loss: bool = True
+
+
+class GroupClient:
+    """A member, its ledger, and the decisions between them.
+
+    Args:
+        config: How it behaves.
+        new_member_id: Gives a fresh member id (a UUID) each time it is called.
+        checkpointed: The plan that Spark's checkpoint ended at; its member id is released.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        *,
+        new_member_id: Callable[[], str],
+        checkpointed: BatchPlan | None = None,
+    ) -> None:
+        self.config = config
+        self.member = Member(config.member, new_member_id)
+        self.ledger, self.commits, self.topics = Ledger(), CommitQueue(), TopicDirectory()
+        self.target = TargetWatch()
+        resolver = PositionResolver(
+            self.ledger,
+            self.commits,
+            self.topics,
+            config.starting_offsets,
+            read_committed=config.read_committed,
+            fail_on_data_loss=config.fail_on_data_loss,
+        )
+        self.parts = Parts(
+            self.member, self.ledger, self.commits, self.topics, resolver, self.target
+        )
+        if checkpointed is not None and checkpointed.group_id == config.member.group_id:
+            self.parts.releases.append(checkpointed.member_id)
+            for each in checkpointed.ranges:
+                self.topics.remember(each.topic, each.topic_id)
+        self.exchange = Exchange(self.parts)
+        self.planner = BatchPlanner(self.parts, fail_on_data_loss=config.fail_on_data_loss)
+        self.last_called_at: float | None = None
+        self._budget = RevocationBudget()
+        self._leave_by: float | None = None
+
+    # What the driver carries.
+
+    def start(self, now: float) -> None:
+        """Become a member of the group."""
+        self.member.join(now)
+
+    def poll_requests(self, now: float) -> list[Outgoing]:
+        """Return the requests to send now; each is answered or failed before its lane is free."""
+        self._advance(now)
+        return self.exchange.poll(now)
+
+    def handle_response(self, outgoing: Outgoing, response: Response, now: float) -> None:
+        """Take the answer to a request of `poll_requests`."""
+        self.exchange.handle_response(outgoing, response, now)
+        self._advance(now)
+
+    def handle_failure(self, outgoing: Outgoing, failed: RequestFailed, now: float) -> None:
+        """Take it that a request of `poll_requests` got no answer."""
+        self.exchange.handle_failure(outgoing, failed, now)
+        self._advance(now)
+
+    def next_wakeup(self, now: float) -> float | None:
+        """Return when to poll again although nothing came in."""
+        due = [self.exchange.next_wakeup(now), self._leave_by]
+        told_at = self.member.revocation_told_at
+        if told_at is not None:
+            timeout_s = self.member.rebalance_timeout_ms / 1000
+            due.append(self._budget.next_mark(told_at, timeout_s, now))
+        return min((each for each in due if each is not None and each > now), default=None)
+
+    def poll_events(self) -> list[Event]:
+        """Return and forget what happened since the last call."""
+        events = list(self.parts.events)
+        self.parts.events.clear()
+        return events
+
+    # What Spark proves and wants.
+
+    def called(self, now: float) -> None:
+        """Note that Spark called; calls too far apart ask the coordinator for more time."""
+        if self.last_called_at is not None:
+            wanted_ms = timeout_for_gap(now - self.last_called_at, self.member.rebalance_timeout_ms)
+            if wanted_ms is not None:
+                self.member.raise_rebalance_timeout(wanted_ms, now)
+                self.parts.events.append(RebalanceTimeoutRaised(now, wanted_ms))
+        self.last_called_at = now
+
+    def replay(self, plan: BatchPlan, now: float) -> None:
+        """Take it that Spark runs an old plan again."""
+        self.ledger.replay(plan)
+        self._advance(now)
+
+    def finish(self, plan: BatchPlan, now: float) -> None:
+        """Take it as proven that a batch is finished; idempotent.
+
+        What it read is committed with its own member epoch, unless its partitions were lost.
+        """
+        if plan.group_id != self.config.member.group_id:
+            return
+        ran = plan == self.ledger.in_flight
+        finished = self.ledger.finish(plan)
+        self.commits.add(finished.commits)
+        if finished.lost:
+            reason = "lost while the batch ran"
+            self.parts.events.append(RangesLost(now, finished.lost, reason))
+        if ran:
+            self._budget.batch_finished(now)
+            self.parts.events.append(BatchFinished(now, plan))
+            if plan.ranges:
+                self.member.pace.at_boundary(now)
+        self._advance(now)
+
+    def readable(self, now: float) -> frozenset[TopicIdPartition]:
+        """Return the partitions whose ends are to be listed for the next plan."""
+        if self.ledger.in_flight is not None or not self._ownership_is_proven(now):
+            return frozenset()
+        return frozenset(self.ledger.positions(self.member.assigned))
+
+    def plan(
+        self, limit: PlanLimit, ends: Mapping[TopicIdPartition, int], now: float
+    ) -> BatchPlan | None:
+        """Return the next batch, or None if there is nothing to read and nothing to record.
+
+        The first plan of each member id is returned even without ranges, so that the checkpoint
+        names the member. A plan that was not proven finished is returned again.
+
+        Args:
+            limit: How much to read.
+            ends: Log ends (last stable offsets under read_committed), listed just now.
+            now: Seconds.
+
+        Raises:
+            GroupError: The member was refused for good.
+            DataLossError: Offsets are gone and `failOnDataLoss` is true.
+        """
+        self.check()
+        if self.ledger.in_flight is not None:
+            return self.ledger.in_flight
+        if not self._ownership_is_proven(now):
+            return None
+        plan = self.planner.plan(limit, ends, now)
+        if plan is None:
+            return None
+        self._budget.batch_began(plan, now)
+        self.parts.events.append(BatchPlanned(now, plan))
+        return plan
+
+    def prepare_available_now(self) -> None:
+        """Read up to what is there when each partition becomes ours, and no further."""
+        self.planner.prepare_available_now()
+
+    def leave(self, now: float, *, leave_by: float, will_return: bool = False) -> None:
+        """Commit what is finished, then leave the group.
+
+        Args:
+            now: Seconds.
+            leave_by: When to stop waiting, in seconds.
+            will_return: True for a static member that keeps its partitions.
+        """
+        if self.member.state in (MemberState.PREPARE_LEAVING, MemberState.LEAVING):
+            return
+        self.member.leave(now, will_return=will_return)
+        self._leave_by = leave_by
+        self._advance(now)
+
+    # What can be seen.
+
+    def check(self) -> None:
+        """Raise what makes it impossible to go on.
+
+        Raises:
+            GroupError: The member was refused for good.
+            DataLossError: Offsets are gone and `failOnDataLoss` is true.
+        """
+        if self.member.failure is not None:
+            raise GroupError(
+                f"group {self.config.member.group_id!r} refused this query: {self.member.failure}"
+            )
+        if self.parts.data_loss is not None:
+            raise DataLossError(self.parts.data_loss)
+
+    @property
+    def is_settled(self) -> bool:
+        """True once the member has all it is meant to have and may plan all of it."""
+        return (
+            self.member.state is MemberState.STABLE
+            and self.target.settled(self.member.member_epoch)
+            and not self.ledger.unready()
+        )
+
+    @property
+    def has_left(self) -> bool:
+        return self.member.state is MemberState.UNSUBSCRIBED
+
+    # What follows from every input.
+
+    def _advance(self, now: float) -> None:
+        self._take_member_events(now)
+        if self.member.revoking:
+            self._try_to_acknowledge(now)
+        inheritance = self.ledger.inherit(self.member.member_epoch)
+        self.commits.add(inheritance.commits)
+        if inheritance.taken:
+            self.parts.events.append(RangesInherited(now, inheritance.taken))
+        if inheritance.overruled:
+            self.parts.events.append(RangesOverruled(now, inheritance.overruled))
+        if self._leave_by is not None:
+            self._go_on_leaving(now, self._leave_by)
+        self._take_member_events(now)
+
+    def _take_member_events(self, now: float) -> None:
+        for event in self.member.poll_events():
+            self.parts.events.append(event)
+            match event:
+                case PartitionsAssigned(partitions=partitions):
+                    self.ledger.assign(partitions, event.member_epoch)
+                    self.target.changed(now)
+                case (
+                    PartitionsRevoked(partitions=partitions) | PartitionsLost(partitions=partitions)
+                ):
+                    self._drop(partitions)
+                    self.target.changed(now)
+                case EpochChanged():
+                    self.target.changed(now)
+
+    def _drop(self, partitions: Assignment) -> None:
+        left = self.parts.unread_left
+        for key in partitions:
+            left[key.topic_id] = left.get(key.topic_id, 0) + self.planner.forget(key)
+        self.ledger.drop(partitions)
+        self.commits.drop(partitions)
+
+    def _try_to_acknowledge(self, now: float) -> None:
+        contested = self.ledger.contested(
+            self.member.revoking,
+            self.commits.pending(),
+            settle_first=self.parts.resolver.settle_first,
+        )
+        told_at = self.member.revocation_told_at
+        if contested and told_at is not None:
+            timeout_s = self.member.rebalance_timeout_ms / 1000
+            self.parts.events.extend(self._budget.warnings(told_at, timeout_s, contested, now))
+            if self._budget.used_percent(told_at, timeout_s, now) < GIVE_UP_PERCENT:
+                return
+            self.parts.events.append(PartitionsGivenUp(now, tuple(contested)))
+        self.member.acknowledge(now)
+        self._take_member_events(now)
+
+    def _go_on_leaving(self, now: float, leave_by: float) -> None:
+        if self.member.state is MemberState.PREPARE_LEAVING and (
+            not self.commits.pending() or now >= leave_by
+        ):
+            self.member.leave_now(now)
+        elif self.member.state is MemberState.LEAVING and now >= leave_by:
+            self.member.give_up_leaving(now)
+
+    def _ownership_is_proven(self, now: float) -> bool:
+        member, proven_at = self.member, self.member.last_accepted_sent_at
+        planning = (MemberState.STABLE, MemberState.RECONCILING, MemberState.ACKNOWLEDGING)
+        return (
+            member.state in planning
+            and proven_at is not None
+            and now - proven_at <= member.config.session_timeout_ms / 1000
+        )

@@ -1,0 +1,159 @@
+"""Each event as one sentence, for logs, the snapshot's timeline and transcripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+
+from spark_groups.client.parts import Event
+from spark_groups.offsets import events as offset
+from spark_groups.protocol import events as member
+from spark_groups.types import OffsetRange, TopicId, TopicIdPartition
+
+SHOWN = 8
+"""How many partitions a sentence names before it counts the rest."""
+
+NameOf = Callable[[TopicId], str | None]
+
+
+class Severity(Enum):
+    """How loud an event is; the names of the logging levels."""
+
+    DEBUG = 10
+    INFO = 20
+    WARNING = 30
+    ERROR = 40
+
+
+def narrate(event: Event, name_of: NameOf) -> tuple[Severity, str]:
+    """Return how loud an event is, and what it says.
+
+    Args:
+        event: The event.
+        name_of: Name of a topic id, None if it is not known.
+    """
+    if isinstance(event, member.MemberEvent):
+        severity, text = _of_member(event, name_of)
+        return severity, f"member {event.member_id} at epoch {event.member_epoch} {text}"
+    return _of_offsets(event, name_of)
+
+
+def _of_member(  # noqa: PLR0911
+    event: member.MemberEvent, name_of: NameOf
+) -> tuple[Severity, str]:
+    match event:
+        case member.EpochChanged(previous=previous):
+            return Severity.INFO, f"came from epoch {previous}"
+        case member.PartitionsAssigned(partitions=partitions):
+            return Severity.INFO, f"was assigned {_keys(partitions, name_of)}"
+        case member.RevocationTold(partitions=partitions, deadline=deadline):
+            left_s = deadline - event.at
+            return (
+                Severity.INFO,
+                f"is to give up {_keys(partitions, name_of)} within {left_s:.0f} s",
+            )
+        case member.PartitionsRevoked(partitions=partitions):
+            return Severity.INFO, f"gave up {_keys(partitions, name_of)}"
+        case member.PartitionsLost(partitions=partitions, reason=reason):
+            return Severity.WARNING, f"lost {_keys(partitions, name_of)}: {reason}"
+        case member.InstanceUnreleased(instance_id=instance_id, deadline=deadline):
+            left_s = deadline - event.at
+            return (
+                Severity.WARNING,
+                f"waits up to {left_s:.0f} s until instance id {instance_id!r} is released",
+            )
+        case member.HeartbeatRefused(error=error, message=message):
+            return Severity.WARNING, f"was refused a heartbeat: {error} {message}".rstrip()
+        case member.MemberFailed(message=message):
+            return Severity.ERROR, f"was refused for good: {message}"
+        case _:
+            return Severity.INFO, "left the group"
+
+
+def _of_offsets(  # noqa: PLR0911
+    event: offset.OffsetEvent, name_of: NameOf
+) -> tuple[Severity, str]:
+    match event:
+        case offset.PositionFound(topic=topic, position=position, committed=committed):
+            where = "committed" if committed else "the group's start"
+            return Severity.DEBUG, f"{topic}-{event.key.partition} stands at {position} ({where})"
+        case offset.BatchPlanned(plan=plan):
+            return Severity.DEBUG, f"planned {_ranges(plan.ranges)} at epoch {plan.member_epoch}"
+        case offset.BatchFinished(plan=plan):
+            return Severity.DEBUG, f"finished {_ranges(plan.ranges)} of epoch {plan.member_epoch}"
+        case offset.OffsetsCommitted(member_epoch=member_epoch, partitions=count):
+            return Severity.DEBUG, f"committed {count} partitions at epoch {member_epoch}"
+        case offset.CommitRefused(error=error, partitions=count):
+            return Severity.INFO, f"a commit of {count} partitions was refused: {error}; sent again"
+        case offset.RangesLost(ranges=ranges, reason=reason):
+            return Severity.WARNING, f"{_ranges(ranges)} not committed: {reason}; read again"
+        case offset.RangesInherited(ranges=ranges):
+            return Severity.INFO, f"took over {_ranges(ranges)} that an earlier run finished"
+        case offset.RangesOverruled(ranges=ranges):
+            return Severity.WARNING, f"{_ranges(ranges)} was committed otherwise by somebody else"
+        case _:
+            return _of_incidents(event, name_of)
+
+
+def _of_incidents(  # noqa: PLR0911
+    event: offset.OffsetEvent, name_of: NameOf
+) -> tuple[Severity, str]:
+    match event:
+        case offset.TopicsMissing(names=names):
+            return Severity.WARNING, f"no such topic yet: {', '.join(names)}; waiting for it"
+        case offset.TopicRecreated(name=name, unread=unread):
+            return (
+                Severity.WARNING,
+                f"topic {name} was deleted and created again; {unread} known rows of the old one"
+                " were never read; the new one is read from its beginning",
+            )
+        case offset.TopicGone(partitions=partitions):
+            return Severity.WARNING, f"{_keys(partitions, name_of)} is gone with its topic"
+        case offset.DataLost(message=message):
+            return Severity.ERROR, message
+        case offset.RevocationBudgetUsed(percent=percent, waiting_for=waiting_for):
+            advice = (
+                f"; maxOffsetsPerTrigger={event.fitting_offsets} would have fitted"
+                if event.fitting_offsets
+                else ""
+            )
+            return (
+                Severity.WARNING,
+                f"{percent} % of the rebalance time-out is used up, a batch still reads"
+                f" {_keys(waiting_for, name_of)}{advice}",
+            )
+        case offset.PartitionsGivenUp(partitions=partitions):
+            return (
+                Severity.ERROR,
+                f"gave up {_keys(partitions, name_of)} uncommitted so that the rest is kept:"
+                " the batch outlasted the rebalance time-out",
+            )
+        case offset.RebalanceTimeoutRaised(rebalance_timeout_ms=timeout_ms):
+            return (
+                Severity.WARNING,
+                f"Spark calls seldom: asked the coordinator for {timeout_ms} ms to give up"
+                " partitions; set kafka.max.poll.interval.ms to suit the trigger",
+            )
+        case offset.CoordinatorFound(node=node):
+            return Severity.INFO, f"the coordinator is {node}"
+        case offset.RequestUnanswered(request=request, reason=reason):
+            return Severity.WARNING, f"{request} got no answer: {reason}"
+        case _:
+            return Severity.DEBUG, str(event)
+
+
+def _keys(partitions: Iterable[TopicIdPartition], name_of: NameOf) -> str:
+    named = [
+        f"{name_of(key.topic_id) or key.topic_id}-{key.partition}" for key in sorted(partitions)
+    ]
+    return _listed(named) or "nothing"
+
+
+def _ranges(ranges: Iterable[OffsetRange]) -> str:
+    named = [f"{each.topic_partition} [{each.from_offset}, {each.until_offset})" for each in ranges]
+    return _listed(named) or "no ranges"
+
+
+def _listed(named: list[str]) -> str:
+    rest = len(named) - SHOWN
+    return ", ".join(named[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")

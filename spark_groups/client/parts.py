@@ -1,0 +1,60 @@
+"""What a client is made of, shared by those who decide about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from spark_groups.client.lanes import Backoff
+from spark_groups.client.target import TargetWatch
+from spark_groups.offsets.commits import CommitQueue
+from spark_groups.offsets.events import OffsetEvent
+from spark_groups.offsets.ledger import Ledger
+from spark_groups.offsets.resolution import PositionResolver
+from spark_groups.offsets.topics import TopicDirectory
+from spark_groups.protocol.events import MemberEvent
+from spark_groups.protocol.member import Member
+from spark_groups.protocol.messages import Node
+from spark_groups.types import TopicId
+
+Event = MemberEvent | OffsetEvent
+
+
+@dataclass(slots=True)
+class Parts:
+    """The state of one client.
+
+    Args:
+        member: The heartbeat state machine.
+        ledger: Ownership, positions and batches.
+        commits: Pending offset commits.
+        topics: Names and partition counts.
+        resolver: Moves assigned partitions to where they may be planned.
+        target: Whether more is to come.
+        coordinator: The group's coordinator, None while it is looked for.
+        releases: Member ids of earlier incarnations to be released before the member joins.
+        baseline_wanted: True until it is known which subscribed topics exist at the beginning.
+        fetch_after_heartbeat: OffsetFetch waits for a heartbeat sent after this instant.
+        lookup_backoff: Pause before the coordinator is looked for again.
+        cluster_backoff: Pause before metadata or log offsets are asked for again.
+        fetch_backoff: Pause before committed offsets are asked for again.
+        events: What happened and was not polled yet.
+        unread_left: Rows left unread in partitions that were dropped, by topic id.
+        data_loss: Why the query must fail because of lost offsets, if it must.
+    """
+
+    member: Member
+    ledger: Ledger
+    commits: CommitQueue
+    topics: TopicDirectory
+    resolver: PositionResolver
+    target: TargetWatch
+    coordinator: Node | None = None
+    releases: list[str] = field(default_factory=list)
+    baseline_wanted: bool = True
+    fetch_after_heartbeat: float | None = None
+    lookup_backoff: Backoff = field(default_factory=Backoff)
+    cluster_backoff: Backoff = field(default_factory=Backoff)
+    fetch_backoff: Backoff = field(default_factory=Backoff)
+    events: list[Event] = field(default_factory=list)
+    unread_left: dict[TopicId, int] = field(default_factory=dict)
+    data_loss: str | None = None

@@ -1,0 +1,83 @@
+"""What a client is and does right now, as plain values for the CLI, notebooks and health checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from spark_groups.client.group_client import GroupClient
+from spark_groups.offsets.ledger import NO_OFFSET
+from spark_groups.types import TopicIdPartition, topic_id_text
+
+
+def take_snapshot(client: GroupClient, now: float) -> dict[str, Any]:
+    """Return the client's view of itself; ages are seconds, unknown is None, never 0.
+
+    Args:
+        client: The client.
+        now: Seconds.
+    """
+    member, ledger = client.member, client.ledger
+    in_flight = ledger.in_flight
+    told_at = member.revocation_told_at
+    return {
+        "group": member.config.group_id,
+        "member_id": member.member_id,
+        "instance_id": member.config.instance_id,
+        "member_epoch": member.member_epoch,
+        "state": member.state.name,
+        "failure": member.failure,
+        "group_state": client.target.group_state or None,
+        "group_epoch": client.target.group_epoch or None,
+        "assignment_epoch": client.target.assignment_epoch or None,
+        "coordinator": str(client.parts.coordinator) if client.parts.coordinator else None,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "heartbeat_interval_ms": int(member.pace.interval_s * 1000),
+        "last_heartbeat_age_s": _age(member.last_accepted_sent_at, now),
+        "last_call_age_s": _age(client.last_called_at, now),
+        "assigned": _partitions(client, member.assigned),
+        "pending": _partitions(client, client.target.pending - member.owned),
+        "revoking": _partitions(client, member.revoking),
+        "revocation_age_s": _age(told_at, now),
+        "uncommitted": _partitions(client, client.commits.pending()),
+        "commits_refused": client.commits.refused,
+        "in_flight": None
+        if in_flight is None
+        else [
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "from_offset": each.from_offset,
+                "until_offset": each.until_offset,
+            }
+            for each in in_flight.ranges
+        ],
+        "partitions": [
+            {
+                "topic": client.topics.name(key.topic_id),
+                "topic_id": topic_id_text(key.topic_id),
+                "partition": key.partition,
+                "phase": owned.phase.name,
+                "assigned_epoch": owned.assigned_epoch,
+                "committed_offset": _known(owned.committed_offset),
+                "position": _known(owned.position),
+                "log_end_offset": client.planner.log_ends.get(key),
+            }
+            for key, owned in sorted(ledger.owned.items())
+        ],
+    }
+
+
+def _age(at: float | None, now: float) -> float | None:
+    return None if at is None else round(now - at, 3)
+
+
+def _known(value: int) -> int | None:
+    return None if value == NO_OFFSET else value
+
+
+def _partitions(client: GroupClient, keys: Iterable[TopicIdPartition]) -> list[str]:
+    return [
+        f"{client.topics.name(key.topic_id) or topic_id_text(key.topic_id)}-{key.partition}"
+        for key in sorted(keys)
+    ]

@@ -1,0 +1,82 @@
+"""Whether more is to come: the member's target beside what it has, as ConsumerGroupDescribe tells.
+
+Kafka's heartbeat names only what may be used now. So after each change the client asks for the
+group's description; pending partitions are the target without the assigned ones.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from spark_groups.errors import ErrorCode
+from spark_groups.protocol.messages import DescribeGroupResponse
+from spark_groups.types import NO_PARTITIONS, Assignment
+
+DESCRIBE_AGAIN_S: Final = 5.0
+DESCRIBE_SPACING_S: Final = 0.25
+
+
+class TargetWatch:
+    """Decides when to ask for the group's description, and what it means for this member."""
+
+    def __init__(self) -> None:
+        self.pending = NO_PARTITIONS
+        """In the target, not released by their owners yet; fresh as of the last description."""
+        self.group_epoch = 0
+        self.assignment_epoch = 0
+        self.group_state = ""
+        self._due_at: float | None = None
+        self._asked_at: float | None = None
+        self._settled_epoch: int | None = None
+
+    def changed(self, now: float) -> None:
+        """Note that the epoch or the assignment changed: ask soon."""
+        self._settled_epoch = None
+        earliest = now if self._asked_at is None else self._asked_at + DESCRIBE_SPACING_S
+        due_at = max(now, earliest)
+        self._due_at = due_at if self._due_at is None else min(self._due_at, due_at)
+
+    def due_at(self) -> float | None:
+        """Return when to ask, None if nothing is expected."""
+        return self._due_at
+
+    def asked(self, now: float) -> None:
+        """Note that the question is under way."""
+        self._asked_at = now
+        self._due_at = None
+
+    def unanswered(self, now: float) -> None:
+        """Note that it failed: ask again later."""
+        self._due_at = now + DESCRIBE_AGAIN_S
+
+    def handle_response(
+        self,
+        response: DescribeGroupResponse,
+        *,
+        member_id: str,
+        member_epoch: int,
+        owned: Assignment,
+        now: float,
+    ) -> bool:
+        """Take a description.
+
+        Returns:
+            True while this member's target or epoch is ahead of what it has.
+        """
+        member = next((each for each in response.members if each.member_id == member_id), None)
+        if response.error_code != ErrorCode.NONE or member is None:
+            self.unanswered(now)
+            return False
+        self.group_epoch = response.group_epoch
+        self.assignment_epoch = response.assignment_epoch
+        self.group_state = response.group_state
+        self.pending = member.target_assignment - owned
+        more = bool(self.pending) or max(self.group_epoch, self.assignment_epoch) > member_epoch
+        self._settled_epoch = None if more else member_epoch
+        if more:
+            self._due_at = now + DESCRIBE_AGAIN_S
+        return more
+
+    def settled(self, member_epoch: int) -> bool:
+        """Tell whether the member has all it is meant to have, as of the last description."""
+        return self._settled_epoch == member_epoch

@@ -1,0 +1,142 @@
+"""Three threads that carry a client's requests to brokers and bring the answers back."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+
+from spark_groups.client import Lane, Outgoing
+from spark_groups.errors import ProtocolError
+from spark_groups.kafka.cluster import Cluster
+from spark_groups.kafka.connection import RequestError, Security
+from spark_groups.kafka.coordinator import CoordinatorLane
+from spark_groups.protocol.messages import (
+    DescribeGroupRequest,
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    Node,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    RequestFailed,
+    Response,
+)
+
+Answered = Callable[[Outgoing, "Response | RequestFailed"], None]
+Crashed = Callable[[BaseException], None]
+
+
+class Carriers:
+    """Carries one request for each lane at a time.
+
+    Args:
+        bootstrap_servers: `host:port` of one or more brokers.
+        client_id: What brokers call this client.
+        security: How connections are secured.
+        answered: Called in a carrier's thread with each answer, or with why there is none.
+        crashed: Called when a carrier's thread dies of anything else.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: tuple[str, ...],
+        *,
+        client_id: str,
+        security: Security,
+        answered: Answered,
+        crashed: Crashed,
+    ) -> None:
+        self._answered = answered
+        self._crashed = crashed
+        self._cluster = Cluster(bootstrap_servers, client_id=client_id, security=security)
+        self._coordinators = {
+            lane: CoordinatorLane(client_id=client_id, security=security)
+            for lane in (Lane.HEARTBEAT, Lane.OFFSETS)
+        }
+        self._inbox: dict[Lane, queue.SimpleQueue[Outgoing | None]] = {
+            lane: queue.SimpleQueue() for lane in Lane
+        }
+        self._offsets_node: Node | None = None
+        self._threads = [
+            threading.Thread(
+                target=self._carry,
+                args=(lane,),
+                name=f"kafka-group-{lane.name.lower()}",
+                daemon=True,
+            )
+            for lane in Lane
+        ]
+
+    def start(self) -> None:
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def send(self, outgoing: Outgoing) -> None:
+        """Hand a request over; its answer comes to `answered` in another thread."""
+        self._inbox[outgoing.lane].put(outgoing)
+
+    def coordinator_is(self, node: Node) -> None:
+        """End what waits for another coordinator: it would sit there until its deadline."""
+        if self._offsets_node not in (None, node):
+            self._coordinators[Lane.OFFSETS].interrupt()
+
+    def shutdown(self, timeout_s: float) -> None:
+        """End the threads and what they wait for.
+
+        Args:
+            timeout_s: Seconds to wait for each of them.
+        """
+        for lane in self._coordinators.values():
+            lane.shutdown()
+        self._cluster.shutdown()
+        for inbox in self._inbox.values():
+            inbox.put(None)
+        for thread in self._threads:
+            if thread is not threading.current_thread() and thread.ident is not None:
+                thread.join(timeout_s)
+
+    def _carry(self, lane: Lane) -> None:
+        try:
+            while (outgoing := self._inbox[lane].get()) is not None:
+                self._answered(outgoing, self._ask(outgoing))
+        except Exception as error:
+            self._crashed(error)
+        finally:
+            if lane is Lane.CLUSTER:
+                self._cluster.close()
+            else:
+                self._coordinators[lane].close()
+
+    def _ask(self, outgoing: Outgoing) -> Response | RequestFailed:
+        try:
+            if outgoing.node is None:
+                return self._ask_cluster(outgoing)
+            return self._ask_coordinator(outgoing, outgoing.node)
+        except RequestError as error:
+            return error.as_failure()
+        except ProtocolError as error:
+            return RequestFailed(str(error), may_have_arrived=True)
+
+    def _ask_coordinator(self, outgoing: Outgoing, node: Node) -> Response:
+        request = outgoing.request
+        assert isinstance(
+            request,
+            HeartbeatRequest | OffsetCommitRequest | OffsetFetchRequest | DescribeGroupRequest,
+        )
+        if outgoing.lane is Lane.OFFSETS:
+            self._offsets_node = node
+        return self._coordinators[outgoing.lane].send(node, request, outgoing.timeout_s)
+
+    def _ask_cluster(self, outgoing: Outgoing) -> Response:
+        match outgoing.request:
+            case FindCoordinatorRequest() as request:
+                return self._cluster.find_coordinator(request)
+            case MetadataRequest() as request:
+                return self._cluster.metadata(request)
+            case ListOffsetsRequest() as request:
+                return self._cluster.list_offsets(request)
+            case other:
+                raise TypeError(f"{type(other).__name__} does not go to any broker")

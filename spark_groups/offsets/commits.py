@@ -1,0 +1,230 @@
+"""The offset commits of one member: what is to be committed, what is under way, what came of it.
+
+One request is under way at a time, of at most 1,000 partitions (a commit of about 1 MB fails for
+ever, measured), all of one member epoch. Before a request goes out, partitions whose tenure has
+ended are taken out: one that was lost spoils the request for all (KIP-1251).
+
+A commit whose answer was lost is sent again and then looked up: only what OffsetFetch shows counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from spark_groups.errors import ErrorCode, Reaction, rule_for
+from spark_groups.offsets.starting import commit_metadata
+from spark_groups.protocol.messages import (
+    OffsetAndMetadata,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+)
+from spark_groups.types import TopicIdPartition
+
+MAX_PARTITIONS_PER_COMMIT: Final = 1_000
+FIRST_BACKOFF_S: Final = 0.1
+MAX_BACKOFF_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCommit:
+    """An offset that is to be committed.
+
+    Args:
+        key: The partition.
+        tenure: The tenure it was read in; when that ends, so does the commit.
+        member_epoch: The epoch it is fenced by: that of the plan, or a newer one after a refusal.
+        committed_offset: The next offset to read.
+        known_count: Partitions of the topic when the group began to read it.
+        uncertain: True once a request that held it got no answer.
+        refused_at: When it was last refused as stale: it waits for a heartbeat sent after that.
+    """
+
+    key: TopicIdPartition
+    tenure: int
+    member_epoch: int
+    committed_offset: int
+    known_count: int
+    uncertain: bool = False
+    refused_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOutcome:
+    """What the answer to a commit decided.
+
+    Args:
+        accepted: Offsets that are committed now.
+        gone: Offsets of topics that do not exist any more: dropped.
+        refused: How many partitions were refused as stale and wait for a newer epoch.
+        reaction: The gravest reaction that concerns the member as a whole, or ACCEPT.
+        error: Name of the error behind it.
+    """
+
+    accepted: tuple[PendingCommit, ...] = ()
+    gone: tuple[PendingCommit, ...] = ()
+    refused: int = 0
+    reaction: Reaction = Reaction.ACCEPT
+    error: ErrorCode | int = ErrorCode.NONE
+
+
+class CommitQueue:
+    """Pending offset commits by partition; bounded by the partitions owned."""
+
+    def __init__(self) -> None:
+        self.refused = 0
+        """How many partitions were refused as stale and sent again, since the beginning."""
+        self._queued: dict[TopicIdPartition, PendingCommit] = {}
+        self._sent: dict[TopicIdPartition, PendingCommit] = {}
+        self._unverified: dict[TopicIdPartition, PendingCommit] = {}
+        self._not_before = 0.0
+        self._backoff_s = FIRST_BACKOFF_S
+
+    def add(self, commits: Iterable[PendingCommit]) -> None:
+        """Queue commits; a later offset of a partition takes the place of an earlier one."""
+        for each in commits:
+            before = self._queued.get(each.key)
+            uncertain = each.key in self._unverified or (before is not None and before.uncertain)
+            self._unverified.pop(each.key, None)
+            self._queued[each.key] = replace(each, uncertain=uncertain or each.uncertain)
+
+    def pending(self) -> frozenset[TopicIdPartition]:
+        """Return the partitions that have a commit which is not known to be accepted."""
+        return frozenset((*self._queued, *self._sent, *self._unverified))
+
+    def unverified(self) -> frozenset[TopicIdPartition]:
+        """Return the partitions whose committed offset is to be looked up."""
+        return frozenset(self._unverified)
+
+    def drop(self, keys: Iterable[TopicIdPartition]) -> tuple[PendingCommit, ...]:
+        """Forget commits that were not accepted; what is under way is not waited for either."""
+        dropped = []
+        for key in keys:
+            for commits in (self._queued, self._sent, self._unverified):
+                each = commits.pop(key, None)
+                if each is not None:
+                    dropped.append(each)
+        return tuple(dropped)
+
+    def poll(
+        self,
+        now: float,
+        *,
+        member_epoch: int,
+        proven_at: float | None,
+        tenure: Callable[[TopicIdPartition], int | None],
+    ) -> dict[TopicIdPartition, PendingCommit]:
+        """Return the commits of the next request and take them as under way; empty: none is due.
+
+        Args:
+            now: Seconds.
+            member_epoch: The member's epoch now.
+            proven_at: When the last heartbeat that was accepted had been sent.
+            tenure: The tenure of a partition now, None if it is not owned.
+        """
+        if self._sent or now < self._not_before:
+            return {}
+        for each in [c for c in self._queued.values() if tenure(c.key) != c.tenure]:
+            del self._queued[each.key]
+        chosen: dict[TopicIdPartition, PendingCommit] = {}
+        chosen_epoch: int | None = None
+        for each in self._queued.values():
+            due = each
+            if due.refused_at is not None:
+                if proven_at is None or proven_at <= due.refused_at:
+                    continue
+                due = replace(due, refused_at=None, member_epoch=member_epoch)
+            if chosen_epoch is None:
+                chosen_epoch = due.member_epoch
+            if due.member_epoch == chosen_epoch and len(chosen) < MAX_PARTITIONS_PER_COMMIT:
+                chosen[due.key] = due
+        for key in chosen:
+            del self._queued[key]
+        self._sent = dict(chosen)
+        return chosen
+
+    def handle_response(self, response: OffsetCommitResponse, now: float) -> CommitOutcome:
+        """Take the answer to the request under way."""
+        sent, self._sent = self._sent, {}
+        accepted, gone, refused = [], [], 0
+        gravest, error = Reaction.ACCEPT, int(ErrorCode.NONE)
+        for each in sent.values():
+            code = response.errors.get(each.key, int(ErrorCode.UNKNOWN_SERVER_ERROR))
+            reaction = rule_for(code).offsets
+            if reaction is Reaction.ACCEPT:
+                if each.uncertain and each.key not in self._queued:
+                    self._unverified[each.key] = each
+                else:
+                    accepted.append(each)
+            elif reaction is Reaction.DROP_TOPIC:
+                gone.append(each)
+            else:
+                if reaction is Reaction.REFRESH_EPOCH:
+                    refused += 1
+                    each = replace(each, refused_at=now)  # noqa: PLW2901
+                else:
+                    gravest, error = reaction, code
+                self._again(each)
+        self.refused += refused
+        if gravest is Reaction.ACCEPT:
+            self._backoff_s = FIRST_BACKOFF_S
+        else:
+            self._back_off(now)
+        return CommitOutcome(tuple(accepted), tuple(gone), refused, gravest, error)
+
+    def handle_failure(self, now: float, *, may_have_arrived: bool) -> None:
+        """Take it that the request under way got no answer: it is sent again, then looked up."""
+        sent, self._sent = self._sent, {}
+        for each in sent.values():
+            self._again(replace(each, uncertain=each.uncertain or may_have_arrived))
+        self._back_off(now)
+
+    def verified(self, key: TopicIdPartition, committed_offset: int) -> PendingCommit | None:
+        """Take what OffsetFetch shows for an uncertain commit.
+
+        Returns:
+            The commit if it stands; None if it does not, or was not asked for: it is sent again.
+        """
+        each = self._unverified.pop(key, None)
+        if each is None:
+            return None
+        if committed_offset == each.committed_offset:
+            return each
+        self._again(each)
+        return None
+
+    def next_wakeup(self) -> float | None:
+        """Return when the next request may go out, None if nothing is queued."""
+        return self._not_before if self._queued and not self._sent else None
+
+    def _again(self, each: PendingCommit) -> None:
+        newer = self._queued.get(each.key)
+        if newer is None:
+            self._queued[each.key] = each
+        elif each.uncertain and not newer.uncertain:
+            self._queued[each.key] = replace(newer, uncertain=True)
+
+    def _back_off(self, now: float) -> None:
+        self._not_before = now + self._backoff_s
+        self._backoff_s = min(MAX_BACKOFF_S, self._backoff_s * 2)
+
+
+def commit_request(
+    commits: dict[TopicIdPartition, PendingCommit],
+    *,
+    group_id: str,
+    member_id: str,
+    instance_id: str | None,
+) -> OffsetCommitRequest:
+    """Write the request for commits that share one member epoch."""
+    return OffsetCommitRequest(
+        group_id=group_id,
+        member_id=member_id,
+        member_epoch=next(iter(commits.values())).member_epoch,
+        instance_id=instance_id,
+        offsets={
+            key: OffsetAndMetadata(each.committed_offset, commit_metadata(each.known_count))
+            for key, each in commits.items()
+        },
+    )

@@ -1,0 +1,152 @@
+"""What happens to offsets and batches, as values: for logs, the snapshot and transcripts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_groups.types import BatchPlan, OffsetRange, TopicId, TopicIdPartition
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetEvent:
+    """Something that happened to offsets or batches; `at` is seconds of the client's clock."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class PositionFound(OffsetEvent):
+    """An assigned partition may be planned; `committed` is False where the group never read it."""
+
+    key: TopicIdPartition
+    topic: str
+    position: int
+    committed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlanned(OffsetEvent):
+    """A batch was handed to Spark."""
+
+    plan: BatchPlan
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFinished(OffsetEvent):
+    """A batch is proven finished; its offsets are being committed."""
+
+    plan: BatchPlan
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsCommitted(OffsetEvent):
+    """Offsets were accepted."""
+
+    member_epoch: int
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRefused(OffsetEvent):
+    """Offsets were refused; those still owned are sent again."""
+
+    error: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class RangesLost(OffsetEvent):
+    """Ranges were read but not committed: the next owner reads them again."""
+
+    ranges: tuple[OffsetRange, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RangesInherited(OffsetEvent):
+    """Ranges that an earlier incarnation finished are taken over: they are not read again."""
+
+    ranges: tuple[OffsetRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RangesOverruled(OffsetEvent):
+    """Ranges this query finished were committed otherwise by somebody else, whose offset holds."""
+
+    ranges: tuple[OffsetRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsMissing(OffsetEvent):
+    """Subscribed topics do not exist; the group assigns them once they do."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecreated(OffsetEvent):
+    """A topic was deleted and created again; `unread` rows of the old one are gone."""
+
+    name: str
+    old_id: TopicId
+    new_id: TopicId
+    unread: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicGone(OffsetEvent):
+    """Offsets could not be committed because the topic does not exist any more."""
+
+    partitions: tuple[TopicIdPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DataLost(OffsetEvent):
+    """Offsets that should be read are gone."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class RevocationBudgetUsed(OffsetEvent):
+    """A revocation waits for a batch; `percent` of the rebalance time-out is used up.
+
+    Args:
+        at: Seconds.
+        percent: 50 or 80; 90 is when the partitions are given up.
+        waiting_for: Partitions that keep it from being acknowledged.
+        fitting_offsets: The maxOffsetsPerTrigger with which the batch would have fitted, if known.
+    """
+
+    percent: int
+    waiting_for: tuple[TopicIdPartition, ...]
+    fitting_offsets: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsGivenUp(OffsetEvent):
+    """Partitions were given up uncommitted, so that the rest is kept."""
+
+    partitions: tuple[TopicIdPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceTimeoutRaised(OffsetEvent):
+    """Spark calls so seldom that the coordinator is asked for more time to revoke."""
+
+    rebalance_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorFound(OffsetEvent):
+    """The group's coordinator is known (again)."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestUnanswered(OffsetEvent):
+    """A request got no answer; it is sent again."""
+
+    request: str
+    reason: str

@@ -1,0 +1,232 @@
+"""What this member may read and commit, partition by partition.
+
+A *tenure* is one unbroken time of owning a partition: a plan remembers the tenure of each of its
+partitions, and what it finished is committed only while that tenure lasts. Member epochs cannot
+serve for this, they move on while a partition is kept.
+
+The ledger also says when a revocation may be acknowledged, and what becomes of a batch that was
+finished but planned by an earlier incarnation of the query, or before a loss (*inherited*).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from spark_groups.offsets.commits import PendingCommit
+from spark_groups.types import NO_PARTITIONS, Assignment, BatchPlan, OffsetRange, TopicIdPartition
+
+NO_OFFSET = -1
+
+
+class Phase(Enum):
+    """How far an assigned partition is on its way to being planned."""
+
+    FETCHING = "its committed offset is asked for"
+    LISTING = "nothing is committed: where it starts is asked for"
+    SETTLING = "where it starts is being committed"
+    READY = "may be planned"
+
+
+@dataclass(slots=True)
+class OwnedPartition:
+    """One partition while it is owned.
+
+    Args:
+        tenure: Which unbroken time of ownership this is.
+        assigned_epoch: The member epoch at which it was assigned.
+        phase: How far it is.
+        position: Next offset to plan, NO_OFFSET until it is known.
+        committed_offset: The last offset known to be committed, NO_OFFSET if there is none.
+        known_count: Partitions of the topic when the group began to read it.
+        starting_timestamp: While LISTING: which offset is asked for.
+    """
+
+    tenure: int
+    assigned_epoch: int
+    phase: Phase = Phase.FETCHING
+    position: int = NO_OFFSET
+    committed_offset: int = NO_OFFSET
+    known_count: int = 0
+    starting_timestamp: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedBatch:
+    """What is to be done about a batch that is proven finished.
+
+    Args:
+        commits: Offsets to commit.
+        lost: Ranges that were read, but whose partitions were lost meanwhile: never committed
+            unless they come back untouched.
+    """
+
+    commits: tuple[PendingCommit, ...] = ()
+    lost: tuple[OffsetRange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Inheritance:
+    """What became of inherited ranges whose partitions are owned now.
+
+    Args:
+        taken: Ranges that nobody else committed past: their end is the new position.
+        overruled: Ranges whose partition has another committed offset: that one wins.
+        commits: Offsets to commit for `taken`.
+    """
+
+    taken: tuple[OffsetRange, ...] = ()
+    overruled: tuple[OffsetRange, ...] = ()
+    commits: tuple[PendingCommit, ...] = ()
+
+
+class Ledger:
+    """Ownership, positions and batches of one member."""
+
+    def __init__(self) -> None:
+        self.owned: dict[TopicIdPartition, OwnedPartition] = {}
+        self.in_flight: BatchPlan | None = None
+        """The batch that Spark was handed and has not been proven to finish."""
+        self.inherited: dict[TopicIdPartition, OffsetRange] = {}
+        self._tenures = 0
+        self._planned: BatchPlan | None = None
+        self._planned_tenures: dict[TopicIdPartition, int] = {}
+        self._finished: BatchPlan | None = None
+
+    def assign(self, partitions: Assignment, member_epoch: int) -> None:
+        """Begin a tenure of each partition."""
+        self._tenures += 1
+        for key in partitions:
+            self.owned[key] = OwnedPartition(self._tenures, member_epoch)
+
+    def drop(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """End the tenure of each partition, whatever is unfinished."""
+        for key in partitions:
+            self.owned.pop(key, None)
+
+    def tenure(self, key: TopicIdPartition) -> int | None:
+        """Return the tenure of a partition, None while it is not owned."""
+        owned = self.owned.get(key)
+        return owned.tenure if owned else None
+
+    def in_phase(self, phase: Phase) -> list[TopicIdPartition]:
+        """Return the partitions that are in one phase."""
+        return [key for key, owned in self.owned.items() if owned.phase is phase]
+
+    def unready(self) -> frozenset[TopicIdPartition]:
+        """Return the partitions that may not be planned yet."""
+        return frozenset(k for k, owned in self.owned.items() if owned.phase is not Phase.READY)
+
+    def positions(self, assigned: Assignment) -> dict[TopicIdPartition, int]:
+        """Return the position of every partition that may be planned.
+
+        Args:
+            assigned: What the coordinator says may be used; a partition to revoke is not in it.
+        """
+        return {
+            key: owned.position
+            for key, owned in self.owned.items()
+            if owned.phase is Phase.READY and key in assigned
+        }
+
+    def checkpointed_offset(self, key: TopicIdPartition) -> int | None:
+        """Return how far this query's own checkpoint has read a partition, if it says so."""
+        if key in self.inherited:
+            return self.inherited[key].until_offset
+        for each in self.in_flight.ranges if self.in_flight else ():
+            if each.key == key:
+                return each.from_offset
+        return None
+
+    def record(self, plan: BatchPlan) -> None:
+        """Hand a plan of this member to Spark: positions move to the ends of its ranges."""
+        self.in_flight = self._planned = plan
+        self._planned_tenures = {}
+        for each in plan.ranges:
+            owned = self.owned[each.key]
+            owned.position = each.until_offset
+            self._planned_tenures[each.key] = owned.tenure
+
+    def replay(self, plan: BatchPlan) -> None:
+        """Take it that Spark runs an old plan again: its partitions are read, whoever owns them."""
+        if plan not in (self._planned, self._finished):
+            self.in_flight = plan
+
+    def finish(self, plan: BatchPlan) -> FinishedBatch:
+        """Take it as proven that a batch is finished; a second time nothing happens."""
+        if plan == self._finished:
+            return FinishedBatch()
+        self._finished = plan
+        if plan == self.in_flight:
+            self.in_flight = None
+        planned_here = plan == self._planned
+        commits, lost = [], []
+        for each in plan.ranges:
+            owned = self.owned.get(each.key)
+            if planned_here and owned and owned.tenure == self._planned_tenures[each.key]:
+                commits.append(
+                    PendingCommit(
+                        each.key,
+                        owned.tenure,
+                        plan.member_epoch,
+                        each.until_offset,
+                        owned.known_count,
+                    )
+                )
+                continue
+            self.inherited[each.key] = each
+            if planned_here:
+                lost.append(each)
+        return FinishedBatch(tuple(commits), tuple(lost))
+
+    def inherit(self, member_epoch: int) -> Inheritance:
+        """Settle the inherited ranges whose partitions are ready.
+
+        Args:
+            member_epoch: The member's epoch now; what the ranges are committed under.
+        """
+        if not self.inherited:
+            return Inheritance()
+        reading = self.in_flight.partitions() if self.in_flight else frozenset()
+        taken, overruled, commits = [], [], []
+        for key in list(self.inherited):
+            owned = self.owned.get(key)
+            if owned is None or owned.phase is not Phase.READY or key in reading:
+                continue
+            each = self.inherited.pop(key)
+            if owned.committed_offset == owned.position == each.from_offset:
+                owned.position = each.until_offset
+                taken.append(each)
+                commits.append(
+                    PendingCommit(
+                        key, owned.tenure, member_epoch, each.until_offset, owned.known_count
+                    )
+                )
+            elif owned.committed_offset != each.until_offset:
+                overruled.append(each)
+        return Inheritance(tuple(taken), tuple(overruled), tuple(commits))
+
+    def contested(
+        self,
+        revoking: Assignment,
+        pending: frozenset[TopicIdPartition],
+        *,
+        settle_first: bool,
+    ) -> Assignment:
+        """Return the partitions that keep a revocation from being acknowledged.
+
+        Args:
+            revoking: What is to be revoked; it is released as a whole or not at all.
+            pending: Partitions with a commit under way.
+            settle_first: True if a partition must not be given up before where it starts is
+                committed: otherwise "latest" loses what arrives during a hand-over.
+        """
+        if not revoking:
+            return NO_PARTITIONS
+        blocked = set(pending)
+        if self.in_flight is not None:
+            blocked |= self.in_flight.partitions()
+        if settle_first:
+            blocked |= self.unready()
+        return revoking & Assignment(frozenset(blocked))

@@ -1,0 +1,69 @@
+"""From positions and log ends to the offset ranges of one micro-batch.
+
+The rate limit is divided as Spark's Kafka source divides it (KafkaMicroBatchStream.rateLimit): in
+proportion to the backlog, rounded up where it would be less than one record, so that no small
+partition starves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanLimit:
+    """How much one micro-batch may and should read.
+
+    Args:
+        max_offsets: `maxOffsetsPerTrigger`; None: all there is.
+        min_offsets: `minOffsetsPerTrigger`; a smaller backlog waits.
+        max_trigger_delay_s: `maxTriggerDelay`: how long it waits at most.
+    """
+
+    max_offsets: int | None = None
+    min_offsets: int | None = None
+    max_trigger_delay_s: float = 900.0
+
+    def holds_back(self, backlog: int, waited_s: float) -> bool:
+        """Tell whether a backlog is too small to be read yet.
+
+        Args:
+            backlog: Offsets between the positions and the ends.
+            waited_s: Seconds since the last batch with ranges.
+        """
+        return (
+            self.min_offsets is not None
+            and backlog < self.min_offsets
+            and waited_s < self.max_trigger_delay_s
+        )
+
+
+def divide(
+    positions: Mapping[K, int], ends: Mapping[K, int], max_offsets: int | None
+) -> dict[K, tuple[int, int]]:
+    """Return the ranges [from, until) to read, for the partitions that have something to read.
+
+    Args:
+        positions: Next offset to read, by partition.
+        ends: End of what may be read, by partition; one without an end is left out.
+        max_offsets: How many offsets in all, None for no limit.
+    """
+    backlog = {
+        key: ends[key] - position
+        for key, position in positions.items()
+        if key in ends and ends[key] > position
+    }
+    total = sum(backlog.values())
+    ranges = {}
+    for key, size in backlog.items():
+        share = float(size)
+        if max_offsets is not None and total > max_offsets:
+            share = max_offsets * (size / total)
+        count = min(size, math.ceil(share) if share < 1 else math.floor(share))
+        ranges[key] = (positions[key], positions[key] + count)
+    return ranges

@@ -1,0 +1,233 @@
+"""From assigned to planned: where a partition stands, and where it starts if it never stood.
+
+An error is never taken for "no committed offset". Where the group starts is committed, and that
+commit accepted, before the partition is planned or given up; its metadata keeps how many
+partitions the topic had, so that a partition added later starts at its beginning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from spark_groups.errors import ErrorCode, Reaction, rule_for
+from spark_groups.offsets.commits import CommitQueue, PendingCommit
+from spark_groups.offsets.events import DataLost, OffsetEvent, PositionFound
+from spark_groups.offsets.ledger import NO_OFFSET, Ledger, OwnedPartition, Phase
+from spark_groups.offsets.starting import (
+    StartingOffsets,
+    StartingPoint,
+    parse_commit_metadata,
+)
+from spark_groups.offsets.topics import TopicDirectory
+from spark_groups.protocol.messages import (
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetFetchResponse,
+)
+from spark_groups.types import TopicId, TopicIdPartition, TopicPartition
+
+
+@dataclass(slots=True)
+class Resolved:
+    """What an answer decided.
+
+    Args:
+        reaction: The gravest reaction, or ACCEPT.
+        error: Kafka's code behind it.
+        events: What happened.
+        data_loss: Why the query must fail, if it must.
+    """
+
+    reaction: Reaction = Reaction.ACCEPT
+    error: int = int(ErrorCode.NONE)
+    events: list[OffsetEvent] = field(default_factory=list)
+    data_loss: str | None = None
+
+
+class PositionResolver:
+    """Moves owned partitions from FETCHING to READY.
+
+    Args:
+        ledger: What is owned.
+        commits: Where first positions are committed.
+        topics: Names and partition counts.
+        starting: `startingOffsets`.
+        read_committed: True to stay below the last stable offset.
+        fail_on_data_loss: `failOnDataLoss`.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        commits: CommitQueue,
+        topics: TopicDirectory,
+        starting: StartingOffsets,
+        *,
+        read_committed: bool,
+        fail_on_data_loss: bool,
+    ) -> None:
+        self._ledger = ledger
+        self._commits = commits
+        self._topics = topics
+        self._starting = starting
+        self._read_committed = read_committed
+        self._fail_on_data_loss = fail_on_data_loss
+        self._asked: dict[TopicIdPartition, int] = {}
+        """Tenure at which each partition was asked for: an older answer says nothing any more."""
+
+    @property
+    def settle_first(self) -> bool:
+        """True if a partition must not be given up before where it starts is committed."""
+        return self._starting.default is StartingPoint.LATEST
+
+    def to_fetch(self) -> frozenset[TopicIdPartition]:
+        """Return the partitions to ask OffsetFetch for, empty if none is due.
+
+        Where "latest" may apply, all partitions of a topic are asked for: what is kept beside the
+        others' offsets tells how many partitions the group knew.
+        """
+        fetching = [
+            key
+            for key in self._ledger.in_phase(Phase.FETCHING)
+            if self._topics.name(key.topic_id) is not None
+        ]
+        self._asked = {key: self._ledger.owned[key].tenure for key in fetching}
+        wanted = set(fetching)
+        if self.settle_first:
+            for topic_id in {key.topic_id for key in fetching}:
+                count = self._topics.partition_count(topic_id)
+                wanted |= {TopicIdPartition(topic_id, each) for each in range(count)}
+        return frozenset(wanted)
+
+    def handle_fetch(
+        self, response: OffsetFetchResponse, *, member_epoch: int, now: float
+    ) -> Resolved:
+        """Take what is committed for the partitions asked for."""
+        resolved = Resolved()
+        asked, self._asked = self._asked, {}
+        known = self._known_counts(response)
+        for key, tenure in asked.items():
+            owned = self._ledger.owned.get(key)
+            if owned is None or owned.tenure != tenure or owned.phase is not Phase.FETCHING:
+                continue
+            committed = response.offsets.get(key)
+            if committed is None:
+                code = response.errors.get(key, int(ErrorCode.UNKNOWN_SERVER_ERROR))
+                # Right after a topic is created, not every broker knows its id.
+                reaction = rule_for(code).offsets
+                resolved.reaction = Reaction.RETRY if reaction is Reaction.DROP_TOPIC else reaction
+                resolved.error = code
+                continue
+            first_count = self._topics.first_count(key.topic_id)
+            owned.known_count = known.get(key.topic_id, first_count)
+            if committed.committed_offset != NO_OFFSET:
+                own_count = parse_commit_metadata(committed.metadata)
+                owned.known_count = owned.known_count if own_count is None else own_count
+                owned.position = owned.committed_offset = committed.committed_offset
+                owned.phase = Phase.READY
+                self._found(key, owned, resolved, now, committed=True)
+            else:
+                self._start(key, owned, resolved, member_epoch, now)
+        return resolved
+
+    def to_list(self) -> ListOffsetsRequest | None:
+        """Return the request for where partitions start, None if none is due."""
+        listing = self._ledger.in_phase(Phase.LISTING)
+        if not listing:
+            return None
+        timestamp_ms = self._ledger.owned[listing[0]].starting_timestamp
+        return ListOffsetsRequest(
+            partitions=frozenset(
+                key for key in listing if self._ledger.owned[key].starting_timestamp == timestamp_ms
+            ),
+            timestamp_ms=timestamp_ms,
+            read_committed=self._read_committed,
+        )
+
+    def handle_list(
+        self, request: ListOffsetsRequest, response: ListOffsetsResponse, member_epoch: int
+    ) -> Resolved:
+        """Take where partitions start; their first positions are queued to be committed."""
+        resolved = Resolved()
+        for key in request.partitions:
+            owned = self._ledger.owned.get(key)
+            if owned is None or owned.phase is not Phase.LISTING:
+                continue
+            if owned.starting_timestamp != request.timestamp_ms:
+                continue
+            if key in response.offsets:
+                self._settle(key, owned, response.offsets[key], member_epoch)
+            else:
+                resolved.error = response.errors.get(key, int(ErrorCode.UNKNOWN_SERVER_ERROR))
+                resolved.reaction = rule_for(resolved.error).lookup
+        return resolved
+
+    def settled(self, commit: PendingCommit, now: float) -> Resolved:
+        """Take an accepted commit: it is what is committed now, and may have been a first one."""
+        resolved = Resolved()
+        owned = self._ledger.owned.get(commit.key)
+        if owned is None or owned.tenure != commit.tenure:
+            return resolved
+        owned.committed_offset = commit.committed_offset
+        if owned.phase is Phase.SETTLING:
+            owned.phase = Phase.READY
+            self._found(commit.key, owned, resolved, now, committed=False)
+        return resolved
+
+    def _known_counts(self, response: OffsetFetchResponse) -> dict[TopicId, int]:
+        counts: dict[TopicId, int] = {}
+        for key, committed in response.offsets.items():
+            count = parse_commit_metadata(committed.metadata)
+            if committed.committed_offset != NO_OFFSET and count is not None:
+                counts[key.topic_id] = min(count, counts.get(key.topic_id, count))
+        return counts
+
+    def _start(
+        self,
+        key: TopicIdPartition,
+        owned: OwnedPartition,
+        resolved: Resolved,
+        member_epoch: int,
+        now: float,
+    ) -> None:
+        partition = TopicPartition(self._topics.name(key.topic_id) or "", key.partition)
+        checkpointed = self._ledger.checkpointed_offset(key)
+        if checkpointed is not None:
+            message = (
+                f"the group has no committed offset for {partition}, but this query has read it up"
+                f" to {checkpointed}: the group's offsets expired or were deleted. Set"
+                " failOnDataLoss=false to go on from the checkpoint, or use a new checkpoint"
+            )
+            resolved.events.append(DataLost(now, message))
+            if self._fail_on_data_loss:
+                resolved.data_loss = message
+                return
+            self._settle(key, owned, checkpointed, member_epoch)
+            return
+        start = self._starting.of(partition, known_count=owned.known_count)
+        if start >= 0:
+            self._settle(key, owned, start, member_epoch)
+        else:
+            owned.phase = Phase.LISTING
+            owned.starting_timestamp = start
+
+    def _settle(
+        self, key: TopicIdPartition, owned: OwnedPartition, position: int, member_epoch: int
+    ) -> None:
+        owned.position = position
+        owned.phase = Phase.SETTLING
+        self._commits.add(
+            [PendingCommit(key, owned.tenure, member_epoch, position, owned.known_count)]
+        )
+
+    def _found(
+        self,
+        key: TopicIdPartition,
+        owned: OwnedPartition,
+        resolved: Resolved,
+        now: float,
+        *,
+        committed: bool,
+    ) -> None:
+        topic = self._topics.name(key.topic_id) or ""
+        resolved.events.append(PositionFound(now, key, topic, owned.position, committed))

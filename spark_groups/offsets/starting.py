@@ -1,0 +1,70 @@
+"""Where a partition without a committed offset starts.
+
+Spark's `startingOffsets` says where a *group* starts that has never read a topic. It must not be
+asked again later, or "latest" would skip what arrived meanwhile: so the first resolved position is
+committed at once, and beside it how many partitions the topic had then. A partition beyond that
+count was added later and starts at its beginning.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from spark_groups.protocol.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from spark_groups.types import TopicPartition
+
+
+class StartingPoint(Enum):
+    """The two names that `startingOffsets` may have; the value is ListOffsets' timestamp."""
+
+    EARLIEST = EARLIEST_TIMESTAMP
+    LATEST = LATEST_TIMESTAMP
+
+
+@dataclass(frozen=True, slots=True)
+class StartingOffsets:
+    """Spark's `startingOffsets`.
+
+    Args:
+        default: Where a partition starts that is not named.
+        by_partition: -2 earliest, -1 latest, or the first offset to read, by partition.
+    """
+
+    default: StartingPoint = StartingPoint.LATEST
+    by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    def of(self, partition: TopicPartition, *, known_count: int | None) -> int:
+        """Return the first offset to read, or one of ListOffsets' timestamps (negative).
+
+        Args:
+            partition: A partition without a committed offset.
+            known_count: How many partitions the topic had when the group began to read it; None
+                if the group has not.
+        """
+        named = self.by_partition.get(partition)
+        if named is not None:
+            return named
+        if known_count is not None and partition.partition >= known_count:
+            return EARLIEST_TIMESTAMP
+        return self.default.value
+
+
+def commit_metadata(known_count: int) -> str:
+    """Write what is kept beside a committed offset.
+
+    Args:
+        known_count: How many partitions the topic had when the group began to read it.
+    """
+    return json.dumps({"partitions": known_count}, separators=(",", ":"))
+
+
+def parse_commit_metadata(metadata: str) -> int | None:
+    """Return the partition count kept beside an offset, None where somebody else wrote it."""
+    try:
+        count = json.loads(metadata)["partitions"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None

@@ -1,0 +1,69 @@
+"""What a member knows of topics: names of ids, and how many partitions they had when it came.
+
+The count at the beginning tells a partition that was added later (it starts at its beginning) from
+one that was there already (`startingOffsets` applies). A topic that did not exist then, or that
+was deleted and created again since, had none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from spark_groups.protocol.messages import TopicMetadata
+from spark_groups.types import TopicId
+
+
+class TopicDirectory:
+    """Names, partition counts and first sights of topics; grows with the topics seen, no more."""
+
+    def __init__(self) -> None:
+        self._topics: dict[TopicId, TopicMetadata] = {}
+        self._first_counts: dict[TopicId, int] = {}
+        self._ids_by_name: dict[str, TopicId] = {}
+        self._absent_names: set[str] = set()
+        self._first_sight_over = False
+
+    def saw_absent(self, names: Iterable[str]) -> None:
+        """Note topics that are subscribed and do not exist."""
+        self._absent_names.update(name for name in names if name not in self._ids_by_name)
+
+    def end_first_sight(self) -> None:
+        """Take every topic that is learnt from now on for one that was created since."""
+        self._first_sight_over = True
+
+    def remember(self, name: str, topic_id: TopicId) -> None:
+        """Note the id a topic had for an earlier run of this query, from its checkpoint."""
+        self._ids_by_name.setdefault(name, topic_id)
+
+    def learn(self, topic: TopicMetadata) -> TopicId | None:
+        """Take fresh metadata of a topic.
+
+        Returns:
+            The id that a topic of this name had before, if it was created again since.
+        """
+        before = self._ids_by_name.get(topic.name)
+        is_new = before != topic.topic_id and (
+            before is not None or self._first_sight_over or topic.name in self._absent_names
+        )
+        self._first_counts.setdefault(topic.topic_id, 0 if is_new else topic.partition_count)
+        self._topics[topic.topic_id] = topic
+        self._ids_by_name[topic.name] = topic.topic_id
+        self._absent_names.discard(topic.name)
+        return before if before != topic.topic_id else None
+
+    def name(self, topic_id: TopicId) -> str | None:
+        """Return the name of a topic id, None if it is not known."""
+        topic = self._topics.get(topic_id)
+        return topic.name if topic else None
+
+    def partition_count(self, topic_id: TopicId) -> int:
+        """Return how many partitions a topic has by the last metadata seen."""
+        return self._topics[topic_id].partition_count
+
+    def first_count(self, topic_id: TopicId) -> int:
+        """Return how many partitions a topic had when the member first knew of it."""
+        return self._first_counts[topic_id]
+
+    def unknown(self, topic_ids: Iterable[TopicId]) -> frozenset[TopicId]:
+        """Return those ids whose names are not known yet."""
+        return frozenset(each for each in topic_ids if each not in self._topics)

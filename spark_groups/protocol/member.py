@@ -1,0 +1,388 @@
+"""A member of a consumer group: KIP-848's heartbeat protocol without sockets, clock or threads.
+
+In: `join`, the answers to its heartbeats, `acknowledge` when its owner has finished with what is
+to be revoked, `leave`. Out: at most one heartbeat at a time (`poll_heartbeat`), events, and the
+instant at which it wants to be asked again (`next_wakeup`). Every input carries `now`.
+
+What is not visible in the code: a lost assignment is repeated only in answer to a full heartbeat,
+so after any failure the next one is full; a join carries an empty owned list, anything else is
+refused; the epoch of a successful answer is always taken, even while leaving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from spark_groups.errors import ErrorCode, Reaction, rule_for
+from spark_groups.protocol.events import (
+    EpochChanged,
+    HeartbeatRefused,
+    InstanceUnreleased,
+    MemberEvent,
+    MemberFailed,
+    MemberLeft,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
+    RevocationTold,
+)
+from spark_groups.protocol.membership import MemberInput, MemberState, next_state
+from spark_groups.protocol.messages import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+    HeartbeatRequest,
+    HeartbeatResponse,
+)
+from spark_groups.protocol.pace import Pace
+from spark_groups.protocol.subscription import Subscription
+from spark_groups.types import NO_PARTITIONS, Assignment
+
+_SILENT: Final = (MemberState.UNSUBSCRIBED, MemberState.FATAL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberConfig:
+    """What a member is, for as long as it lives.
+
+    Args:
+        group_id: The consumer group.
+        subscription: Topic names or a pattern.
+        instance_id: `group.instance.id` of a static member (KIP-345).
+        rack_id: `client.rack`.
+        rebalance_timeout_ms: How long the coordinator waits for a revocation
+            (`max.poll.interval.ms`).
+        server_assignor: `group.remote.assignor`; None leaves the choice to the broker.
+        session_timeout_ms: The broker's session time-out; bounds the wait for an instance id.
+        fast_heartbeats: False to keep to the broker's heartbeat interval.
+    """
+
+    group_id: str
+    subscription: Subscription
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = 300_000
+    server_assignor: str | None = None
+    session_timeout_ms: int = 45_000
+    fast_heartbeats: bool = True
+
+
+class Member:
+    """The sans-IO heartbeat state machine.
+
+    Args:
+        config: What the member is.
+        new_member_id: Gives a fresh member id (a UUID) each time it is called.
+    """
+
+    def __init__(self, config: MemberConfig, new_member_id: Callable[[], str]) -> None:
+        self.config = config
+        self.state = MemberState.UNSUBSCRIBED
+        self.member_id = new_member_id()
+        self.member_epoch = JOIN_GROUP_MEMBER_EPOCH
+        self.assigned = NO_PARTITIONS
+        """What the coordinator says may be used."""
+        self.owned = NO_PARTITIONS
+        """What is reported as owned: the assigned and what is still to be revoked."""
+        self.failure: str | None = None
+        self.revocation_told_at: float | None = None
+        self.last_accepted_sent_at: float | None = None
+        """When the last heartbeat that was accepted had been sent: the session is proven since."""
+        self.abandoned_ids: list[str] = []
+        """Member ids of its own that the coordinator may still keep; the driver releases them."""
+        self.pace = Pace(fast=config.fast_heartbeats)
+        self.rebalance_timeout_ms = config.rebalance_timeout_ms
+        self._new_member_id = new_member_id
+        self._in_flight: HeartbeatRequest | None = None
+        self._reported: Assignment | None = None
+        self._reported_timeout_ms = -1
+        self._leave_epoch = LEAVE_GROUP_MEMBER_EPOCH
+        self._instance_deadline: float | None = None
+        self._events: list[MemberEvent] = []
+
+    @property
+    def revoking(self) -> Assignment:
+        """What is to be revoked and not given up yet."""
+        return self.owned - self.assigned
+
+    @property
+    def revocation_deadline(self) -> float | None:
+        """When the coordinator removes the member unless the revocation is acknowledged."""
+        if self.revocation_told_at is None:
+            return None
+        return self.revocation_told_at + self.rebalance_timeout_ms / 1000
+
+    def join(self, now: float) -> None:
+        """Become a member, or become one again after a loss."""
+        self._move(MemberInput.JOIN)
+        self._reset_report()
+        self.pace.at_once(now)
+        self.pace.expect(now, more=True)
+
+    def acknowledge(self, now: float) -> None:
+        """Give up everything that is to be revoked: nothing reads it, nothing of it is uncommitted.
+
+        After calling this, poll for the heartbeat that tells the coordinator.
+        """
+        revoked = self.revoking
+        self.owned = self.assigned
+        self.revocation_told_at = None
+        self._move(MemberInput.REVOKED)
+        self._emit(PartitionsRevoked, now, partitions=revoked)
+        self.pace.at_once(now)
+        self.pace.expect(now, more=True)
+
+    def raise_rebalance_timeout(self, rebalance_timeout_ms: int, now: float) -> None:
+        """Ask for a larger rebalance time-out by heartbeat; works at any time (measured).
+
+        Args:
+            rebalance_timeout_ms: Milliseconds; not smaller than what holds now.
+            now: Seconds.
+        """
+        if rebalance_timeout_ms > self.rebalance_timeout_ms:
+            self.rebalance_timeout_ms = rebalance_timeout_ms
+            self.pace.at_once(now)
+
+    def lose(self, reason: str, now: float, *, new_id: bool) -> None:
+        """Drop everything: the coordinator no longer takes this member for one at this epoch.
+
+        Args:
+            reason: Kafka's own words.
+            now: Seconds.
+            new_id: True to join again under a new member id.
+        """
+        if self.state in _SILENT:
+            return
+        lost = self.owned
+        fenced_while_joining = self.state is MemberState.JOINING
+        self._emit(PartitionsLost, now, partitions=lost, reason=reason)
+        self.assigned = self.owned = NO_PARTITIONS
+        self.revocation_told_at = None
+        self.last_accepted_sent_at = None
+        self._move(MemberInput.LOST)
+        if self.state is not MemberState.FENCED:
+            return
+        self.member_epoch = JOIN_GROUP_MEMBER_EPOCH
+        self._reset_report()
+        if fenced_while_joining and not new_id:
+            # Brokers before 4.2 refuse epoch 0 of a member they still know: free its old id.
+            self.abandoned_ids.append(self.member_id)
+        if new_id or fenced_while_joining:
+            self.member_id = self._new_member_id()
+        self.pace.at_once(now)
+
+    def leave(self, now: float, *, will_return: bool = False) -> None:
+        """Prepare to leave: heartbeats go on until `leave_now`.
+
+        Args:
+            now: Seconds.
+            will_return: True to keep a static member's partitions for its return (epoch -2).
+        """
+        static = will_return and self.config.instance_id is not None
+        self._leave_epoch = LEAVE_GROUP_STATIC_MEMBER_EPOCH if static else LEAVE_GROUP_MEMBER_EPOCH
+        self._move(MemberInput.LEAVE)
+        self.pace.at_once(now)
+
+    def leave_now(self, now: float) -> None:
+        """Send the last heartbeat: nothing is left to be committed, or the time for it is over."""
+        if self.pace.last_sent_at is None:
+            self._left(now)
+            return
+        self._move(MemberInput.LEAVE_READY)
+        self.pace.at_once(now)
+
+    def give_up_leaving(self, now: float) -> None:
+        """Stop waiting for the answer to the last heartbeat."""
+        if self.state is MemberState.LEAVING:
+            self._left(now)
+
+    def poll_heartbeat(self, now: float) -> HeartbeatRequest | None:
+        """Return the heartbeat to send now, if one is due and none is in flight."""
+        if self._is_quiet():
+            return None
+        if self.state is MemberState.FENCED:
+            self.join(now)
+        due_at = self.pace.due_at()
+        if due_at is None or due_at > now:
+            return None
+        request = self._next_heartbeat()
+        self._in_flight = request
+        self.pace.sent(now)
+        return request
+
+    def next_wakeup(self) -> float | None:
+        """Return when to poll again, None while nothing but an answer can change anything."""
+        return None if self._is_quiet() else self.pace.due_at()
+
+    def poll_events(self) -> list[MemberEvent]:
+        """Return and forget what happened since the last call."""
+        events, self._events = self._events, []
+        return events
+
+    def handle_response(self, response: HeartbeatResponse, now: float) -> Reaction:
+        """Take the answer to the heartbeat in flight.
+
+        Returns:
+            What was decided; `REDISCOVER` asks the caller to look for the coordinator.
+        """
+        request, self._in_flight = self._in_flight, None
+        if request is None or self.state in _SILENT:
+            return Reaction.ACCEPT
+        reaction = rule_for(response.error_code).heartbeat
+        if self.state is MemberState.FENCED:
+            # The question was asked before the loss: its answer is about a life that is over.
+            self.pace.at_once(now)
+        elif request.member_epoch < 0:
+            if reaction in (Reaction.RETRY, Reaction.REDISCOVER):
+                self.pace.failed(now)
+            else:
+                self._left(now)
+        elif reaction is Reaction.ACCEPT:
+            self._accepted(request, response, now)
+        else:
+            self._refused(reaction, response, now)
+        return reaction
+
+    def handle_failure(self, now: float) -> None:
+        """Take it that the heartbeat in flight got no answer."""
+        self._in_flight = None
+        self._reset_report()
+        self.pace.failed(now)
+
+    def _next_heartbeat(self) -> HeartbeatRequest:
+        bare = HeartbeatRequest(
+            group_id=self.config.group_id,
+            member_id=self.member_id,
+            member_epoch=self.member_epoch,
+            instance_id=self.config.instance_id,
+        )
+        if self.state is MemberState.LEAVING:
+            return replace(bare, member_epoch=self._leave_epoch)
+        if self._reported is None:
+            subscription = self.config.subscription
+            return replace(
+                bare,
+                rack_id=self.config.rack_id,
+                rebalance_timeout_ms=self.rebalance_timeout_ms,
+                subscribed_topic_names=subscription.topic_names,
+                subscribed_topic_regex=subscription.topic_regex,
+                server_assignor=self.config.server_assignor,
+                topic_partitions=self.owned,
+            )
+        changes = bare
+        if self.rebalance_timeout_ms != self._reported_timeout_ms:
+            changes = replace(changes, rebalance_timeout_ms=self.rebalance_timeout_ms)
+        if self.state is MemberState.ACKNOWLEDGING or self.owned != self._reported:
+            changes = replace(changes, topic_partitions=self.owned)
+        return changes
+
+    def _accepted(self, request: HeartbeatRequest, response: HeartbeatResponse, now: float) -> None:
+        self.last_accepted_sent_at = self.pace.last_sent_at
+        self._instance_deadline = None
+        self.pace.answered(
+            now,
+            interval_ms=response.heartbeat_interval_ms,
+            throttle_ms=response.throttle_time_ms,
+        )
+        if request.topic_partitions is not None:
+            self._reported = request.topic_partitions
+        if request.rebalance_timeout_ms != -1:
+            self._reported_timeout_ms = request.rebalance_timeout_ms
+        if response.member_epoch >= 0 and response.member_epoch != self.member_epoch:
+            previous, self.member_epoch = self.member_epoch, response.member_epoch
+            self._emit(EpochChanged, now, previous=previous)
+            self.pace.expect(now, more=True)
+        if self.state is MemberState.LEAVING:
+            self.pace.at_once(now)
+        else:
+            self._reconcile(response.assignment, now)
+
+    def _reconcile(self, assignment: Assignment | None, now: float) -> None:
+        was_revoking = self.revoking
+        if assignment is not None:
+            added = assignment - self.owned
+            self.assigned = assignment
+            self.owned = self.owned | assignment
+            if added:
+                self._emit(PartitionsAssigned, now, partitions=added)
+        revoking = self.revoking
+        if revoking:
+            if revoking - was_revoking:
+                self.revocation_told_at = now
+                self._emit(
+                    RevocationTold,
+                    now,
+                    partitions=revoking,
+                    deadline=self.revocation_deadline,
+                )
+            self._move(MemberInput.REVOKE)
+            return
+        self.revocation_told_at = None
+        changed = self.owned != self._reported
+        self._move(MemberInput.ADDED if changed else MemberInput.UNCHANGED)
+        if changed or self.state is MemberState.ACKNOWLEDGING:
+            self.pace.at_once(now)
+
+    def _refused(self, reaction: Reaction, response: HeartbeatResponse, now: float) -> None:
+        name = ErrorCode.name_of(response.error_code)
+        message = f"{name}: {response.error_message or 'no message'}"
+        self._reset_report()
+        self.pace.failed(now)
+        if reaction in (Reaction.REJOIN_SAME_ID, Reaction.REJOIN_NEW_ID):
+            self.lose(message, now, new_id=reaction is Reaction.REJOIN_NEW_ID)
+        elif reaction is Reaction.AWAIT_INSTANCE:
+            self._await_instance(message, now)
+        elif reaction is Reaction.FAIL:
+            remedy = rule_for(response.error_code).remedy
+            self.fail(f"{message} ({remedy})" if remedy else message, now)
+        else:
+            self._emit(HeartbeatRefused, now, error=name, message=response.error_message or "")
+
+    def fail(self, message: str, now: float) -> None:
+        """Give up for good; the reason is kept in `failure`."""
+        if self.state in _SILENT:
+            return
+        self._emit(PartitionsLost, now, partitions=self.owned, reason=message)
+        self.assigned = self.owned = NO_PARTITIONS
+        self.revocation_told_at = None
+        self.failure = message
+        self._move(MemberInput.FAILED)
+        self._emit(MemberFailed, now, message=message)
+
+    def _await_instance(self, message: str, now: float) -> None:
+        if self._instance_deadline is None:
+            self._instance_deadline = now + self.config.session_timeout_ms / 1000
+            self._emit(
+                InstanceUnreleased,
+                now,
+                instance_id=self.config.instance_id or "",
+                deadline=self._instance_deadline,
+            )
+        if now > self._instance_deadline:
+            self.fail(f"{message} ({rule_for(ErrorCode.UNRELEASED_INSTANCE_ID).remedy})", now)
+
+    def _left(self, now: float) -> None:
+        if self.state is not MemberState.LEAVING:
+            self._move(MemberInput.LEAVE_READY)
+        self._move(MemberInput.LEFT)
+        self.assigned = self.owned = NO_PARTITIONS
+        self._emit(MemberLeft, now)
+
+    def _is_quiet(self) -> bool:
+        leaving_unjoined = (
+            self.state is MemberState.PREPARE_LEAVING
+            and self.member_epoch == JOIN_GROUP_MEMBER_EPOCH
+        )
+        return self.state in _SILENT or self._in_flight is not None or leaving_unjoined
+
+    def _reset_report(self) -> None:
+        self._reported = None
+        self._reported_timeout_ms = -1
+
+    def _move(self, member_input: MemberInput) -> None:
+        self.state = next_state(self.state, member_input)
+
+    def _emit(self, kind: Callable[..., MemberEvent], now: float, **fields: object) -> None:
+        self._events.append(kind(now, self.member_id, self.member_epoch, **fields))

@@ -1,0 +1,128 @@
+"""The states of a member and the one table of legal moves; nothing else writes the state.
+
+Theory of operation: a member is driven by what the coordinator answers and by what its owner has
+finished. Both are reduced to a `MemberInput`; the table says where each input leads from each
+state. A pair that is not in the table is a bug of the caller and raises, and leaves the state as it
+was. Names are those of Kafka's client (org.apache.kafka.clients.consumer.internals.MemberState).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class MemberState(Enum):
+    """Where a member is in its life."""
+
+    UNSUBSCRIBED = "not a member; sends nothing"
+    JOINING = "sends a full heartbeat with epoch 0 until it is answered"
+    RECONCILING = "was told to revoke; keeps reporting what it owns until the revocation is done"
+    ACKNOWLEDGING = "owns exactly what it was assigned and has to report it at once"
+    STABLE = "owns what it was assigned and the coordinator knows it"
+    FENCED = "was refused; has dropped everything and will join again"
+    PREPARE_LEAVING = "commits what is finished; heartbeats go on meanwhile"
+    LEAVING = "sends the last heartbeat, with epoch -1 or -2"
+    FATAL = "was refused for good; sends nothing, the reason is kept"
+
+
+class MemberInput(Enum):
+    """What can happen to a member."""
+
+    JOIN = "its owner wants to be a member"
+    UNCHANGED = "a heartbeat was accepted; nothing is to be revoked, nothing new was assigned"
+    ADDED = "a heartbeat was accepted; partitions were added, none is to be revoked"
+    REVOKE = "a heartbeat was accepted; partitions are to be revoked"
+    REVOKED = "its owner is done with all partitions that are to be revoked"
+    LOST = "the coordinator does not know the member, or not at this epoch"
+    LEAVE = "its owner wants to leave"
+    LEAVE_READY = "nothing is left to be committed"
+    LEFT = "the last heartbeat was answered, or given up"
+    FAILED = "the coordinator refused the member for good"
+
+
+_S = MemberState
+_I = MemberInput
+
+TRANSITIONS: dict[MemberState, dict[MemberInput, MemberState]] = {
+    _S.UNSUBSCRIBED: {
+        _I.JOIN: _S.JOINING,
+        _I.LEAVE: _S.UNSUBSCRIBED,
+    },
+    _S.JOINING: {
+        _I.UNCHANGED: _S.STABLE,
+        _I.ADDED: _S.ACKNOWLEDGING,
+        _I.LOST: _S.FENCED,
+        _I.LEAVE: _S.PREPARE_LEAVING,
+        _I.FAILED: _S.FATAL,
+    },
+    _S.RECONCILING: {
+        _I.UNCHANGED: _S.ACKNOWLEDGING,
+        _I.ADDED: _S.ACKNOWLEDGING,
+        _I.REVOKE: _S.RECONCILING,
+        _I.REVOKED: _S.ACKNOWLEDGING,
+        _I.LOST: _S.FENCED,
+        _I.LEAVE: _S.PREPARE_LEAVING,
+        _I.FAILED: _S.FATAL,
+    },
+    _S.ACKNOWLEDGING: {
+        _I.UNCHANGED: _S.STABLE,
+        _I.ADDED: _S.ACKNOWLEDGING,
+        _I.REVOKE: _S.RECONCILING,
+        _I.LOST: _S.FENCED,
+        _I.LEAVE: _S.PREPARE_LEAVING,
+        _I.FAILED: _S.FATAL,
+    },
+    _S.STABLE: {
+        _I.UNCHANGED: _S.STABLE,
+        _I.ADDED: _S.ACKNOWLEDGING,
+        _I.REVOKE: _S.RECONCILING,
+        _I.LOST: _S.FENCED,
+        _I.LEAVE: _S.PREPARE_LEAVING,
+        _I.FAILED: _S.FATAL,
+    },
+    _S.FENCED: {
+        _I.JOIN: _S.JOINING,
+        _I.LOST: _S.FENCED,
+        _I.LEAVE: _S.PREPARE_LEAVING,
+        _I.FAILED: _S.FATAL,
+    },
+    _S.PREPARE_LEAVING: {
+        _I.UNCHANGED: _S.PREPARE_LEAVING,
+        _I.ADDED: _S.PREPARE_LEAVING,
+        _I.REVOKE: _S.PREPARE_LEAVING,
+        _I.REVOKED: _S.PREPARE_LEAVING,
+        _I.LOST: _S.PREPARE_LEAVING,
+        _I.LEAVE: _S.PREPARE_LEAVING,
+        _I.LEAVE_READY: _S.LEAVING,
+        _I.FAILED: _S.UNSUBSCRIBED,
+    },
+    _S.LEAVING: {
+        _I.LOST: _S.UNSUBSCRIBED,
+        _I.LEAVE: _S.LEAVING,
+        _I.LEFT: _S.UNSUBSCRIBED,
+        _I.FAILED: _S.UNSUBSCRIBED,
+    },
+    _S.FATAL: {
+        _I.LOST: _S.FATAL,
+        _I.LEAVE: _S.PREPARE_LEAVING,
+        _I.FAILED: _S.FATAL,
+    },
+}
+
+
+class IllegalTransitionError(Exception):
+    """An input that a member in this state cannot have; the state is unchanged."""
+
+
+def next_state(state: MemberState, member_input: MemberInput) -> MemberState:
+    """Return the state that an input leads to.
+
+    Raises:
+        IllegalTransitionError: The table has no such move.
+    """
+    try:
+        return TRANSITIONS[state][member_input]
+    except KeyError:
+        raise IllegalTransitionError(
+            f"a member that is {state.name} cannot have {member_input.name} ({member_input.value})"
+        ) from None

@@ -1,0 +1,74 @@
+"""What a member subscribes to: topic names, or one RE2 pattern that the coordinator evaluates.
+
+The pattern must match a whole topic name: `^orders` matches nothing but "orders" (KIP-848 uses
+RE2/J's `matches()`). It is compiled here with google-re2 so that a wrong one is refused before the
+member joins.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import re2
+
+LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+"""Kafka's rule for topic names (org.apache.kafka.common.internals.Topic)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """Topic names, or a pattern; exactly one of the two.
+
+    Args:
+        topic_names: Sorted names, each once.
+        topic_regex: An RE2 expression that must match whole names.
+    """
+
+    topic_names: tuple[str, ...] = ()
+    topic_regex: str | None = None
+
+    @classmethod
+    def of_names(cls, names: str | Iterable[str]) -> Subscription:
+        """Subscribe to topics by name.
+
+        Args:
+            names: Names, or one text with names separated by commas, as Spark's `subscribe`.
+
+        Raises:
+            ValueError: There is no name, or one is not a legal topic name.
+        """
+        listed = names.split(",") if isinstance(names, str) else list(names)
+        stripped = sorted({name.strip() for name in listed if name.strip()})
+        if not stripped:
+            raise ValueError("names no topic: give one or more names, separated by commas")
+        for name in stripped:
+            if not LEGAL_TOPIC_NAME.fullmatch(name) or name in (".", ".."):
+                raise ValueError(
+                    f"{name!r} is not a legal topic name: up to 249 letters, digits, '.', '_', '-'"
+                )
+        return cls(topic_names=tuple(stripped))
+
+    @classmethod
+    def of_pattern(cls, pattern: str) -> Subscription:
+        """Subscribe to every topic whose whole name matches an RE2 pattern.
+
+        Raises:
+            ValueError: The pattern is empty or not RE2.
+        """
+        if not pattern:
+            raise ValueError("is empty: give an RE2 expression that matches whole topic names")
+        options = re2.Options()
+        options.log_errors = False
+        try:
+            re2.compile(pattern, options)
+        except re2.error as error:
+            raise ValueError(f"{pattern!r} is not an RE2 expression: {error}") from error
+        return cls(topic_regex=pattern)
+
+    def matches(self, topic: str) -> bool:
+        """Tell whether a topic of this name is subscribed, as the coordinator would."""
+        if self.topic_regex is None:
+            return topic in self.topic_names
+        return re2.fullmatch(self.topic_regex, topic) is not None
