@@ -1,0 +1,109 @@
+"""Metadata and ListOffsets across the wire."""
+
+from __future__ import annotations
+
+import uuid
+
+from spark_groups.kafka.codec import decode, encode
+from spark_groups.kafka.topic_schemas import LIST_OFFSETS, METADATA
+from spark_groups.kafka.topics import (
+    ZERO_TOPIC_ID,
+    Leader,
+    list_offsets_from_wire,
+    list_offsets_to_wire,
+    metadata_from_wire,
+    metadata_to_wire,
+)
+from spark_groups.protocol.messages import ListOffsetsRequest, Node, TopicMetadata
+from spark_groups.types import TopicIdPartition
+
+FLIGHTS, GONE, SECRET = (uuid.UUID(int=each) for each in (1, 2, 3))
+
+
+def topic(error_code: int, name: str | None, topic_id: uuid.UUID, leaders=()) -> dict:
+    return {
+        "error_code": error_code,
+        "name": name,
+        "topic_id": topic_id,
+        "is_internal": False,
+        "partitions": [
+            {
+                "error_code": 0 if leader >= 0 else 5,
+                "partition_index": index,
+                "leader_id": leader,
+                "leader_epoch": 4,
+                "replica_nodes": (1,),
+                "isr_nodes": (1,),
+                "offline_replicas": (),
+            }
+            for index, leader in enumerate(leaders)
+        ],
+        "topic_authorized_operations": -(2**31),
+    }
+
+
+def metadata_of(*topics: dict):
+    values = {
+        "throttle_time_ms": 0,
+        "brokers": ({"node_id": 1, "host": "h", "port": 9, "rack": None},),
+        "cluster_id": "c",
+        "controller_id": 1,
+        "topics": topics,
+    }
+    return metadata_from_wire(decode(METADATA.response, encode(METADATA.response, values)))
+
+
+def test_asks_by_name_or_by_id_and_never_creates_topics() -> None:
+    whole = encode(METADATA.request, metadata_to_wire(["b", "a"]))
+    values = decode(METADATA.request, whole)
+    assert values["topics"] == tuple({"topic_id": ZERO_TOPIC_ID, "name": e} for e in "ab")
+    assert values["allow_auto_topic_creation"] is False
+    assert metadata_to_wire(topic_ids=[FLIGHTS])["topics"] == [{"topic_id": FLIGHTS, "name": None}]
+    assert metadata_to_wire()["topics"] == []
+
+
+def test_reads_topics_leaders_and_errors() -> None:
+    metadata = metadata_of(
+        topic(0, "flights", FLIGHTS, leaders=(1, -1)),
+        topic(3, "nope", ZERO_TOPIC_ID),
+        topic(29, "secret", ZERO_TOPIC_ID),
+        topic(100, None, GONE),
+        topic(29, None, SECRET),
+    )
+    assert metadata.nodes == {1: Node(1, "h", 9)}
+    assert metadata.topics[FLIGHTS].topic == TopicMetadata(FLIGHTS, "flights", 2)
+    assert metadata.topics[FLIGHTS].leaders == {0: Leader(1, 4), 1: Leader(-1, 4)}
+    assert metadata.errors == {"secret": 29}
+    assert metadata.id_errors == {GONE: 100, SECRET: 29}
+
+
+def test_list_offsets_of_one_leader() -> None:
+    topics = metadata_of(topic(0, "flights", FLIGHTS, leaders=(1, 1, 1))).topics
+    asked = [TopicIdPartition(FLIGHTS, index) for index in range(3)]
+    request = ListOffsetsRequest(partitions=frozenset(asked), timestamp_ms=-1, read_committed=True)
+    whole = encode(LIST_OFFSETS.request, list_offsets_to_wire(request, asked, topics))
+    values = decode(LIST_OFFSETS.request, whole)
+    assert (values["replica_id"], values["isolation_level"]) == (-1, 1)
+    assert values["topics"][0]["name"] == "flights"
+    assert values["topics"][0]["partitions"][2] == {
+        "partition_index": 2,
+        "current_leader_epoch": 4,
+        "timestamp": -1,
+    }
+
+    def answer(index: int, error_code: int, offset: int) -> dict:
+        return {
+            "partition_index": index,
+            "error_code": error_code,
+            "timestamp": -1,
+            "offset": offset,
+            "leader_epoch": 4,
+        }
+
+    answers = [answer(0, 0, 12), answer(1, 6, -1), answer(7, 0, 99)]
+    values = {"throttle_time_ms": 0, "topics": [{"name": "flights", "partitions": answers}]}
+    wire = decode(LIST_OFFSETS.response, encode(LIST_OFFSETS.response, values))
+    assert list_offsets_from_wire(wire, asked, topics) == (
+        {asked[0]: 12},
+        {asked[1]: 6, asked[2]: -1},
+    )
