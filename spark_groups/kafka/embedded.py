@@ -85,6 +85,7 @@ class EmbeddedKafka:
         self._artifacts: KafkaArtifacts | None = None
         self._files: BrokerFiles | None = None
         self._ports: dict[str, int] = {}
+        self._log_start_bytes = 0
         self._jvm: JvmProcess | None = None
 
     @property
@@ -254,6 +255,7 @@ class EmbeddedKafka:
             server_properties=self._server_properties,
         )
         self._files.write(properties)
+        self._log_start_bytes = _size_bytes(self._files.broker_log)
         if self._jvm is None:
             kept = self._fixed_log_dir is not None
             delete = None if kept else self._files.directory
@@ -294,7 +296,13 @@ class EmbeddedKafka:
 
     def _failure(self, what: str) -> EmbeddedKafkaError:
         """Return an error with the broker's own last words."""
-        tail = self.log_tail(_ERROR_LINES) or "(nothing)"
+        lines: list[str] = []
+        if self._files is not None:
+            lines += _last_lines(self._files.broker_log, self._log_start_bytes)
+            lines += _last_lines(self._files.output)
+        # Of a stack trace only the messages: its frames would push the cause out.
+        lines = [line for line in lines if not line.startswith("\tat ")]
+        tail = "\n".join(lines[-_ERROR_LINES:]) or "(nothing)"
         return EmbeddedKafkaError(
             f"Apache Kafka {self.version}: {what}. Its last log lines:\n{tail}"
         )
@@ -351,10 +359,17 @@ class EmbeddedKafka:
         self._jvm, self._files, self._ports = None, None, {}
 
 
-def _last_lines(path: Path) -> list[str]:
+def _last_lines(path: Path, start_bytes: int = 0) -> list[str]:
     """Return the lines at the end of a file that may be long, or not there."""
     with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - _TAIL_BYTES))
+        size_bytes = file.seek(0, 2)
+        if size_bytes < start_bytes:
+            # The log was rolled over since.
+            start_bytes = 0
+        file.seek(max(start_bytes, size_bytes - _TAIL_BYTES))
         return file.read().decode("utf-8", "replace").splitlines()
     return []
+
+
+def _size_bytes(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

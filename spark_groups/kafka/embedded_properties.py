@@ -39,6 +39,9 @@ _SINGLE_NODE: Mapping[str, str] = {
     "group.initial.rebalance.delay.ms": "0",
     # Rows keep their own timestamps, which may be years old: they are not to vanish meanwhile.
     "log.retention.ms": "-1",
+    # A node that was killed is let in again after this long; Kafka's own 9 s is for many nodes.
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
     # Only the lower bounds: a group that asks for nothing gets Kafka's own 5 s and 45 s.
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.min.session.timeout.ms": "1000",

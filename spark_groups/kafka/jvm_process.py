@@ -166,7 +166,4 @@ class DetachedJvm:
 
     def close(self) -> None:
         """Let go of the JVM; it runs on."""
-        if self._process is not None and self._process.poll() is None:
-            # The JVM is meant to stay, so that a warning about it would mislead.
-            self._process.returncode = 0
         self._process = None

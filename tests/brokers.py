@@ -1,0 +1,122 @@
+"""Topics and rows on a real broker, by confluent-kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from tests.waiting import wait_until
+
+ANSWER_S = 20.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row to produce.
+
+    Args:
+        value: Its value; None is a tombstone.
+        key: Its key.
+        partition: The topic partition; None lets the key decide.
+        timestamp_ms: Its timestamp; None is now.
+        headers: Its headers.
+    """
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int | None = None
+    timestamp_ms: int | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = field(default=())
+
+
+def admin(bootstrap_servers: str) -> AdminClient:
+    """Return an admin client that does not log to the terminal."""
+    return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+
+
+def create_topic(
+    bootstrap_servers: str,
+    name: str,
+    partitions: int = 1,
+    config: Mapping[str, str] | None = None,
+) -> None:
+    """Create a topic and return when all its partitions have a leader."""
+    client = admin(bootstrap_servers)
+    topic = NewTopic(name, partitions, 1, config=dict(config or {}))
+    client.create_topics([topic], operation_timeout=ANSWER_S)[name].result(ANSWER_S)
+    await_partitions(bootstrap_servers, name, partitions)
+
+
+def grow_topic(bootstrap_servers: str, name: str, partitions: int) -> None:
+    """Give a topic more partitions and return when all of them have a leader."""
+    client = admin(bootstrap_servers)
+    client.create_partitions([NewPartitions(name, partitions)])[name].result(ANSWER_S)
+    await_partitions(bootstrap_servers, name, partitions)
+
+
+def delete_topic(bootstrap_servers: str, name: str) -> None:
+    """Delete a topic and return when it is not listed any more."""
+    client = admin(bootstrap_servers)
+    client.delete_topics([name], operation_timeout=ANSWER_S)[name].result(ANSWER_S)
+    wait_until(
+        lambda: name not in client.list_topics(timeout=ANSWER_S).topics,
+        what=f"the end of topic {name}",
+    )
+
+
+def await_partitions(bootstrap_servers: str, name: str, partitions: int) -> None:
+    """Wait until a topic has so many partitions, each with a leader."""
+    client = admin(bootstrap_servers)
+
+    def led() -> bool:
+        topic = client.list_topics(timeout=ANSWER_S).topics.get(name)
+        if topic is None:
+            return False
+        return [each.leader >= 0 for each in topic.partitions.values()] == [True] * partitions
+
+    wait_until(led, what=f"leaders of the {partitions} partitions of {name}")
+
+
+def produce(
+    bootstrap_servers: str,
+    topic: str,
+    rows: Iterable[bytes | Row],
+    config: Mapping[str, str | int | float | bool] | None = None,
+) -> None:
+    """Write rows, in order per topic partition, and return when all are acknowledged."""
+    refused: list[str] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "log_level": 0,
+            "linger.ms": 5,
+            "enable.idempotence": True,
+            **(config or {}),
+        }
+    )
+    for each in rows:
+        row = each if isinstance(each, Row) else Row(each)
+        optional: dict[str, int] = {}
+        if row.partition is not None:
+            optional["partition"] = row.partition
+        if row.timestamp_ms is not None:
+            optional["timestamp"] = row.timestamp_ms
+        while True:
+            try:
+                producer.produce(
+                    topic,
+                    value=row.value,
+                    key=row.key,
+                    headers=list(row.headers),
+                    on_delivery=lambda error, _: refused.append(str(error)) if error else None,
+                    **optional,
+                )
+                break
+            except BufferError:
+                producer.poll(0.1)
+    left = producer.flush(60)
+    assert not left, f"{left} rows of {topic} were not acknowledged"
+    assert not refused, f"{len(refused)} rows of {topic} were refused: {refused[0]}"

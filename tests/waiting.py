@@ -1,0 +1,27 @@
+"""Waiting on conditions, never for a fixed time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def wait_until(condition: Callable[[], T], timeout_s: float = 20.0, what: str = "") -> T:
+    """Return the condition's value as soon as it is true.
+
+    Args:
+        condition: What is asked again and again.
+        timeout_s: When to give up.
+        what: What is waited for, in words, for the failure.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline_s:
+            raise AssertionError(f"not within {timeout_s:g} s: {what or condition}")
+        time.sleep(0.02)
