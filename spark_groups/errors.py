@@ -7,6 +7,7 @@ SparkGroupsError
 ├── EmbeddedKafkaError       the embedded broker could not be fetched, started or stopped
 ├── GroupError               the group refused this member for good; carries Kafka's own message
 │   └── DeadOwnershipError   the member cannot prove that it still owns what it would plan
+├── CheckpointError          Spark's checkpoint holds an offset that cannot be read
 └── DataLossError            offsets that should be read are gone (`failOnDataLoss`)
 """
 
@@ -42,6 +43,10 @@ class GroupError(SparkGroupsError):
 
 class DeadOwnershipError(GroupError):
     """The member cannot prove that it still owns its partitions, so it does not plan."""
+
+
+class CheckpointError(SparkGroupsError):
+    """Spark's checkpoint holds an offset that this source did not write, or cannot read."""
 
 
 class DataLossError(SparkGroupsError):

@@ -1,0 +1,177 @@
+"""A batch plan as the offset that Spark keeps in its checkpoint, and back.
+
+Spark takes an offset as JSON and compares the text, so one plan has exactly one text: keys in a
+fixed order, topics and partitions sorted, nothing volatile. The ranges of a topic are one string,
+`<partition>:<first offset>+<count>` separated by commas, because ten thousand of them as JSON
+numbers would fill the checkpoint with brackets and spaces.
+
+    {"version": 1, "group": "flights", "member": "2f6b...", "epoch": 7,
+     "topics": {"AbCd...": {"name": "departures", "ranges": "0:1000+50,3:980+12"}}}
+
+Topics are keyed by id, because a topic that is deleted and created again is another topic.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import Any, Final
+
+from spark_groups.errors import CheckpointError
+from spark_groups.types import BatchPlan, OffsetRange, TopicId, parse_topic_id, topic_id_text
+
+PLAN_VERSION: Final = 1
+NOTHING_PLANNED: Final[Mapping[str, object]] = {"version": PLAN_VERSION}
+"""The offset before the first plan; the same for every query, so that it needs no memory."""
+
+_PLAN_KEYS: Final = ("version", "group", "member", "epoch", "topics")
+_TOPIC_KEYS: Final = ("name", "ranges")
+_RANGE: Final = re.compile(r"(0|[1-9]\d{0,9}):(0|[1-9]\d{0,18})\+(0|[1-9]\d{0,18})", re.ASCII)
+
+
+def plan_as_json(plan: BatchPlan) -> dict[str, object]:
+    """Return a plan as the JSON value that a stream reader hands to Spark.
+
+    Args:
+        plan: What a batch reads, and as whom.
+    """
+    return {
+        "version": PLAN_VERSION,
+        "group": plan.group_id,
+        "member": plan.member_id,
+        "epoch": plan.member_epoch,
+        "topics": {
+            topic_id_text(topic_id): {"name": name, "ranges": ",".join(map(_range_text, ranges))}
+            for (topic_id, name), ranges in groupby(
+                sorted(plan.ranges), key=lambda each: (each.topic_id, each.topic)
+            )
+        },
+    }
+
+
+def plan_text(plan: BatchPlan | None) -> str:
+    """Return a plan as the text that stands in Spark's checkpoint and in its progress.
+
+    Args:
+        plan: What a batch reads, and as whom; None: nothing planned yet.
+    """
+    # PySpark writes what a reader returns with json.dumps as it comes: so must this.
+    return json.dumps(dict(NOTHING_PLANNED) if plan is None else plan_as_json(plan))
+
+
+def plan_from_json(value: object) -> BatchPlan | None:
+    """Read the JSON value that Spark hands back to a stream reader.
+
+    Args:
+        value: What `json.loads` made of the offset.
+
+    Returns:
+        The plan; None where nothing was planned yet.
+
+    Raises:
+        CheckpointError: It is not an offset of this source, or a newer version wrote it.
+    """
+    if not isinstance(value, dict):
+        raise _wrong("it is not a JSON object")
+    version = value.get("version")
+    if type(version) is not int or version < 1:
+        raise _wrong(f"version is {version!r}, not a number from 1")
+    if version > PLAN_VERSION:
+        raise CheckpointError(
+            f"the checkpoint holds an offset of version {version}, written by a newer version of"
+            f" spark-groups; this one reads version {PLAN_VERSION}: upgrade spark-groups"
+        )
+    if value == NOTHING_PLANNED:
+        return None
+    _check_keys(value, _PLAN_KEYS, "it")
+    epoch = value["epoch"]
+    if type(epoch) is not int or epoch < 0:
+        raise _wrong(f"epoch is {epoch!r}, not a number from 0")
+    if not isinstance(value["topics"], dict):
+        raise _wrong("topics is not a JSON object")
+    return BatchPlan(
+        group_id=_text(value, "group"),
+        member_id=_text(value, "member"),
+        member_epoch=epoch,
+        ranges=tuple(sorted(_ranges(value["topics"]))),
+    )
+
+
+def parse_plan_text(text: str) -> BatchPlan | None:
+    """Read an offset as it stands in Spark's checkpoint or progress.
+
+    Args:
+        text: The JSON text.
+
+    Returns:
+        The plan; None where nothing was planned yet.
+
+    Raises:
+        CheckpointError: It is not an offset of this source, or a newer version wrote it.
+    """
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise _wrong(f"it is not JSON: {error}") from error
+    return plan_from_json(value)
+
+
+def _range_text(each: OffsetRange) -> str:
+    return f"{each.partition}:{each.from_offset}+{len(each)}"
+
+
+def _ranges(topics: Mapping[str, Any]) -> Iterator[OffsetRange]:
+    for id_text, topic in topics.items():
+        where = f"topics[{id_text!r}]"
+        try:
+            topic_id = parse_topic_id(id_text)
+        except ValueError as error:
+            raise _wrong(str(error)) from error
+        if topic_id_text(topic_id) != id_text:
+            raise _wrong(f"{id_text!r} is not a Kafka topic id")
+        if not isinstance(topic, dict):
+            raise _wrong(f"{where} is not a JSON object")
+        _check_keys(topic, _TOPIC_KEYS, where)
+        yield from _topic_ranges(
+            topic_id, _text(topic, "name"), _text(topic, "ranges").split(","), where
+        )
+
+
+def _topic_ranges(
+    topic_id: TopicId, name: str, texts: Iterable[str], where: str
+) -> Iterator[OffsetRange]:
+    seen: set[int] = set()
+    for text in texts:
+        found = _RANGE.fullmatch(text)
+        if found is None:
+            raise _wrong(f"{where}: {text!r} is not <partition>:<first offset>+<count>")
+        partition, first, count = map(int, found.groups())
+        if partition in seen:
+            raise _wrong(f"{where} names partition {partition} twice")
+        seen.add(partition)
+        yield OffsetRange(topic_id, name, partition, first, first + count)
+
+
+def _check_keys(value: Mapping[str, object], keys: tuple[str, ...], where: str) -> None:
+    missing = [key for key in keys if key not in value]
+    unknown = [key for key in value if key not in keys]
+    if missing:
+        raise _wrong(f"{where} lacks {', '.join(missing)}")
+    if unknown:
+        raise _wrong(f"{where} has the unknown {', '.join(unknown)}")
+
+
+def _text(value: Mapping[str, object], key: str) -> str:
+    text = value[key]
+    if not isinstance(text, str) or not text:
+        raise _wrong(f"{key} is {text!r}, not a text")
+    return text
+
+
+def _wrong(reason: str) -> CheckpointError:
+    return CheckpointError(
+        f"the checkpoint holds an offset that the kafka-group source did not write: {reason};"
+        " give the query the checkpointLocation that it was started with, or a new one"
+    )

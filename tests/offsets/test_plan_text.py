@@ -1,0 +1,134 @@
+"""The plan in Spark's checkpoint: one text for one plan, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_groups.errors import CheckpointError
+from spark_groups.offsets.plan_text import (
+    NOTHING_PLANNED,
+    parse_plan_text,
+    plan_as_json,
+    plan_from_json,
+    plan_text,
+)
+from spark_groups.types import BatchPlan, OffsetRange
+
+OFFSETS = st.integers(0, 2**62)
+TOPICS = st.dictionaries(st.uuids(), st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True))
+TEXTS = st.text(min_size=1, max_size=40)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> BatchPlan:
+    ranges = []
+    for topic_id, name in draw(TOPICS).items():
+        for partition in draw(st.sets(st.integers(0, 20_000), min_size=1, max_size=8)):
+            first, until = sorted((draw(OFFSETS), draw(OFFSETS)))
+            ranges.append(OffsetRange(topic_id, name, partition, first, until))
+    epoch = draw(st.integers(0, 2**31 - 1))
+    return BatchPlan(draw(TEXTS), draw(TEXTS), epoch, tuple(sorted(ranges)))
+
+
+@given(plans())
+def test_plan_comes_back_from_its_text(plan: BatchPlan) -> None:
+    assert parse_plan_text(plan_text(plan)) == plan
+
+
+@given(plans())
+def test_text_survives_the_way_through_spark(plan: BatchPlan) -> None:
+    # The runner dumps what the reader returns, and loads what the JVM hands back.
+    written = json.dumps(plan_as_json(plan))
+    assert json.dumps(json.loads(written)) == written == plan_text(plan)
+
+
+@given(plans())
+def test_order_of_the_ranges_does_not_change_the_text(plan: BatchPlan) -> None:
+    shuffled = BatchPlan(plan.group_id, plan.member_id, plan.member_epoch, plan.ranges[::-1])
+    assert plan_text(shuffled) == plan_text(plan)
+
+
+@given(plans(), plans())
+def test_two_plans_have_two_texts(one: BatchPlan, other: BatchPlan) -> None:
+    assert (plan_text(one) == plan_text(other)) == (one == other)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5))
+def test_other_json_is_refused(value: Any) -> None:
+    with pytest.raises(CheckpointError):
+        plan_from_json(value)
+
+
+def test_nothing_planned_is_a_constant() -> None:
+    assert plan_text(None) == '{"version": 1}'
+    assert parse_plan_text(plan_text(None)) is None
+    assert plan_from_json(dict(NOTHING_PLANNED)) is None
+
+
+def test_ten_thousand_partitions_stay_below_300_kb() -> None:
+    topic_id = uuid.UUID(int=7)
+    first = 123_456_789_012
+    ranges = tuple(OffsetRange(topic_id, "t", p, first, first + 12_345) for p in range(10_000))
+    assert len(plan_text(BatchPlan("group", str(uuid.UUID(int=3)), 9, ranges))) < 300_000
+
+
+def example() -> dict[str, Any]:
+    ranges = (OffsetRange(uuid.UUID(int=7), "t", 0, 10, 15),)
+    value: dict[str, Any] = plan_as_json(BatchPlan("g", "m", 3, ranges))
+    return value
+
+
+TOPIC = next(iter(example()["topics"]))
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "a newer version": ({"version": 2}, "newer version of spark-groups"),
+    "no version": ({"version": None}, "version is None"),
+    "a version that is a truth value": ({"version": True}, "version is True"),
+    "an epoch that is a truth value": ({"epoch": True}, "epoch is True"),
+    "a negative epoch": ({"epoch": -1}, "epoch is -1"),
+    "a group that is no text": ({"group": 5}, "group is 5"),
+    "an empty member id": ({"member": ""}, "member is ''"),
+    "topics that are a list": ({"topics": []}, "topics is not a JSON object"),
+    "an unknown key": ({"time": 3}, "unknown time"),
+    "a topic name for its id": ({"topics": {"t": {}}}, "'t' is not a Kafka topic id"),
+    "a topic that is a text": ({"topics": {TOPIC: "0:1+1"}}, "is not a JSON object"),
+    "a topic without ranges": ({"topics": {TOPIC: {"name": "t"}}}, "lacks ranges"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG.values(), ids=WRONG)
+def test_wrong_value_is_named(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        plan_from_json(example() | change)
+
+
+@pytest.mark.parametrize("key", ["group", "member", "epoch", "topics"])
+def test_missing_key_is_named(key: str) -> None:
+    value = example()
+    del value[key]
+    with pytest.raises(CheckpointError, match=f"lacks {key}"):
+        plan_from_json(value)
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    ["", "0", "0:1", "0:1-5", "0:-1+5", "-1:0+5", "00:1+5", "0:01+5", "0:1+5,", "0:1+5, 1:2+3"],
+)
+def test_wrong_range_is_named(ranges: str) -> None:
+    with pytest.raises(CheckpointError, match=r"ranges is|<partition>:<first offset>"):
+        plan_from_json(example() | {"topics": {TOPIC: {"name": "t", "ranges": ranges}}})
+
+
+def test_partition_that_is_named_twice_is_refused() -> None:
+    with pytest.raises(CheckpointError, match="names partition 0 twice"):
+        plan_from_json(example() | {"topics": {TOPIC: {"name": "t", "ranges": "0:1+5,0:6+5"}}})
+
+
+def test_text_that_is_not_json_is_refused() -> None:
+    with pytest.raises(CheckpointError, match="not JSON"):
+        parse_plan_text("{")
