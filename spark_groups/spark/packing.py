@@ -1,0 +1,92 @@
+"""From the offset ranges of a batch to Spark's input partitions, each of which is one task.
+
+A Python task costs tens of milliseconds however little it reads, so many small ranges go into few
+tasks; large ranges are split where `minPartitions` or `maxRecordsPerPartition` ask for it, as
+Spark's KafkaOffsetRangeCalculator does.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+
+from spark_groups.types import OffsetRange
+
+
+def pack(
+    ranges: Iterable[OffsetRange],
+    *,
+    default_tasks: int,
+    min_partitions: int | None = None,
+    max_records_per_partition: int | None = None,
+) -> tuple[tuple[OffsetRange, ...], ...]:
+    """Return the ranges of each task; the same answer whenever the same ranges come in.
+
+    Args:
+        ranges: What the batch reads.
+        default_tasks: How many tasks to fill at most where `min_partitions` does not say more.
+        min_partitions: How many tasks to fill at least, as far as there are offsets for them.
+        max_records_per_partition: How many offsets a task may read at most.
+
+    Returns:
+        One tuple of ranges for each task, sorted; no task is empty.
+    """
+    pieces = sorted(each for each in ranges if len(each))
+    if max_records_per_partition is not None:
+        pieces = [piece for each in pieces for piece in _split(each, max_records_per_partition)]
+    if min_partitions is not None and len(pieces) < min_partitions:
+        pieces = _split_into(pieces, min_partitions)
+    tasks = min(len(pieces), max(min_partitions or 0, default_tasks))
+    return _balanced(pieces, tasks, max_records_per_partition)
+
+
+def _split(each: OffsetRange, offsets_max: int) -> Iterator[OffsetRange]:
+    """Cut a range into equal pieces of at most `offsets_max` offsets."""
+    return _cut(each, -(-len(each) // offsets_max))
+
+
+def _split_into(pieces: list[OffsetRange], tasks: int) -> list[OffsetRange]:
+    """Cut ranges so that there are about `tasks`, each in proportion to its size.
+
+    A range that is smaller than an equal share stays whole, and the rest is divided without it.
+    """
+    total = sum(map(len, pieces))
+    whole = [each for each in pieces if len(each) * tasks <= total]
+    large = [each for each in pieces if len(each) * tasks > total]
+    large_total = sum(map(len, large))
+    large_tasks = max(1, tasks - len(whole))
+    cut = [
+        piece
+        for each in large
+        for piece in _cut(each, min(len(each), -(-len(each) * large_tasks // large_total)))
+    ]
+    return sorted(whole + cut)
+
+
+def _cut(each: OffsetRange, count: int) -> Iterator[OffsetRange]:
+    """Cut a range into `count` pieces whose sizes differ by one offset at most."""
+    for index in range(count):
+        yield OffsetRange(
+            each.topic_id,
+            each.topic,
+            each.partition,
+            each.from_offset + len(each) * index // count,
+            each.from_offset + len(each) * (index + 1) // count,
+        )
+
+
+def _balanced(
+    pieces: list[OffsetRange], tasks: int, offsets_max: int | None
+) -> tuple[tuple[OffsetRange, ...], ...]:
+    """Put the largest piece left into the emptiest task, until all are placed."""
+    filled: list[list[OffsetRange]] = [[] for _ in range(tasks)]
+    emptiest = [(0, index) for index in range(tasks)]
+    for each in sorted(pieces, key=lambda piece: (-len(piece), piece)):
+        size, index = emptiest[0]
+        if offsets_max is not None and size and size + len(each) > offsets_max:
+            filled.append([each])
+            heapq.heappush(emptiest, (len(each), len(filled) - 1))
+            continue
+        filled[index].append(each)
+        heapq.heapreplace(emptiest, (size + len(each), index))
+    return tuple(sorted(tuple(sorted(ranges)) for ranges in filled))
