@@ -9,14 +9,24 @@ from __future__ import annotations
 
 import statistics
 import sys
+import time
 import timeit
 import uuid
 from collections.abc import Callable
 from typing import Any
 
+from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.codec import decode, encode
 from spark_groups.kafka.schemas import CONSUMER_GROUP_HEARTBEAT, Struct
 from spark_groups.kafka.topic_schemas import LIST_OFFSETS, METADATA, OFFSET_COMMIT_V10
+from spark_groups.protocol.messages import (
+    LATEST_TIMESTAMP,
+    ListOffsetsRequest,
+    MetadataRequest,
+)
+from spark_groups.types import TopicIdPartition
+
+ROUNDS = 200
 
 HEARTBEAT_REQUEST = {
     "group_id": "flights",
@@ -161,5 +171,28 @@ def codec_times() -> None:
         print(f"{title:34}{ours[0]:>10.1f}{ours[1]:>10.1f}{theirs}")  # noqa: T201
 
 
+def list_offsets_times(bootstrap_servers: str, topics: list[str]) -> None:
+    """Print how long the end offsets of all partitions of each topic take, in milliseconds."""
+    with Cluster(bootstrap_servers) as cluster:
+        known = cluster.metadata(MetadataRequest(topic_names=frozenset(topics))).topics
+        for topic in sorted(known, key=lambda each: each.partition_count):
+            every = range(topic.partition_count)
+            request = ListOffsetsRequest(
+                partitions=frozenset(TopicIdPartition(topic.topic_id, index) for index in every),
+                timestamp_ms=LATEST_TIMESTAMP,
+            )
+            times_ms = []
+            for _ in range(ROUNDS):
+                started_s = time.perf_counter()
+                answer = cluster.list_offsets(request)
+                times_ms.append((time.perf_counter() - started_s) * 1000)
+            print(  # noqa: T201
+                f"end offsets of {len(answer.offsets)} partitions:"
+                f" median {statistics.median(times_ms):.2f} ms, worst {max(times_ms):.2f} ms"
+            )
+
+
 if __name__ == "__main__":
     codec_times()
+    if len(sys.argv) > 1:
+        list_offsets_times(sys.argv[1], sys.argv[2:])
