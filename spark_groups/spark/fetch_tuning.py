@@ -1,0 +1,74 @@
+"""The options for executors' reads that librdkafka takes as they are, under its own names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class FetchTuning:
+    """An option for the executors' reads that librdkafka takes as it is.
+
+    Args:
+        name: Kafka's name of it, as a Java consumer has it.
+        setting: librdkafka's name of it.
+        default: The default as the option table shows it.
+        meaning: What it does.
+        at_least: The smallest number that it may be; None if it is true or false.
+    """
+
+    name: str
+    setting: str
+    default: str
+    meaning: str
+    at_least: int | None = 0
+
+
+FETCH_TUNING: Final[tuple[FetchTuning, ...]] = (
+    FetchTuning("kafka.fetch.min.bytes", "fetch.min.bytes", "1", "Bytes a broker waits for.", 1),
+    FetchTuning(
+        "kafka.fetch.max.wait.ms", "fetch.wait.max.ms", "500", "How long it waits for them."
+    ),
+    FetchTuning("kafka.fetch.max.bytes", "fetch.max.bytes", "52428800", "Bytes of one fetch.", 1),
+    FetchTuning(
+        "kafka.max.partition.fetch.bytes",
+        "max.partition.fetch.bytes",
+        "8388608",
+        "Bytes of one partition in one fetch.",
+        1,
+    ),
+    FetchTuning(
+        "kafka.check.crcs", "check.crcs", "false", "Whether executors check checksums.", None
+    ),
+    FetchTuning(
+        "kafka.receive.buffer.bytes",
+        "socket.receive.buffer.bytes",
+        "the system's",
+        "Size of a socket's receive buffer.",
+    ),
+    FetchTuning(
+        "kafka.send.buffer.bytes",
+        "socket.send.buffer.bytes",
+        "the system's",
+        "Size of a socket's send buffer.",
+    ),
+    FetchTuning(
+        "kafka.metadata.max.age.ms", "metadata.max.age.ms", "900000", "Age of known leaders."
+    ),
+    FetchTuning(
+        "kafka.reconnect.backoff.ms", "reconnect.backoff.ms", "100", "First pause to reconnect."
+    ),
+    FetchTuning(
+        "kafka.reconnect.backoff.max.ms",
+        "reconnect.backoff.max.ms",
+        "10000",
+        "Longest pause to reconnect.",
+    ),
+    FetchTuning(
+        "kafka.connections.max.idle.ms",
+        "connections.max.idle.ms",
+        "0",
+        "When an idle connection is closed; 0 never.",
+    ),
+)

@@ -1,0 +1,129 @@
+"""The texts that options have, turned into values: lists, durations, starting offsets.
+
+Each function raises ValueError with what is wrong, so that the options can list it by name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+from spark_groups.errors import OptionsError
+from spark_groups.kafka.addresses import parse_bootstrap_servers
+from spark_groups.offsets.starting import StartingOffsets, StartingPoint
+from spark_groups.types import TopicPartition
+
+EARLIEST_OFFSET: Final = -2
+"""The lowest offset in `startingOffsets`: -2 is the earliest, -1 the latest."""
+
+# The suffixes of Spark's JavaUtils.timeStringAs; a bare number is in milliseconds.
+_UNIT_S: Final = dict(
+    [("", 1e-3), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)],
+    m=60.0,
+    min=60.0,
+    h=3600.0,
+    d=86400.0,
+)
+
+
+def parse_servers(text: str) -> tuple[str, ...]:
+    """Read `kafka.bootstrap.servers`.
+
+    Args:
+        text: `host:port` of one or more brokers, separated by commas.
+
+    Raises:
+        ValueError: There is none, or one is not `host:port`.
+    """
+    try:
+        return tuple(str(address) for address in parse_bootstrap_servers(text))
+    except OptionsError as error:
+        reason = str(error).removeprefix("kafka.bootstrap.servers").lstrip(": ")
+        raise ValueError(reason) from error
+
+
+def parse_duration_s(text: str) -> float:
+    """Read a duration as Spark writes it, in seconds.
+
+    Args:
+        text: A number and one of us, ms, s, m, min, h, d; without a unit: milliseconds.
+
+    Raises:
+        ValueError: It is not such a text.
+    """
+    found = re.fullmatch(r"(\d+)\s*([a-z]*)", str(text).strip().lower())
+    if found is None or found[2] not in _UNIT_S:
+        units = ", ".join(unit for unit in _UNIT_S if unit)
+        raise ValueError(f"{text!r} is not a duration: a number and one of {units}")
+    return int(found[1]) * _UNIT_S[found[2]]
+
+
+def parse_isolation(text: str) -> bool:
+    """Read `kafka.isolation.level`; True for read_committed.
+
+    Args:
+        text: One of Kafka's two names.
+
+    Raises:
+        ValueError: It is another text.
+    """
+    levels = {"read_uncommitted": False, "read_committed": True}
+    if text not in levels:
+        raise ValueError(f"{text!r} is neither read_uncommitted nor read_committed")
+    return levels[text]
+
+
+def parse_starting_offsets(text: str) -> StartingOffsets:
+    """Read `startingOffsets` as Spark's Kafka source spells it.
+
+    A partition that the JSON does not name starts at its beginning, as Spark reads a partition
+    that it discovers later: so nothing is left out in silence.
+
+    Args:
+        text: `latest`, `earliest`, or JSON `{"topic": {"0": 23, "1": -2}}`.
+
+    Raises:
+        ValueError: It is none of these.
+    """
+    named = {point.name.lower(): point for point in StartingPoint}
+    if text.strip().lower() in named:
+        return StartingOffsets(default=named[text.strip().lower()])
+    try:
+        topics = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is neither earliest nor latest nor JSON: {error}") from error
+    if not isinstance(topics, dict) or not topics:
+        raise _not_offsets("it is not an object of topics")
+    return StartingOffsets(
+        default=StartingPoint.EARLIEST,
+        by_partition={
+            _partition(topic, index): _starting_offset(topic, index, value)
+            for topic, offsets in topics.items()
+            for index, value in _items(topic, offsets)
+        },
+    )
+
+
+def _items(topic: str, offsets: Any) -> Any:
+    if not isinstance(offsets, dict) or not offsets:
+        raise _not_offsets(f"{topic!r} has no object of partitions")
+    return offsets.items()
+
+
+def _partition(topic: str, index: str) -> TopicPartition:
+    if re.fullmatch(r"[0-9]{1,9}", index) is None:
+        raise _not_offsets(f"{index!r} is not a partition of {topic!r}")
+    return TopicPartition(topic, int(index))
+
+
+def _starting_offset(topic: str, index: str, value: Any) -> int:
+    if type(value) is not int or value < EARLIEST_OFFSET:
+        raise _not_offsets(
+            f"{value!r} is not an offset of {topic}-{index}; -2 is the earliest, -1 the latest"
+        )
+    return value
+
+
+def _not_offsets(reason: str) -> ValueError:
+    return ValueError(f'the JSON is not {{"topic": {{"partition": offset}}}}: {reason}')

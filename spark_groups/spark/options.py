@@ -1,0 +1,352 @@
+"""The options of the `kafka-group` source: names, defaults, meanings, and what is refused.
+
+Every option is declared once, with its documentation, in `SourceOptions` or in `FETCH_TUNING`;
+`option_table()` writes the table that the README shows. All that is wrong with the options of a
+load() is listed in one error.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from typing import Annotated, Any, Final
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic.dataclasses import dataclass
+from pydantic.fields import FieldInfo
+
+from spark_groups.client import ClientConfig
+from spark_groups.errors import OptionsError
+from spark_groups.kafka.connection import Security
+from spark_groups.offsets.planning import PlanLimit
+from spark_groups.offsets.starting import StartingOffsets, StartingPoint
+from spark_groups.protocol.member import MemberConfig
+from spark_groups.protocol.subscription import Subscription
+from spark_groups.spark.fetch_tuning import FETCH_TUNING
+from spark_groups.spark.option_values import (
+    parse_duration_s,
+    parse_isolation,
+    parse_servers,
+    parse_starting_offsets,
+)
+from spark_groups.spark.range_settings import RangeSettings
+from spark_groups.spark.refusals import REFUSED, REFUSED_PREFIXES
+
+GROUP_PROTOCOL: Final = "consumer"
+SUBSCRIPTIONS: Final[Mapping[str, Callable[[str], Subscription]]] = {
+    "subscribe": Subscription.of_names,
+    "subscribePattern": Subscription.of_pattern,
+}
+
+
+def _option(name: str, meaning: str, *, default: Any = ..., shown: str | None = None) -> Any:
+    """Declare an option: `shown` is its default in the table, else the default itself."""
+    if shown is None:
+        shown = "none" if default is None else str(default).lower()
+    return Field(default, alias=name, description=meaning, json_schema_extra={"default": shown})
+
+
+def _text(value: str) -> str:
+    if not value.strip():
+        raise ValueError("is empty")
+    return value.strip()
+
+
+def _group_protocol(value: str) -> str:
+    if value.lower() != GROUP_PROTOCOL:
+        raise ValueError(
+            f"{value!r} cannot be: the source is a member by the consumer protocol (KIP-848);"
+            " a classic group has neither epochs nor a coordinator that assigns"
+        )
+    return GROUP_PROTOCOL
+
+
+def _security_protocol(value: str) -> str:
+    if value.upper() != "PLAINTEXT":
+        raise ValueError(f"{value!r} is not supported yet, only PLAINTEXT is")
+    return value.upper()
+
+
+Text = Annotated[str, BeforeValidator(_text)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(arbitrary_types_allowed=True))
+class SourceOptions:
+    """The checked options of one load(); each field documents its option."""
+
+    bootstrap_servers: Annotated[tuple[str, ...], BeforeValidator(parse_servers)] = _option(
+        "kafka.bootstrap.servers",
+        "Brokers to begin with, as host:port,host:port.",
+        shown="required",
+    )
+    group_id: Text = _option(
+        "kafka.group.id", "The consumer group that the query joins as a member.", shown="required"
+    )
+    subscribe: Subscription | None = _option(
+        "subscribe", "Topics, separated by commas; this or subscribePattern.", default=None
+    )
+    subscribe_pattern: Subscription | None = _option(
+        "subscribePattern",
+        "An RE2 expression that matches whole topic names; the coordinator evaluates it.",
+        default=None,
+    )
+    starting_offsets: Annotated[StartingOffsets, BeforeValidator(parse_starting_offsets)] = _option(
+        "startingOffsets",
+        "Where a partition starts for which the group has committed nothing: latest, earliest, or"
+        ' JSON like {"orders": {"0": 23, "1": -2}}.',
+        default=StartingOffsets(default=StartingPoint.LATEST),
+        shown="latest",
+    )
+    max_offsets_per_trigger: PositiveInt | None = _option(
+        "maxOffsetsPerTrigger", "How many offsets one batch reads at most.", default=None
+    )
+    min_offsets_per_trigger: PositiveInt | None = _option(
+        "minOffsetsPerTrigger", "A smaller backlog waits for more.", default=None
+    )
+    max_trigger_delay_s: Annotated[float, BeforeValidator(parse_duration_s)] = _option(
+        "maxTriggerDelay", "How long it waits at most.", default=900.0, shown="15m"
+    )
+    min_partitions: PositiveInt | None = _option(
+        "minPartitions",
+        "How many tasks read a batch at least; large ranges are split.",
+        default=None,
+        shown="the driver's processors",
+    )
+    max_records_per_partition: PositiveInt | None = _option(
+        "maxRecordsPerPartition", "How many offsets one task reads at most.", default=None
+    )
+    fail_on_data_loss: bool = _option(
+        "failOnDataLoss",
+        "Whether a query fails where offsets are gone; else it goes on from the earliest.",
+        default=True,
+    )
+    include_headers: bool = _option(
+        "includeHeaders", "Whether rows have the column headers.", default=False
+    )
+    poll_timeout_ms: PositiveInt = _option(
+        "kafkaConsumer.pollTimeoutMs",
+        "How long a task waits for the next record of its ranges.",
+        default=120_000,
+    )
+    instance_id: Text | None = _option(
+        "kafka.group.instance.id",
+        "Makes the query a static member; each query needs its own.",
+        default=None,
+    )
+    remote_assignor: Text | None = _option(
+        "kafka.group.remote.assignor",
+        "The coordinator's assignor: uniform or range.",
+        default=None,
+        shown="the broker's",
+    )
+    rack: Text | None = _option("kafka.client.rack", "Where the query runs.", default=None)
+    client_id: Text = _option(
+        "kafka.client.id", "How brokers call the query in logs and quotas.", default="spark-groups"
+    )
+    max_poll_interval_ms: PositiveInt = _option(
+        "kafka.max.poll.interval.ms",
+        "The rebalance time-out: how long a batch may hold partitions that are to be given up.",
+        default=300_000,
+    )
+    read_committed: Annotated[bool, BeforeValidator(parse_isolation)] = _option(
+        "kafka.isolation.level",
+        "read_committed leaves out what transactions have not committed.",
+        default=False,
+        shown="read_uncommitted",
+    )
+    api_timeout_ms: PositiveInt = _option(
+        "kafka.default.api.timeout.ms",
+        "How long the driver tries to reach the group and its topics.",
+        default=60_000,
+    )
+    request_timeout_ms: PositiveInt = _option(
+        "kafka.request.timeout.ms", "How long it waits for one answer.", default=30_000
+    )
+    group_protocol: Annotated[str, BeforeValidator(_group_protocol)] = _option(
+        "kafka.group.protocol", "Only consumer, the protocol of KIP-848.", default=GROUP_PROTOCOL
+    )
+    security_protocol: Annotated[str, BeforeValidator(_security_protocol)] = _option(
+        "kafka.security.protocol", "Only PLAINTEXT so far.", default="PLAINTEXT", shown="PLAINTEXT"
+    )
+    fetch_tuning: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> SourceOptions:
+        """Check the options of a load().
+
+        Args:
+            options: Texts by name; names in any case.
+
+        Raises:
+            OptionsError: Some are unknown, missing, wrong or contradict each other; lists all.
+        """
+        given = {name.lower(): str(value) for name, value in options.items()}
+        problems = [*_unknown_or_refused(given)]
+        values: dict[str, Any] = {}
+        for name in _OPTION_NAMES:
+            if name.lower() in given:
+                values[name] = given[name.lower()]
+        problems += _read_subscription(given, values)
+        values["fetch_tuning"] = _read_tuning(given, problems)
+        try:
+            checked = TypeAdapter(cls).validate_python(values)
+        except ValidationError as error:
+            problems += [_problem(each) for each in error.errors()]
+        else:
+            problems += _contradictions(checked)
+            if not problems:
+                return checked
+        raise OptionsError(
+            "the kafka-group source cannot be loaded:"
+            + "".join(f"\n  - {each}" for each in problems)
+        )
+
+    @property
+    def subscription(self) -> Subscription:
+        """What the member subscribes to."""
+        subscription = self.subscribe or self.subscribe_pattern
+        if subscription is None:
+            raise OptionsError("neither subscribe nor subscribePattern is set")
+        return subscription
+
+    def client_config(self) -> ClientConfig:
+        """Return how the group's member behaves."""
+        return ClientConfig(
+            member=MemberConfig(
+                group_id=self.group_id,
+                subscription=self.subscription,
+                instance_id=self.instance_id,
+                rack_id=self.rack,
+                rebalance_timeout_ms=self.max_poll_interval_ms,
+                server_assignor=self.remote_assignor,
+            ),
+            starting_offsets=self.starting_offsets,
+            read_committed=self.read_committed,
+            fail_on_data_loss=self.fail_on_data_loss,
+        )
+
+    def plan_limit(self) -> PlanLimit:
+        """Return how much a batch may and should read."""
+        return PlanLimit(
+            max_offsets=self.max_offsets_per_trigger,
+            min_offsets=self.min_offsets_per_trigger,
+            max_trigger_delay_s=self.max_trigger_delay_s,
+        )
+
+    def security(self) -> Security:
+        """Return how the driver's connections are secured."""
+        return Security(self.security_protocol)
+
+    def range_settings(self) -> RangeSettings:
+        """Return what executors read ranges with."""
+        return RangeSettings(
+            bootstrap_servers=self.bootstrap_servers,
+            group_id=self.group_id,
+            client_id=self.client_id,
+            rack=self.rack,
+            read_committed=self.read_committed,
+            include_headers=self.include_headers,
+            fail_on_data_loss=self.fail_on_data_loss,
+            poll_timeout_s=self.poll_timeout_ms / 1000,
+            request_timeout_s=self.request_timeout_ms / 1000,
+            tuning=self.fetch_tuning,
+        )
+
+
+_DECLARED: Final[tuple[tuple[str, Any], ...]] = tuple(
+    (field.default.alias, field.default)
+    for field in fields(SourceOptions)
+    if isinstance(field.default, FieldInfo) and field.default.alias
+)
+_OPTION_NAMES: Final = tuple(name for name, _ in _DECLARED)
+_KNOWN: Final = {
+    name.lower(): name for name in (*_OPTION_NAMES, *(tuning.name for tuning in FETCH_TUNING))
+}
+_REFUSED: Final = {name.lower(): name for name in REFUSED}
+
+
+def option_table() -> str:
+    """Return the table of all options as Markdown."""
+    rows = [
+        (name, field.json_schema_extra["default"], field.description) for name, field in _DECLARED
+    ]
+    rows += [(tuning.name, tuning.default, tuning.meaning) for tuning in FETCH_TUNING]
+    lines = ["| option | default | meaning |", "|---|---|---|"]
+    return "\n".join(lines + [f"| `{name}` | {default} | {why} |" for name, default, why in rows])
+
+
+def _unknown_or_refused(given: Mapping[str, str]) -> Iterator[str]:
+    for name in given:
+        prefix = next((each for each in REFUSED_PREFIXES if name.startswith(each)), None)
+        if name in _REFUSED:
+            yield f"{_REFUSED[name]} is refused: {REFUSED[_REFUSED[name]]}"
+        elif prefix is not None:
+            yield f"{name} is refused: {REFUSED_PREFIXES[prefix]}"
+        elif name not in _KNOWN:
+            near = difflib.get_close_matches(name, _KNOWN, n=1)
+            hint = f"; did you mean {_KNOWN[near[0]]}?" if near else ""
+            yield f"{name} is not an option of this source{hint}"
+
+
+def _read_subscription(given: Mapping[str, str], values: dict[str, Any]) -> Iterator[str]:
+    """Turn the two names of a subscription into one value; say what is wrong with it."""
+    named = [name for name in SUBSCRIPTIONS if name.lower() in given]
+    if not named and "assign" not in given:
+        yield "subscribe or subscribePattern is missing: name the topics to read"
+    if len(named) > 1:
+        yield "subscribe and subscribePattern are both set: give one of them"
+    for name in named:
+        values[name], problem = _attempt(SUBSCRIPTIONS[name], given[name.lower()])
+        if problem:
+            yield f"{name}: {problem}"
+
+
+def _read_tuning(given: Mapping[str, str], problems: list[str]) -> tuple[tuple[str, str], ...]:
+    """Return what is given of the fetch tuning, in librdkafka's words."""
+    settings = []
+    for tuning in FETCH_TUNING:
+        if tuning.name in given:
+            kind: Any = bool
+            if tuning.at_least is not None:
+                kind = Annotated[int, Field(ge=tuning.at_least)]
+            check = TypeAdapter[Any](kind).validate_python
+            value, problem = _attempt(check, given[tuning.name])
+            if problem:
+                problems.append(f"{tuning.name}: {problem}")
+            settings.append((tuning.setting, str(value).lower()))
+    return tuple(settings)
+
+
+def _attempt(convert: Callable[[str], Any], text: str) -> tuple[Any, str | None]:
+    """Convert a text: the value and None, or None and what is wrong with the text."""
+    try:
+        return convert(text), None
+    except ValidationError as error:
+        return None, f"{text!r} is wrong: {error.errors()[0]['msg']}"
+    except ValueError as error:
+        return None, str(error)
+
+
+def _problem(error: Any) -> str:
+    """Say what pydantic found, in the words of the options."""
+    name = ".".join(str(part) for part in error["loc"])
+    name = next((option for option in _OPTION_NAMES if name.startswith(option)), name)
+    if error["type"] == "missing":
+        return f"{name} is missing"
+    if error["type"] == "value_error":
+        return f"{name}: {error['ctx']['error']}"
+    return f"{name}: {error['input']!r} is wrong: {error['msg']}"
+
+
+def _contradictions(options: SourceOptions) -> Iterator[str]:
+    least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
+    if least is not None and most is not None and least > most:
+        yield f"minOffsetsPerTrigger is {least}, more than maxOffsetsPerTrigger, which is {most}"

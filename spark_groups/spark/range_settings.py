@@ -1,0 +1,34 @@
+"""What executors need to know to read ranges: plain, small, and cheap to unpickle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeSettings:
+    """How executors read offset ranges; hashable, so that consumers can be kept by it.
+
+    Args:
+        bootstrap_servers: `host:port` of brokers.
+        group_id: The group in whose name is read; executors do not join it.
+        client_id: How brokers call the consumer.
+        rack: `client.rack`: fetch from a replica nearby.
+        read_committed: Leave out records of transactions that are not committed.
+        include_headers: Whether rows have headers.
+        fail_on_data_loss: Whether offsets that are gone are an error.
+        poll_timeout_s: Seconds to wait for the next record.
+        request_timeout_s: Seconds to wait for one answer.
+        tuning: Further settings in librdkafka's words.
+    """
+
+    bootstrap_servers: tuple[str, ...]
+    group_id: str
+    client_id: str = "spark-groups"
+    rack: str | None = None
+    read_committed: bool = False
+    include_headers: bool = False
+    fail_on_data_loss: bool = True
+    poll_timeout_s: float = 120.0
+    request_timeout_s: float = 30.0
+    tuning: tuple[tuple[str, str], ...] = ()
