@@ -6,7 +6,6 @@ import pytest
 
 from spark_groups.spark.option_values import parse_duration_s, parse_servers
 
-
 SECONDS = {"15m": 900.0, "10 min": 600.0, "90s": 90.0, "2h": 7200.0, "1d": 86400.0} | {
     "250ms": 0.25,
     "250": 0.25,
