@@ -1,0 +1,167 @@
+"""Members of real groups, driven as Spark drives them: plan, run, prove finished, plan again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from spark_groups.client import ClientConfig
+from spark_groups.kafka.cluster import Cluster
+from spark_groups.kafka.connection import Security
+from spark_groups.kafka.driver import GroupDriver
+from spark_groups.offsets.planning import PlanLimit
+from spark_groups.offsets.starting import StartingOffsets, StartingPoint
+from spark_groups.protocol.member import MemberConfig
+from spark_groups.protocol.messages import HeartbeatRequest, HeartbeatResponse, MetadataRequest
+from spark_groups.protocol.subscription import Subscription
+from spark_groups.types import BatchPlan
+from tests.waiting import wait_until
+
+NO_LIMIT = PlanLimit()
+
+
+class QueryLike:
+    """A group member that lives as a micro-batch query does, without Spark.
+
+    Args:
+        bootstrap_servers: The broker.
+        group_id: The group.
+        topics: Topic names, separated by commas.
+        start: Where the group starts.
+        checkpointed: The plan that a checkpoint ended at.
+        member: Further fields of MemberConfig.
+        driver: Further arguments of GroupDriver.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        group_id: str,
+        topics: str,
+        *,
+        start: StartingPoint = StartingPoint.EARLIEST,
+        checkpointed: BatchPlan | None = None,
+        member: dict[str, Any] | None = None,
+        driver: dict[str, Any] | None = None,
+        fail_on_data_loss: bool = True,
+    ) -> None:
+        config = ClientConfig(
+            member=MemberConfig(
+                group_id=group_id, subscription=Subscription.of_names(topics), **(member or {})
+            ),
+            starting_offsets=StartingOffsets(start),
+            fail_on_data_loss=fail_on_data_loss,
+        )
+        self.driver = GroupDriver(
+            config,
+            bootstrap_servers=(bootstrap_servers,),
+            client_id="query-like",
+            security=Security(),
+            **(driver or {}),
+        )
+        self.running: BatchPlan | None = None
+        self.ranges: list[tuple[str, int, int, int]] = []
+        self.driver.start(checkpointed)
+
+    def plan(self, limit: PlanLimit = NO_LIMIT) -> BatchPlan | None:
+        """Begin the next batch, if there is one."""
+        plan = self.driver.plan(limit)
+        if plan is not None:
+            self.running = plan
+            self.ranges += [
+                (each.topic, each.partition, each.from_offset, each.until_offset)
+                for each in plan.ranges
+            ]
+        return plan
+
+    def finish(self) -> None:
+        """Prove the running batch finished."""
+        if self.running is not None:
+            plan, self.running = self.running, None
+            self.driver.finish(plan)
+
+    def plan_rows(self, limit: PlanLimit = NO_LIMIT, timeout_s: float = 20.0) -> BatchPlan:
+        """Trigger until a batch with ranges begins."""
+
+        def trigger() -> BatchPlan | None:
+            self.finish()
+            plan = self.plan(limit)
+            return plan if plan is not None and plan.ranges else None
+
+        plan = wait_until(trigger, timeout_s, what="a batch with ranges")
+        assert plan is not None
+        return plan
+
+    def run(self, limit: PlanLimit = NO_LIMIT) -> BatchPlan | None:
+        """Run one trigger: prove the last batch finished, plan the next."""
+        self.finish()
+        return self.plan(limit)
+
+    def commit_all(self) -> None:
+        """Finish what runs and wait until it is committed."""
+        self.finish()
+        assert self.driver.await_commits(10.0), self.driver.snapshot()
+
+    @property
+    def assigned(self) -> set[str]:
+        return set(self.driver.snapshot()["assigned"])
+
+    @property
+    def member_id(self) -> str:
+        return str(self.driver.snapshot()["member_id"])
+
+    def vanish(self) -> None:
+        """End without a word, as a process that is killed."""
+        self.driver._close()
+
+
+@contextmanager
+def queries(bootstrap_servers: str, group_id: str, topics: str) -> Iterator[Callable[..., Any]]:
+    """Give a function that starts members of one group; all leave at the end."""
+    started: list[QueryLike] = []
+
+    def start(**options: Any) -> QueryLike:
+        query = QueryLike(bootstrap_servers, group_id, topics, **options)
+        started.append(query)
+        return query
+
+    try:
+        yield start
+    finally:
+        for each in started:
+            each.driver.leave(2.0)
+
+
+def committed(bootstrap_servers: str, group_id: str) -> dict[tuple[str, int], int]:
+    """Return the committed offsets of a group by topic name and partition."""
+    with Cluster(bootstrap_servers) as cluster:
+        fetched = cluster.fetch_all_offsets(group_id)
+        names = {
+            topic.topic_id: topic.name
+            for topic in cluster.metadata(
+                MetadataRequest(topic_ids=frozenset(key.topic_id for key in fetched.offsets))
+            ).topics
+        }
+        return {
+            (names[key.topic_id], key.partition): each.committed_offset
+            for key, each in fetched.offsets.items()
+            if each.committed_offset >= 0 and key.topic_id in names
+        }
+
+
+def heartbeat(bootstrap_servers: str, request: HeartbeatRequest) -> HeartbeatResponse:
+    """Send one heartbeat as somebody else would."""
+    from spark_groups.kafka.coordinator import CoordinatorLane
+    from spark_groups.protocol.messages import FindCoordinatorRequest
+
+    with Cluster(bootstrap_servers) as cluster:
+        found = cluster.find_coordinator(FindCoordinatorRequest(group_id=request.group_id))
+    assert found.coordinator is not None
+    lane = CoordinatorLane()
+    try:
+        response = lane.send(found.coordinator, request, 5.0)
+    finally:
+        lane.close()
+    assert isinstance(response, HeartbeatResponse)
+    return response
