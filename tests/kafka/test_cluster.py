@@ -17,6 +17,7 @@ from spark_groups.kafka.configuration import ConfigResource
 from spark_groups.kafka.connection import RequestError
 from spark_groups.kafka.coordinator import CoordinatorLane
 from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.kafka.topic_schemas import LIST_OFFSETS, METADATA
 from spark_groups.kafka.topics import ClusterMetadata, KnownTopic, Leader
 from spark_groups.protocol.messages import (
     EARLIEST_TIMESTAMP,
@@ -32,7 +33,14 @@ from spark_groups.protocol.messages import (
 )
 from spark_groups.types import TopicId, TopicIdPartition
 from tests.brokers import Row, create_topic, delete_topic, produce
-from tests.kafka.listener import await_end, greet, listening, read_frame
+from tests.kafka.listener import (
+    await_end,
+    correlation_id,
+    greet,
+    listening,
+    read_frame,
+    response,
+)
 from tests.kafka.test_coordinator import coordinator, join, topic_id
 from tests.waiting import wait_until
 
@@ -300,3 +308,84 @@ def test_shutdown_ends_a_call_at_once() -> None:
 def test_bad_addresses_are_refused_before_anything_is_opened() -> None:
     with pytest.raises(OptionsError, match="is not host:port"):
         Cluster("localhost")
+
+
+FLIGHTS = uuid.UUID(int=1)
+
+
+def metadata_values(ports: list[int]) -> dict:
+    """Build a Metadata response: partition n of one topic is led by broker n."""
+    partitions = [
+        {
+            "error_code": 0,
+            "partition_index": index,
+            "leader_id": index,
+            "leader_epoch": 0,
+            "replica_nodes": (),
+            "isr_nodes": (),
+            "offline_replicas": (),
+        }
+        for index in range(len(ports))
+    ]
+    topic = {
+        "error_code": 0,
+        "name": "flights",
+        "topic_id": FLIGHTS,
+        "is_internal": False,
+        "partitions": partitions,
+        "topic_authorized_operations": 0,
+    }
+    return {
+        "throttle_time_ms": 0,
+        "brokers": [
+            {"node_id": index, "host": "127.0.0.1", "port": port, "rack": None}
+            for index, port in enumerate(ports)
+        ],
+        "cluster_id": None,
+        "controller_id": 0,
+        "topics": [topic],
+    }
+
+
+def offsets_values(index: int) -> dict:
+    partition = {
+        "partition_index": index,
+        "error_code": 0,
+        "timestamp": -1,
+        "offset": 100 + index,
+        "leader_epoch": 0,
+    }
+    return {"throttle_time_ms": 0, "topics": [{"name": "flights", "partitions": [partition]}]}
+
+
+@pytest.mark.parametrize("second_answers", [True, False])
+def test_leaders_are_asked_at_the_same_time_and_fail_alone(second_answers: bool) -> None:
+    ports: list[int] = []
+    second_asked = threading.Event()
+
+    def first(peer: socket.socket) -> None:
+        greet(peer)
+        while frame := read_frame(peer):
+            if frame.startswith(b"\x00\x03"):
+                answer = response(METADATA, correlation_id(frame), metadata_values(ports))
+            else:
+                assert second_asked.wait(5)
+                answer = response(LIST_OFFSETS, correlation_id(frame), offsets_values(0))
+            peer.sendall(answer)
+
+    def second(peer: socket.socket) -> None:
+        greet(peer)
+        frame = read_frame(peer)
+        second_asked.set()
+        if second_answers:
+            peer.sendall(response(LIST_OFFSETS, correlation_id(frame), offsets_values(1)))
+            await_end(peer)
+
+    with listening(first) as one, listening(second) as other:
+        ports += [one, other]
+        with Cluster(f"127.0.0.1:{one}") as cluster:
+            offsets, errors = list_offsets(cluster, FLIGHTS, [0, 1], LATEST_TIMESTAMP)
+    if second_answers:
+        assert (offsets, errors) == ({0: 100, 1: 101}, {})
+    else:
+        assert (offsets, errors) == ({0: 100}, {1: ErrorCode.NETWORK_EXCEPTION})
