@@ -127,7 +127,7 @@ def _is_complete(directory: Path) -> bool:
         lines = (directory / _MANIFEST).read_text(encoding="utf-8").splitlines()
         sizes = (line.split(" ", 1) for line in lines)
         return all((directory / name).stat().st_size == int(size) for size, name in sizes)
-    except FileNotFoundError:
+    except (OSError, ValueError):
         return False
 
 

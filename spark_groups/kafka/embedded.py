@@ -152,7 +152,7 @@ class EmbeddedKafka:
             raise
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Stop the broker; nothing happens if it does not run. A temporary folder is deleted.
+        """Stop the broker, if it runs, and delete its folder, if that is a temporary one.
 
         Args:
             timeout_s: How long an orderly end may take before the JVM is killed.

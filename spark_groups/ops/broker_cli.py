@@ -93,7 +93,7 @@ def stop(
     timeout: Annotated[float, typer.Option(help="Seconds before it is killed.", min=0.0)] = 30.0,
     as_json: JsonFlag = False,
 ) -> None:
-    """Stop the broker; its topics are kept. Exit code 1 if none runs."""
+    """Stop the broker and keep its topics; exit code 1 if none runs."""
     with locked_state():
         broker = running_broker()
         if broker is None:

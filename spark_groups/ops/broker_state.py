@@ -112,7 +112,8 @@ def is_its_jvm(broker: StartedBroker) -> bool:
     Args:
         broker: The broker.
     """
-    return f"{BROKER_ID_FLAG}{broker.log_dir}" in _command_line(broker.pid)
+    # With the space behind it: one folder's name may begin with another's.
+    return f"{BROKER_ID_FLAG}{broker.log_dir} " in f"{_command_line(broker.pid).strip()} "
 
 
 def stop_broker(broker: StartedBroker, timeout_s: float) -> bool:

@@ -1,0 +1,25 @@
+"""Processes that tests start and watch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process runs; one that has ended and only waits to be noticed does not."""
+    if Path("/proc/self/stat").exists():
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return False
+        return stat.rpartition(")")[2].split()[0] != "Z"
+    command = ["ps", "-o", "stat=", "-p", str(pid)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False)
+    return shown.returncode == 0 and not shown.stdout.startswith("Z")
+
+
+def environment(**changed: str) -> dict[str, str]:
+    """Return this process's environment with some variables changed."""
+    return {**os.environ, **changed}
