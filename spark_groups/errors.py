@@ -7,6 +7,7 @@ SparkGroupsError
 ├── EmbeddedKafkaError       the embedded broker could not be fetched, started or stopped
 ├── GroupError               the group refused this member for good; carries Kafka's own message
 │   └── DeadOwnershipError   the member cannot prove that it still owns what it would plan
+├── GroupNotFoundError       there is no consumer group of that name to be shown
 ├── CheckpointError          Spark's checkpoint holds an offset that cannot be read
 └── DataLossError            offsets that should be read are gone (`failOnDataLoss`)
 """
@@ -43,6 +44,10 @@ class GroupError(SparkGroupsError):
 
 class DeadOwnershipError(GroupError):
     """The member cannot prove that it still owns its partitions, so it does not plan."""
+
+
+class GroupNotFoundError(SparkGroupsError):
+    """There is no such group, or it is not one of the consumer protocol; the message says which."""
 
 
 class CheckpointError(SparkGroupsError):

@@ -1,0 +1,73 @@
+"""Members that run on this machine, by the snapshots they give of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spark_groups.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalMember:
+    """What a member knows about itself and no broker does.
+
+    Args:
+        state: Name of its state (`protocol.membership.MemberState`).
+        failure: Why it gave up; None if it did not.
+        last_heartbeat_age_s: Seconds since the last heartbeat that was accepted had been sent.
+        last_call_age_s: Seconds since Spark last called.
+        revocation_age_s: Seconds since it was told to give something up; None: nothing is.
+        revoking: What it has yet to give up.
+        in_flight_partitions: Partitions that the batch under way reads; 0: no batch is under way.
+        in_flight_offsets: Offsets that the batch under way reads.
+        commits_refused: Offset commits that were refused so far.
+    """
+
+    state: str
+    failure: str | None = None
+    last_heartbeat_age_s: float | None = None
+    last_call_age_s: float | None = None
+    revocation_age_s: float | None = None
+    revoking: tuple[TopicPartition, ...] = ()
+    in_flight_partitions: int = 0
+    in_flight_offsets: int = 0
+    commits_refused: int = 0
+
+
+def parse_local_members(
+    snapshots: Iterable[Mapping[str, Any]], group_id: str
+) -> dict[str, LocalMember]:
+    """Return the members of one group by member id.
+
+    Args:
+        snapshots: As `client.snapshot.take_snapshot` writes them; a member that has not joined yet
+            has no id and is left out.
+        group_id: The group.
+    """
+    return {
+        str(each["member_id"]): _local_member(each)
+        for each in snapshots
+        if each.get("group") == group_id and each.get("member_id")
+    }
+
+
+def _local_member(snapshot: Mapping[str, Any]) -> LocalMember:
+    in_flight = snapshot.get("in_flight") or ()
+    return LocalMember(
+        state=str(snapshot.get("state", "")),
+        failure=snapshot.get("failure"),
+        last_heartbeat_age_s=snapshot.get("last_heartbeat_age_s"),
+        last_call_age_s=snapshot.get("last_call_age_s"),
+        revocation_age_s=snapshot.get("revocation_age_s"),
+        revoking=tuple(sorted(_topic_partition(each) for each in snapshot.get("revoking", ()))),
+        in_flight_partitions=len(in_flight),
+        in_flight_offsets=sum(each["until_offset"] - each["from_offset"] for each in in_flight),
+        commits_refused=snapshot.get("commits_refused", 0),
+    )
+
+
+def _topic_partition(text: str) -> TopicPartition:
+    topic, _, partition = text.rpartition("-")
+    return TopicPartition(topic, int(partition))

@@ -1,0 +1,177 @@
+"""Reading a group from its brokers: one request of each kind, and one deadline for all of them."""
+
+from __future__ import annotations
+
+import difflib
+import threading
+import time
+from types import TracebackType
+from typing import Final
+
+from spark_groups.errors import BrokerUnreachableError, ErrorCode, GroupNotFoundError
+from spark_groups.kafka.addresses import parse_bootstrap_servers
+from spark_groups.kafka.cluster import Cluster, ListedGroup
+from spark_groups.kafka.configuration import refuse
+from spark_groups.kafka.connection import RequestError
+from spark_groups.ops.reading import GroupReading
+from spark_groups.protocol.messages import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    DescribeGroupRequest,
+    DescribeGroupResponse,
+    FindCoordinatorRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    OffsetFetchResponse,
+    TopicMetadata,
+)
+
+CLIENT_ID: Final = "spark-groups-observer"
+OBSERVE_TIMEOUT_S: Final = 10.0
+_GRACE_S: Final = 0.2
+"""How much later than a request's own deadline everything is cut off, so that the request can say
+itself what it was waiting for."""
+
+
+class GroupObserver:
+    """Reads groups again and again over the same connections; used by one thread.
+
+    Args:
+        bootstrap_servers: `host:port` of one or more brokers.
+        timeout_s: Seconds in which one observation must be complete.
+
+    Raises:
+        OptionsError: `bootstrap_servers` is empty or malformed.
+    """
+
+    def __init__(self, bootstrap_servers: str, *, timeout_s: float = OBSERVE_TIMEOUT_S) -> None:
+        self._servers = parse_bootstrap_servers(bootstrap_servers)
+        self._timeout_s = timeout_s
+        self._cluster: Cluster | None = None
+
+    def __enter__(self) -> GroupObserver:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
+
+    def observe(self, group_id: str) -> GroupReading:
+        """Read everything there is to know about a consumer group.
+
+        Args:
+            group_id: The group.
+
+        Raises:
+            GroupNotFoundError: There is no such group, or it is of another protocol.
+            BrokerUnreachableError: Not all answers came in time; names the addresses.
+            ProtocolError: A broker refused, or its answer cannot be read.
+        """
+        deadline = time.monotonic() + self._timeout_s
+        if self._cluster is None:
+            self._cluster = Cluster(
+                [str(each) for each in self._servers],
+                client_id=CLIENT_ID,
+                request_timeout_s=self._timeout_s,
+            )
+        cluster = self._cluster
+        # Each call of the cluster has the whole time for itself; together they must not take more.
+        cut_off = threading.Timer(self._timeout_s + _GRACE_S, cluster.shutdown)
+        cut_off.daemon = True
+        cut_off.start()
+        try:
+            return _read_group(cluster, group_id)
+        except RequestError as error:
+            # A cluster that was cut off stays so: the next observation begins with a new one.
+            self.close()
+            reason = error.reason
+            if time.monotonic() > deadline + _GRACE_S:
+                reason = f"not everything was answered within {self._timeout_s:g} s"
+            raise BrokerUnreachableError(f"{self._addresses()}: {reason}") from error
+        finally:
+            cut_off.cancel()
+
+    def _addresses(self) -> str:
+        return ",".join(str(each) for each in self._servers)
+
+
+def _read_group(cluster: Cluster, group_id: str) -> GroupReading:
+    described = cluster.describe_group(DescribeGroupRequest(group_id=group_id))
+    if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        raise GroupNotFoundError(_why_not_found(group_id, cluster.list_groups()))
+    refuse(described.error_code, f"ConsumerGroupDescribe of {group_id!r}", described.error_message)
+    found = cluster.find_coordinator(FindCoordinatorRequest(group_id=group_id))
+    committed = cluster.fetch_all_offsets(group_id)
+    refuse(committed.error_code, f"OffsetFetch of {group_id!r}")
+    reading = GroupReading(
+        description=described,
+        coordinator=found.coordinator,
+        committed=committed,
+        topics=_read_topics(cluster, described, committed),
+    )
+    partitions = reading.partitions()
+    if not partitions:
+        return reading
+    starts, ends = (
+        cluster.list_offsets(ListOffsetsRequest(partitions=partitions, timestamp_ms=timestamp))
+        for timestamp in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
+    )
+    return GroupReading(
+        description=described,
+        coordinator=found.coordinator,
+        committed=committed,
+        log_starts=starts,
+        log_ends=ends,
+        topics=reading.topics,
+    )
+
+
+def _read_topics(
+    cluster: Cluster, described: DescribeGroupResponse, committed: OffsetFetchResponse
+) -> tuple[TopicMetadata, ...]:
+    """Ask by id for what has partitions in the group, by name for what has none yet."""
+    topic_ids = {each.topic_id for each in (*committed.offsets, *committed.errors)}
+    topic_names: set[str] = set()
+    for member in described.members:
+        held = member.assignment | member.target_assignment
+        topic_ids.update(each.topic_id for each in held.partitions)
+        topic_names.update(member.subscribed_topic_names)
+    topic_names -= set(described.topic_names.values())
+    if not topic_ids and not topic_names:
+        return ()
+    request = MetadataRequest(topic_names=frozenset(topic_names), topic_ids=frozenset(topic_ids))
+    unique = {each.topic_id: each for each in cluster.metadata(request).topics}
+    return tuple(unique.values())
+
+
+def _why_not_found(group_id: str, groups: tuple[ListedGroup, ...]) -> str:
+    """Return a sentence; ConsumerGroupDescribe calls a classic group one that is not there."""
+    for group in groups:
+        if group.group_id == group_id and group.group_type.lower() != "consumer":
+            kind = group.group_type.lower()
+            state = f", {group.group_state}" if group.group_state else ""
+            remedy = (
+                "its members join with group.protocol=classic, kafka-consumer-groups.sh shows it"
+                if kind == "classic"
+                else f"kafka-{kind}-groups.sh shows it"
+            )
+            return (
+                f"group {group_id!r} is a {kind} group{state}: describe shows groups of the"
+                f" consumer protocol (KIP-848) only; {remedy}"
+            )
+    known = [group.group_id for group in groups if group.group_type.lower() == "consumer"]
+    near = difflib.get_close_matches(group_id, known, n=1)
+    if near:
+        return f"there is no group {group_id!r}: did you mean {near[0]!r}?"
+    there = f"{len(known)} consumer groups" if len(known) != 1 else "1 consumer group"
+    return f"there is no group {group_id!r}: the cluster has {there}, none with a name like that"

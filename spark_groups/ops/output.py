@@ -1,0 +1,67 @@
+"""Where a command's answer goes: to people, or to programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from abc import ABC, abstractmethod
+from typing import Final
+
+from rich.console import Console
+
+from spark_groups.ops.render import render_group
+from spark_groups.ops.views import GroupView
+
+PARTITION_ROWS_MAX: Final = 60
+_UNBOUNDED_COLUMNS: Final = 10_000
+
+
+class Output(ABC):
+    """Shows what a command found out."""
+
+    @abstractmethod
+    def group(self, view: GroupView) -> None:
+        """Show a group.
+
+        Args:
+            view: The group.
+        """
+
+
+class JsonOutput(Output):
+    """One JSON document on standard output."""
+
+    def group(self, view: GroupView) -> None:
+        json.dump(view.to_json(), sys.stdout, indent=2)
+        sys.stdout.write("\n")
+
+
+class ConsoleOutput(Output):
+    """Text; colour and the terminal's width only where there is a terminal (and no NO_COLOR).
+
+    Args:
+        every_partition: Give each partition a row of its own, however many there are.
+    """
+
+    def __init__(self, *, every_partition: bool = False) -> None:
+        self._console = _console()
+        # What is piped is for grep: nothing is folded, and nothing shares a row.
+        piped = not self._console.is_terminal
+        self._max_partition_rows = None if every_partition or piped else PARTITION_ROWS_MAX
+
+    def group(self, view: GroupView) -> None:
+        self._console.print(
+            render_group(
+                view,
+                width=self._console.width,
+                max_partition_rows=self._max_partition_rows,
+            )
+        )
+
+
+def _console() -> Console:
+    console = Console(highlight=False, soft_wrap=False, emoji=False, markup=False)
+    if console.is_terminal or "COLUMNS" in os.environ:
+        return console
+    return Console(highlight=False, emoji=False, markup=False, width=_UNBOUNDED_COLUMNS)

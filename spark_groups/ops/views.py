@@ -1,0 +1,358 @@
+"""What an operator sees of a group: one value, derived from what the brokers say.
+
+Nothing here reads, waits or prints. What is not known is None, never 0; `render` shows it as "—".
+A partition in the target of one member and the current assignment of another is on its way: it
+still belongs to the one and will move to the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any, Final
+
+from spark_groups.errors import ErrorCode
+from spark_groups.ops.local_members import LocalMember, parse_local_members
+from spark_groups.ops.reading import GroupReading
+from spark_groups.protocol.messages import DescribedMember, DescribeGroupResponse
+from spark_groups.types import TopicId, TopicIdPartition, TopicPartition, topic_id_text
+
+NO_COMMITTED_OFFSET: Final = -1
+
+STATE_MEANINGS: Final[Mapping[str, str]] = {
+    "Empty": "It has no members; its committed offsets are kept.",
+    "Assigning": "The coordinator is about to compute a new target assignment; until then members"
+    " keep what they have.",
+    "Reconciling": "Members are moving from what they have to the target assignment.",
+    "Stable": "Every member has exactly what the target assignment gives it.",
+    "Dead": "It has neither members nor committed offsets, and is being removed.",
+}
+"""By the coordinator's word for a group's state
+(org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroup.ConsumerGroupState)."""
+
+UNKNOWN_STATE_MEANING: Final = "This version does not know what the coordinator means by that."
+
+MEMBER_TYPES: Final[Mapping[int, str]] = {-1: "unknown", 0: "classic", 1: "consumer"}
+"""By ConsumerGroupDescribe's number."""
+
+
+class LagOrigin(Enum):
+    """Where lag is counted from."""
+
+    COMMITTED_OFFSET = "committed offset"
+    LOG_START_OFFSET = "log start offset"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberView:
+    """A member as the coordinator has it.
+
+    Args:
+        member_id: Its id.
+        instance_id: `group.instance.id` of a static member.
+        client_id: What its client calls itself.
+        client_host: Where it connects from.
+        rack_id: `client.rack`.
+        member_epoch: The epoch it has acknowledged; -2: a static member that left and may return.
+        member_type: Which protocol it speaks: consumer, classic or unknown.
+        subscribed_topic_names: The topics it asks for by name.
+        subscribed_topic_regex: The RE2 expression it asks by.
+        current: What it may use, and from Kafka 4.3 also what it has yet to give up.
+        target: What it is meant to have.
+        pending: What it has yet to get: target without current.
+        revoking: What it has yet to give up: current without target.
+        local: What it says about itself, where it runs on this machine.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rack_id: str | None
+    member_epoch: int
+    member_type: str
+    subscribed_topic_names: tuple[str, ...]
+    subscribed_topic_regex: str | None
+    current: tuple[TopicPartition, ...]
+    target: tuple[TopicPartition, ...]
+    pending: tuple[TopicPartition, ...]
+    revoking: tuple[TopicPartition, ...]
+    local: LocalMember | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionView:
+    """A partition as the group stands to it.
+
+    Args:
+        topic: Its topic; the topic id where the name is not known any more.
+        topic_id: Its topic's id as Kafka's tools write it.
+        partition: Its index.
+        owner: Id of the member that has it; None: no member.
+        moves_to: Id of the member that will have it, if that is another one.
+        log_start_offset: The first offset there is.
+        committed_offset: The next offset to read; None: unknown, or none is committed.
+        log_end_offset: The next offset to be written (the high watermark).
+        lag: Offsets between the committed offset (or the log start) and the end; None: unknown.
+        lag_origin: Where lag is counted from: the log start exactly if nothing is committed; None
+            if it is not known whether something is.
+        remark: What is unusual, in words; empty if nothing is.
+    """
+
+    topic: str
+    topic_id: str
+    partition: int
+    owner: str | None
+    moves_to: str | None
+    log_start_offset: int | None
+    committed_offset: int | None
+    log_end_offset: int | None
+    lag: int | None
+    lag_origin: LagOrigin | None
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTotals:
+    """Sums over a group.
+
+    Args:
+        members: Its members.
+        partitions: All its partitions.
+        assigned_partitions: Those that a member has.
+        unassigned_partitions: Those that no member has.
+        moving_partitions: Those that will have another owner.
+        lag: The sum of all lags that are known; None if none is.
+        unknown_lag_partitions: Partitions whose lag is not known.
+    """
+
+    members: int
+    partitions: int
+    assigned_partitions: int
+    unassigned_partitions: int
+    moving_partitions: int
+    lag: int | None
+    unknown_lag_partitions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupView:
+    """A group at one moment.
+
+    Args:
+        group_id: Its id.
+        group_state: The coordinator's word.
+        state_meaning: What that means, as a sentence.
+        group_epoch: Rises whenever members, subscriptions or topics change.
+        assignment_epoch: The group epoch that the target assignment was computed at.
+        assignor_name: Who computes the target assignment.
+        coordinator: The broker that coordinates the group; None if unknown.
+        members: Sorted by client id and member id.
+        partitions: Sorted by topic and index.
+        totals: Sums.
+    """
+
+    group_id: str
+    group_state: str
+    state_meaning: str
+    group_epoch: int
+    assignment_epoch: int
+    assignor_name: str
+    coordinator: str | None
+    members: tuple[MemberView, ...]
+    partitions: tuple[PartitionView, ...]
+    totals: GroupTotals
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the view as plain values; partitions of members are lists by topic."""
+        plain = asdict(self)
+        for member, shown in zip(self.members, plain["members"], strict=True):
+            for name in ("current", "target", "pending", "revoking"):
+                shown[name] = _by_topic(getattr(member, name))
+            if member.local is not None:
+                shown["local"]["revoking"] = _by_topic(member.local.revoking)
+        for partition, shown in zip(self.partitions, plain["partitions"], strict=True):
+            shown["lag_origin"] = partition.lag_origin and partition.lag_origin.value
+        return {name: _listed(value) for name, value in plain.items()}
+
+
+def view_group(reading: GroupReading, snapshots: Iterable[Mapping[str, Any]] = ()) -> GroupView:
+    """Return what an operator sees of a group.
+
+    Args:
+        reading: What the brokers said.
+        snapshots: What members on this machine say about themselves, as `client.snapshot` has it;
+            those of other groups are ignored.
+    """
+    description = reading.description
+    names = reading.topic_names()
+    local = parse_local_members(snapshots, description.group_id)
+    members = tuple(
+        sorted(
+            (_view_member(each, names, local.get(each.member_id)) for each in description.members),
+            key=lambda member: (member.client_id, member.member_id),
+        )
+    )
+    owners = _owners(description, names, local)
+    targets = {
+        each: member.member_id
+        for member in description.members
+        for each in member.target_assignment.partitions
+    }
+    partitions = tuple(
+        sorted(
+            (
+                _view_partition(reading, each, names, owners.get(each), targets.get(each))
+                for each in reading.partitions()
+            ),
+            key=lambda partition: (partition.topic, partition.partition, partition.topic_id),
+        )
+    )
+    return GroupView(
+        group_id=description.group_id,
+        group_state=description.group_state,
+        state_meaning=STATE_MEANINGS.get(description.group_state, UNKNOWN_STATE_MEANING),
+        group_epoch=description.group_epoch,
+        assignment_epoch=description.assignment_epoch,
+        assignor_name=description.assignor_name,
+        coordinator=None if reading.coordinator is None else str(reading.coordinator),
+        members=members,
+        partitions=partitions,
+        totals=_totals(members, partitions),
+    )
+
+
+def _view_member(
+    member: DescribedMember, names: Mapping[TopicId, str], local: LocalMember | None
+) -> MemberView:
+    current, target = member.assignment, member.target_assignment
+    return MemberView(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        # Java writes an address without a name as "/127.0.0.1".
+        client_host=member.client_host.removeprefix("/"),
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        member_type=MEMBER_TYPES.get(member.member_type, MEMBER_TYPES[-1]),
+        subscribed_topic_names=tuple(sorted(member.subscribed_topic_names)),
+        subscribed_topic_regex=member.subscribed_topic_regex or None,
+        current=_named(current, names),
+        target=_named(target, names),
+        pending=_named(target - current, names),
+        revoking=_named(current - target, names),
+        local=local,
+    )
+
+
+def _named(
+    partitions: Iterable[TopicIdPartition], names: Mapping[TopicId, str]
+) -> tuple[TopicPartition, ...]:
+    return tuple(
+        sorted(TopicPartition(_name(each.topic_id, names), each.partition) for each in partitions)
+    )
+
+
+def _name(topic_id: TopicId, names: Mapping[TopicId, str]) -> str:
+    return names.get(topic_id) or topic_id_text(topic_id)
+
+
+def _owners(
+    description: DescribeGroupResponse,
+    names: Mapping[TopicId, str],
+    local: Mapping[str, LocalMember],
+) -> dict[TopicIdPartition, str]:
+    """Return who has each partition.
+
+    Before Kafka 4.3 the coordinator leaves out what a member has yet to give up, so a member on
+    this machine is asked too; elsewhere such a partition shows no owner.
+    """
+    ids = {name: topic_id for topic_id, name in names.items()}
+    owners = {
+        TopicIdPartition(ids[each.topic], each.partition): member_id
+        for member_id, member in local.items()
+        for each in member.revoking
+        if each.topic in ids
+    }
+    for member in description.members:
+        owners.update(dict.fromkeys(member.assignment.partitions, member.member_id))
+    return owners
+
+
+def _view_partition(
+    reading: GroupReading,
+    key: TopicIdPartition,
+    names: Mapping[TopicId, str],
+    owner: str | None,
+    target: str | None,
+) -> PartitionView:
+    committed = reading.committed.offsets.get(key)
+    committed_offset: int | None = None
+    origin: LagOrigin | None = LagOrigin.LOG_START_OFFSET
+    if committed is not None and committed.committed_offset != NO_COMMITTED_OFFSET:
+        committed_offset, origin = committed.committed_offset, LagOrigin.COMMITTED_OFFSET
+    elif key in reading.committed.errors:
+        origin = None
+    start, end = reading.log_starts.offsets.get(key), reading.log_ends.offsets.get(key)
+    counted_from = start if origin is LagOrigin.LOG_START_OFFSET else committed_offset
+    lag = None if end is None or counted_from is None else end - counted_from
+    remark = _error_remark(reading, key)
+    if lag is not None and lag < 0:
+        lag, remark = None, f"offset {counted_from:,} is committed, and the log ends at {end:,}"
+    if committed_offset is not None and start is not None and committed_offset < start:
+        remark = f"{start - committed_offset:,} offsets were deleted before they were read"
+    return PartitionView(
+        topic=_name(key.topic_id, names),
+        topic_id=topic_id_text(key.topic_id),
+        partition=key.partition,
+        owner=owner,
+        moves_to=target if target != owner else None,
+        log_start_offset=start,
+        committed_offset=committed_offset,
+        log_end_offset=end,
+        lag=lag,
+        lag_origin=origin,
+        remark=remark,
+    )
+
+
+def _error_remark(reading: GroupReading, key: TopicIdPartition) -> str:
+    asked = {
+        "committed offset": reading.committed.errors,
+        "log start offset": reading.log_starts.errors,
+        "log end offset": reading.log_ends.errors,
+    }
+    return "; ".join(
+        f"{what}: {ErrorCode.name_of(errors[key])}"
+        for what, errors in asked.items()
+        if key in errors
+    )
+
+
+def _totals(members: tuple[MemberView, ...], partitions: tuple[PartitionView, ...]) -> GroupTotals:
+    lags = [each.lag for each in partitions if each.lag is not None]
+    assigned = sum(each.owner is not None for each in partitions)
+    return GroupTotals(
+        members=len(members),
+        partitions=len(partitions),
+        assigned_partitions=assigned,
+        unassigned_partitions=len(partitions) - assigned,
+        moving_partitions=sum(each.moves_to is not None for each in partitions),
+        lag=sum(lags) if lags or not partitions else None,
+        unknown_lag_partitions=len(partitions) - len(lags),
+    )
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    grouped: dict[str, list[int]] = {}
+    for each in partitions:
+        grouped.setdefault(each.topic, []).append(each.partition)
+    return grouped
+
+
+def _listed(value: Any) -> Any:
+    """Return a value with lists for tuples, all the way down, as JSON would read it back."""
+    if isinstance(value, dict):
+        return {key: _listed(each) for key, each in value.items()}
+    return [_listed(each) for each in value] if isinstance(value, list | tuple) else value
