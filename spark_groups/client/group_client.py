@@ -248,6 +248,16 @@ class GroupClient:
         if self.parts.data_loss is not None:
             raise DataLossError(self.parts.data_loss)
 
+    def can_tell(self, ends: Mapping[TopicIdPartition, int], now: float) -> bool:
+        """Tell whether "nothing to read" can be believed: ownership is proven, all ends are known.
+
+        Args:
+            ends: The ends that were listed for `readable`.
+            now: Seconds.
+        """
+        wanted = self.ledger.positions(self.member.assigned)
+        return self._ownership_is_proven(now) and all(key in ends for key in wanted)
+
     @property
     def is_settled(self) -> bool:
         """True once the member has all it is meant to have and may plan all of it."""
@@ -284,20 +294,25 @@ class GroupClient:
                 case PartitionsAssigned(partitions=partitions):
                     self.ledger.assign(partitions, event.member_epoch)
                     self.target.changed(now)
-                case (
-                    PartitionsRevoked(partitions=partitions) | PartitionsLost(partitions=partitions)
-                ):
-                    self._drop(partitions)
+                case PartitionsRevoked(partitions=partitions):
+                    self._drop(partitions, "given up before they were committed", now)
+                    self.target.changed(now)
+                case PartitionsLost(partitions=partitions, reason=reason):
+                    self._drop(partitions, reason, now)
                     self.target.changed(now)
                 case EpochChanged():
                     self.target.changed(now)
 
-    def _drop(self, partitions: Assignment) -> None:
+    def _drop(self, partitions: Assignment, reason: str, now: float) -> None:
         left = self.parts.unread_left
         for key in partitions:
             left[key.topic_id] = left.get(key.topic_id, 0) + self.planner.forget(key)
         self.ledger.drop(partitions)
-        self.commits.drop(partitions)
+        dropped = {each.key for each in self.commits.drop(partitions)}
+        ranges = [self.ledger.uncommitted(key) for key in sorted(dropped)]
+        unsettled = tuple(each for each in ranges if each is not None)
+        if unsettled:
+            self.parts.events.append(RangesLost(now, unsettled, reason))
 
     def _try_to_acknowledge(self, now: float) -> None:
         contested = self.ledger.contested(

@@ -39,6 +39,7 @@ OUTAGE_S: Final = 300.0
 """How long a query that was running goes on without any broker answering."""
 TIMELINE_LENGTH: Final = 100
 MAX_SLEEP_S: Final = 1.0
+POLL_AGAIN_S: Final = 0.1
 
 
 def suspension_clock() -> float:
@@ -132,7 +133,7 @@ class GroupDriver:
             self._pump(suspension_clock())
 
     def finish(self, plan: BatchPlan) -> None:
-        """Take it as proven that a batch is finished; its offsets are committed. Idempotent."""
+        """Take it as proven that a batch is finished, and commit its offsets; idempotent."""
         with self._changed:
             self._started().finish(plan, suspension_clock())
             self._pump(suspension_clock())
@@ -163,15 +164,9 @@ class GroupDriver:
             self._await_first_answer(client)
             self._first_wait_until = suspension_clock() + first_wait_s
             self._await(lambda: self._may_begin(client), first_wait_s)
-        settle_by = suspension_clock() + self._settle_timeout_s
-        while True:
-            plan = self._plan_once(client, limit)
-            remaining_s = settle_by - suspension_clock()
-            if plan is not None or not self._available_now or client.is_settled:
-                return plan
-            if remaining_s <= 0:
-                return None
-            self._await(lambda: client.is_settled, remaining_s)
+        if not self._available_now:
+            return self._plan_once(client, limit)[0]
+        return self._plan_available_now(client, limit)
 
     def await_commits(self, timeout_s: float) -> bool:
         """Wait until every finished batch is committed.
@@ -221,7 +216,24 @@ class GroupDriver:
             view["timeline"] = list(self._timeline)
             return view
 
-    def _plan_once(self, client: GroupClient, limit: PlanLimit) -> BatchPlan | None:
+    def _plan_available_now(self, client: GroupClient, limit: PlanLimit) -> BatchPlan | None:
+        """Plan until it is certain that nothing is left: an unanswered question is no end."""
+        began_at = suspension_clock()
+        while True:
+            plan, can_tell = self._plan_once(client, limit)
+            waited_s = suspension_clock() - began_at
+            if plan is not None or (can_tell and client.is_settled):
+                return plan
+            if can_tell and waited_s >= self._settle_timeout_s:
+                return None
+            if waited_s >= max(self._settle_timeout_s, self._api_timeout_s):
+                with self._changed:
+                    raise BrokerUnreachableError(self._unreachable(client, waited_s))
+            self._await(lambda: client.is_settled, POLL_AGAIN_S)
+            # Settled but unanswered: the next question waits a moment, not for the coordinator.
+            self._wait_for(lambda: self._closing, 0 if can_tell else POLL_AGAIN_S)
+
+    def _plan_once(self, client: GroupClient, limit: PlanLimit) -> tuple[BatchPlan | None, bool]:
         with self._changed:
             self._check(client)
             keys = client.readable(suspension_clock())
@@ -230,7 +242,7 @@ class GroupDriver:
             now = suspension_clock()
             plan = client.plan(limit, ends, now)
             self._pump(now)
-            return plan
+            return plan, client.can_tell(ends, now)
 
     def _list_ends(self, keys: frozenset[TopicIdPartition]) -> dict[TopicIdPartition, int]:
         if not keys or self._ends is None:

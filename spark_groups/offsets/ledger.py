@@ -4,8 +4,10 @@ A *tenure* is one unbroken time of owning a partition: a plan remembers the tenu
 partitions, and what it finished is committed only while that tenure lasts. Member epochs cannot
 serve for this, they move on while a partition is kept.
 
-The ledger also says when a revocation may be acknowledged, and what becomes of a batch that was
-finished but planned by an earlier incarnation of the query, or before a loss (*inherited*).
+The ledger also says when a revocation may be acknowledged, and keeps what this query has finished
+until it is committed. When a partition comes back after a loss, or after a restart, and its
+committed offset is one at which such a *finished run* began, the run is *inherited*: its end is the
+position. In every other case the committed offset wins.
 """
 
 from __future__ import annotations
@@ -13,11 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from spark_groups.offsets.commits import PendingCommit
 from spark_groups.types import NO_PARTITIONS, Assignment, BatchPlan, OffsetRange, TopicIdPartition
 
-NO_OFFSET = -1
+NO_OFFSET: Final = -1
+MAX_BOUNDARIES: Final = 16
+"""How many commit points of a finished run are kept; to forget one costs re-reading, no more."""
 
 
 class Phase(Enum):
@@ -50,6 +55,35 @@ class OwnedPartition:
     committed_offset: int = NO_OFFSET
     known_count: int = 0
     starting_timestamp: int = 0
+
+
+@dataclass(slots=True)
+class FinishedRun:
+    """What this query has finished of a partition and is not known to be committed.
+
+    Args:
+        topic: Name of the topic.
+        boundaries: Where each batch began, and where the last one ended: any of them but the last
+            may be the committed offset.
+        tenure: The tenure in which its commit is under way, None if it is not.
+    """
+
+    topic: str
+    boundaries: list[int]
+    tenure: int | None
+
+    @property
+    def until_offset(self) -> int:
+        return self.boundaries[-1]
+
+    def extend(self, each: OffsetRange, tenure: int | None) -> None:
+        """Add a batch that goes on where the last one ended, or begin anew with it."""
+        if self.until_offset == each.from_offset:
+            self.boundaries.append(each.until_offset)
+            del self.boundaries[1 : len(self.boundaries) - MAX_BOUNDARIES + 1]
+        else:
+            self.boundaries = [each.from_offset, each.until_offset]
+        self.tenure = tenure
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +122,7 @@ class Ledger:
         self.owned: dict[TopicIdPartition, OwnedPartition] = {}
         self.in_flight: BatchPlan | None = None
         """The batch that Spark was handed and has not been proven to finish."""
-        self.inherited: dict[TopicIdPartition, OffsetRange] = {}
+        self._runs: dict[TopicIdPartition, FinishedRun] = {}
         self._tenures = 0
         self._planned: BatchPlan | None = None
         self._planned_tenures: dict[TopicIdPartition, int] = {}
@@ -132,8 +166,8 @@ class Ledger:
 
     def checkpointed_offset(self, key: TopicIdPartition) -> int | None:
         """Return how far this query's own checkpoint has read a partition, if it says so."""
-        if key in self.inherited:
-            return self.inherited[key].until_offset
+        if key in self._runs:
+            return self._runs[key].until_offset
         for each in self.in_flight.ranges if self.in_flight else ():
             if each.key == key:
                 return each.from_offset
@@ -165,46 +199,56 @@ class Ledger:
         for each in plan.ranges:
             owned = self.owned.get(each.key)
             if planned_here and owned and owned.tenure == self._planned_tenures[each.key]:
-                commits.append(
-                    PendingCommit(
-                        each.key,
-                        owned.tenure,
-                        plan.member_epoch,
-                        each.until_offset,
-                        owned.known_count,
-                    )
-                )
+                self._note_run(each, owned.tenure)
+                commits.append(self._commit(each.key, owned, plan.member_epoch, each.until_offset))
                 continue
-            self.inherited[each.key] = each
+            self._note_run(each, None)
             if planned_here:
                 lost.append(each)
         return FinishedBatch(tuple(commits), tuple(lost))
 
+    def settled(self, commit: PendingCommit) -> None:
+        """Take it that a commit was accepted: what it covers is finished for good."""
+        run = self._runs.get(commit.key)
+        if run is None or run.tenure != commit.tenure:
+            return
+        run.boundaries = [each for each in run.boundaries if each >= commit.committed_offset]
+        if len(run.boundaries) < 2:
+            del self._runs[commit.key]
+
+    def uncommitted(self, key: TopicIdPartition) -> OffsetRange | None:
+        """Return what was finished of a partition and is not known to be committed."""
+        run = self._runs.get(key)
+        if run is None:
+            return None
+        first, until = run.boundaries[0], run.until_offset
+        return OffsetRange(key.topic_id, run.topic, key.partition, first, until)
+
     def inherit(self, member_epoch: int) -> Inheritance:
-        """Settle the inherited ranges whose partitions are ready.
+        """Settle the finished runs whose partitions came back and are ready.
 
         Args:
-            member_epoch: The member's epoch now; what the ranges are committed under.
+            member_epoch: The member's epoch now; what the runs are committed under.
         """
-        if not self.inherited:
-            return Inheritance()
         reading = self.in_flight.partitions() if self.in_flight else frozenset()
         taken, overruled, commits = [], [], []
-        for key in list(self.inherited):
-            owned = self.owned.get(key)
-            if owned is None or owned.phase is not Phase.READY or key in reading:
+        for key in list(self._runs):
+            owned, run = self.owned.get(key), self._runs[key]
+            if owned is None or owned.tenure == run.tenure or owned.phase is not Phase.READY:
                 continue
-            each = self.inherited.pop(key)
-            if owned.committed_offset == owned.position == each.from_offset:
-                owned.position = each.until_offset
-                taken.append(each)
-                commits.append(
-                    PendingCommit(
-                        key, owned.tenure, member_epoch, each.until_offset, owned.known_count
-                    )
-                )
-            elif owned.committed_offset != each.until_offset:
-                overruled.append(each)
+            if key in reading:
+                continue
+            whole = self.uncommitted(key)
+            assert whole is not None
+            if owned.committed_offset == owned.position and owned.position in run.boundaries[:-1]:
+                owned.position = run.until_offset
+                run.tenure = owned.tenure
+                taken.append(whole)
+                commits.append(self._commit(key, owned, member_epoch, run.until_offset))
+                continue
+            del self._runs[key]
+            if owned.committed_offset != run.until_offset:
+                overruled.append(whole)
         return Inheritance(tuple(taken), tuple(overruled), tuple(commits))
 
     def contested(
@@ -230,3 +274,16 @@ class Ledger:
         if settle_first:
             blocked |= self.unready()
         return revoking & Assignment(frozenset(blocked))
+
+    def _note_run(self, each: OffsetRange, tenure: int | None) -> None:
+        run = self._runs.get(each.key)
+        if run is None:
+            boundaries = [each.from_offset, each.until_offset]
+            self._runs[each.key] = FinishedRun(each.topic, boundaries, tenure)
+        else:
+            run.extend(each, tenure)
+
+    def _commit(
+        self, key: TopicIdPartition, owned: OwnedPartition, member_epoch: int, until_offset: int
+    ) -> PendingCommit:
+        return PendingCommit(key, owned.tenure, member_epoch, until_offset, owned.known_count)

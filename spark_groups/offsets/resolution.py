@@ -169,6 +169,7 @@ class PositionResolver:
         if owned is None or owned.tenure != commit.tenure:
             return resolved
         owned.committed_offset = commit.committed_offset
+        self._ledger.settled(commit)
         if owned.phase is Phase.SETTLING:
             owned.phase = Phase.READY
             self._found(commit.key, owned, resolved, now, committed=False)
