@@ -1,0 +1,183 @@
+"""The configuration of `jobs/consume.py`: its sections, checked all at once.
+
+Keys are Spark's own names. `[source]` takes every option of `format("kafka-group")`, and is checked
+by what checks a load(), so that a wrong option is found before a session is started.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from spark_groups.errors import OptionsError
+from spark_groups.spark.option_values import parse_duration_s
+from spark_groups.spark.options import SourceOptions
+
+AVAILABLE_NOW: Final = "availableNow"
+SECTIONS: Final = ("application", "source", "query", "sink")
+
+_WORDS: Final = {"millisecond": "ms", "second": "s", "minute": "m", "hour": "h", "day": "d"}
+
+
+def _duration_s(value: object) -> float:
+    """Read a duration, also with its unit written out, as in "2 seconds"."""
+    text = str(value).strip()
+    found = re.fullmatch(r"(\d+)\s*([a-z]+?)s?", text)
+    if found and found[2] in _WORDS:
+        text = found[1] + _WORDS[found[2]]
+    if text.isdigit():
+        raise ValueError(f"{value!r} has no unit: write {text}s for seconds")
+    return parse_duration_s(text)
+
+
+def _trigger(value: object) -> object:
+    if str(value).lower() == AVAILABLE_NOW.lower():
+        return AVAILABLE_NOW
+    if str(value).lower() in {"once", "continuous", "realtime"}:
+        raise ValueError(f"{value!r} is not supported: use {AVAILABLE_NOW} or an interval")
+    try:
+        return _duration_s(value)
+    except ValueError as error:
+        raise ValueError(f"{error}; or {AVAILABLE_NOW}") from error
+
+
+def _name(value: object) -> object:
+    if not re.fullmatch(r"\w[\w.-]*", str(value)):
+        raise ValueError(
+            f"{value!r} cannot be the name of a directory: letters, digits, '.', '_', '-'"
+        )
+    return value
+
+
+def _sink_options(value: object) -> object:
+    if isinstance(value, dict) and "path" in {str(key).lower() for key in value}:
+        raise ValueError("path is a key of [sink] itself")
+    return value
+
+
+Duration = Annotated[float, BeforeValidator(_duration_s), Field(gt=0)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class ApplicationSection(_Section):
+    """What tells this application from the others of its group.
+
+    Args:
+        name: Its name, and that of its directories; None is Spark's application id, which is
+            another one in every run, so that nothing is resumed.
+    """
+
+    name: Annotated[str, BeforeValidator(_name)] | None = None
+
+
+class QuerySection(_Section):
+    """How the query runs.
+
+    Args:
+        checkpoint_location: The directory that holds a checkpoint for each application.
+        trigger_s: Seconds between two batches, or availableNow.
+        select_expr: SQL expressions of the columns that are written; empty: all columns.
+        stop_timeout_s: Seconds that the running batch may take after SIGTERM.
+    """
+
+    checkpoint_location: Text = Field(default="checkpoints", alias="checkpointLocation")
+    trigger_s: Annotated[
+        Literal["availableNow"] | Annotated[float, Field(ge=0)], BeforeValidator(_trigger)
+    ] = Field(default=0.0, alias="trigger")
+    select_expr: tuple[Text, ...] = Field(default=(), alias="selectExpr")
+    stop_timeout_s: Duration = Field(default=30.0, alias="stopTimeout")
+
+
+class SinkSection(_Section):
+    """Where the rows go.
+
+    Args:
+        format: What writes them.
+        path: The directory that holds a directory for each application; Parquet only.
+        options: Options of the format.
+    """
+
+    format: Literal["parquet", "console"] = "parquet"
+    path: Text = "output"
+    options: Annotated[dict[str, str | int | bool], BeforeValidator(_sink_options)] = Field(
+        default_factory=dict
+    )
+
+
+class JobOptions(_Section):
+    """A checked configuration.
+
+    Args:
+        application: What tells this application from others.
+        source: Options of the source, by their own names.
+        query: How the query runs.
+        sink: Where the rows go.
+    """
+
+    application: ApplicationSection = Field(default_factory=ApplicationSection)
+    source: Mapping[str, str]
+    query: QuerySection = Field(default_factory=QuerySection)
+    sink: SinkSection = Field(default_factory=SinkSection)
+
+
+def check_job(table: Mapping[str, Any]) -> tuple[JobOptions | None, list[tuple[str, str]]]:
+    """Check a configuration.
+
+    Args:
+        table: Its sections; those of `source` are flat, its values texts.
+
+    Returns:
+        The checked options, and nothing wrong; or None, and all that is wrong as pairs of the
+        place (`section.key`) and the reason.
+    """
+    problems = [*_source_problems(table.get("source", {}))]
+    given = {**table, "source": table.get("source", {})}
+    try:
+        options = JobOptions.model_validate(given)
+    except ValidationError as error:
+        return None, [*problems, *(_problem(each) for each in error.errors())]
+    return (None if problems else options), problems
+
+
+def _source_problems(source: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Say what a load() would say, with the option's name in front of it."""
+    try:
+        SourceOptions.of(source)
+    except OptionsError as error:
+        known = sorted((*source, "kafka.bootstrap.servers", "kafka.group.id"), key=len)[::-1]
+        for problem in str(error).split("\n  - ")[1:]:
+            name = next((each for each in known if problem.lower().startswith(each.lower())), "")
+            reason = problem[len(name) :].lstrip(": ") if name else problem
+            yield (f"source.{name}" if name else "source"), reason
+
+
+def _problem(error: Any) -> tuple[str, str]:
+    place = [str(part) for part in error["loc"] if str(part) not in _UNION_MEMBERS]
+    where = ".".join(place)
+    if error["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(place[-1], _known_keys(place[:-1]), n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return where, f"there is no such key{hint}"
+    if error["type"] == "value_error":
+        return where, str(error["ctx"]["error"])
+    return where, f"{error['input']!r} is wrong: {error['msg']}"
+
+
+_UNION_MEMBERS: Final = frozenset({"literal['availableNow']", "constrained-float", "float"})
+
+
+def _known_keys(place: list[str]) -> list[str]:
+    model: Any = JobOptions
+    if place:
+        field = JobOptions.model_fields.get(place[0])
+        model = field.annotation if field is not None else None
+    fields = getattr(model, "model_fields", {})
+    return [field.alias or name for name, field in fields.items()]

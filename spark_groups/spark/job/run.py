@@ -1,0 +1,71 @@
+"""The job: topics of a group into Parquet or onto the console, until it is told to end."""
+
+from __future__ import annotations
+
+import logging
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from spark_groups.spark.job.hadoop_files import HadoopFiles
+from spark_groups.spark.job.options import AVAILABLE_NOW, JobOptions
+from spark_groups.spark.job.output_guard import OutputGuard
+from spark_groups.spark.registration import register
+from spark_groups.spark.shutdown import stop_on_sigterm
+
+logger = logging.getLogger(__name__)
+
+
+def run_job(spark: SparkSession, options: JobOptions) -> None:
+    """Run the query until it ends: by itself, with an error, or on SIGTERM.
+
+    Args:
+        spark: The session; it is not stopped.
+        options: The checked configuration.
+
+    Raises:
+        OptionsError: The output is another query's.
+        StreamingQueryException: The query failed.
+    """
+    end = stop_on_sigterm(spark, timeout_s=options.query.stop_timeout_s)
+    query = start_job(spark, options)
+    logger.info("query %s runs; SIGTERM or Ctrl-C ends it after its batch", query.id)
+    end.await_termination(query)
+
+
+def start_job(spark: SparkSession, options: JobOptions) -> StreamingQuery:
+    """Start the query.
+
+    Args:
+        spark: The session.
+        options: The checked configuration.
+
+    Raises:
+        OptionsError: The output is another query's.
+    """
+    register(spark)
+    application = options.application.name or spark.sparkContext.applicationId
+    rows = spark.readStream.format("kafka-group").options(**dict(options.source)).load()
+    if options.query.select_expr:
+        rows = rows.selectExpr(*options.query.select_expr)
+    checkpoint = f"{options.query.checkpoint_location.rstrip('/')}/{application}"
+    writer = _writer(rows, options).queryName(application)
+    writer = writer.option("checkpointLocation", checkpoint)
+    if options.sink.format != "parquet":
+        return writer.start()
+    output = f"{options.sink.path.rstrip('/')}/{application}"
+    guard = OutputGuard(HadoopFiles(spark), output=output, checkpoint=checkpoint)
+    guard.claim()
+    query = writer.start(output)
+    guard.confirm(str(query.id))
+    return query
+
+
+def _writer(rows: DataFrame, options: JobOptions) -> DataStreamWriter:
+    writer = rows.writeStream.format(options.sink.format).outputMode("append")
+    writer = writer.options(**options.sink.options)
+    if options.query.trigger_s == AVAILABLE_NOW:
+        return writer.trigger(availableNow=True)
+    interval_ms = round(float(options.query.trigger_s) * 1000)
+    return writer.trigger(processingTime=f"{interval_ms} milliseconds")

@@ -1,0 +1,212 @@
+"""A clean end of a Spark driver: the running batch ends, its offsets are committed, the group left.
+
+SIGTERM to spark-submit reaches the JVM, and no signal of Python's ever sees it. Spark's own hooks
+then stop the SparkContext under the running batch. A hook of Hadoop's ShutdownHookManager with a
+higher priority comes before them, and py4j calls it back here, in the driver's Python:
+
+1. the runners are asked to plan nothing more (`drain`);
+2. the batch that runs ends, in a bounded time;
+3. the runners are told which plan was the last one that Spark has committed;
+4. the query is stopped; its runner commits that plan's offsets and leaves the group.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_groups.errors import OptionsError
+from spark_groups.spark.drain import DrainNotes
+
+logger = logging.getLogger(__name__)
+
+HOOK_PRIORITY: Final = 100
+"""Before Spark's own hook (40) and the file system's (10): higher ones run first."""
+LEAVE_TIMEOUT_S: Final = 10.0
+"""How long a runner may take to commit and to leave once its query is stopped."""
+RUNNER_MODULE: Final = "python_streaming_source_runner"
+
+_POLL_S: Final = 0.02
+
+
+class CleanEnd:
+    """Ends all queries of a session when the driver is told to end; `stop_on_sigterm` makes one.
+
+    Args:
+        spark: The session.
+        timeout_s: How long running batches may take to end before they are given up.
+    """
+
+    def __init__(self, spark: SparkSession, timeout_s: float) -> None:
+        self._spark = spark
+        self._timeout_s = timeout_s
+        self._begun = threading.Lock()
+        self._done = threading.Event()
+
+    def await_termination(self, query: StreamingQuery) -> None:
+        """Wait for a query's end as `query.awaitTermination()` does, and for the clean one.
+
+        While the JVM ends, the driver's Python has to stay: it is what ends the queries.
+
+        Args:
+            query: A query of the session.
+
+        Raises:
+            StreamingQueryException: The query failed.
+        """
+        query.awaitTermination()
+        if self._begun.locked():
+            self._done.wait(self._timeout_s + LEAVE_TIMEOUT_S)
+
+    def end(self) -> None:
+        """End all queries, once; a second call waits for the first."""
+        if not self._begun.acquire(blocking=False):
+            self._done.wait(self._timeout_s + LEAVE_TIMEOUT_S)
+            return
+        try:
+            end_queries(self._spark, timeout_s=self._timeout_s)
+        except Exception:
+            # Nobody is left to take an error: the JVM is on its way out.
+            logger.exception("the queries could not be ended cleanly")
+        finally:
+            self._done.set()
+
+
+class _Hook:
+    """A java.lang.Runnable that Java calls; Hadoop keeps it in a set, hence the other methods."""
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        self._action = action
+
+    def run(self) -> None:
+        self._action()
+
+    def hashCode(self) -> int:
+        return id(self) & 0x7FFFFFFF
+
+    def equals(self, other: object) -> bool:
+        return other is self
+
+    def toString(self) -> str:
+        return "the clean end of spark-groups' queries"
+
+    class Java:
+        implements = ("java.lang.Runnable",)
+
+
+def stop_on_sigterm(spark: SparkSession, *, timeout_s: float = 30.0) -> CleanEnd:
+    """Make SIGTERM and Ctrl-C end the session's queries cleanly instead of under their batch.
+
+    Call it once, from the main thread; then wait with `await_termination` of what it returns.
+    It holds for spark-submit, where the JVM gets the signal, and for plain `python`, where Python
+    does. A whole process group may be signalled as well, as long as Spark's Python workers are
+    spared: without them no batch can end (systemd: `KillMode=mixed`).
+
+    Args:
+        spark: The session; Spark Connect has no driver of its own to end.
+        timeout_s: How long running batches may take to end before they are given up.
+
+    Raises:
+        OptionsError: The session is one of Spark Connect, or the time-out is not positive.
+    """
+    if timeout_s <= 0:
+        raise OptionsError(f"the time-out of a clean end has to be positive, not {timeout_s:g} s")
+    gateway: Any = getattr(getattr(spark, "_sc", None), "_gateway", None)
+    if gateway is None:
+        raise OptionsError(
+            "a session of Spark Connect has no driver here that a signal could end: call"
+            " query.stop()"
+        )
+    end = CleanEnd(spark, timeout_s)
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    jvm = gateway.jvm
+    seconds = jvm.java.util.concurrent.TimeUnit.SECONDS
+    hooks = jvm.org.apache.hadoop.util.ShutdownHookManager.get()
+    hook_timeout_s = int(timeout_s + LEAVE_TIMEOUT_S) + 5
+    hooks.addShutdownHook(_Hook(end.end), HOOK_PRIORITY, hook_timeout_s, seconds)
+
+    def on_signal(*_: object) -> None:
+        # py4j gives each thread one connection, and this one may be waiting on its own.
+        threading.Thread(target=end.end, name="clean-end", daemon=True).start()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
+    return end
+
+
+def end_queries(spark: SparkSession, *, timeout_s: float = 30.0) -> bool:
+    """Let the running batches end, stop all queries of a session, and wait for their runners.
+
+    What the batches read is committed, and the queries leave their groups.
+
+    Args:
+        spark: The session.
+        timeout_s: How long the running batches may take to end.
+
+    Returns:
+        False if a batch was given up: the next owner of its partitions reads it again.
+    """
+    jvm: Any = spark.sparkContext._jvm
+    jvm_process = jvm.java.lang.ProcessHandle.current()
+    notes = DrainNotes(int(jvm_process.pid()))
+    queries = spark.streams.active
+    logger.info("ending %d queries, in at most %g s", len(queries), timeout_s)
+    notes.request()
+    try:
+        deadline_s = time.monotonic() + timeout_s
+        ended = [_await_batch(query, deadline_s) for query in queries]
+        notes.announce([text for query in queries for text in _finished_plans(query)])
+        for query in queries:
+            query.stop()
+        _await_runners(jvm_process, time.monotonic() + LEAVE_TIMEOUT_S)
+    finally:
+        notes.clear()
+    return all(ended)
+
+
+def _await_batch(query: StreamingQuery, deadline_s: float) -> bool:
+    """Wait until a query is between two triggers: every later one finds the drain note."""
+    while query.isActive and query.status["isTriggerActive"]:
+        if time.monotonic() > deadline_s:
+            logger.warning(
+                "query %s: its batch did not end in time and is given up; the next owner of its"
+                " partitions reads it again",
+                query.id,
+            )
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def _finished_plans(query: StreamingQuery) -> list[str]:
+    """Return the last plan that Spark has committed, as it stands in the checkpoint."""
+    progress: Any = query._jsq.lastProgress()
+    if progress is None:
+        return []
+    # Spark reports a batch after it has written the commit log.
+    return [str(source.endOffset()) for source in progress.sources()]
+
+
+def _await_runners(jvm_process: Any, deadline_s: float) -> None:
+    """Wait until the processes that were the members have left and are gone."""
+    while runners := _runner_pids(jvm_process):
+        if time.monotonic() > deadline_s:
+            logger.warning("the runners %s still run; they leave by themselves", runners)
+            return
+        time.sleep(_POLL_S)
+
+
+def _runner_pids(jvm_process: Any) -> list[int]:
+    return [
+        int(child.pid())
+        for child in jvm_process.children().toArray()
+        if RUNNER_MODULE in child.info().commandLine().orElse("") and child.isAlive()
+    ]
