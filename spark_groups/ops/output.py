@@ -33,6 +33,7 @@ class JsonOutput(Output):
     """One JSON document on standard output."""
 
     def group(self, view: GroupView) -> None:
+        """Write a group as one document."""
         json.dump(view.to_json(), sys.stdout, indent=2)
         sys.stdout.write("\n")
 
@@ -51,6 +52,7 @@ class ConsoleOutput(Output):
         self._max_partition_rows = None if every_partition or piped else PARTITION_ROWS_MAX
 
     def group(self, view: GroupView) -> None:
+        """Write a group as text and tables."""
         self._console.print(
             render_group(
                 view,

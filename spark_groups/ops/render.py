@@ -148,7 +148,9 @@ def _header(view: GroupView, width: int) -> RenderableType:
         ),
     ]
     unknown = totals.unknown_lag_partitions
-    lag = number(totals.lag) + (f" ({unknown:,} partitions unknown)" if unknown else "")
+    lag = number(totals.lag) + (
+        f" ({unknown:,} of {totals.partitions:,} partitions unknown)" if unknown else ""
+    )
     moving = [("moving", number(totals.moving_partitions))] if totals.moving_partitions else []
     lines.append(
         _facts(

@@ -301,7 +301,7 @@ def _view_partition(
     if lag is not None and lag < 0:
         lag, remark = None, f"offset {counted_from:,} is committed, and the log ends at {end:,}"
     if committed_offset is not None and start is not None and committed_offset < start:
-        remark = f"{start - committed_offset:,} offsets were deleted before they were read"
+        remark = f"offsets deleted before they were read: {start - committed_offset:,}"
     return PartitionView(
         topic=_name(key.topic_id, names),
         topic_id=topic_id_text(key.topic_id),

@@ -1,0 +1,64 @@
+"""Members on this machine, by their snapshots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spark_groups.client import ClientConfig, GroupClient
+from spark_groups.client.snapshot import take_snapshot
+from spark_groups.offsets.starting import StartingOffsets
+from spark_groups.ops.local_members import LocalMember, parse_local_members
+from spark_groups.protocol.member import MemberConfig
+from spark_groups.protocol.subscription import Subscription
+from spark_groups.types import TopicPartition
+from tests.ops.groups import ONE
+
+SNAPSHOT: dict[str, Any] = {
+    "group": "flight-readers",
+    "member_id": ONE,
+    "state": "RECONCILING",
+    "failure": None,
+    "last_heartbeat_age_s": 0.3,
+    "last_call_age_s": 4.5,
+    "revocation_age_s": 2.0,
+    "revoking": ["old-flights-10", "flights-1"],
+    "in_flight": [
+        {"topic": "flights", "partition": 1, "from_offset": 10, "until_offset": 25},
+        {"topic": "flights", "partition": 2, "from_offset": 0, "until_offset": 5},
+    ],
+    "commits_refused": 2,
+}
+
+
+def test_a_snapshot_is_read_in_full() -> None:
+    assert parse_local_members([SNAPSHOT], "flight-readers") == {
+        ONE: LocalMember(
+            state="RECONCILING",
+            last_heartbeat_age_s=0.3,
+            last_call_age_s=4.5,
+            revocation_age_s=2.0,
+            revoking=(TopicPartition("flights", 1), TopicPartition("old-flights", 10)),
+            in_flight_partitions=2,
+            in_flight_offsets=20,
+            commits_refused=2,
+        )
+    }
+
+
+def test_members_of_other_groups_and_without_an_id_are_left_out() -> None:
+    unborn = {"group": "flight-readers", "state": "UNSUBSCRIBED"}
+    assert not parse_local_members([SNAPSHOT], "other")
+    assert not parse_local_members([unborn], "flight-readers")
+
+
+def test_what_a_client_really_writes_can_be_read() -> None:
+    config = ClientConfig(
+        member=MemberConfig(
+            group_id="flight-readers", subscription=Subscription.of_names("flights")
+        ),
+        starting_offsets=StartingOffsets(),
+    )
+    client = GroupClient(config, new_member_id=lambda: ONE)
+    client.start(1.0)
+    found = parse_local_members([take_snapshot(client, 2.0)], "flight-readers")
+    assert found == {ONE: LocalMember(state="JOINING")}

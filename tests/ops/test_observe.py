@@ -1,0 +1,180 @@
+"""Reading groups from real brokers, and saying why it cannot be done."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer
+
+from spark_groups.errors import BrokerUnreachableError, GroupNotFoundError, OptionsError
+from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.kafka.embedded_ports import free_ports
+from spark_groups.ops.observe import GroupObserver
+from spark_groups.types import TopicIdPartition
+from tests.brokers import Row, create_topic, delete_topic, produce
+from tests.kafka.listener import await_end, greet, listening
+from tests.kafka.members import queries
+from tests.waiting import wait_until
+
+
+@contextlib.contextmanager
+def classic_member(bootstrap_servers: str, group_id: str, topic: str) -> Iterator[Consumer]:
+    """Be a member of a classic group; it is assigned partitions when this begins."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": group_id,
+            "group.protocol": "classic",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    try:
+        consumer.subscribe([topic])
+
+        def assigned() -> bool:
+            consumer.poll(0.05)
+            return bool(consumer.assignment())
+
+        wait_until(assigned, what="an assignment of the classic member")
+        yield consumer
+    finally:
+        consumer.close()
+
+
+@pytest.fixture
+def observer(kafka: EmbeddedKafka) -> Iterator[GroupObserver]:
+    with GroupObserver(kafka.bootstrap_servers) as opened:
+        yield opened
+
+
+@pytest.mark.broker
+def test_everything_about_a_group_is_read(
+    kafka: EmbeddedKafka, observer: GroupObserver, topic_name: str, group_id: str
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name, 3)
+    produce(kafka.bootstrap_servers, topic_name, [Row(b"x", partition=1)] * 5)
+    with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
+        query = start()
+        query.plan_rows()
+        query.commit_all()
+        reading = observer.observe(group_id)
+    (topic,) = reading.topics
+    keys = [TopicIdPartition(topic.topic_id, each) for each in range(3)]
+    assert (topic.name, topic.partition_count) == (topic_name, 3)
+    assert reading.description.group_state == "Stable"
+    assert reading.coordinator is not None
+    assert str(reading.coordinator).startswith(kafka.bootstrap_servers)
+    assert reading.partitions() == frozenset(keys)
+    assert [reading.log_starts.offsets[each] for each in keys] == [0, 0, 0]
+    assert [reading.log_ends.offsets[each] for each in keys] == [0, 5, 0]
+    assert reading.committed.offsets[keys[1]].committed_offset == 5
+
+
+@pytest.mark.broker
+def test_a_topic_that_does_not_exist_yet_is_nothing_to_stumble_over(
+    kafka: EmbeddedKafka, observer: GroupObserver, topic_name: str, group_id: str
+) -> None:
+    with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
+        start().plan()
+        reading = wait_until(lambda: observer.observe(group_id), what="a group")
+        assert len(reading.description.members) == 1
+        assert reading.topics == ()
+        assert reading.partitions() == frozenset()
+
+
+@pytest.mark.broker
+def test_a_group_can_be_read_while_its_topic_goes(
+    kafka: EmbeddedKafka, observer: GroupObserver, topic_name: str, group_id: str
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name, 2)
+    with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
+        query = start()
+        wait_until(lambda: (query.plan(), query.assigned)[1], what="an assignment")
+        delete_topic(kafka.bootstrap_servers, topic_name)
+        reading = observer.observe(group_id)
+        assert not reading.log_ends.offsets
+        assert wait_until(
+            lambda: not (query.run(), observer.observe(group_id).partitions())[1],
+            what="the end of the topic's partitions in the group",
+        )
+
+
+@pytest.mark.broker
+def test_a_group_that_does_not_exist_is_said_not_to(
+    kafka: EmbeddedKafka, observer: GroupObserver, topic_name: str, group_id: str
+) -> None:
+    with pytest.raises(GroupNotFoundError, match=f"there is no group '{group_id}': the cluster"):
+        observer.observe(group_id)
+    with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
+        start().plan()
+        with pytest.raises(GroupNotFoundError, match=f"did you mean '{group_id}'"):
+            observer.observe(group_id[:-1])
+
+
+@pytest.mark.broker
+def test_a_classic_group_is_called_one(
+    kafka: EmbeddedKafka, observer: GroupObserver, topic_name: str, group_id: str
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name)
+    with (
+        classic_member(kafka.bootstrap_servers, group_id, topic_name),
+        pytest.raises(GroupNotFoundError, match=f"'{group_id}' is a classic group, Stable"),
+    ):
+        observer.observe(group_id)
+
+
+def test_an_address_where_nobody_listens_is_named() -> None:
+    (port,) = free_ports(1)
+    with (
+        GroupObserver(f"127.0.0.1:{port}", timeout_s=0.5) as observer,
+        pytest.raises(BrokerUnreachableError, match=f"127.0.0.1:{port}.*refused"),
+    ):
+        observer.observe("any")
+
+
+def test_a_broker_that_hangs_is_given_up_in_time() -> None:
+    def hang(peer: object) -> None:
+        greet(peer)
+        await_end(peer)
+
+    with listening(hang) as port, GroupObserver(f"127.0.0.1:{port}", timeout_s=1.0) as observer:
+        began_s = time.monotonic()
+        with pytest.raises(BrokerUnreachableError, match=f"127.0.0.1:{port}"):
+            observer.observe("any")
+        assert time.monotonic() - began_s < 3.0
+
+
+@pytest.mark.broker
+def test_the_deadline_is_one_for_all_answers(kafka: EmbeddedKafka, group_id: str) -> None:
+    with (
+        GroupObserver(kafka.bootstrap_servers, timeout_s=0.000_1) as observer,
+        pytest.raises(BrokerUnreachableError, match=kafka.bootstrap_servers),
+    ):
+        observer.observe(group_id)
+
+
+@pytest.mark.broker
+def test_after_a_failure_the_next_observation_connects_anew(topic_name: str, group_id: str) -> None:
+    with EmbeddedKafka() as kafka:
+        address = kafka.bootstrap_servers
+        create_topic(address, topic_name)
+        with (
+            queries(address, group_id, topic_name) as start,
+            GroupObserver(address, timeout_s=3.0) as observer,
+        ):
+            start().plan()
+            assert observer.observe(group_id).description.group_id == group_id
+            kafka.pause()
+            with pytest.raises(BrokerUnreachableError, match=address):
+                observer.observe(group_id)
+            kafka.resume()
+            assert observer.observe(group_id).description.group_id == group_id
+
+
+@pytest.mark.parametrize("servers", ["", "localhost", "localhost:0"])
+def test_an_address_that_is_none_is_refused_at_once(servers: str) -> None:
+    with pytest.raises(OptionsError, match=r"kafka\.bootstrap\.servers"):
+        GroupObserver(servers)

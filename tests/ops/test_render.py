@@ -1,0 +1,240 @@
+"""A group as text: what is said, what is unknown, and how it fits."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from spark_groups.ops.render import number, partition_ranges, printable, render_group
+from spark_groups.ops.views import GroupView, view_group
+from spark_groups.types import TopicPartition
+from tests.ops.groups import ONE, TWO, member, read
+from tests.ops.test_local_members import SNAPSHOT
+
+WIDE = 200
+
+
+def shown(
+    view: GroupView, width: int = WIDE, rows: int | None = None, *, colour: bool = False
+) -> str:
+    file = io.StringIO()
+    console = Console(
+        file=file,
+        width=width,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        highlight=False,
+        _environ={},
+    )
+    console.print(render_group(view, width=width, max_partition_rows=rows))
+    return file.getvalue()
+
+
+def row(text: str, *first_cells: str) -> list[str]:
+    """Return the cells of the row that begins so."""
+    for line in text.splitlines():
+        cells = re.split(r" {2,}", line.strip())
+        if cells[: len(first_cells)] == list(first_cells):
+            return cells
+    raise AssertionError(f"no row {first_cells} in\n{text}")
+
+
+MOVING = view_group(
+    read(
+        member(ONE, [0, 1, 2], [0, 1], member_epoch=6),
+        member(TWO, [], [2]),
+        partitions=4,
+        committed={0: 1_000, 1: 7},
+        starts=dict.fromkeys(range(3), 0),
+        ends=dict.fromkeys(range(3), 1_234_567),
+        state="Reconciling",
+    )
+)
+THOUSAND = view_group(
+    read(
+        member(ONE, range(500)),
+        member(TWO, range(500, 999)),
+        partitions=1_000,
+        committed=dict.fromkeys(range(1_000), 10),
+        starts=dict.fromkeys(range(1_000), 0),
+        ends={each: 10 + each for each in range(999)},
+    )
+)
+
+
+def partitions(*indexes: int, topic: str = "flights") -> list[TopicPartition]:
+    return [TopicPartition(topic, each) for each in indexes]
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ([], ""),
+        (partitions(3), "flights 3"),
+        (partitions(2, 0, 1), "flights 0-2"),
+        (partitions(0, 1, 2, 5, 7, 8), "flights 0-2, 5, 7-8"),
+        (partitions(0, 1) + partitions(2, topic="orders"), "flights 0-1; orders 2"),
+        (partitions(*range(0, 24, 2)), "flights 0, 2, 4, 6, 8, 10, 12, 14 and 4 more"),
+        (partitions(*range(10_000)), "flights 0-9999"),
+    ],
+)
+def test_partitions_are_written_as_ranges(given: list[TopicPartition], text: str) -> None:
+    assert partition_ranges(given) == text
+
+
+def test_numbers_have_separators_and_the_unknown_is_a_dash() -> None:
+    assert (number(1_234_567), number(0), number(None)) == ("1,234,567", "0", "—")
+
+
+def test_what_could_move_the_cursor_is_replaced() -> None:
+    assert printable("a\x1b[2Jb\r\nc\u202ed") == "a?[2Jb??c?d"
+
+
+def test_the_header_says_the_state_in_a_sentence_and_the_totals() -> None:
+    text = shown(MOVING)
+    assert text.startswith("group flight-readers  Reconciling  Members are moving from what")
+    assert "coordinator 127.0.0.1:9092 (id 1)   assignor uniform   group epoch 7" in text
+    assert "assignment epoch 6" in text
+    assert "members 2   partitions 4   assigned 3   unassigned 1   moving 1" in text
+    assert "total lag 3,702,694 (1 of 4 partitions unknown)" in text
+
+
+def test_members_are_shown_with_what_they_wait_for_and_give_up() -> None:
+    text = shown(MOVING)
+    assert row(text, f"app-1 {ONE}") == [
+        *(f"app-1 {ONE}", "127.0.0.1", "consumer", "6", "3"),
+        *("flights 0-2", "flights 0-1", "flights 2"),
+    ]
+    assert row(text, f"app-2 {TWO}") == [
+        *(f"app-2 {TWO}", "127.0.0.1", "consumer", "7", "0", "flights 2", "flights 2")
+    ]
+    header = next(line for line in text.splitlines() if line.startswith("MEMBER"))
+    to_revoke = next(line for line in text.splitlines() if line.startswith("app-1"))
+    pending = next(line for line in text.splitlines() if line.startswith("app-2"))
+    assert to_revoke.rindex("flights 2") == header.index("- TO REVOKE")
+    assert pending.rindex("flights 2") == header.index("+ PENDING")
+
+
+def test_partitions_are_shown_with_owner_next_owner_and_lag() -> None:
+    text = shown(MOVING)
+    one, two = f"app-1 {ONE}", f"app-2 {TWO}"
+    assert row(text, "flights", "0") == [
+        *("flights", "0", one, "0", "1,000", "1,234,567", "1,233,567")
+    ]
+    assert row(text, "flights", "2") == [
+        *("flights", "2", one, two, "0", "none", "1,234,567", "1,234,567*")
+    ]
+    assert row(text, "flights", "3") == ["flights", "3", "no member", "—", "none", "—", "—"]
+    assert "* nothing is committed (2 of 4 partitions): lag counts from the log start" in text
+
+
+def test_without_moves_there_are_no_columns_for_them() -> None:
+    text = shown(view_group(read(member(ONE, [0, 1]))))
+    assert "MOVES TO" not in text
+    assert "PENDING" not in text
+    assert "TO REVOKE" not in text
+    assert "INSTANCE" not in text
+
+
+def test_a_static_member_that_may_return_is_said_to() -> None:
+    text = shown(view_group(read(member(ONE, [0], instance_id="gate-1", member_epoch=-2))))
+    assert "-2 (left, may return)" in text
+    assert "gate-1" in text
+
+
+def test_a_group_with_nothing_says_so() -> None:
+    text = shown(view_group(read(state="Empty")))
+    assert "Empty  It has no members; its committed offsets are kept." in text
+    assert "no partitions: nothing is assigned, and nothing is committed" in text
+    assert "MEMBER" not in text
+    assert "total lag 0" in text
+
+
+def test_remarks_are_listed_up_to_a_limit() -> None:
+    reading = read(
+        partitions=12,
+        committed=dict.fromkeys(range(12), 9),
+        starts=dict.fromkeys(range(12), 10),
+        ends=dict.fromkeys(range(12), 10),
+        state="Empty",
+    )
+    text = shown(view_group(reading))
+    assert "flights-0: offsets deleted before they were read: 1" in text
+    assert text.count("deleted before") == 10
+    assert "and remarks on 2 more partitions" in text
+
+
+def test_what_a_member_on_this_machine_says_is_added() -> None:
+    text = shown(view_group(read(member(ONE, [0])), [SNAPSHOT]))
+    assert (
+        f"app-1 {ONE}, on this machine: RECONCILING, a batch of 20 offsets from 2 partitions is"
+        " under way, is to give up flights 1; old-flights 10 (told 2.0 s ago), last heartbeat"
+        " 0.3 s ago, 2 commits refused"
+    ) in text.replace("\n", " ")
+
+
+@pytest.mark.parametrize("width", [40, 60, 79])
+def test_nothing_is_wider_than_a_very_narrow_terminal(width: int) -> None:
+    text = shown(MOVING, width)
+    assert max(len(line) for line in text.splitlines()) <= width
+
+
+@pytest.mark.parametrize("width", [80, 99, 100, 120, 149, 150, 250])
+def test_nothing_is_wider_than_the_terminal_nor_lost(width: int) -> None:
+    text = shown(MOVING, width)
+    assert max(len(line) for line in text.splitlines()) <= width
+    for cell in ("1,233,567", "no member", "app-1", "app-2", "1,234,567*"):
+        assert cell in text, text
+
+
+def test_the_narrower_the_terminal_the_shorter_the_names() -> None:
+    assert row(shown(MOVING, WIDE), "flights", "0")[2] == f"app-1 {ONE}"
+    assert row(shown(MOVING, 120), "flights", "0")[2] == "app-1 11111111"
+    assert row(shown(MOVING, 80), "flights", "0")[2] == "app-1"
+
+
+def test_members_with_one_client_id_stay_apart_in_narrow_tables() -> None:
+    view = view_group(read(member(ONE, [0], client_id="app"), member(TWO, [1], client_id="app")))
+    text = shown(view, 90)
+    assert row(text, "flights", "0")[2] == "app 11111111"
+    assert row(text, "flights", "1")[2] == "app 22222222"
+
+
+def test_ids_that_begin_alike_are_written_in_full() -> None:
+    view = view_group(read(member("12345678-a", [0]), member("12345678-b", [1])))
+    text = shown(view, 120)
+    assert row(text, "flights", "0")[2] == "app-1 12345678-a"
+
+
+def test_a_thousand_partitions_share_rows_by_owner() -> None:
+    text = shown(THOUSAND, 120, rows=60)
+    assert len(text.splitlines()) < 20
+    assert row(text, "flights 0-499") == [
+        *("flights 0-499", "500", "app-1 11111111", "124,750", "0", "499 in 499")
+    ]
+    assert row(text, "flights 500-998") == [
+        *("flights 500-998", "499", "app-2 22222222", "373,751", "0", "998 in 998")
+    ]
+    assert row(text, "flights 999") == ["flights 999", "1", "no member", "—", "1", "—"]
+
+
+def test_a_thousand_partitions_have_a_row_each_if_that_is_wanted() -> None:
+    text = shown(THOUSAND, 120)
+    assert len(re.findall(r"^flights +\d+ ", text, re.MULTILINE)) == 1_000
+
+
+def test_colour_is_only_written_where_there_is_a_terminal() -> None:
+    assert "\x1b[" not in shown(MOVING)
+    coloured = shown(MOVING, colour=True)
+    assert "\x1b[" in coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == shown(MOVING)
+
+
+def test_names_from_strangers_cannot_write_escapes_or_markup() -> None:
+    hostile = member(ONE, [0], client_id="[red]\x1b[2Jx", instance_id="\x1b]0;t\x07")
+    text = shown(view_group(read(hostile)))
+    assert "\x1b" not in text
+    assert "[red]?[2Jx" in text
