@@ -27,9 +27,7 @@ class FetchTuning:
 
 FETCH_TUNING: Final[tuple[FetchTuning, ...]] = (
     FetchTuning("kafka.fetch.min.bytes", "fetch.min.bytes", "1", "Bytes a broker waits for.", 1),
-    FetchTuning(
-        "kafka.fetch.max.wait.ms", "fetch.wait.max.ms", "500", "How long it waits for them."
-    ),
+    FetchTuning("kafka.fetch.max.wait.ms", "fetch.wait.max.ms", "5", "How long it waits for them."),
     FetchTuning("kafka.fetch.max.bytes", "fetch.max.bytes", "52428800", "Bytes of one fetch.", 1),
     FetchTuning(
         "kafka.max.partition.fetch.bytes",

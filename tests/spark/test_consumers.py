@@ -1,0 +1,56 @@
+"""Consumers of a worker process: kept between tasks, thrown away after a failure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.spark.consumers import ConsumerCache, librdkafka_settings
+from spark_groups.spark.range_settings import RangeSettings
+from tests.brokers import create_topic
+
+SETTINGS = RangeSettings(bootstrap_servers=("127.0.0.1:1",), group_id="g")
+
+
+def test_isolation_is_always_said_because_the_defaults_differ() -> None:
+    assert librdkafka_settings(SETTINGS)["isolation.level"] == "read_uncommitted"
+    committed = replace(SETTINGS, read_committed=True)
+    assert librdkafka_settings(committed)["isolation.level"] == "read_committed"
+
+
+def test_tuning_wins_over_the_defaults() -> None:
+    tuned = replace(SETTINGS, tuning=(("fetch.wait.max.ms", "20"),), rack="r")
+    assert librdkafka_settings(tuned)["fetch.wait.max.ms"] == "20"
+    assert librdkafka_settings(tuned)["client.rack"] == "r"
+    assert "client.rack" not in librdkafka_settings(SETTINGS)
+
+
+def test_consumer_is_kept_for_the_next_task() -> None:
+    settings = SETTINGS
+    cache = ConsumerCache(idle_max=1)
+    with cache.borrow(settings) as first:
+        pass
+    with cache.borrow(settings) as second:
+        assert second is first
+    with pytest.raises(ZeroDivisionError), cache.borrow(settings):
+        1 / 0  # noqa: B018
+    with cache.borrow(settings) as third:
+        assert third is not first
+    with cache.borrow(replace(settings, client_id="other")):
+        pass
+    with cache.borrow(settings) as fourth:
+        assert fourth is not third
+    cache.close()
+
+
+@pytest.mark.broker
+def test_topics_that_do_not_exist_have_no_id(kafka: EmbeddedKafka, topic_name: str) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name)
+    cache = ConsumerCache()
+    settings = replace(SETTINGS, bootstrap_servers=(kafka.bootstrap_servers,))
+    with cache.borrow(settings) as consumer:
+        assert list(consumer.topic_ids([topic_name, f"{topic_name}-not"])) == [topic_name]
+        consumer.look_up([topic_name])
+    cache.close()
