@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -43,14 +44,15 @@ def parse_local_members(
 
     Args:
         snapshots: As `client.snapshot.take_snapshot` writes them; a member that has not joined yet
-            has no id and is left out.
+            has no id and is left out, and so is one of another version that cannot be read.
         group_id: The group.
     """
-    return {
-        str(each["member_id"]): _local_member(each)
-        for each in snapshots
-        if each.get("group") == group_id and each.get("member_id")
-    }
+    found = {}
+    for each in snapshots:
+        if each.get("group") == group_id and each.get("member_id"):
+            with contextlib.suppress(KeyError, TypeError, ValueError):
+                found[str(each["member_id"])] = _local_member(each)
+    return found
 
 
 def _local_member(snapshot: Mapping[str, Any]) -> LocalMember:

@@ -360,8 +360,8 @@ def _local_sentence(local: LocalMember) -> str:
     said = [local.state]
     if local.in_flight_partitions:
         said.append(
-            f"a batch of {local.in_flight_offsets:,} offsets"
-            f" from {local.in_flight_partitions:,} partitions is under way"
+            f"a batch is under way (partitions: {local.in_flight_partitions:,},"
+            f" offsets: {local.in_flight_offsets:,})"
         )
     if local.revoking:
         said.append(f"is to give up {partition_ranges(local.revoking)}{_ago(local)}")

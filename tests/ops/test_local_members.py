@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from spark_groups.client import ClientConfig, GroupClient
 from spark_groups.client.snapshot import take_snapshot
 from spark_groups.offsets.starting import StartingOffsets
@@ -11,7 +13,7 @@ from spark_groups.ops.local_members import LocalMember, parse_local_members
 from spark_groups.protocol.member import MemberConfig
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.types import TopicPartition
-from tests.ops.groups import ONE
+from tests.ops.groups import ONE, TWO
 
 SNAPSHOT: dict[str, Any] = {
     "group": "flight-readers",
@@ -49,6 +51,14 @@ def test_members_of_other_groups_and_without_an_id_are_left_out() -> None:
     unborn = {"group": "flight-readers", "state": "UNSUBSCRIBED"}
     assert not parse_local_members([SNAPSHOT], "other")
     assert not parse_local_members([unborn], "flight-readers")
+
+
+@pytest.mark.parametrize(
+    "strange", [{"in_flight": [{"topic": "flights"}]}, {"revoking": ["flights"]}, {"revoking": 3}]
+)
+def test_a_snapshot_of_another_version_is_left_out(strange: dict[str, Any]) -> None:
+    other = SNAPSHOT | {"member_id": TWO} | strange
+    assert list(parse_local_members([other, SNAPSHOT], "flight-readers")) == [ONE]
 
 
 def test_what_a_client_really_writes_can_be_read() -> None:
