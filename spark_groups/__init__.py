@@ -1,0 +1,21 @@
+"""A Structured Streaming query as a real, fenced member of a Kafka consumer group (KIP-848)."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spark_groups.kafka.embedded import EmbeddedKafka
+    from spark_groups.spark.registration import register
+
+__all__ = ["EmbeddedKafka", "register"]
+
+_HOMES = {
+    "EmbeddedKafka": "spark_groups.kafka.embedded",
+    "register": "spark_groups.spark.registration",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,124 @@
+"""What members on this host say of themselves, over unix sockets in a private directory.
+
+A runner publishes its snapshot; the CLI, notebooks and health checks read it. One connection is one
+JSON document. Sockets of processes that are gone are removed by whoever meets them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import logging
+import os
+import socket
+import stat
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+logger = logging.getLogger(__name__)
+
+READ_TIMEOUT_S: Final = 1.0
+MAX_SNAPSHOT_BYTES: Final = 64 * 1024 * 1024
+_numbers = itertools.count()
+
+
+def snapshot_directory() -> Path:
+    """Return this user's directory of sockets; it need not exist."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime and Path(runtime).is_dir():
+        return Path(runtime, "spark-groups")
+    return Path(tempfile.gettempdir(), f"spark-groups-{os.getuid()}")
+
+
+class SnapshotPublisher:
+    """Gives a snapshot to everybody of this user who connects.
+
+    Args:
+        take: Returns the snapshot: plain values.
+        directory: Where the socket lies; None is this user's own directory.
+    """
+
+    def __init__(self, take: Callable[[], dict[str, Any]], directory: Path | None = None) -> None:
+        self._take = take
+        self._directory = directory or snapshot_directory()
+        self._path = self._directory / f"{os.getpid()}-{next(_numbers)}.sock"
+        self._listener: socket.socket | None = None
+
+    def start(self) -> None:
+        """Begin to publish; where no socket can be made, say so and go on without."""
+        try:
+            self._directory.mkdir(mode=0o700, exist_ok=True)
+            found = self._directory.lstat()
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+                raise PermissionError(f"{self._directory} is not a directory of this user")
+            self._directory.chmod(0o700)
+            self._path.unlink(missing_ok=True)
+            self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._listener.bind(str(self._path))
+            self._listener.listen(8)
+        except OSError as error:
+            logger.warning("the member's snapshot is not published: %s", error)
+            self.close()
+            return
+        threading.Thread(target=self._serve, name="kafka-group-snapshot", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop publishing and remove the socket."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+            self._path.unlink(missing_ok=True)
+
+    def _serve(self) -> None:
+        while (listener := self._listener) is not None:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection, contextlib.suppress(OSError):
+                connection.settimeout(READ_TIMEOUT_S)
+                view = {**self._take(), "pid": os.getpid()}
+                connection.sendall(json.dumps(view).encode("utf-8"))
+
+
+def read_snapshots(
+    group_id: str | None = None, *, directory: Path | None = None
+) -> list[dict[str, Any]]:
+    """Return what the members of this user on this host say, sorted by member id.
+
+    Args:
+        group_id: Only members of this group.
+        directory: Where the sockets lie; None is this user's own directory.
+    """
+    paths = sorted((directory or snapshot_directory()).glob("*.sock"))
+    found = [view for path in paths for view in _read(path)]
+    return sorted(
+        (view for view in found if group_id in (None, view.get("group"))),
+        key=lambda view: str(view.get("member_id")),
+    )
+
+
+def _read(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(READ_TIMEOUT_S)
+            connection.connect(str(path))
+            received = b""
+            while chunk := connection.recv(1 << 16):
+                received += chunk
+                if len(received) > MAX_SNAPSHOT_BYTES:
+                    return
+            view = json.loads(received)
+    except ConnectionRefusedError:
+        path.unlink(missing_ok=True)
+        return
+    except (OSError, ValueError):
+        return
+    if isinstance(view, dict):
+        yield view

@@ -1,0 +1,173 @@
+"""`spark.readStream.format("kafka-group")`: the data source and its stream reader.
+
+Spark makes several copies of a reader: one lives in a runner process of its own on the driver's
+host and joins the group in its first call; another is pickled to executors and only reads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from spark_groups.errors import OptionsError
+from spark_groups.kafka.snapshots import SnapshotPublisher
+from spark_groups.offsets.plan_text import NOTHING_PLANNED
+from spark_groups.spark.options import SourceOptions
+from spark_groups.spark.packing import pack
+from spark_groups.spark.query_run import QueryRun
+from spark_groups.spark.reader import read_ranges
+from spark_groups.spark.rows import columns
+from spark_groups.spark.runner_signals import RunnerEnd
+from spark_groups.types import OffsetRange
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+
+    HAS_ADMISSION_CONTROL: Final = True
+except ImportError:  # Spark 4.0 and 4.1
+    HAS_ADMISSION_CONTROL = False  # type: ignore[misc]
+
+NO_LIMIT_ROWS: Final = 2**62
+"""The read limit of a query without one: `ReadAllAvailable` then tells Trigger.Once."""
+
+
+class KafkaGroupDataSource(DataSource):
+    """Topics of a Kafka cluster, read as a member of a consumer group."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        self.source_options = SourceOptions.of(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "kafka-group"
+
+    def schema(self) -> str:
+        """Return the columns of Spark's own Kafka source."""
+        return columns(include_headers=self.source_options.include_headers)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002
+        """Return the reader of one query."""
+        return KafkaGroupStreamReader(self.source_options)
+
+
+@dataclass
+class RangesPartition(InputPartition):
+    """The offset ranges that one task reads."""
+
+    ranges: tuple[OffsetRange, ...]
+
+
+class _StreamReader(DataSourceStreamReader):
+    """The reader without what Spark 4.2 added.
+
+    Args:
+        options: The options of the load.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._run: QueryRun | None = None
+        self._publisher: SnapshotPublisher | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_run": None, "_publisher": None}
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return a constant: where the group starts is for Kafka to say."""
+        return dict(NOTHING_PLANNED)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Return the tasks of a batch: exactly the ranges of its plan."""
+        tasks = pack(
+            self._live().ranges(start, end),
+            default_tasks=os.cpu_count() or 1,
+            min_partitions=self._options.min_partitions,
+            max_records_per_partition=self._options.max_records_per_partition,
+        )
+        return [RangesPartition(ranges) for ranges in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the ranges of one task; runs in executors."""
+        assert isinstance(partition, RangesPartition)
+        yield from read_ranges(self._options.range_settings(), partition.ranges)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing: the next `latestOffset` proved the same one trigger earlier."""
+
+    def stop(self) -> None:
+        """Leave the group."""
+        if self._run is not None:
+            self._run.leave()
+        if self._publisher is not None:
+            self._publisher.close()
+
+    def _live(self) -> QueryRun:
+        """Return the live side of this reader; the first call makes it, in the runner."""
+        if self._run is None:
+            self._run = QueryRun(self._options)
+            RunnerEnd(self.stop, files_directory=_files_directory()).watch()
+            self._publisher = SnapshotPublisher(self._run.driver.snapshot)
+            self._publisher.start()
+        return self._run
+
+
+if HAS_ADMISSION_CONTROL:
+
+    class KafkaGroupStreamReader(_StreamReader, SupportsTriggerAvailableNow):
+        """The reader on Spark 4.2 and later, with admission control."""
+
+        def getDefaultReadLimit(self) -> ReadLimit:
+            """Return maxOffsetsPerTrigger, or a limit that is none."""
+            return ReadMaxRows(self._options.max_offsets_per_trigger or NO_LIMIT_ROWS)
+
+        def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+            """Return the next plan, or `start` if there is nothing to read."""
+            if isinstance(limit, ReadAllAvailable):
+                raise OptionsError(
+                    "Trigger.Once is refused: Spark never says that its only batch is finished, so"
+                    " its offsets would not be committed. Use trigger(availableNow=True)"
+                )
+            return dict(self._live().latest_offset(start))
+
+        def prepareForTriggerAvailableNow(self) -> None:
+            """Read what is there when each partition becomes ours, then end."""
+            self._live().prepare_available_now()
+
+        def reportLatestOffset(self) -> dict[str, Any]:
+            """Return the ends of this member's partitions, in the shape of Spark's Kafka source."""
+            ends: dict[str, Any] = {}
+            for each, end in sorted(self._live().driver.latest_offsets().items()):
+                ends.setdefault(each.topic, {})[str(each.partition)] = end
+            return ends
+
+else:
+
+    class KafkaGroupStreamReader(_StreamReader):  # type: ignore[no-redef]
+        """The reader on Spark 4.0 and 4.1."""
+
+        def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
+            """Return the next plan, or the last one if there is nothing to read."""
+            return dict(self._live().latest_offset(None))
+
+
+def _files_directory() -> Path | None:
+    """Return the directory of the SparkContext's files, where the runner was told of one."""
+    from pyspark.core.files import SparkFiles  # noqa: PLC0415 - absent in pure Connect clients
+
+    root = SparkFiles._root_directory
+    directory = Path(root).parent if root else None
+    return directory if directory is not None and directory.exists() else None
