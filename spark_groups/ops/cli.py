@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from spark_groups.errors import OptionsError, SparkGroupsError
+from spark_groups.kafka.snapshots import read_snapshots
 from spark_groups.ops.broker_cli import broker_app
 from spark_groups.ops.broker_state import running_broker
 from spark_groups.ops.observe import OBSERVE_TIMEOUT_S, GroupObserver
@@ -77,7 +78,7 @@ def describe(
     output: Output = JsonOutput() if as_json else ConsoleOutput(every_partition=every_partition)
     with _observer(bootstrap_server, timeout) as observer:
         reading = observer.observe(group)
-    output.group(view_group(reading))
+    output.group(view_group(reading, read_snapshots(group)))
 
 
 def _observer(bootstrap_server: str | None, timeout_s: float) -> GroupObserver:

@@ -16,6 +16,7 @@ import pytest
 
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.kafka.embedded_ports import free_ports
+from spark_groups.kafka.snapshots import SnapshotPublisher
 from spark_groups.protocol.messages import HeartbeatRequest
 from spark_groups.types import NO_PARTITIONS, BatchPlan
 from tests.brokers import Row, create_topic, produce
@@ -223,6 +224,27 @@ def test_a_partition_without_a_committed_offset_lags_from_the_log_start(
     assert first["lag_origin"] == "log start offset"
     assert table_rows(text, topic_name)[0][-4:] == ["0", "none", "3", "3*"]
     assert "* nothing is committed (2 of 2 partitions): lag counts from the log start" in text
+
+
+@pytest.mark.broker
+def test_a_member_on_this_machine_is_asked_too(
+    kafka: EmbeddedKafka, command: Run, tmp_path: Path, topic_name: str, group_id: str
+) -> None:
+    servers = kafka.bootstrap_servers
+    create_topic(servers, topic_name)
+    produce(servers, topic_name, [b"x"] * 3)
+    with queries(servers, group_id, topic_name) as start:
+        query = start()
+        query.plan_rows()
+        publisher = SnapshotPublisher(query.driver.snapshot, tmp_path / "spark-groups")
+        publisher.start()
+        try:
+            asked = ("describe", group_id, "--bootstrap-server", servers)
+            done = command(*asked, XDG_RUNTIME_DIR=str(tmp_path))
+        finally:
+            publisher.close()
+    said = "on this machine: STABLE, a batch is under way (partitions: 1, offsets: 3)"
+    assert f"query-like {query.member_id}, {said}" in done.stdout
 
 
 @pytest.mark.broker
