@@ -170,7 +170,7 @@ def _why_not_found(group_id: str, groups: tuple[ListedGroup, ...]) -> str:
                 f" consumer protocol (KIP-848) only; {remedy}"
             )
     known = [group.group_id for group in groups if group.group_type.lower() == "consumer"]
-    near = difflib.get_close_matches(group_id, known, n=1)
+    near = difflib.get_close_matches(group_id, known, n=1, cutoff=0.75)
     if near:
         return f"there is no group {group_id!r}: did you mean {near[0]!r}?"
     there = f"{len(known)} consumer groups" if len(known) != 1 else "1 consumer group"
