@@ -23,3 +23,21 @@ def is_alive(pid: int) -> bool:
 def environment(**changed: str) -> dict[str, str]:
     """Return this process's environment with some variables changed."""
     return {**os.environ, **changed}
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the children of a process, their children, and so on."""
+    listing = subprocess.run(
+        ["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True
+    ).stdout
+    children: dict[int, list[int]] = {}
+    for line in listing.splitlines():
+        child, parent = map(int, line.split())
+        children.setdefault(parent, []).append(child)
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        of_one = children.get(waiting.pop(), [])
+        found += of_one
+        waiting += of_one
+    return found

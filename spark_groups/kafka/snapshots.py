@@ -52,8 +52,7 @@ class SnapshotPublisher:
         """Begin to publish; where no socket can be made, say so and go on without."""
         try:
             self._directory.mkdir(mode=0o700, exist_ok=True)
-            found = self._directory.lstat()
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            if not _is_ours(self._directory):
                 raise PermissionError(f"{self._directory} is not a directory of this user")
             self._directory.chmod(0o700)
             self._path.unlink(missing_ok=True)
@@ -96,12 +95,22 @@ def read_snapshots(
         group_id: Only members of this group.
         directory: Where the sockets lie; None is this user's own directory.
     """
-    paths = sorted((directory or snapshot_directory()).glob("*.sock"))
+    place = directory or snapshot_directory()
+    paths = sorted(place.glob("*.sock")) if _is_ours(place) else []
     found = [view for path in paths for view in _read(path)]
     return sorted(
         (view for view in found if group_id in (None, view.get("group"))),
         key=lambda view: str(view.get("member_id")),
     )
+
+
+def _is_ours(directory: Path) -> bool:
+    """Tell whether nobody else can have put sockets there."""
+    try:
+        found = directory.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
 
 
 def _read(path: Path) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,104 @@
+"""Spark applications as processes of their own, by spark-submit of jobs/consume.py."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_groups.offsets.plan_text import parse_plan_text
+from spark_groups.types import BatchPlan
+from tests.processes import descendants, environment, is_alive
+from tests.waiting import wait_until
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A micro-batch by what Spark's checkpoint says of it.
+
+    Args:
+        batch_id: Spark's number for it.
+        plan: What it read.
+        planned_at: When it was written to the offset log, in seconds of the wall clock.
+        finished_at: When it was written to the commit log; None if it was not.
+    """
+
+    batch_id: int
+    plan: BatchPlan
+    planned_at: float
+    finished_at: float | None
+
+
+class Application:
+    """One Spark application in a group, writing Parquet.
+
+    Args:
+        directory: Holds its output, checkpoint and log.
+        name: Its name.
+        settings: Keys of the job's configuration.
+    """
+
+    def __init__(self, directory: Path, name: str, settings: dict[str, str]) -> None:
+        self.name = name
+        self.output = directory / "output" / name
+        self.checkpoint = directory / "checkpoints" / name
+        self.log = directory / f"{name}.log"
+        command = [
+            str(Path(sys.executable).with_name("spark-submit")),
+            *("--master", "local[1]", "--driver-memory", "512m"),
+            *("--conf", "spark.ui.enabled=false"),
+            str(REPOSITORY / "jobs" / "consume.py"),
+            *("--name", name),
+            *("--output", str(directory / "output")),
+            *("--checkpoint", str(directory / "checkpoints")),
+        ]
+        for key, value in settings.items():
+            command += ["--set", f"{key}={value}"]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment(PYSPARK_PYTHON=sys.executable),
+                start_new_session=True,
+            )
+
+    def terminate(self, timeout_s: float = 60.0) -> int:
+        """Send SIGTERM to spark-submit and wait for its end."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout_s)
+
+    def kill(self) -> None:
+        """SIGKILL everything at once: JVM, driver, runner and workers."""
+        pids = [self.process.pid, *descendants(self.process.pid)]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        self.process.wait(30)
+        wait_until(lambda: not any(map(is_alive, pids)), what=f"the end of {self.name}")
+
+    def close(self) -> None:
+        """End whatever of it still runs."""
+        if self.process.poll() is None:
+            self.kill()
+
+    def batches(self) -> list[Batch]:
+        """Return its batches so far, in order."""
+        return sorted(self._batches(), key=lambda each: each.batch_id)
+
+    def _batches(self) -> Iterator[Batch]:
+        for path in (self.checkpoint / "offsets").glob("[0-9]*"):
+            plan = parse_plan_text(path.read_text().splitlines()[-1])
+            if plan is None:
+                continue
+            commit = self.checkpoint / "commits" / path.name
+            finished_at = commit.stat().st_mtime if commit.exists() else None
+            yield Batch(int(path.name), plan, path.stat().st_mtime, finished_at)

@@ -1,0 +1,192 @@
+"""Two Spark applications and a plain consumer share a group: join, leave, SIGKILL."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from spark_groups.kafka.cluster import Cluster
+from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.protocol.messages import DescribeGroupRequest, DescribeGroupResponse
+from tests.brokers import Row, create_topic, produce
+from tests.kafka.members import committed
+from tests.processes import environment
+from tests.spark.applications import REPOSITORY, Application
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(420)]
+
+PARTITIONS = 6
+SHORT_SESSION = {
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "6000",
+}
+
+
+class Feed:
+    """Produces rows to all partitions without end, so that every batch finds some of each."""
+
+    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+        self.rows_each = 0
+        self._servers, self._topic = bootstrap_servers, topic
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ending.wait(0.02):
+            rows = [Row(b"v", partition=each) for each in range(PARTITIONS) for _ in range(20)]
+            produce(self._servers, self._topic, rows)
+            self.rows_each += 20
+
+    def stop(self) -> int:
+        """End it and return how many rows each partition has."""
+        self._ending.set()
+        self._thread.join()
+        return self.rows_each
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka(server_properties=SHORT_SESSION) as kafka:
+        yield kafka
+
+
+def describe(broker: EmbeddedKafka, group_id: str) -> DescribeGroupResponse:
+    with Cluster(broker.bootstrap_servers) as cluster:
+        return cluster.describe_group(DescribeGroupRequest(group_id=group_id))
+
+
+def sizes(broker: EmbeddedKafka, group_id: str) -> list[int]:
+    described = describe(broker, group_id)
+    if described.group_state != "Stable":
+        return []
+    return sorted(len(each.assignment) for each in described.members)
+
+
+def start_plain_consumer(
+    broker: EmbeddedKafka, group_id: str, topic: str, path: Path
+) -> subprocess.Popen[bytes]:
+    module = [sys.executable, "-m", "tests.spark.plain_consumer"]
+    arguments = [broker.bootstrap_servers, group_id, topic, str(path)]
+    return subprocess.Popen([*module, *arguments], cwd=REPOSITORY, env=environment())
+
+
+def rows_written(application: Application) -> list[tuple[int, int]]:
+    """Read an application's output through its own log, as Spark does."""
+    log = application.output / "_spark_metadata"
+    names = {
+        line.split('"path":"', 1)[1].split('"', 1)[0]
+        for path in log.iterdir()
+        if not path.name.startswith(".")
+        for line in path.read_text().splitlines()[1:]
+    }
+    rows: list[tuple[int, int]] = []
+    for name in names:
+        table = pq.read_table(name.removeprefix("file://"), columns=["partition", "offset"])
+        rows += zip(*(table[column].to_pylist() for column in ("partition", "offset")), strict=True)
+    return rows
+
+
+def assert_single_planner(applications: list[Application]) -> None:
+    """No two batches of different members read one partition at one time."""
+    spans = defaultdict(list)
+    for application in applications:
+        for batch in application.batches():
+            for each in batch.plan.ranges:
+                spans[each.partition].append((batch.planned_at, batch.finished_at, batch.plan))
+    for of_one in spans.values():
+        for before, after in itertools.pairwise(sorted(of_one, key=lambda span: span[0])):
+            if before[2].member_id != after[2].member_id and before[1] is not None:
+                assert before[1] <= after[0], (before, after)
+
+
+def assert_never_paused(application: Application, kept: set[int], since: float) -> None:
+    """Every batch since then reads all partitions that were kept: rows come all the time."""
+    batches = [each for each in application.batches() if each.planned_at >= since]
+    assert len(batches) >= 2, "the application went on making batches"
+    for batch in batches:
+        assert kept <= {each.partition for each in batch.plan.ranges}, batch
+
+
+def reads_all_of(application: Application, partitions: set[int]) -> float:
+    """Wait for a batch that reads all these partitions and return when it was planned."""
+
+    def found() -> float | None:
+        last = application.batches()[-1]
+        read = {each.partition for each in last.plan.ranges}
+        return last.planned_at if partitions <= read else None
+
+    planned_at = wait_until(found, 60, f"a batch of {application.name} that reads {partitions}")
+    assert planned_at is not None
+    return planned_at
+
+
+def owned_by(broker: EmbeddedKafka, group_id: str, application: Application) -> set[int]:
+    member_id = application.batches()[-1].plan.member_id
+    member = next(e for e in describe(broker, group_id).members if e.member_id == member_id)
+    return {key.partition for key in member.assignment}
+
+
+def test_applications_and_a_plain_consumer_share_a_group(
+    broker: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
+) -> None:
+    create_topic(broker.bootstrap_servers, topic_name, PARTITIONS)
+    settings = {
+        "source.kafka.bootstrap.servers": broker.bootstrap_servers,
+        "source.kafka.group.id": group_id,
+        "source.subscribe": topic_name,
+        "source.startingOffsets": "earliest",
+        "query.trigger": "0s",
+    }
+    feed = Feed(broker.bootstrap_servers, topic_name)
+    plain_path = tmp_path / "plain.txt"
+    applications = [Application(tmp_path, name, settings) for name in ("first", "second")]
+    plain = start_plain_consumer(broker, group_id, topic_name, plain_path)
+    try:
+        first, second = applications
+        wait_until(lambda: sizes(broker, group_id) == [2, 2, 2], 200, "all three to own a share")
+        wait_until(lambda: plain_path.stat().st_size > 0, what="rows of the plain consumer")
+        wait_until(lambda: all(len(each.batches()) for each in applications), 60)
+
+        kept = owned_by(broker, group_id, first)
+        left_at = reads_all_of(first, kept)
+        plain.terminate()
+        plain.wait(20)
+        wait_until(lambda: sizes(broker, group_id) == [3, 3], 30, "the two to share all")
+        assert kept <= owned_by(broker, group_id, first)
+        reads_all_of(first, owned_by(broker, group_id, first))
+        assert_never_paused(first, kept, left_at)
+
+        kept = owned_by(broker, group_id, first)
+        killed_at = reads_all_of(first, kept)
+        second.kill()
+        wait_until(lambda: sizes(broker, group_id) == [6], 40, "the survivor to own all")
+        reads_all_of(first, set(range(PARTITIONS)))
+        assert_never_paused(first, kept, killed_at)
+
+        rows_each = feed.stop()
+        ends = {(topic_name, each): rows_each for each in range(PARTITIONS)}
+        wait_until(lambda: committed(broker.bootstrap_servers, group_id) == ends, 60)
+        assert first.terminate() == 143, first.log.read_text()[-2000:]
+        assert describe(broker, group_id).members == ()
+    finally:
+        feed.stop()
+        plain.kill()
+        plain.wait()
+        for each in applications:
+            each.close()
+
+    assert_single_planner(applications)
+    by_plain = [tuple(map(int, line.split())) for line in plain_path.read_text().splitlines()]
+    by_spark = [row for each in applications for row in rows_written(each)]
+    expected = set(itertools.product(range(PARTITIONS), range(rows_each)))
+    assert set(by_plain) | set(by_spark) == expected
