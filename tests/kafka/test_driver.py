@@ -6,7 +6,13 @@ import time
 
 import pytest
 
-from spark_groups.errors import BrokerUnreachableError, DataLossError, ErrorCode, GroupError
+from spark_groups.errors import (
+    BrokerUnreachableError,
+    DataLossError,
+    DeadOwnershipError,
+    ErrorCode,
+    GroupError,
+)
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import StartingPoint
@@ -374,3 +380,23 @@ def test_a_broker_that_restarts_is_waited_for(topic_name: str, group_id: str) ->
             query.commit_all()
             assert committed(kafka.bootstrap_servers, group_id) == all_at(topic_name, 2, 15)
             assert query.member_id == member_id
+
+
+def test_the_death_of_a_thread_that_keeps_the_membership_fails_the_next_call(
+    kafka: EmbeddedKafka,
+    topic_name: str,
+    group_id: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name, 1)
+    with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
+        query = start()
+        query.run()
+
+        def broken(*_: object) -> None:
+            raise ZeroDivisionError("a bug")
+
+        monkeypatch.setattr(query.driver._client, "poll_requests", broken)
+        wait_until(lambda: query.driver._crash, what="the timer to meet the bug")
+        with pytest.raises(DeadOwnershipError, match="a bug"):
+            query.plan()
