@@ -26,7 +26,7 @@ help: ## List the targets
 	  /^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: prerequisites env ## Hand a real topic over between two Spark applications, and check it
-	$(PY) demo/run.py
+	$(PY) -m demo.run
 
 test: prerequisites env lint types ## Check and test everything, on a real Kafka and a real Spark
 	$(call step,pytest: every test that is not slow)

@@ -1,0 +1,226 @@
+"""`make demo`: a real topic is handed over between two Spark applications, and the result checked.
+
+A single-node Kafka is started and 336,776 flights are loaded into it. One Spark application reads
+them as a member of a consumer group; a second one joins and gets half of the partitions while both
+read; the first is killed, and the second takes over. The exit status is 1 if a row is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from demo.applications import Application, ApplicationError
+from demo.check import Verdict, compare, describe_group, parse_description, written_rows
+from demo.flights import FLIGHTS, read_flights
+from demo.load import LoadError, create_topic, load
+from demo.watch import DemoTimeoutError, Seen, Watch
+from spark_groups.errors import SparkGroupsError
+from spark_groups.kafka.embedded import EmbeddedKafka
+
+TOPIC = "flights"
+GROUP_ID = "flight-readers"
+PARTITIONS = 12
+SESSION_TIMEOUT_MS = 10_000
+BROKER_PROPERTIES = {
+    "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "group.consumer.min.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+}
+TRIGGER_S = 2
+ALONE_S = 90
+"""How long one application alone would take for all rows: time enough to see a hand-over."""
+START_TIMEOUT_S = 120.0
+STEP_TIMEOUT_S = 90.0
+FINISH_TIMEOUT_S = 240.0
+_FAILURES = (SparkGroupsError, ApplicationError, DemoTimeoutError, LoadError)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the demo; the exit status is 0 only if nothing is missing."""
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__.split("\n", 2)[2])
+    parser.add_argument("--rows", type=int, default=FLIGHTS, help=f"flights; default {FLIGHTS}")
+    parser.add_argument(
+        "--seconds",
+        type=int,
+        default=ALONE_S,
+        help=f"how long one application alone would take for them; default {ALONE_S}",
+    )
+    parser.add_argument("--keep", type=Path, help="a directory for outputs and logs, kept")
+    chosen = parser.parse_args(arguments)
+    if not PARTITIONS <= chosen.rows <= FLIGHTS or chosen.seconds < TRIGGER_S:
+        parser.error(f"--rows is {PARTITIONS} to {FLIGHTS}, --seconds at least {TRIGGER_S}")
+    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    # A service manager's or a terminal's end is to clean up as Ctrl-C does.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    began_s = time.monotonic()
+    try:
+        with _directory(chosen.keep) as directory:
+            verdict = _run(console, directory, chosen.rows, chosen.seconds)
+    except KeyboardInterrupt:
+        console.print("\nstopped; nothing is left running")
+        return 130
+    except _FAILURES as error:
+        console.print(f"\nthe demo failed: {error}", markup=False, style="red")
+        return 1
+    console.print(f"the demo took {time.monotonic() - began_s:.0f} s")
+    return 0 if verdict.is_good else 1
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _directory(kept: Path | None) -> Iterator[Path]:
+    if kept is None:
+        with tempfile.TemporaryDirectory(prefix="spark-groups-demo-") as path:
+            yield Path(path)
+    else:
+        if kept.exists() and any(kept.iterdir()):
+            raise DemoTimeoutError(f"{kept} is not empty: name a new directory")
+        kept.mkdir(parents=True, exist_ok=True)
+        yield kept.absolute()
+
+
+def _run(console: Console, directory: Path, rows: int, seconds: int) -> Verdict:
+    console.print("starting Apache Kafka: one node, and these settings of its own")
+    with EmbeddedKafka(server_properties=BROKER_PROPERTIES) as kafka:
+        console.print(f"  version {kafka.version}, {kafka.bootstrap_servers}, pid {kafka.pid}")
+        for name, value in BROKER_PROPERTIES.items():
+            console.print(f"  {name}={value}")
+        console.print("  (45000 by default: a member that was killed is missed sooner here)")
+        create_topic(kafka.bootstrap_servers, TOPIC, PARTITIONS)
+        produced = load(kafka.bootstrap_servers, TOPIC, read_flights(rows), rows, console)
+        console.print(f"loaded {produced:,} flights, by tail number, into {PARTITIONS} partitions")
+        per_batch = max(PARTITIONS, rows * TRIGGER_S // seconds)
+        applications = [
+            Application(name, directory, _job_arguments(kafka, name, per_batch))
+            for name in ("flights-1", "flights-2")
+        ]
+        try:
+            _hand_over(console, kafka, applications)
+        finally:
+            for application in applications:
+                application.stop()
+        return _check(console, kafka, applications, rows, produced)
+
+
+def _job_arguments(kafka: EmbeddedKafka, name: str, per_batch: int) -> list[str]:
+    return [
+        *("--bootstrap-servers", kafka.bootstrap_servers, "--group", GROUP_ID, "--topics", TOPIC),
+        *("--trigger", f"{TRIGGER_S}s", "--set", f"source.maxOffsetsPerTrigger={per_batch}"),
+        *("--set", f"source.kafka.client.id={name}"),
+    ]
+
+
+def _hand_over(console: Console, kafka: EmbeddedKafka, applications: list[Application]) -> None:
+    first, second = applications
+    with Watch(console, kafka.bootstrap_servers, GROUP_ID, applications) as watch:
+        watch.say(f"spark-submit jobs/consume.py --name {first.name} --group {GROUP_ID}")
+        first.start()
+        watch.until(
+            lambda seen: len(seen.owned(first.name)) == PARTITIONS and seen.rows[first.name] > 0,
+            f"{first.name} owns everything and has written rows",
+            running=[first],
+            timeout_s=START_TIMEOUT_S,
+        )
+        watch.say(f"spark-submit jobs/consume.py --name {second.name}: the same group")
+        second.start()
+        watch.until(
+            lambda seen: seen.is_settled and bool(seen.owned(second.name)),
+            f"{second.name} owns its share",
+            running=applications,
+            timeout_s=START_TIMEOUT_S,
+        )
+        _both_read(watch, first, second)
+        watch.say(f"SIGKILL for {first.name}, JVM, driver and runner together: no good-bye")
+        killed = first.kill()
+        watch.say(f"killed: {', '.join(map(str, killed))}")
+        watch.until(
+            lambda seen: len(seen.owned(second.name)) == PARTITIONS,
+            f"{second.name} owns everything",
+            running=[second],
+            timeout_s=SESSION_TIMEOUT_MS / 1000 + STEP_TIMEOUT_S,
+        )
+        watch.say(f"{second.name} has taken over and reads the rest")
+        watch.until(
+            lambda seen: seen.lag == 0,
+            "everything is committed",
+            running=[second],
+            timeout_s=FINISH_TIMEOUT_S,
+        )
+        watch.say(f"SIGTERM for {second.name}: batch finished, offsets committed, group left")
+        exit_code = second.terminate()
+        watch.until(
+            lambda seen: not seen.members,
+            "the group is empty",
+            running=[],
+            timeout_s=SESSION_TIMEOUT_MS / 1000,
+        )
+        watch.say(f"{second.name} ended with exit code {exit_code}; the group is empty")
+
+
+def _both_read(watch: Watch, first: Application, second: Application) -> None:
+    """Wait until both have written rows since both own partitions."""
+    before: dict[str, int] = {}
+
+    def both_went_on(seen: Seen) -> bool:
+        before.update({name: rows for name, rows in seen.rows.items() if name not in before})
+        went_on = all(seen.rows[each.name] > before[each.name] for each in (first, second))
+        return went_on or seen.lag == 0
+
+    seen = watch.until(
+        both_went_on, "both write rows", running=[first, second], timeout_s=STEP_TIMEOUT_S
+    )
+    if seen.lag == 0:
+        raise DemoTimeoutError(
+            "everything was read before both applications could share it: run the demo again with"
+            " a greater --seconds"
+        )
+
+
+def _check(
+    console: Console,
+    kafka: EmbeddedKafka,
+    applications: list[Application],
+    rows: int,
+    produced: int,
+) -> Verdict:
+    description = describe_group(kafka, GROUP_ID)
+    console.print("\nKafka's own ConsumerGroupCommand --describe:", description.rstrip(), sep="\n")
+    committed = parse_description(description, TOPIC)
+    outputs = [application.output for application in applications]
+    verdict = compare(read_flights(rows), written_rows(outputs), committed, produced)
+    table = Table(title="the check against the input", show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    for application in applications:
+        own = sum(1 for _ in written_rows([application.output]))
+        table.add_row(f"rows written by {application.name}", f"{own:,}")
+    offsets = sum(offset for offset, _ in committed.values())
+    for name, value in (
+        ("flights produced", f"{verdict.produced:,}"),
+        ("distinct rows in the output", f"{verdict.distinct:,}"),
+        ("missing", f"{verdict.missing:,}"),
+        ("not as they were loaded", f"{verdict.foreign:,}"),
+        ("written twice (at least once: a kill may repeat a batch)", f"{verdict.twice:,}"),
+        ("sum of committed offsets", f"{offsets:,}"),
+        ("result", "nothing is missing" if verdict.is_good else "NOT GOOD"),
+    ):
+        table.add_row(name, value)
+    console.print(table)
+    return verdict
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,285 @@
+"""What the demo shows while it runs: who owns, reads and waits for which partitions.
+
+In a terminal a table is drawn anew twice a second; elsewhere a line is written when something has
+changed, and now and then how far the applications are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from demo.applications import Application
+from demo.spark_log import RowCounter
+from spark_groups.errors import BrokerUnreachableError, GroupNotFoundError, ProtocolError
+from spark_groups.kafka.snapshots import read_snapshots
+from spark_groups.ops.observe import GroupObserver
+from spark_groups.ops.views import GroupView, MemberView, view_group
+from spark_groups.types import TopicPartition
+
+POLL_S = 0.5
+OBSERVE_TIMEOUT_S = 5.0
+_LINE_EVERY_S = 10.0
+_NOTHING = "—"
+
+
+class DemoTimeoutError(Exception):
+    """Something that the demo waits for did not happen in time."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One look at the group and at what the applications have written.
+
+    Args:
+        view: The group; None before its first member.
+        rows: Rows of finished batches, by application.
+    """
+
+    view: GroupView | None
+    rows: dict[str, int]
+
+    @property
+    def members(self) -> tuple[MemberView, ...]:
+        """The members of the group."""
+        return self.view.members if self.view is not None else ()
+
+    def owned(self, name: str) -> tuple[TopicPartition, ...]:
+        """Return what an application's member owns.
+
+        Args:
+            name: The application, which is its member's client id.
+        """
+        return tuple(each for member in self.members_of(name) for each in member.current)
+
+    def members_of(self, name: str) -> list[MemberView]:
+        """Return an application's members: one, or a dead one and its successor."""
+        return [member for member in self.members if member.client_id == name]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every partition is owned by the member that shall have it."""
+        totals = self.view.totals if self.view is not None else None
+        return bool(totals and totals.partitions) and not (
+            totals.moving_partitions or totals.unassigned_partitions
+        )
+
+    @property
+    def lag(self) -> int | None:
+        """How many rows are committed by nobody yet."""
+        return self.view.totals.lag if self.view is not None else None
+
+
+class Watch:
+    """Looks at the group again and again, and shows it.
+
+    Args:
+        console: Where it is shown.
+        bootstrap_servers: The broker.
+        group_id: The group.
+        applications: The applications, running or not.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        bootstrap_servers: str,
+        group_id: str,
+        applications: Sequence[Application],
+    ) -> None:
+        self._console = console
+        self._group_id = group_id
+        self._applications = applications
+        self._observer = GroupObserver(bootstrap_servers, timeout_s=OBSERVE_TIMEOUT_S)
+        self._counters = {each.name: RowCounter(each.output) for each in applications}
+        self._started_s = time.monotonic()
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+        self._last_line = ""
+        self._last_line_s = 0.0
+
+    def __enter__(self) -> Watch:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+        self._observer.close()
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the demo began to watch."""
+        return time.monotonic() - self._started_s
+
+    def say(self, text: str) -> None:
+        """Write a line of the demo's own.
+
+        Args:
+            text: What happens.
+        """
+        self._console.print(f"[{self.elapsed_s:5.1f} s] {text}", markup=False)
+
+    def until(
+        self,
+        condition: Callable[[Seen], bool],
+        what: str,
+        *,
+        running: Iterable[Application],
+        timeout_s: float,
+    ) -> Seen:
+        """Show the group until something has happened.
+
+        Args:
+            condition: What is waited for.
+            what: The same in words.
+            running: Applications that must not end meanwhile.
+            timeout_s: When to give up.
+
+        Returns:
+            What was seen when it had happened.
+
+        Raises:
+            DemoTimeoutError: It did not happen.
+            ApplicationError: One of the running ones ended.
+        """
+        must_run = tuple(running)
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            seen = self._look()
+            self._show(seen)
+            if condition(seen):
+                return seen
+            for application in must_run:
+                application.check()
+            if time.monotonic() > deadline_s:
+                raise DemoTimeoutError(f"not within {timeout_s:g} s: {what}")
+            time.sleep(POLL_S)
+
+    def _look(self) -> Seen:
+        try:
+            reading = self._observer.observe(self._group_id)
+            view = view_group(reading, read_snapshots(self._group_id))
+        except (GroupNotFoundError, BrokerUnreachableError, ProtocolError):
+            # Before the first member there is no group, nor a coordinator that knows of it.
+            view = None
+        return Seen(view, {name: counter.rows() for name, counter in self._counters.items()})
+
+    def _show(self, seen: Seen) -> None:
+        if self._console.is_terminal:
+            self._live.update(as_table(seen, self._applications, self.elapsed_s), refresh=True)
+            return
+        line = as_line(seen, self._applications)
+        reads = ", ".join(
+            f"{member.client_id} {_reading(member)}" for member in seen.members if member.local
+        )
+        rows = ", ".join(f"{name} {rows:,}" for name, rows in seen.rows.items() if rows)
+        now_s = time.monotonic()
+        written = [f"written: {rows}"] if rows else []
+        is_due = bool(rows) and now_s - self._last_line_s > _LINE_EVERY_S
+        if line != self._last_line or is_due:
+            self.say("; ".join([line, *([f"reads: {reads}"] if reads else []), *written]))
+            self._last_line, self._last_line_s = line, now_s
+
+
+def as_line(seen: Seen, applications: Iterable[Application]) -> str:
+    """Return the assignment as one line.
+
+    Args:
+        seen: The group.
+        applications: Its applications.
+    """
+    if seen.view is None:
+        return "no group yet"
+    parts = [f"{seen.view.group_state}, group epoch {seen.view.group_epoch}"]
+    for application in applications:
+        parts += [
+            f"{application.name} {what}"
+            for member in seen.members_of(application.name)
+            for what in (_doing(member),)
+        ]
+    return "; ".join(parts)
+
+
+def as_table(seen: Seen, applications: Iterable[Application], elapsed_s: float) -> Group:
+    """Return the group as a table.
+
+    Args:
+        seen: The group.
+        applications: Its applications.
+        elapsed_s: Seconds since the beginning.
+    """
+    view = seen.view
+    title = Text(f"{elapsed_s:5.1f} s   ")
+    if view is None:
+        title.append("no group yet")
+    else:
+        lag = _NOTHING if view.totals.lag is None else f"{view.totals.lag:,}"
+        title.append(view.group_state, style="green" if seen.is_settled else "yellow")
+        title.append(f"   group epoch {view.group_epoch}   not committed yet: {lag}")
+    table = Table(expand=True)
+    for name in ("application", "epoch", "owns", "waits for", "gives up", "reads now"):
+        table.add_column(name)
+    table.add_column("rows written", justify="right")
+    for application in applications:
+        rows = f"{seen.rows[application.name]:,}"
+        members = seen.members_of(application.name)
+        if not members:
+            state = "starting" if application.is_running else "not running"
+            table.add_row(application.name, _NOTHING, Text(state, style="dim"), "", "", "", rows)
+        for member in members:
+            name = application.name if application.is_running else f"{application.name} (killed)"
+            table.add_row(
+                Text(name, style="bold" if application.is_running else "red"),
+                str(member.member_epoch),
+                as_ranges(member.current),
+                Text(as_ranges(member.pending), style="yellow"),
+                Text(as_ranges(member.revoking), style="yellow"),
+                _reading(member),
+                rows,
+            )
+    return Group(title, table)
+
+
+def as_ranges(partitions: Iterable[TopicPartition]) -> str:
+    """Return partition numbers as ranges: 0-5, 8.
+
+    Args:
+        partitions: Partitions of one topic.
+    """
+    ranges: list[list[int]] = []
+    for number in sorted(each.partition for each in partitions):
+        if ranges and ranges[-1][-1] == number - 1:
+            ranges[-1] = [ranges[-1][0], number]
+        else:
+            ranges.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges) or _NOTHING
+
+
+def _doing(member: MemberView) -> str:
+    parts = [f"owns {as_ranges(member.current)}"]
+    if member.pending:
+        parts.append(f"waits for {as_ranges(member.pending)}")
+    if member.revoking:
+        parts.append(f"gives up {as_ranges(member.revoking)}")
+    return " ".join(parts)
+
+
+def _reading(member: MemberView) -> str:
+    local = member.local
+    if local is None:
+        return _NOTHING
+    if not local.in_flight_partitions:
+        return "between batches"
+    return f"{local.in_flight_offsets:,} of {local.in_flight_partitions} partitions"

@@ -1,0 +1,139 @@
+"""`jobs/consume.py` started with spark-submit, as tests and people start it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from tests.processes import environment
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+SPARK_SUBMIT = Path(sys.executable).with_name("spark-submit")
+START_S = 90.0
+LOCAL = (
+    *("--conf", "spark.ui.enabled=false"),
+    *("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
+)
+
+
+class SubmittedJob:
+    """A running job in a process group of its own; whatever is left of it is killed at the end.
+
+    Args:
+        directory: Where its output, checkpoint and log lie.
+        name: Names the application.
+        arguments: Further arguments of the job.
+        submit: Arguments of spark-submit before the job.
+        python: The Python of driver and workers.
+        launcher: What is started instead of spark-submit.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        name: str,
+        arguments: Sequence[str],
+        *,
+        submit: Sequence[str] = ("--master", "local[1]"),
+        python: str = sys.executable,
+        launcher: Sequence[str] = (),
+    ) -> None:
+        self.name = name
+        self.output = directory / "output" / name
+        self.checkpoint = directory / "checkpoints" / name
+        self.log = directory / f"{name}.log"
+        self._command = [
+            *(launcher or (str(SPARK_SUBMIT), *LOCAL, *submit)),
+            str(ROOT / "jobs" / "consume.py"),
+            *("--config", str(ROOT / "conf" / "consume.toml"), "--name", name),
+            *("--output", str(directory / "output")),
+            *("--checkpoint", str(directory / "checkpoints"), *arguments),
+        ]
+        self._environment = environment(PYSPARK_PYTHON=python, SPARK_LOCAL_IP="127.0.0.1")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> SubmittedJob:
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.process_group():
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(10)
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None
+        return self._process
+
+    def text(self) -> str:
+        """Return what it logged."""
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def process_group(self) -> list[int]:
+        """Return the pids of its process group that still run."""
+        listed = subprocess.run(
+            ["ps", "-A", "-o", "pid=,pgid=,stat="], capture_output=True, text=True, check=True
+        ).stdout
+        lines = [line.split() for line in listed.splitlines()]
+        group = str(self.process.pid)
+        return [int(pid) for pid, pgid, stat in lines if pgid == group and stat[0] != "Z"]
+
+    def descendants(self) -> set[int]:
+        """Return the pids of all processes that it started, those of Spark's workers too."""
+        listed = subprocess.run(
+            ["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
+        ).stdout
+        parents = {int(pid): int(ppid) for pid, ppid in map(str.split, listed.splitlines())}
+        found = {self.process.pid}
+        while more := {pid for pid, parent in parents.items() if parent in found} - found:
+            found |= more
+        return found
+
+    def batches(self, log: str) -> set[int]:
+        """Return the batches in a log of the checkpoint: offsets (planned), commits (finished)."""
+        directory = self.checkpoint / log
+        names = [entry.name for entry in directory.iterdir()] if directory.is_dir() else []
+        return {int(name) for name in names if name.isdigit()}
+
+    def await_batch(self, batch_id: int) -> None:
+        """Wait until a batch is planned and not finished."""
+
+        def in_its_middle() -> bool:
+            assert self.process.poll() is None, self.text()
+            return batch_id in self.batches("offsets") - self.batches("commits")
+
+        wait_until(in_its_middle, START_S, f"the middle of batch {batch_id}")
+
+    def await_end(self, timeout_s: float) -> tuple[int, float]:
+        """Wait until it has ended.
+
+        Returns:
+            Its exit code, and the seconds that it took.
+        """
+        began_s = time.monotonic()
+        try:
+            exit_code = self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise AssertionError(f"not ended in {timeout_s:g} s:\n{self.text()[-5000:]}") from error
+        return exit_code, time.monotonic() - began_s
