@@ -157,11 +157,14 @@ class Member:
             return
         lost = self.owned
         fenced_while_joining = self.state is MemberState.JOINING
+        was_leaving = self.state is MemberState.LEAVING
         self._emit(PartitionsLost, now, partitions=lost, reason=reason)
         self.assigned = self.owned = NO_PARTITIONS
         self.revocation_told_at = None
         self.last_accepted_sent_at = None
         self._move(MemberInput.LOST)
+        if was_leaving:
+            self._emit(MemberLeft, now)
         if self.state is not MemberState.FENCED:
             return
         self.member_epoch = JOIN_GROUP_MEMBER_EPOCH
@@ -171,7 +174,9 @@ class Member:
             self.abandoned_ids.append(self.member_id)
         if new_id or fenced_while_joining:
             self.member_id = self._new_member_id()
-        self.pace.at_once(now)
+        if not fenced_while_joining:
+            # A join that is refused again and again keeps its pause, which grows.
+            self.pace.at_once(now)
 
     def leave(self, now: float, *, will_return: bool = False) -> None:
         """Prepare to leave: heartbeats go on until `leave_now`.
@@ -200,13 +205,11 @@ class Member:
 
     def poll_heartbeat(self, now: float) -> HeartbeatRequest | None:
         """Return the heartbeat to send now, if one is due and none is in flight."""
-        if self._is_quiet():
+        due_at = self.next_wakeup()
+        if due_at is None or due_at > now:
             return None
         if self.state is MemberState.FENCED:
             self.join(now)
-        due_at = self.pace.due_at()
-        if due_at is None or due_at > now:
-            return None
         request = self._next_heartbeat()
         self._in_flight = request
         self.pace.sent(now)
@@ -329,7 +332,11 @@ class Member:
         name = ErrorCode.name_of(response.error_code)
         message = f"{name}: {response.error_message or 'no message'}"
         self._reset_report()
-        self.pace.failed(now)
+        self.pace.failed(now, throttle_ms=response.throttle_time_ms)
+        joining = self.state is MemberState.JOINING
+        if joining and response.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            # A join creates the group: only a classic group that cannot be converted has no id.
+            reaction = Reaction.FAIL
         if reaction in (Reaction.REJOIN_SAME_ID, Reaction.REJOIN_NEW_ID):
             self.lose(message, now, new_id=reaction is Reaction.REJOIN_NEW_ID)
         elif reaction is Reaction.AWAIT_INSTANCE:

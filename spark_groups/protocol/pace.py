@@ -88,8 +88,14 @@ class Pace:
             self._expecting_interval_s *= 2
         self._schedule(now)
 
-    def failed(self, now: float) -> None:
-        """Note a heartbeat that failed or was refused for now: the next waits, longer each time."""
+    def failed(self, now: float, *, throttle_ms: int = 0) -> None:
+        """Note a heartbeat that failed or was refused for now: the next waits, longer each time.
+
+        Args:
+            now: Seconds.
+            throttle_ms: How long the broker wants to hear nothing.
+        """
+        self._not_before = max(self._not_before, now + throttle_ms / 1000)
         self._due_at = now + self._backoff_s
         self._backoff_s = min(MAX_BACKOFF_S, self._backoff_s * 2)
 

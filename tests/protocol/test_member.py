@@ -1,0 +1,193 @@
+"""The heartbeat state machine: every state with every error, and how partitions come and go."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from spark_groups.errors import ERROR_RULES, ErrorCode, Reaction, rule_for
+from spark_groups.protocol.events import (
+    EpochChanged,
+    HeartbeatRefused,
+    InstanceUnreleased,
+    MemberFailed,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
+    RevocationTold,
+)
+from spark_groups.protocol.membership import MemberState
+from spark_groups.protocol.messages import HeartbeatRequest
+from spark_groups.types import NO_PARTITIONS
+from tests.protocol.members import (
+    SENDING,
+    accepted,
+    beat,
+    in_state,
+    is_full,
+    member,
+    names,
+    parts,
+    refused,
+)
+
+S = MemberState
+
+CODES = sorted({*ERROR_RULES, 9_999} - {0})
+
+
+@pytest.mark.parametrize("state", MemberState, ids=lambda each: each.name)
+def test_states_are_reached_by_legal_inputs(state: MemberState) -> None:
+    assert in_state(state).state is state
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    list(product(SENDING, CODES)),
+    ids=names,
+)
+def test_every_error_in_every_state(state: MemberState, code: int) -> None:
+    m = in_state(state)
+    id_before, epoch_before, owned_before = m.member_id, m.member_epoch, m.owned
+    reaction = rule_for(code).heartbeat
+    beat(m, refused(code))
+    events = {type(each) for each in m.poll_events()}
+    if state is S.LEAVING:
+        passing = reaction in (Reaction.RETRY, Reaction.REDISCOVER)
+        assert m.state is (S.LEAVING if passing else S.UNSUBSCRIBED)
+        return
+    if state is S.JOINING and code == ErrorCode.GROUP_ID_NOT_FOUND:
+        reaction = Reaction.FAIL
+    if reaction is Reaction.FAIL:
+        assert m.state is (S.UNSUBSCRIBED if state is S.PREPARE_LEAVING else S.FATAL)
+        assert m.owned == m.assigned == NO_PARTITIONS
+        assert "why" in (m.failure or "")
+        assert {MemberFailed, PartitionsLost} <= events
+        assert m.next_wakeup() is None
+    elif reaction in (Reaction.REJOIN_SAME_ID, Reaction.REJOIN_NEW_ID):
+        assert m.owned == m.assigned == NO_PARTITIONS
+        assert PartitionsLost in events
+        if state is S.PREPARE_LEAVING:
+            assert m.state is S.PREPARE_LEAVING
+            return
+        assert (m.state, m.member_epoch) == (S.FENCED, 0)
+        new_id = reaction is Reaction.REJOIN_NEW_ID or state is S.JOINING
+        assert (m.member_id != id_before) == new_id
+    else:
+        assert (m.state, m.member_epoch, m.owned) == (state, epoch_before, owned_before)
+        assert m.member_id == id_before
+        assert events <= {HeartbeatRefused, InstanceUnreleased}
+        assert is_full(beat(m, None))
+
+
+def test_join_acknowledge_then_only_what_changed() -> None:
+    m = member(rack_id="r1", server_assignor="range")
+    m.join(0.0)
+    join = beat(m, accepted(3, parts(0, 1)))
+    assert is_full(join)
+    assert (join.member_epoch, join.topic_partitions) == (0, NO_PARTITIONS)
+    assert (join.rack_id, join.server_assignor) == ("r1", "range")
+    assert m.next_wakeup() == 0.0, "an assignment is acknowledged at once"
+    acknowledgement = beat(m, accepted(3))
+    assert (acknowledgement.member_epoch, acknowledgement.topic_partitions) == (3, parts(0, 1))
+    assert acknowledgement.rebalance_timeout_ms == -1
+    assert acknowledgement.subscribed_topic_names is None
+    assert acknowledgement.rack_id is None
+    assert m.state is S.STABLE
+    bare = beat(m, accepted(3))
+    assert bare == HeartbeatRequest(group_id="g", member_id="m1", member_epoch=3)
+    kinds = [type(each) for each in m.poll_events()]
+    assert kinds == [EpochChanged, PartitionsAssigned]
+
+
+def test_empty_assignment_is_stable() -> None:
+    m = member()
+    m.join(0.0)
+    beat(m, accepted(1, NO_PARTITIONS))
+    assert m.state is S.STABLE
+
+
+def test_revocation_is_withheld_until_it_is_acknowledged() -> None:
+    m = in_state(S.RECONCILING)
+    assert (m.assigned, m.owned, m.revoking) == (parts(0), parts(0, 1), parts(1))
+    for _ in range(3):
+        assert beat(m, accepted(3)).topic_partitions is None
+        assert m.state is S.RECONCILING
+    told_at, now = m.revocation_told_at, m.pace.last_sent_at
+    assert told_at is not None
+    assert now is not None
+    assert m.revocation_deadline == told_at + 300.0
+    m.acknowledge(now)
+    assert m.next_wakeup() == now
+    request = beat(m, accepted(4))
+    assert (request.member_epoch, request.topic_partitions) == (3, parts(0))
+    assert (m.state, m.member_epoch, m.revocation_deadline) == (S.STABLE, 4, None)
+    kinds = [type(each) for each in m.poll_events()]
+    assert kinds == [PartitionsRevoked, EpochChanged]
+
+
+def test_revocation_told_again_keeps_its_deadline_and_a_larger_one_renews_it() -> None:
+    m = in_state(S.RECONCILING)
+    told_at = m.revocation_told_at
+    beat(m, accepted(3, parts(0)))
+    assert m.revocation_told_at == told_at
+    assert not m.poll_events()
+    beat(m, accepted(3, NO_PARTITIONS))
+    (event,) = m.poll_events()
+    assert isinstance(event, RevocationTold)
+    assert event.partitions == parts(0, 1)
+    assert m.revocation_told_at != told_at
+
+
+def test_partition_that_comes_back_before_it_was_given_up_is_acknowledged() -> None:
+    m = in_state(S.RECONCILING)
+    beat(m, accepted(4, parts(0, 1)))
+    assert not [e for e in m.poll_events() if isinstance(e, PartitionsAssigned)]
+    assert (m.state, m.revoking, m.revocation_deadline) == (S.ACKNOWLEDGING, NO_PARTITIONS, None)
+    request = beat(m, accepted(4))
+    assert request.topic_partitions == parts(0, 1)
+    assert m.state is S.STABLE
+
+
+def test_a_then_b_then_a_is_acknowledged_each_time() -> None:
+    m = in_state(S.STABLE)
+    for wanted in (parts(0), parts(0, 1), parts(0), parts(0, 1)):
+        beat(m, accepted(m.member_epoch, wanted))
+        if m.revoking:
+            m.acknowledge(m.pace.last_sent_at or 0.0)
+        assert beat(m, accepted(m.member_epoch + 1)).topic_partitions == wanted
+        assert (m.state, m.owned) == (S.STABLE, wanted)
+
+
+def test_same_assignment_in_a_full_answer_changes_nothing() -> None:
+    m = in_state(S.STABLE)
+    beat(m, accepted(3, parts(0, 1)))
+    assert m.state is S.STABLE
+    assert not m.poll_events()
+
+
+@pytest.mark.parametrize("state", [S.JOINING, S.ACKNOWLEDGING, S.STABLE, S.RECONCILING])
+def test_lost_answer_makes_the_next_heartbeat_full(state: MemberState) -> None:
+    m = in_state(state)
+    beat(m, None)
+    request = beat(m, accepted(m.member_epoch or 3, m.assigned))
+    assert is_full(request)
+    assert request.topic_partitions == m.owned
+
+
+def test_lost_acknowledgement_is_repeated_in_full() -> None:
+    m = in_state(S.RECONCILING)
+    m.acknowledge(10.0)
+    beat(m, None)
+    request = beat(m, accepted(4, parts(0)))
+    assert is_full(request)
+    assert (request.member_epoch, request.topic_partitions) == (3, parts(0))
+    assert (m.state, m.member_epoch) == (S.STABLE, 4)
+
+
+def test_full_report_while_withholding_acknowledges_nothing() -> None:
+    m = in_state(S.RECONCILING)
+    beat(m, None)
+    assert beat(m, accepted(3, parts(0))).topic_partitions == parts(0, 1)
+    assert m.state is S.RECONCILING
