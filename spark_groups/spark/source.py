@@ -24,7 +24,7 @@ from spark_groups.spark.packing import pack
 from spark_groups.spark.query_run import QueryRun
 from spark_groups.spark.reader import read_ranges
 from spark_groups.spark.rows import columns
-from spark_groups.spark.runner_signals import RunnerEnd
+from spark_groups.spark.runner_signals import RunnerEnd, jvm_connection
 from spark_groups.types import OffsetRange
 
 try:
@@ -118,8 +118,12 @@ class _StreamReader(DataSourceStreamReader):
     def _live(self) -> QueryRun:
         """Return the live side of this reader; the first call makes it, in the runner."""
         if self._run is None:
+            # Asked before the member makes connections of its own.
+            connection = jvm_connection()
             self._run = QueryRun(self._options)
-            RunnerEnd(self.stop, files_directory=_files_directory()).watch()
+            RunnerEnd(
+                self.stop, files_directory=_files_directory(), jvm_connection=connection
+            ).watch()
             self._publisher = SnapshotPublisher(self._run.driver.snapshot)
             self._publisher.start()
         return self._run

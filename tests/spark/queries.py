@@ -1,0 +1,132 @@
+"""Queries of tests: rows into Parquet, and what a query did."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import urllib.parse
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions
+from pyarrow import parquet
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.kafka.snapshots import read_snapshots
+from tests.brokers import ANSWER_S, admin
+from tests.waiting import wait_until
+
+READ_S = 60.0
+
+
+@dataclass
+class GroupQuery:
+    """A query on one group that writes what it reads into a directory.
+
+    Args:
+        spark: The session.
+        kafka: The broker.
+        group_id: The group.
+        topic: What is subscribed.
+        directory: Where rows and checkpoint lie.
+        options: Further options of the source.
+    """
+
+    spark: SparkSession
+    kafka: EmbeddedKafka
+    group_id: str
+    topic: str
+    directory: Path
+    options: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.directory / "checkpoint"
+
+    def source(self) -> DataFrame:
+        """Return the streaming rows."""
+        return (
+            self.spark.readStream.format("kafka-group")
+            .option("kafka.bootstrap.servers", self.kafka.bootstrap_servers)
+            .option("kafka.group.id", self.group_id)
+            .option("subscribe", self.topic)
+            .options(**{"startingOffsets": "earliest", **self.options})
+            .load()
+        )
+
+    @contextlib.contextmanager
+    def running(self, **trigger: Any) -> Iterator[StreamingQuery]:
+        """Run the query, and stop it at the end.
+
+        Args:
+            trigger: Arguments of `DataStreamWriter.trigger`.
+        """
+        writer = (
+            self.source()
+            .writeStream.format("parquet")
+            .option("checkpointLocation", str(self.checkpoint))
+            .option("path", str(self.directory / "rows"))
+        )
+        query = (writer.trigger(**trigger) if trigger else writer).start()
+        try:
+            yield query
+        finally:
+            query.stop()
+
+    def run_available(self) -> StreamingQuery:
+        """Read what there is, and end."""
+        with self.running(availableNow=True) as query:
+            assert query.awaitTermination(READ_S), "AvailableNow did not end"
+            return query
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return what was written, in the order of offsets; asks no Spark, which has to write."""
+        log = self.directory / "rows" / "_spark_metadata"
+        paths = {
+            urllib.parse.unquote(urllib.parse.urlparse(json.loads(line)["path"]).path)
+            for batch in log.glob("[0-9]*")
+            for line in batch.read_text().splitlines()[1:]
+        }
+        rows = [
+            row for path in sorted(paths) for row in parquet.ParquetFile(path).read().to_pylist()
+        ]
+        return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
+
+    def values(self) -> Counter[bytes]:
+        """Return how often each value was written."""
+        return Counter(bytes(row["value"]) for row in self.rows())
+
+    def offsets_file(self, batch_id: int) -> Path:
+        """Return the file of the checkpoint that says what a batch reads."""
+        return self.checkpoint / "offsets" / str(batch_id)
+
+    def commits_file(self, batch_id: int) -> Path:
+        """Return the file of the checkpoint that says that a batch is finished."""
+        return self.checkpoint / "commits" / str(batch_id)
+
+    def member(self) -> dict[str, Any] | None:
+        """Return what the only member of the group on this host says of itself."""
+        return next(iter(read_snapshots(self.group_id)), None)
+
+    def committed(self) -> dict[int, int]:
+        """Return the group's committed offsets of the topic."""
+        client = admin(self.kafka.bootstrap_servers)
+        asked = ConsumerGroupTopicPartitions(self.group_id)
+        (answer,) = client.list_consumer_group_offsets([asked]).values()
+        found = answer.result(ANSWER_S).topic_partitions
+        return {each.partition: each.offset for each in found if each.topic == self.topic}
+
+    def members(self) -> int:
+        """Return how many members the coordinator counts."""
+        client = admin(self.kafka.bootstrap_servers)
+        (answer,) = client.describe_consumer_groups([self.group_id]).values()
+        return len(answer.result(ANSWER_S).members)
+
+    def await_rows(self, count: int) -> None:
+        """Wait until so many rows were written."""
+        wait_until(lambda: len(self.rows()) >= count, READ_S, f"{count} rows")
