@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_groups.spark.runner_signals import has_hung_up
 from tests.processes import is_alive
 from tests.waiting import wait_until
 
@@ -105,3 +107,54 @@ def test_the_death_of_its_parent_makes_it_leave(tmp_path: Path) -> None:
         process.stdout.close()
         if is_alive(runner_pid):
             os.kill(runner_pid, signal.SIGKILL)
+
+
+# A thread that was there before, as numpy has some: it takes signals that are blocked later.
+CONNECTED_RUNNER = """
+import sys, threading, time
+threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+from pathlib import Path
+from spark_groups.spark.runner_signals import RunnerEnd, jvm_connection
+
+log = Path(sys.argv[1])
+
+def leave():
+    with log.open("a") as file:
+        file.write("left\\n")
+
+RunnerEnd(leave, files_directory=None, jvm_connection=jvm_connection()).watch()
+log.write_text("ready\\n")
+while True:
+    time.sleep(60)
+"""
+
+
+def test_sigterm_is_the_parents_only_if_it_hangs_up(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-c", CONNECTED_RUNNER, str(log)]
+    with ours, subprocess.Popen(command, pass_fds=[theirs.fileno()]) as process:
+        theirs.close()
+        try:
+            wait_until(lambda: log.exists() and log.read_text(), what="the runner")
+            elsewhere = f"import os; os.kill({process.pid}, {int(signal.SIGTERM)})"
+            subprocess.run([sys.executable, "-c", elsewhere], check=True, timeout=30)
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(1.0)
+            ours.close()
+            assert process.wait(10) == 0
+            assert log.read_text().split() == ["ready", "left"]
+        finally:
+            process.kill()
+
+
+def test_hang_up_is_seen_and_nothing_is_taken() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert not has_hung_up(ours)
+        theirs.send(b"x")
+        assert not has_hung_up(ours)
+        theirs.close()
+        assert not has_hung_up(ours), "what was sent before has to be read first"
+        assert ours.recv(1) == b"x"
+        assert has_hung_up(ours)
