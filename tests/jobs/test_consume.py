@@ -1,0 +1,85 @@
+"""`jobs/consume.py` as it is called: its help, its errors, its exit status, its output."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from demo.spark_log import read_rows
+from spark_groups.kafka.embedded import EmbeddedKafka
+from tests.brokers import create_topic, produce
+from tests.jobs.submitted import ROOT, SubmittedJob
+
+ROWS = 500
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "jobs/consume.py", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_help_shows_an_example_and_every_argument() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    for part in ("spark-submit", "--config", "--set", "--group", "--topics", "--trigger"):
+        assert part in done.stdout
+
+
+def test_wrong_configuration_is_one_message_and_needs_no_jvm() -> None:
+    done = run("--config", "conf/consume.toml", "--trigger", "soon", "--set", "sink.fromat=x")
+    assert done.returncode == 2
+    assert done.stderr.startswith("consume.py: the job's configuration is wrong:\n")
+    assert "--trigger: query.trigger: 'soon'" in done.stderr
+    assert "--set sink.fromat: sink.fromat: there is no such key; did you mean form" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_every_argument_overrides_its_key() -> None:
+    done = run(
+        *("--config", "conf/consume.toml", "--name", "a/b", "--bootstrap-servers", "none"),
+        *("--group", "", "--topics", "", "--output", "", "--checkpoint", ""),
+    )
+    assert done.returncode == 2
+    for argument, key in (
+        ("--name", "application.name"),
+        ("--bootstrap-servers", "source.kafka.bootstrap.servers"),
+        ("--group", "source.kafka.group.id"),
+        ("--topics", "source.subscribe"),
+        ("--output", "sink.path"),
+        ("--checkpoint", "query.checkpointLocation"),
+    ):
+        assert f"\n  - {argument}: {key}: " in done.stderr, done.stderr
+
+
+@pytest.mark.broker
+@pytest.mark.spark
+def test_spark_submit_until_everything_is_read_then_another_checkpoint_is_refused(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name, 2)
+    produce(kafka.bootstrap_servers, topic_name, (b"%d" % each for each in range(ROWS)))
+    arguments = (
+        *("--bootstrap-servers", kafka.bootstrap_servers, "--topics", topic_name),
+        *("--group", group_id, "--trigger", "availableNow"),
+    )
+    with SubmittedJob(tmp_path, "job", arguments) as job:
+        exit_code, _ = job.await_end(120)
+        assert exit_code == 0, job.text()
+    values = read_rows([job.output], ["value"])["value"].to_pylist()
+    assert sorted(map(int, values)) == list(range(ROWS))
+    elsewhere = ("--checkpoint", str(tmp_path / "elsewhere"))
+    with SubmittedJob(tmp_path, "job", (*arguments, *elsewhere)) as job:
+        exit_code, _ = job.await_end(120)
+        assert exit_code == 2, job.text()
+    assert "consume.py: " in job.text()
+    assert "lose their rows in silence" in job.text()
+    assert not (tmp_path / "elsewhere").exists()
