@@ -16,9 +16,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyspark
+
 from spark_groups.kafka.jvm_process import SupervisedJvm
 
 ROOT = Path(__file__).resolve().parent.parent
+SPARK_HOME = Path(pyspark.__file__).parent
 STOP_TIMEOUT_S = 60.0
 _LOG_LINES = 30
 _SPARK_SETTINGS = {
@@ -81,8 +84,8 @@ class Application:
         """Start it; it takes some seconds until it is a member of its group."""
         settings = [f"--conf={key}={value}" for key, value in _SPARK_SETTINGS.items()]
         command = [
-            *("env", f"PYSPARK_PYTHON={sys.executable}", "SPARK_LOCAL_IP=127.0.0.1"),
-            str(Path(sys.executable).with_name("spark-submit")),
+            *("env", *(f"{name}={value}" for name, value in _environment().items())),
+            str(SPARK_HOME / "bin" / "spark-submit"),
             *("--master", "local[1]", "--driver-memory", "512m", *settings),
             str(ROOT / "jobs" / "consume.py"),
             *("--config", str(ROOT / "conf" / "consume.toml"), *self._arguments),
@@ -162,6 +165,16 @@ class Application:
         if self._process is not None:
             self._process.close()
         self._process = None
+
+
+def _environment() -> dict[str, str]:
+    """Return what makes Spark the one of this environment, whatever else is installed."""
+    return {
+        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
 
 
 def group_processes(group: int) -> list[Process]:

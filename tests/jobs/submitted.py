@@ -11,16 +11,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+import pyspark
+
 from tests.processes import environment
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
-SPARK_SUBMIT = Path(sys.executable).with_name("spark-submit")
+SPARK_HOME = Path(pyspark.__file__).parent
+SPARK_SUBMIT = SPARK_HOME / "bin" / "spark-submit"
 START_S = 90.0
 LOCAL = (
     *("--conf", "spark.ui.enabled=false"),
     *("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
 )
+
+
+def spark_environment(**changed: str) -> dict[str, str]:
+    """Return an environment in which Spark is the one that PySpark brings."""
+    return environment(SPARK_HOME=str(SPARK_HOME), SPARK_LOCAL_IP="127.0.0.1", **changed)
 
 
 class SubmittedJob:
@@ -33,6 +41,7 @@ class SubmittedJob:
         submit: Arguments of spark-submit before the job.
         python: The Python of driver and workers.
         launcher: What is started instead of spark-submit.
+        directory_of_start: Where it is started; None is here.
     """
 
     def __init__(
@@ -44,6 +53,7 @@ class SubmittedJob:
         submit: Sequence[str] = ("--master", "local[1]"),
         python: str = sys.executable,
         launcher: Sequence[str] = (),
+        directory_of_start: Path | None = None,
     ) -> None:
         self.name = name
         self.output = directory / "output" / name
@@ -56,7 +66,11 @@ class SubmittedJob:
             *("--output", str(directory / "output")),
             *("--checkpoint", str(directory / "checkpoints"), *arguments),
         ]
-        self._environment = environment(PYSPARK_PYTHON=python, SPARK_LOCAL_IP="127.0.0.1")
+        self._environment = spark_environment(
+            PYSPARK_PYTHON=python,
+            PYSPARK_DRIVER_PYTHON=python,
+        )
+        self._directory_of_start = directory_of_start
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> SubmittedJob:
@@ -64,6 +78,7 @@ class SubmittedJob:
             self._process = subprocess.Popen(
                 self._command,
                 env=self._environment,
+                cwd=self._directory_of_start,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
