@@ -95,6 +95,9 @@ class Answers:
         if outcome.accepted:
             self._emit(OffsetsCommitted(now, request.member_epoch, len(outcome.accepted)))
         if outcome.gone:
+            for each in outcome.gone:
+                parts.resolver.unsettled(each)
+            parts.fetch_backoff.failed(now)
             self._emit(TopicGone(now, tuple(each.key for each in outcome.gone)))
         if outcome.refused:
             self._emit(CommitRefused(now, ErrorCode.STALE_MEMBER_EPOCH.name, outcome.refused))
@@ -109,15 +112,12 @@ class Answers:
         if request.member_id != parts.member.member_id:
             return
         if response.error_code == ErrorCode.NONE:
-            for key in parts.commits.unverified() & request.partitions:
-                if key not in response.offsets:
-                    continue
-                stands = parts.commits.verified(key, response.offsets[key].committed_offset)
-                if stands is not None:
-                    self._take(parts.resolver.settled(stands, now))
+            unverified = self._verify(request, response, now)
             resolved = parts.resolver.handle_fetch(
                 response, member_epoch=request.member_epoch, now=now
             )
+            if resolved.reaction is Reaction.ACCEPT:
+                resolved.reaction, resolved.error = unverified.reaction, unverified.error
         else:
             reaction = rule_for(response.error_code).offsets
             resolved = Resolved(reaction=reaction, error=response.error_code)
@@ -131,6 +131,26 @@ class Answers:
             parts.member.pace.at_once(now)
         self._react(resolved.reaction, resolved.error, "OffsetFetch", now)
 
+    def _verify(
+        self, request: OffsetFetchRequest, response: OffsetFetchResponse, now: float
+    ) -> Resolved:
+        """Take what is shown for commits whose answers were lost."""
+        commits, resolved = self._parts.commits, Resolved()
+        for key in commits.unverified() & request.partitions:
+            if key in response.offsets:
+                stands = commits.verified(key, response.offsets[key].committed_offset)
+                if stands is not None:
+                    self._take(self._parts.resolver.settled(stands, now))
+                continue
+            code = response.errors.get(key, int(ErrorCode.UNKNOWN_SERVER_ERROR))
+            reaction = rule_for(code).offsets
+            if reaction is Reaction.DROP_TOPIC:
+                commits.drop([key])
+                self._emit(TopicGone(now, (key,)))
+            else:
+                resolved.reaction, resolved.error = reaction, code
+        return resolved
+
     def _described(self, response: DescribeGroupResponse, now: float) -> None:
         parts, member = self._parts, self._parts.member
         more = parts.target.handle_response(
@@ -140,7 +160,7 @@ class Answers:
             owned=member.owned,
             now=now,
         )
-        if member.state is not MemberState.JOINING:
+        if more is not None and member.state is not MemberState.JOINING:
             member.pace.expect(now, more=more)
         if parts.target.settled(member.member_epoch):
             parts.topics.end_first_sight()
@@ -165,7 +185,9 @@ class Answers:
         for topic in response.topics:
             old_id = topics.learn(topic)
             if old_id is not None:
-                unread = self._parts.unread_left.pop(old_id, 0)
+                left = self._parts.unread_left
+                old = [key for key in left if key.topic_id == old_id]
+                unread = sum(left.pop(key) for key in old)
                 self._emit(TopicRecreated(now, topic.name, old_id, topic.topic_id, unread))
         for name, code in response.errors.items():
             reaction = rule_for(code).lookup
@@ -180,7 +202,9 @@ class Answers:
             topics.saw_absent(missing)
             if missing:
                 self._emit(TopicsMissing(now, tuple(sorted(missing))))
-        if response.errors or topics.unknown(request.topic_ids):
+        unknown = topics.unknown(request.topic_ids)
+        self._parts.ledger.note_topics_gone(unknown)
+        if response.errors or unknown:
             self._parts.cluster_backoff.failed(now)
         else:
             self._parts.cluster_backoff.succeeded()

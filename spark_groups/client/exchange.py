@@ -55,6 +55,7 @@ class Exchange:
         self._parts = parts
         self._answers = Answers(parts)
         self._under_way: dict[Lane, Outgoing] = {}
+        self._asked_for_topics = False
 
     def poll(self, now: float) -> list[Outgoing]:
         """Return the requests to send now, at most one for each lane that is free."""
@@ -96,7 +97,7 @@ class Exchange:
             self._parts.coordinator = None
         match outgoing.request:
             case HeartbeatRequest(member_id=member_id) if member_id in self._parts.releases:
-                pass
+                self._parts.lookup_backoff.failed(now)
             case HeartbeatRequest():
                 self._parts.member.handle_failure(now)
             case OffsetCommitRequest():
@@ -132,9 +133,13 @@ class Exchange:
             names = parts.member.config.subscription.topic_names
             return MetadataRequest(topic_names=frozenset(names))
         unknown = parts.topics.unknown({key.topic_id for key in parts.ledger.owned})
-        if unknown:
+        listing = parts.resolver.to_list()
+        # A topic that cannot be found must not keep the others from being listed: they take turns.
+        if unknown and (listing is None or not self._asked_for_topics):
+            self._asked_for_topics = True
             return MetadataRequest(topic_ids=unknown)
-        return parts.resolver.to_list()
+        self._asked_for_topics = False
+        return listing
 
     def _wants_coordinator(self) -> bool:
         silent = (MemberState.UNSUBSCRIBED, MemberState.FATAL)
@@ -193,7 +198,11 @@ class Exchange:
             return frozenset()
         if self._parts.fetch_after_heartbeat is not None:
             proven_at = self._parts.member.last_accepted_sent_at
-            if proven_at is None or proven_at <= self._parts.fetch_after_heartbeat:
+            if proven_at is None or proven_at < self._parts.fetch_after_heartbeat:
                 return frozenset()
             self._parts.fetch_after_heartbeat = None
-        return self._parts.resolver.to_fetch() | self._parts.commits.unverified()
+        unverified = self._parts.commits.unverified()
+        if self._parts.data_loss is not None:
+            # The query is about to fail: asking for the same loss again would tell nothing new.
+            return unverified
+        return self._parts.resolver.to_fetch() | unverified

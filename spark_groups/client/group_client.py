@@ -15,11 +15,7 @@ from spark_groups.client.exchange import Exchange
 from spark_groups.client.lanes import Outgoing
 from spark_groups.client.parts import Event, Parts
 from spark_groups.client.planner import BatchPlanner
-from spark_groups.client.revocation import (
-    GIVE_UP_PERCENT,
-    RevocationBudget,
-    timeout_for_gap,
-)
+from spark_groups.client.revocation import RevocationBudget, timeout_for_gap
 from spark_groups.client.target import TargetWatch
 from spark_groups.errors import DataLossError, GroupError
 from spark_groups.offsets.commits import CommitQueue
@@ -275,7 +271,8 @@ class GroupClient:
 
     def _advance(self, now: float) -> None:
         self._take_member_events(now)
-        if self.member.revoking:
+        revocable = (MemberState.RECONCILING, MemberState.PREPARE_LEAVING)
+        if self.member.revoking and self.member.state in revocable:
             self._try_to_acknowledge(now)
         inheritance = self.ledger.inherit(self.member.member_epoch)
         self.commits.add(inheritance.commits)
@@ -293,6 +290,8 @@ class GroupClient:
             match event:
                 case PartitionsAssigned(partitions=partitions):
                     self.ledger.assign(partitions, event.member_epoch)
+                    for key in partitions:
+                        self.parts.unread_left.pop(key, None)
                     self.target.changed(now)
                 case PartitionsRevoked(partitions=partitions):
                     self._drop(partitions, "given up before they were committed", now)
@@ -304,9 +303,8 @@ class GroupClient:
                     self.target.changed(now)
 
     def _drop(self, partitions: Assignment, reason: str, now: float) -> None:
-        left = self.parts.unread_left
         for key in partitions:
-            left[key.topic_id] = left.get(key.topic_id, 0) + self.planner.forget(key)
+            self.parts.unread_left[key] = self.planner.forget(key)
         self.ledger.drop(partitions)
         dropped = {each.key for each in self.commits.drop(partitions)}
         ranges = [self.ledger.uncommitted(key) for key in sorted(dropped)]
@@ -324,7 +322,7 @@ class GroupClient:
         if contested and told_at is not None:
             timeout_s = self.member.rebalance_timeout_ms / 1000
             self.parts.events.extend(self._budget.warnings(told_at, timeout_s, contested, now))
-            if self._budget.used_percent(told_at, timeout_s, now) < GIVE_UP_PERCENT:
+            if not self._budget.is_over(told_at, timeout_s, now):
                 return
             self.parts.events.append(PartitionsGivenUp(now, tuple(contested)))
         self.member.acknowledge(now)

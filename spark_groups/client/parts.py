@@ -14,7 +14,7 @@ from spark_groups.offsets.topics import TopicDirectory
 from spark_groups.protocol.events import MemberEvent
 from spark_groups.protocol.member import Member
 from spark_groups.protocol.messages import Node
-from spark_groups.types import TopicId
+from spark_groups.types import TopicIdPartition
 
 Event = MemberEvent | OffsetEvent
 
@@ -38,7 +38,7 @@ class Parts:
         cluster_backoff: Pause before metadata or log offsets are asked for again.
         fetch_backoff: Pause before committed offsets are asked for again.
         events: What happened and was not polled yet.
-        unread_left: Rows left unread in partitions that were dropped, by topic id.
+        unread_left: Rows left unread in partitions when they were dropped.
         data_loss: Why the query must fail because of lost offsets, if it must.
     """
 
@@ -56,5 +56,5 @@ class Parts:
     cluster_backoff: Backoff = field(default_factory=Backoff)
     fetch_backoff: Backoff = field(default_factory=Backoff)
     events: list[Event] = field(default_factory=list)
-    unread_left: dict[TopicId, int] = field(default_factory=dict)
+    unread_left: dict[TopicIdPartition, int] = field(default_factory=dict)
     data_loss: str | None = None

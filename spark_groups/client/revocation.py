@@ -34,9 +34,9 @@ class RevocationBudget:
             self._offsets_per_s = self._batch_offsets / (now - self._batch_began_at)
         self._batch_began_at = None
 
-    def used_percent(self, told_at: float, timeout_s: float, now: float) -> float:
-        """Return how much of the rebalance time-out is used up, in percent."""
-        return 100 * (now - told_at) / timeout_s if timeout_s > 0 else 100.0
+    def is_over(self, told_at: float, timeout_s: float, now: float) -> bool:
+        """Tell whether what is contested must be given up, so that the rest is kept."""
+        return now >= _mark(told_at, timeout_s, GIVE_UP_PERCENT)
 
     def warnings(
         self, told_at: float, timeout_s: float, contested: Assignment, now: float
@@ -45,9 +45,8 @@ class RevocationBudget:
         if self._told_at != told_at:
             self._told_at = told_at
             self._warned = set()
-        used = self.used_percent(told_at, timeout_s, now)
         for percent in WARN_PERCENT:
-            if used >= percent and percent not in self._warned:
+            if now >= _mark(told_at, timeout_s, percent) and percent not in self._warned:
                 self._warned.add(percent)
                 yield RevocationBudgetUsed(
                     now, percent, tuple(contested), self._fitting_offsets(timeout_s, now)
@@ -55,7 +54,7 @@ class RevocationBudget:
 
     def next_mark(self, told_at: float, timeout_s: float, now: float) -> float | None:
         """Return when the next warning, or the giving up, is due."""
-        marks = [told_at + timeout_s * each / 100 for each in (*WARN_PERCENT, GIVE_UP_PERCENT)]
+        marks = [_mark(told_at, timeout_s, each) for each in (*WARN_PERCENT, GIVE_UP_PERCENT)]
         return next((mark for mark in marks if mark > now), None)
 
     def _fitting_offsets(self, timeout_s: float, now: float) -> int | None:
@@ -63,6 +62,11 @@ class RevocationBudget:
         if speed is None and self._batch_began_at is not None and now > self._batch_began_at:
             speed = self._batch_offsets / (now - self._batch_began_at)
         return None if speed is None else max(1, int(speed * timeout_s / 2))
+
+
+def _mark(told_at: float, timeout_s: float, percent: int) -> float:
+    """The one formula for when a share is used up, so that a wake-up is never just too early."""
+    return told_at + timeout_s * percent / 100
 
 
 def timeout_for_gap(gap_s: float, rebalance_timeout_ms: int) -> int | None:

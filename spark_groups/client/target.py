@@ -33,8 +33,7 @@ class TargetWatch:
         """Note that the epoch or the assignment changed: ask soon."""
         self._settled_epoch = None
         earliest = now if self._asked_at is None else self._asked_at + DESCRIBE_SPACING_S
-        due_at = max(now, earliest)
-        self._due_at = due_at if self._due_at is None else min(self._due_at, due_at)
+        self._ask_at(max(now, earliest))
 
     def due_at(self) -> float | None:
         """Return when to ask, None if nothing is expected."""
@@ -47,7 +46,7 @@ class TargetWatch:
 
     def unanswered(self, now: float) -> None:
         """Note that it failed: ask again later."""
-        self._due_at = now + DESCRIBE_AGAIN_S
+        self._ask_at(now + DESCRIBE_AGAIN_S)
 
     def handle_response(
         self,
@@ -57,26 +56,33 @@ class TargetWatch:
         member_epoch: int,
         owned: Assignment,
         now: float,
-    ) -> bool:
+    ) -> bool | None:
         """Take a description.
 
         Returns:
-            True while this member's target or epoch is ahead of what it has.
+            True while this member's target or epoch is ahead of what it has, None if the answer
+            does not tell.
         """
         member = next((each for each in response.members if each.member_id == member_id), None)
         if response.error_code != ErrorCode.NONE or member is None:
             self.unanswered(now)
-            return False
+            return None
         self.group_epoch = response.group_epoch
         self.assignment_epoch = response.assignment_epoch
         self.group_state = response.group_state
         self.pending = member.target_assignment - owned
-        more = bool(self.pending) or max(self.group_epoch, self.assignment_epoch) > member_epoch
+        # An answer from before the last heartbeat's says nothing about what is settled now.
+        is_current = member.member_epoch == member_epoch
+        epochs_ahead = max(self.group_epoch, self.assignment_epoch) > member_epoch
+        more = bool(self.pending) or epochs_ahead or not is_current
         self._settled_epoch = None if more else member_epoch
         if more:
-            self._due_at = now + DESCRIBE_AGAIN_S
+            self._ask_at(now + DESCRIBE_AGAIN_S)
         return more
 
     def settled(self, member_epoch: int) -> bool:
         """Tell whether the member has all it is meant to have, as of the last description."""
         return self._settled_epoch == member_epoch
+
+    def _ask_at(self, due_at: float) -> None:
+        self._due_at = due_at if self._due_at is None else min(self._due_at, due_at)

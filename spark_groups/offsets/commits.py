@@ -84,8 +84,8 @@ class CommitQueue:
     def add(self, commits: Iterable[PendingCommit]) -> None:
         """Queue commits; a later offset of a partition takes the place of an earlier one."""
         for each in commits:
-            before = self._queued.get(each.key)
-            uncertain = each.key in self._unverified or (before is not None and before.uncertain)
+            earlier = (self._queued.get(each.key), self._sent.get(each.key))
+            uncertain = each.key in self._unverified or any(c and c.uncertain for c in earlier)
             self._unverified.pop(each.key, None)
             self._queued[each.key] = replace(each, uncertain=uncertain or each.uncertain)
 
@@ -132,7 +132,7 @@ class CommitQueue:
         for each in self._queued.values():
             due = each
             if due.refused_at is not None:
-                if proven_at is None or proven_at <= due.refused_at:
+                if proven_at is None or proven_at < due.refused_at:
                     continue
                 due = replace(due, refused_at=None, member_epoch=member_epoch)
             if chosen_epoch is None:

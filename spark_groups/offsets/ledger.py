@@ -12,15 +12,25 @@ position. In every other case the committed offset wins.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from spark_groups.offsets.commits import PendingCommit
-from spark_groups.types import NO_PARTITIONS, Assignment, BatchPlan, OffsetRange, TopicIdPartition
+from spark_groups.types import (
+    NO_PARTITIONS,
+    Assignment,
+    BatchPlan,
+    OffsetRange,
+    TopicId,
+    TopicIdPartition,
+)
 
 NO_OFFSET: Final = -1
+FINISHED_KEPT: Final = 16
+"""How many finished batches are remembered, for proofs that come late."""
 MAX_BOUNDARIES: Final = 16
 """How many commit points of a finished run are kept; to forget one costs re-reading, no more."""
 
@@ -46,6 +56,7 @@ class OwnedPartition:
         committed_offset: The last offset known to be committed, NO_OFFSET if there is none.
         known_count: Partitions of the topic when the group began to read it.
         starting_timestamp: While LISTING: which offset is asked for.
+        topic_gone: True if nobody knew its topic when it was last asked about.
     """
 
     tenure: int
@@ -55,6 +66,7 @@ class OwnedPartition:
     committed_offset: int = NO_OFFSET
     known_count: int = 0
     starting_timestamp: int = 0
+    topic_gone: bool = False
 
 
 @dataclass(slots=True)
@@ -126,7 +138,7 @@ class Ledger:
         self._tenures = 0
         self._planned: BatchPlan | None = None
         self._planned_tenures: dict[TopicIdPartition, int] = {}
-        self._finished: BatchPlan | None = None
+        self._finished: deque[BatchPlan] = deque(maxlen=FINISHED_KEPT)
 
     def assign(self, partitions: Assignment, member_epoch: int) -> None:
         """Begin a tenure of each partition."""
@@ -147,6 +159,11 @@ class Ledger:
     def in_phase(self, phase: Phase) -> list[TopicIdPartition]:
         """Return the partitions that are in one phase."""
         return [key for key, owned in self.owned.items() if owned.phase is phase]
+
+    def note_topics_gone(self, topic_ids: frozenset[TopicId]) -> None:
+        """Note that nobody knows these topics."""
+        for key, owned in self.owned.items():
+            owned.topic_gone = owned.topic_gone or key.topic_id in topic_ids
 
     def unready(self) -> frozenset[TopicIdPartition]:
         """Return the partitions that may not be planned yet."""
@@ -184,14 +201,17 @@ class Ledger:
 
     def replay(self, plan: BatchPlan) -> None:
         """Take it that Spark runs an old plan again: its partitions are read, whoever owns them."""
-        if plan not in (self._planned, self._finished):
+        if plan != self._planned and plan not in self._finished:
             self.in_flight = plan
 
     def finish(self, plan: BatchPlan) -> FinishedBatch:
-        """Take it as proven that a batch is finished; a second time nothing happens."""
-        if plan == self._finished:
+        """Take it as proven that a batch is finished; a second time nothing happens.
+
+        Spark's listener may prove a batch again that is several batches old.
+        """
+        if plan in self._finished and plan != self.in_flight:
             return FinishedBatch()
-        self._finished = plan
+        self._finished.append(plan)
         if plan == self.in_flight:
             self.in_flight = None
         planned_here = plan == self._planned
@@ -264,7 +284,8 @@ class Ledger:
             revoking: What is to be revoked; it is released as a whole or not at all.
             pending: Partitions with a commit under way.
             settle_first: True if a partition must not be given up before where it starts is
-                committed: otherwise "latest" loses what arrives during a hand-over.
+                committed: otherwise "latest" loses what arrives during a hand-over. A topic that
+                is gone has nothing to lose.
         """
         if not revoking:
             return NO_PARTITIONS
@@ -272,7 +293,7 @@ class Ledger:
         if self.in_flight is not None:
             blocked |= self.in_flight.partitions()
         if settle_first:
-            blocked |= self.unready()
+            blocked |= {key for key in self.unready() if not self.owned[key].topic_gone}
         return revoking & Assignment(frozenset(blocked))
 
     def _note_run(self, each: OffsetRange, tenure: int | None) -> None:

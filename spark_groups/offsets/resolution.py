@@ -20,6 +20,7 @@ from spark_groups.offsets.starting import (
 )
 from spark_groups.offsets.topics import TopicDirectory
 from spark_groups.protocol.messages import (
+    LATEST_TIMESTAMP,
     ListOffsetsRequest,
     ListOffsetsResponse,
     OffsetFetchResponse,
@@ -74,11 +75,15 @@ class PositionResolver:
         self._fail_on_data_loss = fail_on_data_loss
         self._asked: dict[TopicIdPartition, int] = {}
         """Tenure at which each partition was asked for: an older answer says nothing any more."""
+        self._listed_last: int | None = None
 
     @property
     def settle_first(self) -> bool:
         """True if a partition must not be given up before where it starts is committed."""
-        return self._starting.default is StartingPoint.LATEST
+        return (
+            self._starting.default is StartingPoint.LATEST
+            or LATEST_TIMESTAMP in self._starting.by_partition.values()
+        )
 
     def to_fetch(self) -> frozenset[TopicIdPartition]:
         """Return the partitions to ask OffsetFetch for, empty if none is due.
@@ -115,9 +120,11 @@ class PositionResolver:
                 code = response.errors.get(key, int(ErrorCode.UNKNOWN_SERVER_ERROR))
                 # Right after a topic is created, not every broker knows its id.
                 reaction = rule_for(code).offsets
+                owned.topic_gone = reaction is Reaction.DROP_TOPIC
                 resolved.reaction = Reaction.RETRY if reaction is Reaction.DROP_TOPIC else reaction
                 resolved.error = code
                 continue
+            owned.topic_gone = False
             first_count = self._topics.first_count(key.topic_id)
             owned.known_count = known.get(key.topic_id, first_count)
             if committed.committed_offset != NO_OFFSET:
@@ -135,7 +142,9 @@ class PositionResolver:
         listing = self._ledger.in_phase(Phase.LISTING)
         if not listing:
             return None
-        timestamp_ms = self._ledger.owned[listing[0]].starting_timestamp
+        timestamps = [self._ledger.owned[key].starting_timestamp for key in listing]
+        # One that cannot be answered must not keep the other from being asked: they take turns.
+        timestamp_ms = next((t for t in timestamps if t != self._listed_last), timestamps[0])
         return ListOffsetsRequest(
             partitions=frozenset(
                 key for key in listing if self._ledger.owned[key].starting_timestamp == timestamp_ms
@@ -149,6 +158,7 @@ class PositionResolver:
     ) -> Resolved:
         """Take where partitions start; their first positions are queued to be committed."""
         resolved = Resolved()
+        self._listed_last = request.timestamp_ms
         for key in request.partitions:
             owned = self._ledger.owned.get(key)
             if owned is None or owned.phase is not Phase.LISTING:
@@ -174,6 +184,14 @@ class PositionResolver:
             owned.phase = Phase.READY
             self._found(commit.key, owned, resolved, now, committed=False)
         return resolved
+
+    def unsettled(self, commit: PendingCommit) -> None:
+        """Take a commit that was dropped because its topic is not known: begin anew with it."""
+        owned = self._ledger.owned.get(commit.key)
+        if owned is not None and owned.tenure == commit.tenure:
+            owned.topic_gone = True
+            if owned.phase is Phase.SETTLING:
+                owned.phase = Phase.FETCHING
 
     def _known_counts(self, response: OffsetFetchResponse) -> dict[TopicId, int]:
         counts: dict[TopicId, int] = {}

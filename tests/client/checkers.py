@@ -1,0 +1,140 @@
+"""What must hold in every run of `tests.client.world`, whatever the faults; one method each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spark_groups.client.parts import Event
+from spark_groups.offsets.events import PartitionsGivenUp
+from spark_groups.offsets.ledger import NO_OFFSET
+from spark_groups.offsets.starting import StartingPoint
+from spark_groups.protocol.events import MemberFailed, PartitionsRevoked
+from spark_groups.types import BatchPlan
+from tests.client.scripted_coordinator import Key
+
+if TYPE_CHECKING:
+    from tests.client.queries import Query
+    from tests.client.world import World
+
+REQUESTS_PER_SECOND_MAX = 60
+"""More on one lane means that something is asked again and again without a pause."""
+
+
+class Checkers:
+    """Watches a world from outside.
+
+    Args:
+        world: The run.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._first: dict[Key, int] = {}
+        self._finished: dict[Key, list[tuple[int, int]]] = {}
+        self.commits = 0
+        self.moved = 0
+        self.read_again = 0
+        self.events: dict[str, int] = {}
+        self.added: set[Key] = set()
+        """Partitions that were added while the group was reading the topic."""
+        self._committers: dict[Key, str] = {}
+        self._given_up: set[Key] = set()
+
+    def planned(self, query: str, plan: BatchPlan) -> None:
+        """Only the single owner plans, and never what is committed already.
+
+        A member that was removed because it took too long to revoke cannot know it before its next
+        heartbeat is answered; a session that ran out it must notice by its own clock.
+        """
+        coordinator = self._world.coordinator
+        if coordinator.removed.get(plan.member_id) == "rebalance":
+            return
+        for each in plan.ranges:
+            holder = coordinator.holder(each.key)
+            assert holder == plan.member_id, (
+                f"{query} planned {each} as {plan.member_id}, but {holder} has it"
+            )
+            committed = coordinator.committed.get(each.key)
+            assert committed is not None, f"{query} planned {each} before its start was committed"
+            assert each.from_offset >= committed.committed_offset, (
+                f"{query} planned {each} again: {committed.committed_offset} is committed"
+            )
+
+    def finished(self, plan: BatchPlan) -> None:
+        """Note what a batch that is in Spark's commit log has read."""
+        for each in plan.ranges:
+            intervals = self._finished.setdefault(each.key, [])
+            if any(a < each.until_offset and each.from_offset < b for a, b in intervals):
+                self.read_again += 1
+            intervals.append((each.from_offset, each.until_offset))
+
+    def commit_accepted(self, member_id: str, key: Key, committed_offset: int) -> None:
+        """The owner commits, offsets never go back, and all below was in a finished batch."""
+        coordinator = self._world.coordinator
+        self.commits += 1
+        holder = coordinator.holder(key)
+        assert holder == member_id, f"{member_id} commits {key}, but {holder} has it"
+        before = coordinator.committed.get(key)
+        if before is None:
+            self._first[key] = committed_offset
+            assert key not in self.added or committed_offset == 0, (
+                f"{key} was added later, but begins at {committed_offset}"
+            )
+        else:
+            assert committed_offset >= before.committed_offset, (
+                f"{member_id} takes {key} back from {before.committed_offset} to {committed_offset}"
+            )
+        if self._committers.setdefault(key, member_id) != member_id:
+            self.moved += 1
+            self._committers[key] = member_id
+        reached = self._first[key]
+        for from_offset, until_offset in sorted(self._finished.get(key, [])):
+            if from_offset <= reached:
+                reached = max(reached, until_offset)
+        assert committed_offset <= reached, (
+            f"{member_id} commits {key} at {committed_offset}, finished is {reached}: rows skipped"
+        )
+
+    def happened(self, query: Query, event: Event) -> None:
+        """No fault that passes is final; where a partition starts is committed before it goes."""
+        name = type(event).__name__
+        self.events[name] = self.events.get(name, 0) + 1
+        assert not isinstance(event, MemberFailed), f"{query.name}: {event}"
+        if isinstance(event, PartitionsGivenUp):
+            self._given_up.update(event.partitions)
+        if isinstance(event, PartitionsRevoked):
+            latest = self._world.swarm.starting is StartingPoint.LATEST
+            for key in event.partitions if latest else ():
+                assert key in self._world.coordinator.committed or key in self._given_up, (
+                    f"{query.name} gave up {key} before its start was committed"
+                )
+
+    def pace(self, lane_second: object, count: int) -> None:
+        """Nothing is asked again and again without a pause."""
+        assert count <= REQUESTS_PER_SECOND_MAX, f"{lane_second}: {count} requests"
+
+    def is_at_rest(self) -> bool:
+        return not self._restless()
+
+    def at_rest(self) -> None:
+        """Some time after the last fault everything is stable, read and committed."""
+        restless = self._restless()
+        assert not restless, "never came to rest: " + "; ".join(restless)
+        if self._world.swarm.is_calm and not self._given_up:
+            assert not self.read_again, f"{self.read_again} ranges were read twice without a fault"
+
+    def _restless(self) -> list[str]:
+        world, found = self._world, []
+        if world.coordinator.state() != "Stable":
+            found.append(f"the group is {world.coordinator.state()}")
+        for query in world.queries:
+            client = query.client
+            if client is None or not client.is_settled:
+                state = client.member.state.name if client else "down"
+                found.append(f"{query.name} is not settled ({state})")
+        for key in world.coordinator.partitions():
+            committed = world.coordinator.committed.get(key)
+            offset = committed.committed_offset if committed else NO_OFFSET
+            if offset != world.ends[key]:
+                found.append(f"{key.partition} is committed at {offset} of {world.ends[key]}")
+        return found

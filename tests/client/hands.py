@@ -1,0 +1,203 @@
+"""A client in the hands of a test: each request is taken out and answered by name."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+
+from spark_groups.client import ClientConfig, GroupClient, Lane, Outgoing
+from spark_groups.client.parts import Event
+from spark_groups.errors import ErrorCode
+from spark_groups.offsets.starting import StartingOffsets, StartingPoint, commit_metadata
+from spark_groups.protocol import messages as m
+from spark_groups.protocol.member import MemberConfig
+from spark_groups.protocol.subscription import Subscription
+from spark_groups.types import Assignment, BatchPlan, TopicIdPartition
+
+TOPIC = uuid.UUID(int=1)
+ORDERS = m.TopicMetadata(TOPIC, "orders", 4)
+NODE = m.Node(1, "broker", 9092)
+
+
+def key(partition: int, topic_id: uuid.UUID = TOPIC) -> TopicIdPartition:
+    return TopicIdPartition(topic_id, partition)
+
+
+def parts(*indexes: int) -> Assignment:
+    return Assignment.of({TOPIC: indexes}) if indexes else Assignment()
+
+
+def committed(offsets: dict[int, int], count: int = 4) -> m.OffsetFetchResponse:
+    """All four partitions; those that are not given have no committed offset."""
+    known = commit_metadata(count)
+    return m.OffsetFetchResponse(
+        offsets={
+            key(index): m.OffsetAndMetadata(offsets[index], known)
+            if index in offsets
+            else m.OffsetAndMetadata(-1)
+            for index in range(4)
+        }
+    )
+
+
+class Hands:
+    """A client, its clock and what it has under way.
+
+    Args:
+        starting: `startingOffsets`.
+        checkpointed: What the checkpoint ended at.
+        fail_on_data_loss: `failOnDataLoss`.
+        member: More fields of `MemberConfig`.
+    """
+
+    def __init__(
+        self,
+        starting: StartingOffsets | None = None,
+        *,
+        checkpointed: BatchPlan | None = None,
+        fail_on_data_loss: bool = True,
+        **member: object,
+    ) -> None:
+        ids = (f"m{number}" for number in range(1, 1_000))
+        config = MemberConfig(
+            group_id="g",
+            subscription=Subscription.of_names("orders"),
+            **member,  # type: ignore[arg-type]
+        )
+        self.client = GroupClient(
+            ClientConfig(
+                member=config,
+                starting_offsets=starting or StartingOffsets(StartingPoint.LATEST),
+                fail_on_data_loss=fail_on_data_loss,
+            ),
+            new_member_id=lambda: next(ids),
+            checkpointed=checkpointed,
+        )
+        self.now = 0.0
+        self.describes = True
+        """Whether descriptions are answered by themselves: nothing more is to come."""
+        self.under_way: dict[Lane, Outgoing] = {}
+        self.events: list[Event] = []
+        self.client.start(self.now)
+        self.pump()
+
+    def pump(self) -> None:
+        for outgoing in self.client.poll_requests(self.now):
+            assert outgoing.lane not in self.under_way, "one request on a lane at a time"
+            self.under_way[outgoing.lane] = outgoing
+        if self.describes and isinstance(self.request(Lane.OFFSETS), m.DescribeGroupRequest):
+            member = self.client.member
+            self.answer(
+                Lane.OFFSETS, described(member.member_id, member.member_epoch, member.assigned)
+            )
+        self.events.extend(self.client.poll_events())
+
+    def request(self, lane: Lane) -> m.Request | None:
+        outgoing = self.under_way.get(lane)
+        return outgoing.request if outgoing else None
+
+    def answer(self, lane: Lane, response: m.Response) -> None:
+        self.client.handle_response(self.under_way.pop(lane), response, self.now)
+        self.pump()
+
+    def fail(self, lane: Lane, *, may_have_arrived: bool = True) -> None:
+        failed = m.RequestFailed("no answer", may_have_arrived)
+        self.client.handle_failure(self.under_way.pop(lane), failed, self.now)
+        self.pump()
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, waking the client exactly when it asks to be woken."""
+        end = self.now + seconds
+        while True:
+            wake_at = self.client.next_wakeup(self.now)
+            if wake_at is None or wake_at > end:
+                break
+            assert wake_at > self.now
+            self.now = wake_at
+            self.pump()
+        self.now = end
+        self.pump()
+
+    def until(self, kind: type, seconds: float = 30.0) -> m.Request:
+        """Let time pass until a request of a kind is under way."""
+        end = self.now + seconds
+        while self.now <= end:
+            for outgoing in self.under_way.values():
+                if isinstance(outgoing.request, kind):
+                    return outgoing.request
+            wake_at = self.client.next_wakeup(self.now)
+            assert wake_at is not None, f"nothing will ever send a {kind.__name__}"
+            self.now = wake_at
+            self.pump()
+        raise AssertionError(f"no {kind.__name__} within {seconds} s")
+
+    def find(self, *kinds: type) -> list[Event]:
+        return [each for each in self.events if isinstance(each, kinds)]
+
+    # What a friendly cluster does.
+
+    def beat(self, response: m.HeartbeatResponse) -> m.HeartbeatRequest:
+        """Let the next heartbeat come and answer it."""
+        request = self.until(m.HeartbeatRequest)
+        assert isinstance(request, m.HeartbeatRequest)
+        self.answer(Lane.HEARTBEAT, response)
+        return request
+
+    def cluster(self, *topics: m.TopicMetadata) -> None:
+        """Answer what is asked on the cluster's lane: coordinator and metadata."""
+        while True:
+            match self.request(Lane.CLUSTER):
+                case m.FindCoordinatorRequest():
+                    self.answer(Lane.CLUSTER, m.FindCoordinatorResponse(coordinator=NODE))
+                case m.MetadataRequest():
+                    self.answer(Lane.CLUSTER, m.MetadataResponse(topics=topics or (ORDERS,)))
+                case _:
+                    return
+
+    def own(self, *indexes: int, offsets: dict[int, int] | None = None) -> None:
+        """Join, be assigned partitions and have their committed offsets."""
+        self.cluster()
+        self.beat(accepted(2, parts(*indexes)))
+        self.cluster()
+        self.beat(accepted(2))
+        self.until(m.OffsetFetchRequest)
+        self.answer(Lane.OFFSETS, committed(offsets or dict.fromkeys(indexes, 0)))
+
+
+def accepted(epoch: int, assignment: Assignment | None = None) -> m.HeartbeatResponse:
+    return m.HeartbeatResponse(
+        member_epoch=epoch, heartbeat_interval_ms=5_000, assignment=assignment
+    )
+
+
+def described(
+    member_id: str, epoch: int, target: Assignment, group_epoch: int | None = None
+) -> m.DescribeGroupResponse:
+    return m.DescribeGroupResponse(
+        group_state="Stable",
+        group_epoch=group_epoch or epoch,
+        assignment_epoch=group_epoch or epoch,
+        members=(
+            m.DescribedMember(
+                member_id=member_id, member_epoch=epoch, assignment=target, target_assignment=target
+            ),
+        ),
+    )
+
+
+def all_of(request: m.Request | None, code: ErrorCode = ErrorCode.NONE) -> m.OffsetCommitResponse:
+    """The same answer for every partition of a commit."""
+    assert isinstance(request, m.OffsetCommitRequest)
+    return m.OffsetCommitResponse(errors=dict.fromkeys(request.offsets, int(code)))
+
+
+def ends(offsets: dict[int, int]) -> dict[TopicIdPartition, int]:
+    return {key(index): offset for index, offset in offsets.items()}
+
+
+def offsets_of(request: m.OffsetCommitRequest) -> dict[int, int]:
+    return {each.partition: value.committed_offset for each, value in request.offsets.items()}
+
+
+def indexes(keys: Iterable[TopicIdPartition]) -> list[int]:
+    return sorted(each.partition for each in keys)

@@ -1,0 +1,273 @@
+"""What answers mean: commits and their look-ups, topics that come and go, final refusals."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from spark_groups.client import Lane
+from spark_groups.errors import ErrorCode
+from spark_groups.offsets.events import (
+    CommitRefused,
+    CoordinatorFound,
+    OffsetsCommitted,
+    TopicGone,
+    TopicRecreated,
+    TopicsMissing,
+)
+from spark_groups.offsets.ledger import Phase
+from spark_groups.offsets.planning import PlanLimit
+from spark_groups.protocol import messages as m
+from spark_groups.protocol.membership import MemberState
+from spark_groups.types import Assignment
+from tests.client.hands import (
+    TOPIC,
+    Hands,
+    accepted,
+    all_of,
+    committed,
+    ends,
+    key,
+    offsets_of,
+    parts,
+)
+
+
+def finished(hands: Hands, *offsets: int) -> m.OffsetCommitRequest:
+    """Finish a batch up to some offsets; its commit is under way."""
+    wanted = ends(dict(enumerate(offsets)))
+    plan = hands.client.plan(PlanLimit(), wanted, hands.now)
+    assert plan is not None
+    hands.client.finish(plan, hands.now)
+    hands.pump()
+    request = hands.until(m.OffsetCommitRequest)
+    assert isinstance(request, m.OffsetCommitRequest)
+    return request
+
+
+def test_answer_of_another_kind_is_a_bug() -> None:
+    hands = Hands()
+    with pytest.raises(TypeError, match="is no answer to"):
+        hands.answer(Lane.CLUSTER, m.MetadataResponse())
+
+
+def test_coordinator_is_told() -> None:
+    hands = Hands()
+    hands.cluster()
+    assert [str(e.node) for e in hands.find(CoordinatorFound)] == ["broker:9092 (id 1)"]  # type: ignore[union-attr]
+
+
+def test_commit_refused_as_stale_goes_again_with_the_newer_epoch() -> None:
+    hands = Hands()
+    hands.own(0)
+    hands.wait(0.1)
+    request = finished(hands, 5)
+    hands.wait(0.01)
+    hands.answer(Lane.OFFSETS, all_of(request, ErrorCode.STALE_MEMBER_EPOCH))
+    assert len(hands.find(CommitRefused)) == 1
+    assert Lane.OFFSETS not in hands.under_way, "it waits for a heartbeat"
+    refused_at = hands.now
+    hands.beat(accepted(3))
+    again = hands.request(Lane.OFFSETS)
+    assert hands.now == refused_at, "one heartbeat, sent at once, is enough"
+    assert isinstance(again, m.OffsetCommitRequest)
+    assert (again.member_epoch, offsets_of(again)) == (3, {0: 5})
+    hands.answer(Lane.OFFSETS, all_of(again))
+    assert [e.member_epoch for e in hands.find(OffsetsCommitted)] == [3]  # type: ignore[union-attr]
+    assert hands.client.commits.refused == 1
+
+
+def test_commit_without_an_answer_is_sent_again_and_looked_up() -> None:
+    hands = Hands()
+    hands.own(0)
+    finished(hands, 5)
+    hands.fail(Lane.OFFSETS)
+    hands.cluster()
+    request = hands.until(m.OffsetCommitRequest)
+    hands.answer(Lane.OFFSETS, all_of(request))
+    assert hands.client.commits.pending() == {key(0)}, "not before it was looked up"
+    hands.until(m.OffsetFetchRequest)
+    hands.answer(Lane.OFFSETS, committed({0: 3}))
+    again = hands.until(m.OffsetCommitRequest)
+    hands.answer(Lane.OFFSETS, all_of(again))
+    hands.until(m.OffsetFetchRequest)
+    hands.answer(Lane.OFFSETS, committed({0: 5}))
+    assert not hands.client.commits.pending()
+
+
+def test_look_up_that_is_refused_for_now_pauses() -> None:
+    hands = Hands()
+    hands.own(0)
+    finished(hands, 5)
+    hands.fail(Lane.OFFSETS)
+    hands.cluster()
+    hands.answer(Lane.OFFSETS, all_of(hands.until(m.OffsetCommitRequest)))
+    times = []
+    for _ in range(5):
+        hands.until(m.OffsetFetchRequest)
+        times.append(hands.now)
+        errors = {key(0): int(ErrorCode.UNSTABLE_OFFSET_COMMIT)}
+        hands.answer(Lane.OFFSETS, m.OffsetFetchResponse(errors=errors))
+    assert times[-1] - times[0] == pytest.approx(1.5)
+
+
+def test_look_up_of_a_topic_that_is_gone_ends_the_commit() -> None:
+    hands = Hands()
+    hands.own(0)
+    finished(hands, 5)
+    hands.fail(Lane.OFFSETS)
+    hands.cluster()
+    hands.answer(Lane.OFFSETS, all_of(hands.until(m.OffsetCommitRequest)))
+    hands.until(m.OffsetFetchRequest)
+    errors = {key(0): int(ErrorCode.UNKNOWN_TOPIC_ID)}
+    hands.answer(Lane.OFFSETS, m.OffsetFetchResponse(errors=errors))
+    assert not hands.client.commits.pending()
+    assert len(hands.find(TopicGone)) == 1
+
+
+def test_commit_of_a_topic_that_is_gone_is_dropped_and_told() -> None:
+    hands = Hands()
+    hands.own(0)
+    request = finished(hands, 5)
+    hands.answer(Lane.OFFSETS, all_of(request, ErrorCode.UNKNOWN_TOPIC_ID))
+    assert not hands.client.commits.pending()
+    assert len(hands.find(TopicGone)) == 1
+
+
+def settling(hands: Hands) -> m.OffsetCommitRequest:
+    """Join as the first of a group under "latest"; where it starts is being committed."""
+    hands.cluster()
+    hands.beat(accepted(2, parts(0)))
+    hands.until(m.OffsetFetchRequest)
+    hands.answer(Lane.OFFSETS, committed({}))
+    request = hands.until(m.ListOffsetsRequest)
+    assert isinstance(request, m.ListOffsetsRequest)
+    hands.answer(Lane.CLUSTER, m.ListOffsetsResponse(offsets={key(0): 40}))
+    commit = hands.until(m.OffsetCommitRequest)
+    assert isinstance(commit, m.OffsetCommitRequest)
+    return commit
+
+
+def test_start_whose_topic_the_coordinator_does_not_know_yet_is_found_anew() -> None:
+    """Right after a topic is created not every broker knows its id; it is read all the same."""
+    hands = Hands()
+    commit = settling(hands)
+    before = hands.now
+    hands.answer(Lane.OFFSETS, all_of(commit, ErrorCode.UNKNOWN_TOPIC_ID))
+    assert hands.client.ledger.owned[key(0)].phase is Phase.FETCHING
+    hands.until(m.OffsetFetchRequest)
+    assert hands.now - before >= 0.1
+    hands.answer(Lane.OFFSETS, committed({}))
+    hands.until(m.ListOffsetsRequest)
+    hands.answer(Lane.CLUSTER, m.ListOffsetsResponse(offsets={key(0): 41}))
+    again = hands.until(m.OffsetCommitRequest)
+    assert isinstance(again, m.OffsetCommitRequest)
+    hands.answer(Lane.OFFSETS, all_of(again))
+    assert hands.client.ledger.owned[key(0)].phase is Phase.READY
+
+
+def test_revocation_waits_until_the_start_is_committed() -> None:
+    hands = Hands()
+    commit = settling(hands)
+    hands.beat(accepted(2))
+    hands.beat(accepted(2, parts()))
+    assert hands.client.member.state is MemberState.RECONCILING
+    hands.answer(Lane.OFFSETS, all_of(commit))
+    assert hands.client.member.state is MemberState.ACKNOWLEDGING
+
+
+def test_revocation_of_a_topic_that_is_gone_does_not_wait_for_its_start() -> None:
+    hands = Hands()
+    commit = settling(hands)
+    hands.beat(accepted(2))
+    hands.beat(accepted(2, parts()))
+    hands.answer(Lane.OFFSETS, all_of(commit, ErrorCode.UNKNOWN_TOPIC_ID))
+    assert hands.client.member.state is MemberState.ACKNOWLEDGING
+
+
+def test_revocation_of_a_topic_nobody_can_name_does_not_wait_for_its_start() -> None:
+    hands = Hands()
+    hands.cluster()
+    hands.beat(accepted(2, Assignment.of({uuid.UUID(int=99): (0,)})))
+    hands.beat(accepted(2))
+    hands.beat(accepted(2, parts()))
+    assert hands.client.member.state is MemberState.RECONCILING
+    hands.answer(Lane.CLUSTER, m.MetadataResponse())
+    assert hands.client.member.state is MemberState.ACKNOWLEDGING
+
+
+@pytest.mark.parametrize(
+    ("code", "new_id"),
+    [(ErrorCode.UNKNOWN_MEMBER_ID, True), (ErrorCode.FENCED_MEMBER_EPOCH, False)],
+)
+def test_commit_that_tells_of_a_loss_loses_everything(code: ErrorCode, new_id: bool) -> None:
+    hands = Hands()
+    hands.own(0)
+    hands.answer(Lane.OFFSETS, all_of(finished(hands, 5), code))
+    assert not hands.client.member.owned
+    assert not hands.client.commits.pending()
+    join = hands.beat(accepted(5, parts()))
+    assert (join.member_epoch, join.member_id) == (0, "m2" if new_id else "m1")
+
+
+def test_answer_to_a_fetch_of_an_earlier_life_is_ignored() -> None:
+    hands = Hands()
+    hands.cluster()
+    hands.beat(accepted(2, parts(0)))
+    hands.until(m.OffsetFetchRequest)
+    hands.beat(m.HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+    hands.answer(Lane.OFFSETS, m.OffsetFetchResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+    hands.beat(accepted(4, parts(0)))
+    assert (hands.client.member.member_id, hands.client.member.member_epoch) == ("m2", 4)
+
+
+def test_topic_that_was_created_again_is_told_with_what_was_left_unread() -> None:
+    hands = Hands()
+    hands.own(0)
+    finished(hands, 5)
+    hands.answer(Lane.OFFSETS, all_of(hands.request(Lane.OFFSETS)))
+    hands.client.plan(PlanLimit(max_offsets=1), ends({0: 12}), hands.now)
+    plan = hands.client.ledger.in_flight
+    assert plan is not None
+    hands.client.finish(plan, hands.now)
+    hands.pump()
+    hands.answer(Lane.OFFSETS, all_of(hands.until(m.OffsetCommitRequest)))
+    new_id = uuid.UUID(int=2)
+    for assignment in (parts(), parts(0), parts()):
+        hands.beat(accepted(3, assignment))
+        hands.beat(accepted(3))
+        while isinstance(hands.request(Lane.OFFSETS), m.OffsetFetchRequest):
+            hands.answer(Lane.OFFSETS, committed({0: 6}))
+    hands.beat(accepted(3, Assignment.of({new_id: (0,)})))
+    hands.cluster(m.TopicMetadata(new_id, "orders", 4))
+    (event,) = hands.find(TopicRecreated)
+    assert isinstance(event, TopicRecreated)
+    assert (event.old_id, event.new_id) == (TOPIC, new_id)
+    assert event.unread == 0, "what was moved away and came back was not left behind"
+
+
+def test_missing_topics_are_told_once_and_start_at_the_beginning_later() -> None:
+    hands = Hands()
+    hands.answer(Lane.CLUSTER, m.FindCoordinatorResponse(coordinator=m.Node(1, "b", 1)))
+    hands.answer(Lane.CLUSTER, m.MetadataResponse())
+    (event,) = hands.find(TopicsMissing)
+    assert isinstance(event, TopicsMissing)
+    assert event.names == ("orders",)
+    hands.beat(accepted(2, parts(0)))
+    hands.cluster()
+    hands.until(m.OffsetFetchRequest)
+    hands.answer(Lane.OFFSETS, committed({}))
+    request = hands.until(m.ListOffsetsRequest)
+    assert isinstance(request, m.ListOffsetsRequest)
+    assert request.timestamp_ms == m.EARLIEST_TIMESTAMP
+
+
+def test_topic_that_may_not_be_seen_is_final() -> None:
+    hands = Hands()
+    hands.answer(Lane.CLUSTER, m.FindCoordinatorResponse(coordinator=m.Node(1, "b", 1)))
+    refusal = m.MetadataResponse(errors={"orders": int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)})
+    hands.answer(Lane.CLUSTER, refusal)
+    assert hands.client.member.state is MemberState.FATAL
+    assert "'orders'" in (hands.client.member.failure or "")
+    assert "READ and DESCRIBE" in (hands.client.member.failure or "")

@@ -1,0 +1,298 @@
+"""The whole client: by hand where one step matters, and in a small world by seed."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_groups.client import Lane
+from spark_groups.errors import DataLossError, ErrorCode, GroupError
+from spark_groups.offsets.events import (
+    BatchFinished,
+    BatchPlanned,
+    PartitionsGivenUp,
+    RangesInherited,
+    RangesLost,
+    RangesOverruled,
+    RebalanceTimeoutRaised,
+    RevocationBudgetUsed,
+)
+from spark_groups.offsets.planning import PlanLimit
+from spark_groups.protocol import messages as m
+from spark_groups.protocol.events import PartitionsRevoked
+from spark_groups.protocol.membership import MemberState
+from spark_groups.types import BatchPlan, OffsetRange
+from tests.client.hands import (
+    TOPIC,
+    Hands,
+    accepted,
+    all_of,
+    committed,
+    ends,
+    indexes,
+    key,
+    offsets_of,
+    parts,
+)
+from tests.client.world import World
+
+ALL = PlanLimit()
+
+
+def run_seed(seed: int, profile: str) -> World:
+    world = World(seed, profile)
+    try:
+        world.run()
+    except Exception as error:
+        trace = "\n".join(world.trace)
+        raise AssertionError(
+            f"{trace}\nseed {seed} of {profile}, {world.swarm}: {error!r}\nreplay: pytest"
+            f" 'tests/client/test_group_client.py::test_world[{profile}-{seed}]'"
+        ) from error
+    return world
+
+
+@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("profile", ["4.0", "4.2", "4.3"])
+def test_world(profile: str, seed: int) -> None:
+    run_seed(seed, profile)
+
+
+def test_same_seed_is_the_same_run() -> None:
+    first, second = run_seed(5, "4.3"), run_seed(5, "4.3")
+    assert list(first.trace) == list(second.trace)
+    assert first.check.events == second.check.events
+
+
+def planned(hands: Hands, offsets: dict[int, int]) -> BatchPlan:
+    plan = hands.client.plan(ALL, ends(offsets), hands.now)
+    hands.pump()
+    assert plan is not None
+    return plan
+
+
+def finish(hands: Hands, plan: BatchPlan) -> None:
+    hands.client.finish(plan, hands.now)
+    hands.pump()
+
+
+def test_batch_is_planned_finished_and_committed_with_the_epoch_of_its_plan() -> None:
+    hands = Hands()
+    hands.own(0, 1, offsets={0: 5, 1: 7})
+    assert indexes(hands.client.readable(hands.now)) == [0, 1]
+    plan = planned(hands, {0: 10, 1: 7})
+    assert plan.ranges == (OffsetRange(TOPIC, "orders", 0, 5, 10),)
+    assert (plan.member_id, plan.member_epoch) == ("m1", 2)
+    assert not hands.client.readable(hands.now)
+    assert hands.client.plan(ALL, ends({0: 99}), hands.now) is plan, "one batch at a time"
+    hands.beat(accepted(3))
+    finish(hands, plan)
+    finish(hands, plan)
+    request = hands.until(m.OffsetCommitRequest)
+    assert isinstance(request, m.OffsetCommitRequest)
+    assert (request.member_epoch, offsets_of(request)) == (2, {0: 10})
+    hands.answer(Lane.OFFSETS, all_of(request))
+    assert not hands.client.commits.pending()
+    kinds = [type(each) for each in hands.find(BatchPlanned, BatchFinished)]
+    assert kinds == [BatchPlanned, BatchFinished]
+
+
+def test_first_plan_of_each_member_id_is_returned_even_without_ranges() -> None:
+    hands = Hands()
+    hands.own(0)
+    plan = planned(hands, {0: 0})
+    assert (plan.member_id, plan.ranges) == ("m1", ())
+    finish(hands, plan)
+    assert hands.client.plan(ALL, ends({0: 0}), hands.now) is None
+    hands.beat(m.HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+    hands.beat(accepted(5, parts()))
+    assert planned(hands, {}).member_id == "m2"
+
+
+def test_finished_batch_of_another_group_is_none_of_ours() -> None:
+    hands = Hands()
+    hands.own(0)
+    hands.client.finish(
+        BatchPlan("other", "m1", 2, (OffsetRange(TOPIC, "orders", 0, 0, 5),)), hands.now
+    )
+    assert not hands.client.commits.pending()
+
+
+def test_revocation_waits_for_the_batch_and_its_commit() -> None:
+    hands = Hands()
+    hands.own(0, 1)
+    plan = planned(hands, {0: 5, 1: 5})
+    hands.beat(accepted(2, parts(0)))
+    assert indexes(hands.client.member.revoking) == [1]
+    hands.wait(20.0)
+    assert hands.client.member.state is MemberState.RECONCILING
+    finish(hands, plan)
+    assert hands.client.member.state is MemberState.RECONCILING
+    request = hands.until(m.OffsetCommitRequest)
+    hands.answer(Lane.OFFSETS, all_of(request))
+    assert hands.client.member.state is MemberState.ACKNOWLEDGING
+    assert len(hands.find(PartitionsRevoked)) == 1
+
+
+def test_revocation_of_what_no_batch_reads_is_acknowledged_in_the_middle_of_a_batch() -> None:
+    hands = Hands()
+    hands.own(0, 1)
+    planned(hands, {0: 5, 1: 0})
+    hands.beat(accepted(2, parts(0)))
+    assert hands.client.member.state is MemberState.ACKNOWLEDGING
+
+
+def test_partition_that_is_to_be_revoked_is_planned_no_more() -> None:
+    hands = Hands()
+    hands.own(0, 1)
+    plan = planned(hands, {0: 5, 1: 5})
+    hands.beat(accepted(2, parts(0)))
+    finish(hands, plan)
+    assert indexes(hands.client.readable(hands.now)) == [0]
+
+
+def test_contested_partitions_are_given_up_at_ninety_percent() -> None:
+    hands = Hands(rebalance_timeout_ms=10_000)
+    hands.own(0, 1)
+    plan = planned(hands, {0: 5, 1: 5})
+    hands.beat(accepted(2, parts(0)))
+    told_at = hands.client.member.revocation_told_at
+    assert told_at is not None
+    while not hands.find(PartitionsGivenUp):
+        hands.until(m.HeartbeatRequest)
+        hands.wait(0.05)
+        if Lane.HEARTBEAT in hands.under_way and not hands.find(PartitionsGivenUp):
+            hands.answer(Lane.HEARTBEAT, accepted(2))
+    (given_up,) = hands.find(PartitionsGivenUp)
+    assert given_up.at == pytest.approx(told_at + 9.0)
+    assert [e.percent for e in hands.find(RevocationBudgetUsed)] == [50, 80]  # type: ignore[union-attr]
+    finish(hands, plan)
+    (lost,) = hands.find(RangesLost)
+    assert isinstance(lost, RangesLost)
+    assert [each.partition for each in lost.ranges] == [1]
+    request = hands.until(m.OffsetCommitRequest)
+    assert isinstance(request, m.OffsetCommitRequest)
+    assert offsets_of(request) == {0: 5}
+
+
+def test_leaving_with_a_contested_revocation_past_its_limit() -> None:
+    """The running batch is given up with the membership; nothing is left to be acknowledged."""
+    hands = Hands(rebalance_timeout_ms=10_000)
+    hands.own(0, 1)
+    plan = planned(hands, {0: 5, 1: 5})
+    hands.beat(accepted(2, parts(0)))
+    hands.wait(0.1)
+    hands.client.leave(hands.now, leave_by=hands.now + 60.0)
+    hands.pump()
+    assert hands.client.member.state is MemberState.LEAVING
+    hands.wait(15.0)
+    hands.client.finish(plan, hands.now)
+    hands.pump()
+    if Lane.HEARTBEAT in hands.under_way:
+        hands.fail(Lane.HEARTBEAT)
+    hands.cluster()
+    assert hands.beat(m.HeartbeatResponse(member_epoch=-1)).member_epoch == -1
+    assert hands.client.has_left
+
+
+def test_leaving_commits_what_is_finished_first() -> None:
+    hands = Hands()
+    hands.own(0)
+    plan = planned(hands, {0: 5})
+    finish(hands, plan)
+    hands.client.leave(hands.now, leave_by=hands.now + 5.0)
+    assert hands.client.member.state is MemberState.PREPARE_LEAVING
+    hands.answer(Lane.OFFSETS, all_of(hands.until(m.OffsetCommitRequest)))
+    assert hands.beat(m.HeartbeatResponse(member_epoch=-1)).member_epoch == -1
+    assert hands.client.has_left
+
+
+@pytest.mark.parametrize("loses_heartbeat", [True, False])
+def test_leaving_ends_in_time_when_nobody_answers(loses_heartbeat: bool) -> None:
+    hands = Hands()
+    hands.own(0)
+    finish(hands, planned(hands, {0: 5}))
+    hands.client.leave(hands.now, leave_by=hands.now + 5.0)
+    if loses_heartbeat:
+        hands.until(m.HeartbeatRequest)
+    hands.wait(5.0)
+    assert hands.client.has_left
+
+
+def test_lost_batch_that_comes_back_untouched_is_inherited() -> None:
+    hands = Hands()
+    hands.own(0)
+    plan = planned(hands, {0: 5})
+    hands.beat(m.HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+    hands.beat(accepted(4, parts(0)))
+    finish(hands, plan)
+    assert len(hands.find(RangesLost)) == 1
+    hands.until(m.OffsetFetchRequest)
+    hands.answer(Lane.OFFSETS, committed({0: 0}))
+    assert len(hands.find(RangesInherited)) == 1
+    request = hands.until(m.OffsetCommitRequest)
+    assert isinstance(request, m.OffsetCommitRequest)
+    assert (request.member_id, request.member_epoch, offsets_of(request)) == ("m2", 4, {0: 5})
+
+
+def test_lost_batch_that_others_committed_past_is_overruled() -> None:
+    hands = Hands()
+    hands.own(0)
+    plan = planned(hands, {0: 5})
+    hands.beat(m.HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+    hands.beat(accepted(4, parts(0)))
+    finish(hands, plan)
+    hands.until(m.OffsetFetchRequest)
+    hands.answer(Lane.OFFSETS, committed({0: 3}))
+    assert len(hands.find(RangesOverruled)) == 1
+    assert planned(hands, {0: 9}).ranges == (OffsetRange(TOPIC, "orders", 0, 3, 9),)
+
+
+def test_plan_is_not_made_on_dead_ownership() -> None:
+    hands = Hands(session_timeout_ms=12_000)
+    hands.own(0)
+    proven_at = hands.client.member.last_accepted_sent_at
+    assert proven_at is not None
+    assert hands.client.readable(proven_at + 12.0)
+    assert not hands.client.readable(proven_at + 12.1)
+    assert hands.client.plan(ALL, ends({0: 5}), proven_at + 12.1) is None
+    assert hands.client.can_tell({key(0): 5}, proven_at + 12.0)
+    assert not hands.client.can_tell({key(0): 5}, proven_at + 12.1)
+    assert not hands.client.can_tell({}, proven_at)
+
+
+def test_seldom_calls_ask_for_a_larger_rebalance_timeout() -> None:
+    hands = Hands(rebalance_timeout_ms=10_000)
+    hands.own(0)
+    hands.client.called(100.0)
+    hands.client.called(105.0)
+    assert not hands.find(RebalanceTimeoutRaised)
+    hands.client.called(112.0)
+    hands.pump()
+    assert len(hands.find(RebalanceTimeoutRaised)) == 1
+    assert hands.beat(accepted(2)).rebalance_timeout_ms == 28_000
+
+
+def test_final_refusal_fails_the_next_call_with_the_brokers_words() -> None:
+    hands = Hands()
+    hands.cluster()
+    refusal = m.HeartbeatResponse(error_code=30, error_message="Not authorized to access group: g")
+    hands.beat(refusal)
+    with pytest.raises(GroupError, match="Not authorized to access group: g"):
+        hands.client.plan(ALL, {}, hands.now)
+
+
+def test_data_loss_fails_the_query_once_and_is_not_asked_for_again() -> None:
+    plan = BatchPlan("g", "old", 1, (OffsetRange(TOPIC, "orders", 0, 0, 5),))
+    hands = Hands(checkpointed=plan)
+    hands.client.finish(plan, hands.now)
+    hands.cluster()
+    assert hands.beat(m.HeartbeatResponse(member_epoch=-1)).member_id == "old"
+    hands.beat(accepted(2, parts(0)))
+    hands.cluster()
+    hands.until(m.OffsetFetchRequest)
+    hands.answer(Lane.OFFSETS, committed({}))
+    with pytest.raises(DataLossError, match="failOnDataLoss=false"):
+        hands.client.check()
+    for _ in range(20):
+        hands.wait(0.3)
+        assert not isinstance(hands.request(Lane.OFFSETS), m.OffsetFetchRequest)

@@ -1,0 +1,125 @@
+"""The next micro-batch: positions, ends, limits, AvailableNow, truncated logs."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_groups.client import Lane
+from spark_groups.client.planner import REWOUND_PATIENCE_S
+from spark_groups.errors import DataLossError
+from spark_groups.offsets.events import DataLost
+from spark_groups.offsets.planning import PlanLimit
+from spark_groups.protocol import messages as m
+from tests.client.hands import Hands, accepted, all_of, ends, key, parts
+
+ALL = PlanLimit()
+
+
+def ready(offsets: dict[int, int], *, available_now: bool = False, **arguments: bool) -> Hands:
+    """A member whose first plan, without ranges, is behind it."""
+    hands = Hands(**arguments)  # type: ignore[arg-type]
+    if available_now:
+        hands.client.prepare_available_now()
+    hands.own(*offsets, offsets=offsets)
+    plan = hands.client.plan(ALL, {}, hands.now)
+    assert plan is not None
+    assert plan.ranges == ()
+    hands.client.finish(plan, hands.now)
+    return hands
+
+
+def batch(
+    hands: Hands, offsets: dict[int, int], limit: PlanLimit = ALL
+) -> dict[int, tuple[int, int]]:
+    """Plan and finish; the ranges by partition."""
+    plan = hands.client.plan(limit, ends(offsets), hands.now)
+    if plan is None:
+        return {}
+    hands.client.finish(plan, hands.now)
+    hands.pump()
+    if isinstance(hands.request(Lane.OFFSETS), m.OffsetCommitRequest):
+        hands.answer(Lane.OFFSETS, all_of(hands.request(Lane.OFFSETS)))
+    return {each.partition: (each.from_offset, each.until_offset) for each in plan.ranges}
+
+
+def test_batches_go_on_where_the_last_one_ended() -> None:
+    hands = ready({0: 5, 1: 0})
+    assert batch(hands, {0: 9, 1: 0}) == {0: (5, 9)}
+    assert batch(hands, {0: 9, 1: 3}) == {1: (0, 3)}
+    assert batch(hands, {0: 9, 1: 3}) == {}
+    assert hands.client.planner.log_ends == ends({0: 9, 1: 3})
+
+
+def test_partition_whose_end_is_not_known_is_left_out() -> None:
+    assert batch(ready({0: 0, 1: 0}), {1: 3}) == {1: (0, 3)}
+
+
+def test_limit_is_divided_in_proportion() -> None:
+    hands = ready({0: 0, 1: 0})
+    assert batch(hands, {0: 90, 1: 10}, PlanLimit(max_offsets=10)) == {0: (0, 9), 1: (0, 1)}
+
+
+def test_small_backlog_waits_but_not_for_ever() -> None:
+    hands = ready({0: 0})
+    limit = PlanLimit(min_offsets=10, max_trigger_delay_s=60.0)
+    assert batch(hands, {0: 9}, limit) == {}
+    began = hands.now
+    while hands.now < began + 59.0:
+        hands.beat(accepted(2))
+        assert hands.now >= began + 60.0 or batch(hands, {0: 9}, limit) == {}
+    hands.wait(began + 60.0 - hands.now)
+    assert batch(hands, {0: 9}, limit) == {0: (0, 9)}
+    assert batch(hands, {0: 19}, limit) == {0: (9, 19)}, "ten are enough"
+
+
+def test_available_now_reads_what_was_there_when_a_partition_came_and_no_more() -> None:
+    hands = ready({0: 0}, available_now=True)
+    assert batch(hands, {0: 10}, PlanLimit(max_offsets=6)) == {0: (0, 6)}
+    assert batch(hands, {0: 99}, PlanLimit(max_offsets=6)) == {0: (6, 10)}
+    assert batch(hands, {0: 99}) == {}
+
+
+def test_available_now_does_not_wait_for_a_larger_backlog() -> None:
+    hands = ready({0: 0}, available_now=True)
+    assert batch(hands, {0: 1}, PlanLimit(min_offsets=1_000)) == {0: (0, 1)}
+
+
+def test_end_below_the_position_is_doubted_then_final() -> None:
+    hands = ready({0: 8, 1: 0})
+    assert batch(hands, {0: 5, 1: 2}) == {1: (0, 2)}, "the others go on"
+    hands.wait(REWOUND_PATIENCE_S - 0.1)
+    assert batch(hands, {0: 5, 1: 3}) == {1: (2, 3)}
+    hands.wait(0.2)
+    with pytest.raises(DataLossError, match=r"orders-0 ends at 5.*read it up to 8"):
+        hands.client.plan(ALL, ends({0: 5, 1: 3}), hands.now)
+    with pytest.raises(DataLossError):
+        hands.client.check()
+
+
+def test_end_that_recovers_in_time_is_forgiven() -> None:
+    hands = ready({0: 8})
+    assert batch(hands, {0: 5}) == {}
+    hands.wait(REWOUND_PATIENCE_S - 0.1)
+    assert batch(hands, {0: 9}) == {0: (8, 9)}
+    assert batch(hands, {0: 5}) == {}
+    hands.wait(1.0)
+    assert batch(hands, {0: 5}) == {}
+
+
+def test_truncated_log_is_gone_on_with_where_that_is_wanted() -> None:
+    hands = ready({0: 8}, fail_on_data_loss=False)
+    assert batch(hands, {0: 5}) == {}
+    hands.wait(REWOUND_PATIENCE_S + 0.1)
+    assert batch(hands, {0: 5}) == {}
+    assert len(hands.find(DataLost)) == 0
+    hands.pump()
+    assert len(hands.find(DataLost)) == 1
+    assert batch(hands, {0: 7}) == {0: (5, 7)}
+
+
+def test_what_is_known_of_a_partition_goes_with_it() -> None:
+    hands = ready({0: 0, 1: 0})
+    assert batch(hands, {0: 4, 1: 4}, PlanLimit(max_offsets=4))
+    hands.beat(accepted(2, parts(1)))
+    assert hands.client.planner.log_ends == ends({1: 4})
+    assert hands.client.parts.unread_left == {key(0): 2}
