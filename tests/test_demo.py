@@ -1,0 +1,203 @@
+"""The demo: its parts, and the whole of it on a small part of the flights."""
+
+from __future__ import annotations
+
+import io
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from demo.applications import ROOT, Process, parse_processes
+from demo.check import Verdict, compare, parse_description
+from demo.flights import Flight, as_flight, read_flights
+from demo.spark_log import logged_files, parse_log
+from demo.watch import Seen, as_line, as_ranges, as_table
+from spark_groups.types import TopicPartition
+from tests.processes import is_alive
+from tests.waiting import wait_until
+
+DEMO = (sys.executable, "-m", "demo.run")
+ROWS = 20_000
+GOOD = {0: (2, 2), 1: (1, 1)}
+FLIGHTS = [Flight("N1", '{"id":0}'), Flight(None, '{"id":1}'), Flight("N2", '{"id":2}')]
+WRITTEN = [("N1", '{"id":0}', 0, 0), (None, '{"id":1}', 0, 1), ("N2", '{"id":2}', 1, 0)]
+
+
+def test_flights_are_keyed_by_tail_number_and_numbered() -> None:
+    flights = list(read_flights(3))
+    assert flights[0].key == "N14228"
+    assert flights[0].value.startswith('{"id":0,"year":2013,"month":1,"day":1,"dep_time":517,')
+    assert '"carrier":"UA"' in flights[0].value
+    assert len({flight.value for flight in flights}) == 3
+
+
+def test_what_is_not_known_is_null() -> None:
+    flight = as_flight(7, {"dep_time": "NA", "tailnum": "", "dest": "NA"})
+    assert flight == Flight(None, '{"id":7,"dep_time":null,"tailnum":null,"dest":null}')
+
+
+def test_verdict_on_what_is_complete() -> None:
+    verdict = compare(FLIGHTS, WRITTEN, GOOD, 3)
+    assert verdict == Verdict(
+        produced=3, written=3, distinct=3, missing=0, foreign=0, committed=GOOD
+    )
+    assert verdict.is_good
+
+
+def test_rows_written_twice_are_counted_and_no_loss() -> None:
+    verdict = compare(FLIGHTS, [*WRITTEN, WRITTEN[1]], GOOD, 3)
+    assert (verdict.twice, verdict.distinct, verdict.is_good) == (1, 3, True)
+
+
+@pytest.mark.parametrize(
+    ("written", "committed", "produced"),
+    [
+        (WRITTEN[1:], GOOD, 3),
+        ([*WRITTEN[1:], ("N1", '{"id":9}', 0, 0)], GOOD, 3),
+        ([*WRITTEN[1:], ("N9", '{"id":0}', 0, 0)], GOOD, 3),
+        (WRITTEN, {0: (1, 2), 1: (1, 1)}, 3),
+        (WRITTEN, {0: (2, 2)}, 3),
+        (WRITTEN, {}, 3),
+        (WRITTEN, GOOD, 4),
+    ],
+)
+def test_verdict_is_not_good(
+    written: list[tuple[str | None, str, int, int]],
+    committed: dict[int, tuple[int, int]],
+    produced: int,
+) -> None:
+    assert not compare(FLIGHTS, written, committed, produced).is_good
+
+
+def test_committed_offsets_are_read_from_kafkas_own_tool() -> None:
+    text = """
+GROUP           TOPIC      PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG  CONSUMER-ID  HOST
+flight-readers  flights    0          1766            1800            34   -            -
+flight-readers  flights    11         5               5               0    -            -
+flight-readers  flights-2  3          1               1               0    -            -
+flight-readers  flights    4          -               7               -    -            -
+"""
+    assert parse_description(text, "flights") == {0: (1766, 1800), 11: (5, 5)}
+
+
+def test_spark_log_names_what_counts(tmp_path: Path) -> None:
+    log = tmp_path / "_spark_metadata"
+    log.mkdir()
+
+    def entry(name: str, action: str = "add") -> str:
+        return f'{{"path":"file://{tmp_path}/{name}","size":1,"action":"{action}"}}'
+
+    (log / "8").write_text(f"v1\n{entry('old')}", encoding="utf-8")
+    compact = f"v1\n{entry('a%20b')}\n{entry('c')}\n{entry('c', 'delete')}"
+    (log / "9.compact").write_text(compact, encoding="utf-8")
+    (log / "10").write_text(f"v1\n{entry('d')}", encoding="utf-8")
+    (log / ".10.crc").write_text("", encoding="utf-8")
+    assert logged_files(tmp_path) == [tmp_path / "a b", tmp_path / "d"]
+    assert logged_files(tmp_path / "none") == []
+    assert parse_log(["v1"]) == []
+
+
+def test_processes_of_a_group() -> None:
+    listed = (
+        "  1   1 init\n 20  20 java -cp x org.apache.spark.deploy.SparkSubmit jobs/consume.py\n"
+        " 21  20 python jobs/consume.py\n 22  20 python -m x.python_streaming_source_runner\n"
+    )
+    found = [Process(20, "JVM"), Process(21, "driver"), Process(22, "runner")]
+    assert parse_processes(listed, 20) == found
+    assert str(found[0]) == "JVM 20"
+
+
+def test_partitions_are_written_as_ranges() -> None:
+    assert as_ranges(TopicPartition("t", each) for each in (0, 1, 2, 5, 7, 8)) == "0-2, 5, 7-8"
+    assert as_ranges(()) == "—"
+
+
+def test_before_the_first_member_there_is_no_group() -> None:
+    assert as_line(Seen(None, {}), []) == "no group yet"
+    console = Console(width=80, file=io.StringIO())
+    with console.capture() as shown:
+        console.print(as_table(Seen(None, {}), [], 1.0))
+    assert "no group yet" in shown.get()
+
+
+def test_wrong_arguments_are_refused() -> None:
+    done = subprocess.run(
+        [*DEMO, "--rows", "3"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert "--rows is 12 to 336776" in done.stderr
+
+
+def start(log: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    with log.open("wb") as file:
+        return subprocess.Popen(
+            [*DEMO, *arguments],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def said_pids(text: str) -> list[int]:
+    """The pids that the demo tells: of the broker, and of what it killed."""
+    killed = re.findall(r"killed: (.*)", text)
+    return [int(pid) for pid in re.findall(r"\b(?:pid|JVM|driver|runner) (\d+)", text)] + [
+        int(pid) for line in killed for pid in re.findall(r"(\d+)", line)
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.broker
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+def test_demo_hands_over_and_misses_nothing(tmp_path: Path) -> None:
+    log = tmp_path / "demo.txt"
+    demo = start(log, "--rows", str(ROWS), "--seconds", "60")
+    try:
+        exit_code = demo.wait(360)
+    finally:
+        demo.send_signal(signal.SIGTERM)
+        demo.wait(60)
+    text = log.read_text(encoding="utf-8")
+    assert exit_code == 0, text
+    assert re.search(r"flights-1 owns 0-5; flights-2 owns 6-11", text)
+    assert re.search(rf"distinct rows in the output\s+│\s+{ROWS:,} ", text)
+    assert re.search(r"missing\s+│\s+0 ", text)
+    assert not any(map(is_alive, said_pids(text)))
+
+
+@pytest.mark.slow
+@pytest.mark.broker
+@pytest.mark.spark
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_when_the_demo_is_stopped(number: signal.Signals, tmp_path: Path) -> None:
+    log = tmp_path / "demo.txt"
+    demo = start(log, "--rows", str(ROWS))
+    try:
+        wait_until(lambda: "flights-1 owns 0-11" in log.read_text("utf-8"), 120, "the group")
+        children = descendants(demo.pid)
+        assert len(children) > 4
+        demo.send_signal(number)
+        exit_code = demo.wait(30)
+    finally:
+        demo.kill()
+    assert exit_code == (-number if number == signal.SIGKILL else 130)
+    wait_until(lambda: not any(map(is_alive, children)), 20, f"the end of {children}")
+
+
+def descendants(pid: int) -> set[int]:
+    listed = subprocess.run(
+        ["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
+    ).stdout
+    parents = {int(each): int(parent) for each, parent in map(str.split, listed.splitlines())}
+    found = {pid}
+    while more := {each for each, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
