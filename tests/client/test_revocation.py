@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from spark_groups.client.revocation import (
@@ -39,6 +39,7 @@ def test_marks_come_in_turn() -> None:
     assert marks == [50.0, 80.0, 90.0, None]
 
 
+@settings(derandomize=True)
 @given(
     told_at=some.floats(0, 1e7, allow_nan=False),
     timeout_s=some.floats(0.5, 4_000, allow_nan=False),

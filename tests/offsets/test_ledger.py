@@ -1,0 +1,301 @@
+"""Tenures, positions, finished batches: what may be committed, and what is inherited."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from spark_groups.offsets.commits import PendingCommit
+from spark_groups.offsets.ledger import (
+    FINISHED_KEPT,
+    MAX_BOUNDARIES,
+    NO_OFFSET,
+    Ledger,
+    Phase,
+)
+from spark_groups.types import NO_PARTITIONS, Assignment, BatchPlan, OffsetRange, TopicIdPartition
+
+TOPIC = uuid.UUID(int=1)
+
+
+def key(partition: int) -> TopicIdPartition:
+    return TopicIdPartition(TOPIC, partition)
+
+
+def parts(*indexes: int) -> Assignment:
+    return Assignment.of({TOPIC: indexes})
+
+
+def span(partition: int, from_offset: int, until_offset: int) -> OffsetRange:
+    return OffsetRange(TOPIC, "orders", partition, from_offset, until_offset)
+
+
+def plan(*ranges: OffsetRange, member_id: str = "m1", epoch: int = 3) -> BatchPlan:
+    return BatchPlan("g", member_id, epoch, ranges)
+
+
+def ready(ledger: Ledger, committed: dict[int, int]) -> None:
+    """Let partitions come to READY at their committed offsets."""
+    for partition, offset in committed.items():
+        owned = ledger.owned[key(partition)]
+        owned.phase = Phase.READY
+        owned.position = owned.committed_offset = offset
+
+
+def owning(committed: dict[int, int]) -> Ledger:
+    ledger = Ledger()
+    ledger.assign(parts(*committed), 3)
+    ready(ledger, committed)
+    return ledger
+
+
+def regained(ledger: Ledger, committed: dict[int, int]) -> None:
+    """Lose partitions and get them back."""
+    ledger.drop(parts(*committed))
+    ledger.assign(parts(*committed), 5)
+    ready(ledger, committed)
+
+
+def commits(found: tuple[PendingCommit, ...]) -> dict[int, tuple[int, int]]:
+    """Offset and epoch by partition."""
+    return {each.key.partition: (each.committed_offset, each.member_epoch) for each in found}
+
+
+def test_partition_is_fetched_before_it_is_ready() -> None:
+    ledger = Ledger()
+    ledger.assign(parts(0, 1), 3)
+    assert set(ledger.in_phase(Phase.FETCHING)) == ledger.unready() == {key(0), key(1)}
+    assert ledger.positions(parts(0, 1)) == {}
+    assert ledger.owned[key(0)].position == NO_OFFSET
+    ready(ledger, {0: 7})
+    assert ledger.positions(parts(0, 1)) == {key(0): 7}
+    assert ledger.positions(parts(1)) == {}, "what is to be revoked is planned no more"
+
+
+def test_each_time_of_owning_is_a_tenure_of_its_own() -> None:
+    ledger = Ledger()
+    ledger.assign(parts(0), 3)
+    first = ledger.tenure(key(0))
+    ledger.assign(parts(1), 3)
+    assert ledger.tenure(key(0)) == first
+    ledger.drop(parts(0))
+    assert ledger.tenure(key(0)) is None
+    ledger.assign(parts(0), 3)
+    assert ledger.tenure(key(0)) not in (first, None, ledger.tenure(key(1)))
+
+
+def test_finished_batch_is_committed_with_the_epoch_of_its_plan() -> None:
+    ledger = owning({0: 5, 1: 0})
+    batch = plan(span(0, 5, 9), span(1, 0, 2))
+    ledger.record(batch)
+    assert ledger.positions(parts(0, 1)) == {key(0): 9, key(1): 2}
+    assert ledger.in_flight is batch
+    finished = ledger.finish(batch)
+    assert commits(finished.commits) == {0: (9, 3), 1: (2, 3)}
+    assert finished.lost == ()
+    assert ledger.in_flight is None
+    assert ledger.inherit(4).commits == ()
+
+
+@pytest.mark.parametrize("later_batches", [0, 1, FINISHED_KEPT - 1])
+def test_finishing_again_changes_nothing_even_batches_later(later_batches: int) -> None:
+    ledger = owning({0: 0})
+    first = plan(span(0, 0, 1))
+    ledger.record(first)
+    ledger.finish(first)
+    for number in range(1, later_batches + 1):
+        batch = plan(span(0, number, number + 1))
+        ledger.record(batch)
+        ledger.finish(batch)
+    before = ledger.uncommitted(key(0))
+    again = ledger.finish(first)
+    assert (again.commits, again.lost) == ((), ())
+    assert ledger.uncommitted(key(0)) == before
+    inheritance = ledger.inherit(4)
+    assert (inheritance.taken, inheritance.overruled) == ((), ())
+
+
+def test_proof_that_comes_late_leaves_the_running_batch_alone() -> None:
+    ledger = owning({0: 0})
+    first, second = plan(span(0, 0, 1)), plan(span(0, 1, 2))
+    ledger.record(first)
+    ledger.finish(first)
+    ledger.record(second)
+    ledger.finish(first)
+    assert ledger.in_flight is second
+    assert commits(ledger.finish(second).commits) == {0: (2, 3)}
+
+
+def test_same_plan_made_again_is_finished_again() -> None:
+    ledger = owning({0: 0})
+    batch = plan(span(0, 0, 1))
+    for _ in range(2):
+        ledger.owned[key(0)].position = 0
+        ledger.record(batch)
+        assert commits(ledger.finish(batch).commits) == {0: (1, 3)}
+        assert ledger.in_flight is None
+
+
+def test_lost_ranges_are_not_committed() -> None:
+    ledger = owning({0: 0, 1: 0})
+    batch = plan(span(0, 0, 4), span(1, 0, 4))
+    ledger.record(batch)
+    ledger.drop(parts(1))
+    finished = ledger.finish(batch)
+    assert commits(finished.commits) == {0: (4, 3)}
+    assert finished.lost == (span(1, 0, 4),)
+
+
+def test_lost_and_regained_in_the_middle_of_the_batch_is_lost_then_inherited() -> None:
+    ledger = owning({0: 0})
+    batch = plan(span(0, 0, 4))
+    ledger.record(batch)
+    regained(ledger, {0: 0})
+    assert ledger.inherit(5).taken == ()
+    finished = ledger.finish(batch)
+    assert (finished.commits, finished.lost) == ((), (span(0, 0, 4),))
+    inheritance = ledger.inherit(5)
+    assert inheritance.taken == (span(0, 0, 4),)
+    assert commits(inheritance.commits) == {0: (4, 5)}
+    assert ledger.positions(parts(0)) == {key(0): 4}
+    assert ledger.inherit(5).taken == ()
+
+
+def test_batch_of_an_earlier_incarnation_is_inherited() -> None:
+    ledger = Ledger()
+    ledger.finish(plan(span(0, 0, 4), span(1, 0, 4), member_id="old", epoch=9))
+    assert ledger.inherit(3).taken == ()
+    ledger.assign(parts(0, 1), 3)
+    assert ledger.inherit(3).taken == (), "not before the committed offset is known"
+    ready(ledger, {0: 0, 1: 2})
+    inheritance = ledger.inherit(3)
+    assert inheritance.taken == (span(0, 0, 4),)
+    assert inheritance.overruled == (span(1, 0, 4),)
+    assert commits(inheritance.commits) == {0: (4, 3)}
+    assert ledger.positions(parts(0, 1)) == {key(0): 4, key(1): 2}
+
+
+def test_batch_that_was_committed_after_all_is_neither_taken_nor_overruled() -> None:
+    ledger = Ledger()
+    ledger.finish(plan(span(0, 0, 4), member_id="old"))
+    ledger.assign(parts(0), 3)
+    ready(ledger, {0: 4})
+    inheritance = ledger.inherit(3)
+    assert (inheritance.taken, inheritance.overruled) == ((), ())
+
+
+def test_run_of_several_batches_is_inherited_from_any_of_its_beginnings() -> None:
+    ledger = owning({0: 0})
+    for number in range(3):
+        batch = plan(span(0, number * 10, number * 10 + 10))
+        ledger.record(batch)
+        ledger.finish(batch)
+    assert ledger.uncommitted(key(0)) == span(0, 0, 30)
+    regained(ledger, {0: 10})
+    assert ledger.inherit(5).taken == (span(0, 0, 30),)
+    assert ledger.positions(parts(0)) == {key(0): 30}
+
+
+def test_accepted_commit_ends_what_is_uncommitted() -> None:
+    ledger = owning({0: 0})
+    (first,) = finished_commits(ledger, span(0, 0, 10))
+    (second,) = finished_commits(ledger, span(0, 10, 20))
+    ledger.settled(first)
+    assert ledger.uncommitted(key(0)) == span(0, 10, 20)
+    ledger.settled(second)
+    assert ledger.uncommitted(key(0)) is None
+    regained(ledger, {0: 0})
+    assert ledger.inherit(5).taken == (), "committed and moved back by somebody: that wins"
+
+
+def finished_commits(ledger: Ledger, *ranges: OffsetRange) -> tuple[PendingCommit, ...]:
+    batch = plan(*ranges)
+    ledger.record(batch)
+    return ledger.finish(batch).commits
+
+
+def test_commit_of_an_earlier_tenure_settles_nothing() -> None:
+    ledger = owning({0: 0})
+    (commit,) = finished_commits(ledger, span(0, 0, 10))
+    regained(ledger, {0: 0})
+    ledger.inherit(5)
+    ledger.settled(commit)
+    assert ledger.uncommitted(key(0)) == span(0, 0, 10)
+
+
+def test_boundaries_of_a_run_are_bounded() -> None:
+    ledger = owning({0: 0})
+    for number in range(5 * MAX_BOUNDARIES):
+        finished_commits(ledger, span(0, number, number + 1))
+    assert ledger.uncommitted(key(0)) == span(0, 0, 5 * MAX_BOUNDARIES)
+    assert len(ledger._runs[key(0)].boundaries) <= MAX_BOUNDARIES + 1
+
+
+def test_nothing_is_inherited_while_a_batch_reads_it() -> None:
+    ledger = Ledger()
+    old = plan(span(0, 0, 4), member_id="old")
+    ledger.finish(plan(span(0, 0, 4), member_id="older"))
+    ledger.replay(old)
+    ledger.assign(parts(0), 3)
+    ready(ledger, {0: 0})
+    assert ledger.inherit(3).taken == ()
+
+
+def test_replay_is_in_flight_unless_it_is_this_members_own() -> None:
+    ledger = owning({0: 0})
+    old, own = plan(span(0, 0, 4), member_id="old"), plan(span(0, 0, 4))
+    ledger.record(own)
+    ledger.replay(own)
+    assert ledger.in_flight is own
+    ledger.finish(own)
+    ledger.replay(own)
+    assert ledger.in_flight is None
+    ledger.replay(old)
+    assert ledger.in_flight is old
+    ledger.finish(old)
+    ledger.replay(old)
+    assert ledger.in_flight is None
+
+
+def test_checkpoint_tells_how_far_it_has_read() -> None:
+    ledger = Ledger()
+    assert ledger.checkpointed_offset(key(0)) is None
+    ledger.replay(plan(span(0, 3, 4), member_id="old"))
+    assert ledger.checkpointed_offset(key(0)) == 3
+    assert ledger.checkpointed_offset(key(1)) is None
+    ledger.finish(plan(span(0, 3, 4), member_id="old"))
+    assert ledger.checkpointed_offset(key(0)) == 4
+
+
+def contested(ledger: Ledger, *pending: int, settle_first: bool = True) -> Assignment:
+    return ledger.contested(
+        parts(0, 1), frozenset(key(each) for each in pending), settle_first=settle_first
+    )
+
+
+def test_revocation_is_free_when_nothing_touches_it() -> None:
+    ledger = owning({0: 0, 1: 0, 2: 0})
+    ledger.record(plan(span(2, 0, 4)))
+    assert contested(ledger, 2) == NO_PARTITIONS
+    assert ledger.contested(NO_PARTITIONS, frozenset({key(2)}), settle_first=True) == NO_PARTITIONS
+
+
+def test_revocation_is_contested_by_batches_commits_and_starts() -> None:
+    ledger = owning({0: 0, 1: 0})
+    ledger.record(plan(span(0, 0, 4)))
+    assert contested(ledger) == parts(0)
+    assert contested(ledger, 1, 2) == parts(0, 1)
+    ledger.finish(plan(span(0, 0, 4)))
+    assert contested(ledger) == NO_PARTITIONS
+    ledger.owned[key(1)].phase = Phase.SETTLING
+    assert contested(ledger) == parts(1)
+    assert contested(ledger, settle_first=False) == NO_PARTITIONS
+
+
+def test_start_in_a_topic_that_is_gone_contests_nothing() -> None:
+    ledger = Ledger()
+    ledger.assign(parts(0, 1), 3)
+    ledger.note_topics_gone(frozenset({TOPIC}))
+    assert contested(ledger) == NO_PARTITIONS
+    assert ledger.unready() == {key(0), key(1)}

@@ -1,0 +1,330 @@
+"""From assigned to planned: committed offsets, starts, and errors that are neither."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+
+import pytest
+
+from spark_groups.errors import ERROR_RULES, ErrorCode, Reaction
+from spark_groups.offsets.commits import CommitQueue, PendingCommit
+from spark_groups.offsets.events import DataLost, PositionFound
+from spark_groups.offsets.ledger import Ledger, OwnedPartition, Phase
+from spark_groups.offsets.resolution import PositionResolver, Resolved
+from spark_groups.offsets.starting import StartingOffsets, StartingPoint, commit_metadata
+from spark_groups.offsets.topics import TopicDirectory
+from spark_groups.protocol.messages import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetAndMetadata,
+    OffsetFetchResponse,
+    TopicMetadata,
+)
+from spark_groups.types import Assignment, BatchPlan, OffsetRange, TopicIdPartition, TopicPartition
+
+TOPIC = uuid.UUID(int=1)
+NONE = OffsetAndMetadata(-1)
+EARLIEST = StartingOffsets(StartingPoint.EARLIEST)
+LATEST = StartingOffsets(StartingPoint.LATEST)
+
+
+def key(partition: int) -> TopicIdPartition:
+    return TopicIdPartition(TOPIC, partition)
+
+
+class Scene:
+    """A resolver with what it works on; partitions 0.. of one topic are owned."""
+
+    def __init__(
+        self,
+        starting: StartingOffsets = LATEST,
+        *owned: int,
+        count: int = 4,
+        fail_on_data_loss: bool = True,
+    ) -> None:
+        self.ledger, self.commits, self.topics = Ledger(), CommitQueue(), TopicDirectory()
+        self.resolver = PositionResolver(
+            self.ledger,
+            self.commits,
+            self.topics,
+            starting,
+            read_committed=True,
+            fail_on_data_loss=fail_on_data_loss,
+        )
+        if count:
+            self.topics.learn(TopicMetadata(TOPIC, "orders", count))
+        self.ledger.assign(Assignment.of({TOPIC: owned or (0,)}), 3)
+
+    def of(self, partition: int) -> OwnedPartition:
+        return self.ledger.owned[key(partition)]
+
+    def fetched(
+        self,
+        offsets: Mapping[int, OffsetAndMetadata],
+        errors: Mapping[int, int] | None = None,
+    ) -> Resolved:
+        self.resolver.to_fetch()
+        return self.resolver.handle_fetch(
+            OffsetFetchResponse(
+                offsets={key(each): value for each, value in offsets.items()},
+                errors={key(each): int(code) for each, code in (errors or {}).items()},
+            ),
+            member_epoch=3,
+            now=1.0,
+        )
+
+    def listed(self, offsets: Mapping[int, int]) -> ListOffsetsRequest:
+        request = self.resolver.to_list()
+        assert request is not None
+        answer = ListOffsetsResponse(offsets={key(each): at for each, at in offsets.items()})
+        self.resolver.handle_list(request, answer, 3)
+        return request
+
+    def settle(self) -> dict[int, PendingCommit]:
+        """Let the commits under way be accepted; return them."""
+        chosen = self.commits.poll(9.0, member_epoch=3, proven_at=8.0, tenure=self.ledger.tenure)
+        for each in chosen.values():
+            self.resolver.settled(each, 9.0)
+        return {each.partition: commit for each, commit in chosen.items()}
+
+
+def committed(offset: int, count: int | None = 4) -> OffsetAndMetadata:
+    return OffsetAndMetadata(offset, "" if count is None else commit_metadata(count))
+
+
+def test_committed_offset_is_the_position() -> None:
+    scene = Scene()
+    resolved = scene.fetched({0: committed(17)})
+    assert (scene.of(0).phase, scene.of(0).position) == (Phase.READY, 17)
+    assert scene.of(0).committed_offset == 17
+    (event,) = resolved.events
+    assert isinstance(event, PositionFound)
+    assert (event.position, event.committed) == (17, True)
+    assert not scene.commits.pending()
+    assert not scene.resolver.to_fetch()
+
+
+@pytest.mark.parametrize("starting", [EARLIEST, LATEST], ids=["earliest", "latest"])
+@pytest.mark.parametrize("code", [*ERROR_RULES, 12_345])
+def test_error_is_never_read_as_no_committed_offset(starting: StartingOffsets, code: int) -> None:
+    if code == ErrorCode.NONE:
+        return
+    scene = Scene(starting)
+    resolved = scene.fetched({}, {0: code})
+    assert scene.of(0).phase is Phase.FETCHING
+    assert resolved.reaction is not Reaction.ACCEPT
+    assert resolved.error == code
+    assert scene.resolver.to_list() is None
+    assert not scene.commits.pending()
+
+
+def test_partition_the_answer_forgot_is_asked_for_again() -> None:
+    scene = Scene()
+    assert scene.fetched({}).reaction is Reaction.RETRY
+    assert key(0) in scene.resolver.to_fetch()
+
+
+def test_topic_the_broker_does_not_know_yet_is_asked_for_again() -> None:
+    scene = Scene()
+    resolved = scene.fetched({}, {0: ErrorCode.UNKNOWN_TOPIC_ID})
+    assert resolved.reaction is Reaction.RETRY
+    assert scene.of(0).topic_gone
+    scene.fetched({0: committed(3)})
+    assert not scene.of(0).topic_gone
+
+
+def test_one_partition_with_an_error_does_not_keep_the_others() -> None:
+    scene = Scene(LATEST, 0, 1)
+    resolved = scene.fetched({1: committed(5)}, {0: ErrorCode.UNSTABLE_OFFSET_COMMIT})
+    assert resolved.reaction is Reaction.RETRY
+    assert (scene.of(0).phase, scene.of(1).phase) == (Phase.FETCHING, Phase.READY)
+
+
+def test_answer_of_an_earlier_tenure_says_nothing() -> None:
+    scene = Scene()
+    scene.resolver.to_fetch()
+    scene.ledger.drop([key(0)])
+    scene.ledger.assign(Assignment.of({TOPIC: (0,)}), 5)
+    answer = OffsetFetchResponse(offsets={key(0): committed(17)})
+    scene.resolver.handle_fetch(answer, member_epoch=3, now=1.0)
+    assert scene.of(0).phase is Phase.FETCHING
+
+
+def test_topic_without_a_name_is_not_fetched() -> None:
+    assert Scene(count=0).resolver.to_fetch() == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("starting", "wanted"),
+    [
+        (EARLIEST, {1}),
+        (LATEST, {0, 1, 2, 3}),
+        (
+            StartingOffsets(StartingPoint.EARLIEST, {TopicPartition("orders", 1): -1}),
+            {0, 1, 2, 3},
+        ),
+    ],
+)
+def test_whole_topic_is_surveyed_where_latest_may_apply(
+    starting: StartingOffsets, wanted: set[int]
+) -> None:
+    scene = Scene(starting, 1)
+    assert {each.partition for each in scene.resolver.to_fetch()} == wanted
+
+
+@pytest.mark.parametrize(
+    ("starting", "first"),
+    [
+        (EARLIEST, False),
+        (LATEST, True),
+        (StartingOffsets(StartingPoint.EARLIEST, {TopicPartition("orders", 1): -1}), True),
+        (StartingOffsets(StartingPoint.EARLIEST, {TopicPartition("orders", 1): 9}), False),
+    ],
+)
+def test_start_must_be_committed_before_it_is_given_up_where_latest_may_apply(
+    starting: StartingOffsets, first: bool
+) -> None:
+    assert Scene(starting).resolver.settle_first is first
+
+
+@pytest.mark.parametrize(
+    ("starting", "timestamp_ms"),
+    [(EARLIEST, EARLIEST_TIMESTAMP), (LATEST, LATEST_TIMESTAMP)],
+)
+def test_start_is_listed_committed_and_only_then_ready(
+    starting: StartingOffsets, timestamp_ms: int
+) -> None:
+    scene = Scene(starting)
+    scene.fetched({0: NONE})
+    assert scene.of(0).phase is Phase.LISTING
+    request = scene.listed({0: 42})
+    assert (request.timestamp_ms, request.read_committed) == (timestamp_ms, True)
+    assert (scene.of(0).phase, scene.of(0).position) == (Phase.SETTLING, 42)
+    assert scene.ledger.positions(Assignment.of({TOPIC: (0,)})) == {}
+    (commit,) = scene.settle().values()
+    assert (commit.committed_offset, commit.known_count, commit.member_epoch) == (42, 4, 3)
+    assert (scene.of(0).phase, scene.of(0).committed_offset) == (Phase.READY, 42)
+
+
+def test_start_that_is_an_offset_is_committed_without_listing() -> None:
+    scene = Scene(StartingOffsets(by_partition={TopicPartition("orders", 0): 7}))
+    scene.fetched({0: NONE})
+    assert scene.resolver.to_list() is None
+    assert scene.settle()[0].committed_offset == 7
+
+
+def test_partition_added_since_the_group_began_starts_at_its_beginning() -> None:
+    scene = Scene(LATEST, 2, 3)
+    scene.fetched({0: committed(5, 3), 1: committed(5, 3), 2: NONE, 3: NONE})
+    assert scene.of(2).starting_timestamp == LATEST_TIMESTAMP
+    assert scene.of(3).starting_timestamp == EARLIEST_TIMESTAMP
+    assert scene.of(3).known_count == 3, "and says so to whoever comes next"
+
+
+def test_least_known_count_is_when_the_group_began() -> None:
+    scene = Scene(LATEST, 3)
+    scene.fetched({0: committed(5, 4), 1: committed(5, 3), 2: committed(5, None), 3: NONE})
+    assert scene.of(3).starting_timestamp == EARLIEST_TIMESTAMP
+
+
+def test_offsets_others_committed_leave_the_count_of_the_first_sight() -> None:
+    scene = Scene(LATEST, 2, 3)
+    scene.topics.learn(TopicMetadata(TOPIC, "orders", 6))
+    scene.fetched({0: committed(5, None), 2: NONE, 3: committed(8, None)})
+    assert scene.of(2).starting_timestamp == LATEST_TIMESTAMP
+    assert (scene.of(3).position, scene.of(3).known_count) == (8, 4)
+
+
+def test_topic_created_after_the_join_starts_at_its_beginning() -> None:
+    scene = Scene(count=0)
+    scene.topics.end_first_sight()
+    scene.topics.learn(TopicMetadata(TOPIC, "orders", 4))
+    scene.fetched({0: NONE})
+    assert scene.of(0).starting_timestamp == EARLIEST_TIMESTAMP
+
+
+def test_topic_created_again_starts_at_its_beginning() -> None:
+    scene = Scene(count=0)
+    scene.topics.remember("orders", uuid.UUID(int=9))
+    scene.topics.learn(TopicMetadata(TOPIC, "orders", 4))
+    scene.fetched({0: NONE})
+    assert scene.of(0).starting_timestamp == EARLIEST_TIMESTAMP
+
+
+def checkpoint(scene: Scene) -> None:
+    scene.ledger.finish(BatchPlan("g", "old", 1, (OffsetRange(TOPIC, "orders", 0, 5, 9),)))
+
+
+def test_checkpoint_without_a_committed_offset_is_data_loss() -> None:
+    scene = Scene(EARLIEST)
+    checkpoint(scene)
+    resolved = scene.fetched({0: NONE})
+    assert resolved.data_loss is not None
+    assert "orders-0" in resolved.data_loss
+    assert "up to 9" in resolved.data_loss
+    assert "failOnDataLoss=false" in resolved.data_loss
+    assert [type(each) for each in resolved.events] == [DataLost]
+    assert not scene.commits.pending()
+    assert scene.resolver.to_list() is None
+
+
+def test_checkpoint_without_a_committed_offset_goes_on_where_that_is_wanted() -> None:
+    scene = Scene(EARLIEST, fail_on_data_loss=False)
+    checkpoint(scene)
+    resolved = scene.fetched({0: NONE})
+    assert resolved.data_loss is None
+    assert [type(each) for each in resolved.events] == [DataLost]
+    assert scene.settle()[0].committed_offset == 9
+    assert scene.of(0).position == 9
+
+
+def test_start_that_cannot_be_listed_is_asked_for_again() -> None:
+    scene = Scene(LATEST, 0, 1)
+    scene.fetched({0: NONE, 1: NONE})
+    request = scene.resolver.to_list()
+    assert request is not None
+    answer = ListOffsetsResponse(
+        offsets={key(1): 4}, errors={key(0): int(ErrorCode.NOT_LEADER_OR_FOLLOWER)}
+    )
+    resolved = scene.resolver.handle_list(request, answer, 3)
+    assert resolved.reaction is Reaction.REFRESH_TOPICS
+    assert (scene.of(0).phase, scene.of(1).phase) == (Phase.LISTING, Phase.SETTLING)
+    again = scene.resolver.to_list()
+    assert again is not None
+    assert again.partitions == {key(0)}
+
+
+def test_two_kinds_of_starts_are_listed_in_turns() -> None:
+    scene = Scene(LATEST, 0, 3)
+    scene.fetched({1: committed(5, 3), 0: NONE, 3: NONE})
+    asked = [scene.listed({}).timestamp_ms for _ in range(4)]
+    assert asked == [LATEST_TIMESTAMP, EARLIEST_TIMESTAMP] * 2
+
+
+def test_listed_offset_of_a_lost_partition_is_ignored() -> None:
+    scene = Scene()
+    scene.fetched({0: NONE})
+    request = scene.resolver.to_list()
+    assert request is not None
+    scene.ledger.drop([key(0)])
+    scene.resolver.handle_list(request, ListOffsetsResponse(offsets={key(0): 4}), 3)
+    assert not scene.commits.pending()
+
+
+def test_accepted_commit_of_an_earlier_tenure_settles_nothing() -> None:
+    scene = Scene()
+    old = PendingCommit(key(0), 0, 3, 42, 4)
+    scene.resolver.settled(old, 1.0)
+    scene.resolver.unsettled(old)
+    assert (scene.of(0).committed_offset, scene.of(0).topic_gone) == (-1, False)
+
+
+def test_start_whose_commit_was_dropped_is_found_anew() -> None:
+    scene = Scene()
+    scene.fetched({0: NONE})
+    scene.listed({0: 42})
+    scene.resolver.unsettled(PendingCommit(key(0), scene.of(0).tenure, 3, 42, 4))
+    assert (scene.of(0).phase, scene.of(0).topic_gone) == (Phase.FETCHING, True)
