@@ -160,6 +160,8 @@ class Answers:
             owned=member.owned,
             now=now,
         )
+        if more and parts.target.untold:
+            member.report_in_full(now)
         if more is not None and member.state is not MemberState.JOINING:
             member.pace.expect(now, more=more)
         if parts.target.settled(member.member_epoch):

@@ -22,6 +22,9 @@ class TargetWatch:
     def __init__(self) -> None:
         self.pending = NO_PARTITIONS
         """In the target, not released by their owners yet; fresh as of the last description."""
+        self.untold = NO_PARTITIONS
+        """Given to the member as of the last description, but it was never told or has forgotten:
+        the answer that told it got lost, and only a full heartbeat repeats it."""
         self.group_epoch = 0
         self.assignment_epoch = 0
         self.group_state = ""
@@ -71,6 +74,7 @@ class TargetWatch:
         self.assignment_epoch = response.assignment_epoch
         self.group_state = response.group_state
         self.pending = member.target_assignment - owned
+        self.untold = member.assignment - owned
         # An answer from before the last heartbeat's says nothing about what is settled now.
         is_current = member.member_epoch == member_epoch
         epochs_ahead = max(self.group_epoch, self.assignment_epoch) > member_epoch

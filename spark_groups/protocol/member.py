@@ -145,6 +145,11 @@ class Member:
             self.rebalance_timeout_ms = rebalance_timeout_ms
             self.pace.at_once(now)
 
+    def report_in_full(self, now: float) -> None:
+        """Make the next heartbeat full: its answer repeats an assignment that got lost."""
+        self._reset_report()
+        self.pace.at_once(now)
+
     def lose(self, reason: str, now: float, *, new_id: bool) -> None:
         """Drop everything: the coordinator no longer takes this member for one at this epoch.
 

@@ -171,15 +171,18 @@ def accepted(epoch: int, assignment: Assignment | None = None) -> m.HeartbeatRes
 
 
 def described(
-    member_id: str, epoch: int, target: Assignment, group_epoch: int | None = None
+    member_id: str, epoch: int, target: Assignment, current: Assignment | None = None
 ) -> m.DescribeGroupResponse:
     return m.DescribeGroupResponse(
         group_state="Stable",
-        group_epoch=group_epoch or epoch,
-        assignment_epoch=group_epoch or epoch,
+        group_epoch=epoch,
+        assignment_epoch=epoch,
         members=(
             m.DescribedMember(
-                member_id=member_id, member_epoch=epoch, assignment=target, target_assignment=target
+                member_id=member_id,
+                member_epoch=epoch,
+                assignment=target if current is None else current,
+                target_assignment=target,
             ),
         ),
     )

@@ -228,13 +228,25 @@ def test_description_that_says_more_quickens_the_heartbeats() -> None:
     hands = Hands()
     hands.describes = False
     hands.own(0)
-    hands.answer(Lane.OFFSETS, described("m1", 2, parts(0, 1)))
+    hands.answer(Lane.OFFSETS, described("m1", 2, parts(0, 1), current=parts(0)))
     hands.beat(accepted(2))
     before = hands.now
     hands.beat(accepted(2))
     assert hands.now - before == pytest.approx(0.3)
     assert indexes(hands.client.target.pending) == [1]
     assert not hands.client.is_settled
+
+
+def test_assignment_that_was_never_told_is_asked_for_in_full() -> None:
+    """An answer to a heartbeat that came late is lost, and nothing but a full one repeats it."""
+    hands = Hands()
+    hands.describes = False
+    hands.own(0)
+    hands.answer(Lane.OFFSETS, described("m1", 2, parts(0, 1)))
+    request = hands.beat(accepted(2, parts(0, 1)))
+    assert request.topic_partitions == parts(0)
+    assert request.rebalance_timeout_ms > 0
+    assert hands.client.member.owned == parts(0, 1)
 
 
 def test_description_that_failed_does_not_slow_the_heartbeats_down() -> None:
