@@ -55,7 +55,7 @@ def test_answer_of_another_kind_is_a_bug() -> None:
 def test_coordinator_is_told() -> None:
     hands = Hands()
     hands.cluster()
-    assert [str(e.node) for e in hands.find(CoordinatorFound)] == ["broker:9092 (id 1)"]  # type: ignore[union-attr]
+    assert [str(e.node) for e in hands.find(CoordinatorFound)] == ["broker:9092 (id 1)"]
 
 
 def test_commit_refused_as_stale_goes_again_with_the_newer_epoch() -> None:
@@ -74,7 +74,7 @@ def test_commit_refused_as_stale_goes_again_with_the_newer_epoch() -> None:
     assert isinstance(again, m.OffsetCommitRequest)
     assert (again.member_epoch, offsets_of(again)) == (3, {0: 5})
     hands.answer(Lane.OFFSETS, all_of(again))
-    assert [e.member_epoch for e in hands.find(OffsetsCommitted)] == [3]  # type: ignore[union-attr]
+    assert [e.member_epoch for e in hands.find(OffsetsCommitted)] == [3]
     assert hands.client.commits.refused == 1
 
 

@@ -164,7 +164,7 @@ def test_contested_partitions_are_given_up_at_ninety_percent() -> None:
             hands.answer(Lane.HEARTBEAT, accepted(2))
     (given_up,) = hands.find(PartitionsGivenUp)
     assert given_up.at == pytest.approx(told_at + 9.0)
-    assert [e.percent for e in hands.find(RevocationBudgetUsed)] == [50, 80]  # type: ignore[union-attr]
+    assert [e.percent for e in hands.find(RevocationBudgetUsed)] == [50, 80]
     finish(hands, plan)
     (lost,) = hands.find(RangesLost)
     assert isinstance(lost, RangesLost)
