@@ -50,7 +50,7 @@ class Process:
 
     Args:
         pid: Its pid.
-        role: What it is: JVM, driver, runner, supervisor, or the start of its command.
+        role: What it is: JVM, driver, runner, supervisor, or the name of its program.
     """
 
     pid: int
@@ -184,7 +184,7 @@ def group_processes(group: int) -> list[Process]:
         group: Its id.
     """
     listed = subprocess.run(
-        ["ps", "-A", "-o", "pid=,pgid=,args="], capture_output=True, text=True, check=True
+        ["ps", "-A", "-ww", "-o", "pid=,pgid=,args="], capture_output=True, text=True, check=True
     ).stdout
     return parse_processes(listed, group)
 
@@ -199,9 +199,10 @@ def parse_processes(listed: str, group: int) -> list[Process]:
     found = []
     for line in listed.splitlines():
         pid, pgid, arguments = line.split(maxsplit=2)
-        if int(pgid) != group:
+        if int(pgid) != group or arguments.endswith("<defunct>"):
             continue
-        role = next((role for part, role in _ROLES.items() if part in arguments), arguments[:20])
+        program = Path(arguments.split()[0]).name
+        role = next((role for part, role in _ROLES.items() if part in arguments), program)
         found.append(Process(int(pid), role))
     return found
 
