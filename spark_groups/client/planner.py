@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -67,9 +68,9 @@ class BatchPlanner:
         positions = self._positions(ends, now)
         clipped = self._clip(positions, ends)
         backlog = sum(max(0, clipped[key] - positions[key]) for key in clipped)
-        if self._last_ranges_at is None:
-            self._last_ranges_at = now
-        held_back = self._targets is None and limit.holds_back(backlog, now - self._last_ranges_at)
+        # The first batch with rows is never held back, as in Spark's own source.
+        waited_s = math.inf if self._last_ranges_at is None else now - self._last_ranges_at
+        held_back = self._targets is None and limit.holds_back(backlog, waited_s)
         divided = {} if held_back else divide(positions, clipped, limit.max_offsets)
         if not divided and self._recorded_member_id == member.member_id:
             return None

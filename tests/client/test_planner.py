@@ -62,13 +62,13 @@ def test_limit_is_divided_in_proportion() -> None:
 def test_small_backlog_waits_but_not_for_ever() -> None:
     hands = ready({0: 0})
     limit = PlanLimit(min_offsets=10, max_trigger_delay_s=60.0)
-    assert batch(hands, {0: 9}, limit) == {}
+    assert batch(hands, {0: 1}, limit) == {0: (0, 1)}, "the first batch does not wait"
     began = hands.now
     while hands.now < began + 59.0:
         hands.beat(accepted(2))
         assert hands.now >= began + 60.0 or batch(hands, {0: 9}, limit) == {}
     hands.wait(began + 60.0 - hands.now)
-    assert batch(hands, {0: 9}, limit) == {0: (0, 9)}
+    assert batch(hands, {0: 9}, limit) == {0: (1, 9)}
     assert batch(hands, {0: 19}, limit) == {0: (9, 19)}, "ten are enough"
 
 

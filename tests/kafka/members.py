@@ -7,15 +7,23 @@ from contextlib import contextmanager
 from typing import Any
 
 from spark_groups.client import ClientConfig
+from spark_groups.errors import ErrorCode
 from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.connection import Security
+from spark_groups.kafka.coordinator import CoordinatorLane
 from spark_groups.kafka.driver import GroupDriver
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol.member import MemberConfig
-from spark_groups.protocol.messages import HeartbeatRequest, HeartbeatResponse, MetadataRequest
+from spark_groups.protocol.messages import (
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    MetadataRequest,
+)
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.types import BatchPlan
+from tests.brokers import Row, produce
 from tests.waiting import wait_until
 
 NO_LIMIT = PlanLimit()
@@ -152,9 +160,6 @@ def committed(bootstrap_servers: str, group_id: str) -> dict[tuple[str, int], in
 
 def heartbeat(bootstrap_servers: str, request: HeartbeatRequest) -> HeartbeatResponse:
     """Send one heartbeat as somebody else would."""
-    from spark_groups.kafka.coordinator import CoordinatorLane
-    from spark_groups.protocol.messages import FindCoordinatorRequest
-
     with Cluster(bootstrap_servers) as cluster:
         found = cluster.find_coordinator(FindCoordinatorRequest(group_id=request.group_id))
     assert found.coordinator is not None
@@ -165,3 +170,20 @@ def heartbeat(bootstrap_servers: str, request: HeartbeatRequest) -> HeartbeatRes
         lane.close()
     assert isinstance(response, HeartbeatResponse)
     return response
+
+
+def fill(bootstrap_servers: str, topic: str, partitions: int, rows_each: int) -> None:
+    """Produce so many rows to each partition."""
+    rows = [Row(b"v", partition=each) for each in range(partitions) for _ in range(rows_each)]
+    produce(bootstrap_servers, topic, rows)
+
+
+def all_at(topic: str, partitions: int, until: int) -> dict[tuple[str, int], int]:
+    """Return what is committed if all partitions are read up to there."""
+    return {(topic, partition): until for partition in range(partitions)}
+
+
+def evict(bootstrap_servers: str, group_id: str, member_id: str) -> None:
+    """Remove a member in its name, as an operator does."""
+    request = HeartbeatRequest(group_id=group_id, member_id=member_id, member_epoch=-1)
+    assert heartbeat(bootstrap_servers, request).error_code == ErrorCode.NONE

@@ -7,19 +7,14 @@ import time
 import pytest
 
 from spark_groups.errors import (
-    BrokerUnreachableError,
     DataLossError,
-    DeadOwnershipError,
-    ErrorCode,
-    GroupError,
 )
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import StartingPoint
-from spark_groups.protocol.messages import HeartbeatRequest
 from spark_groups.types import BatchPlan
 from tests.brokers import Row, create_topic, delete_topic, grow_topic, produce
-from tests.kafka.members import QueryLike, committed, heartbeat, queries
+from tests.kafka.members import all_at, committed, evict, fill, queries
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.broker
@@ -27,29 +22,11 @@ pytestmark = pytest.mark.broker
 LATEST = StartingPoint.LATEST
 
 
-def fill(kafka: EmbeddedKafka, topic: str, partitions: int, rows_each: int) -> None:
-    produce(
-        kafka.bootstrap_servers,
-        topic,
-        [Row(b"v", partition=p) for p in range(partitions) for _ in range(rows_each)],
-    )
-
-
-def all_at(topic: str, partitions: int, until: int) -> dict[tuple[str, int], int]:
-    return {(topic, partition): until for partition in range(partitions)}
-
-
-def evict(kafka: EmbeddedKafka, group_id: str, member_id: str) -> None:
-    """Remove a member in its name, as an operator does."""
-    request = HeartbeatRequest(group_id=group_id, member_id=member_id, member_epoch=-1)
-    assert heartbeat(kafka.bootstrap_servers, request).error_code == ErrorCode.NONE
-
-
 def test_a_lone_member_reads_to_the_end_and_commits(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name, 3)
-    fill(kafka, topic_name, 3, 10)
+    fill(kafka.bootstrap_servers, topic_name, 3, 10)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         query = start()
         plan = query.plan_rows()
@@ -80,7 +57,7 @@ def test_a_hand_over_moves_partitions_between_batches_and_loses_nothing(
 ) -> None:
     kafka = kafka_version(version)  # type: ignore[operator]
     create_topic(kafka.bootstrap_servers, topic_name, 6)
-    fill(kafka, topic_name, 6, 100)
+    fill(kafka.bootstrap_servers, topic_name, 6, 100)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         first = start()
         first.plan_rows(PlanLimit(max_offsets=60))
@@ -112,7 +89,7 @@ def test_a_partition_that_is_not_contested_is_read_while_another_is_withheld(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name, 2)
-    fill(kafka, topic_name, 2, 10)
+    fill(kafka.bootstrap_servers, topic_name, 2, 10)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         first = start()
         first.plan_rows()
@@ -125,7 +102,7 @@ def test_a_partition_that_is_not_contested_is_read_while_another_is_withheld(
         first.finish()
         wait_until(lambda: first.run() is None and len(first.assigned) == 1)
         wait_until(lambda: second.run() is None and len(second.assigned) == 1)
-        fill(kafka, topic_name, 2, 5)
+        fill(kafka.bootstrap_servers, topic_name, 2, 5)
         assert len(first.plan_rows().ranges) == len(second.plan_rows().ranges) == 1
 
 
@@ -133,13 +110,13 @@ def test_a_commit_that_comes_after_the_member_was_removed_is_refused(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name, 1)
-    fill(kafka, topic_name, 1, 10)
+    fill(kafka.bootstrap_servers, topic_name, 1, 10)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         # At the broker's pace of 5 s it does not notice by itself that it was removed.
         late = start(member={"fast_heartbeats": False})
         late.plan_rows()
         old_id = late.member_id
-        evict(kafka, group_id, old_id)
+        evict(kafka.bootstrap_servers, group_id, old_id)
         other = start()
         other.plan_rows(PlanLimit(max_offsets=4))
         other.commit_all()
@@ -159,7 +136,7 @@ def test_a_batch_planned_before_an_epoch_change_is_committed_after_it(
 ) -> None:
     kafka = kafka_version(version)  # type: ignore[operator]
     create_topic(kafka.bootstrap_servers, topic_name, 2)
-    fill(kafka, topic_name, 2, 10)
+    fill(kafka.bootstrap_servers, topic_name, 2, 10)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         first = start()
         planned = first.plan_rows()
@@ -179,13 +156,13 @@ def test_latest_loses_nothing_before_the_first_batch_or_during_a_hand_over(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name, 4)
-    fill(kafka, topic_name, 4, 7)
+    fill(kafka.bootstrap_servers, topic_name, 4, 7)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         first = start(start=LATEST)
         wait_until(lambda: len(committed(kafka.bootstrap_servers, group_id)) == 4)
-        fill(kafka, topic_name, 4, 1)
+        fill(kafka.bootstrap_servers, topic_name, 4, 1)
         second = start(start=LATEST)
-        fill(kafka, topic_name, 4, 1)
+        fill(kafka.bootstrap_servers, topic_name, 4, 1)
         first.run()
 
         def all_read() -> bool:
@@ -203,15 +180,15 @@ def test_latest_reads_a_partition_and_a_topic_that_come_later_from_their_beginni
 ) -> None:
     later = f"{topic_name}-later"
     create_topic(kafka.bootstrap_servers, topic_name, 1)
-    fill(kafka, topic_name, 1, 3)
+    fill(kafka.bootstrap_servers, topic_name, 1, 3)
     with queries(kafka.bootstrap_servers, group_id, f"{topic_name},{later}") as start:
         query = start(start=LATEST)
         query.run()
         assert later in " ".join(query.driver.snapshot()["timeline"])
         grow_topic(kafka.bootstrap_servers, topic_name, 2)
-        fill(kafka, topic_name, 2, 5)
+        fill(kafka.bootstrap_servers, topic_name, 2, 5)
         create_topic(kafka.bootstrap_servers, later, 1)
-        fill(kafka, later, 1, 4)
+        fill(kafka.bootstrap_servers, later, 1, 4)
         wait_until(lambda: query.run() is None and len(query.assigned) == 3)
         query.commit_all()
         assert sorted(query.ranges) == [
@@ -225,15 +202,15 @@ def test_offsets_of_a_deleted_topic_never_touch_the_one_created_after_it(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name, 1)
-    fill(kafka, topic_name, 1, 10)
+    fill(kafka.bootstrap_servers, topic_name, 1, 10)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         query = start(start=LATEST)
         query.run()
-        fill(kafka, topic_name, 1, 5)
+        fill(kafka.bootstrap_servers, topic_name, 1, 5)
         query.plan_rows()
         delete_topic(kafka.bootstrap_servers, topic_name)
         create_topic(kafka.bootstrap_servers, topic_name, 1)
-        fill(kafka, topic_name, 1, 2)
+        fill(kafka.bootstrap_servers, topic_name, 1, 2)
         again = query.plan_rows()
         assert [(e.from_offset, e.until_offset) for e in again.ranges] == [(0, 2)]
         query.commit_all()
@@ -245,7 +222,7 @@ def test_a_restart_takes_over_at_once_what_a_killed_run_still_holds(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name, 3)
-    fill(kafka, topic_name, 3, 10)
+    fill(kafka.bootstrap_servers, topic_name, 3, 10)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         killed = start()
         plan = killed.plan_rows()
@@ -269,19 +246,19 @@ def test_an_inherited_batch_does_not_rewind_what_somebody_else_committed(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name, 1)
-    fill(kafka, topic_name, 1, 10)
+    fill(kafka.bootstrap_servers, topic_name, 1, 10)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         killed = start()
         plan = killed.plan_rows(PlanLimit(max_offsets=5))
         killed.vanish()
-        evict(kafka, group_id, killed.member_id)
+        evict(kafka.bootstrap_servers, group_id, killed.member_id)
         other = start()
         other.plan_rows()
         other.commit_all()
         other.driver.leave()
         restarted = start(checkpointed=plan)
         restarted.driver.finish(plan)
-        fill(kafka, topic_name, 1, 1)
+        fill(kafka.bootstrap_servers, topic_name, 1, 1)
         next_plan = restarted.plan_rows()
         assert [(e.from_offset, e.until_offset) for e in next_plan.ranges] == [(10, 11)]
         assert "committed otherwise" in " ".join(restarted.driver.snapshot()["timeline"])
@@ -291,7 +268,7 @@ def test_offsets_that_expired_under_a_checkpoint_are_data_loss(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name, 1)
-    fill(kafka, topic_name, 1, 10)
+    fill(kafka.bootstrap_servers, topic_name, 1, 10)
     with queries(kafka.bootstrap_servers, f"{group_id}-before", topic_name) as start:
         plan = start().plan_rows(PlanLimit(max_offsets=5))
     plan = BatchPlan(group_id, plan.member_id, plan.member_epoch, plan.ranges)
@@ -310,93 +287,13 @@ def test_available_now_reads_what_was_there_and_ends(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name, 2)
-    fill(kafka, topic_name, 2, 10)
+    fill(kafka.bootstrap_servers, topic_name, 2, 10)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         query = start()
         query.driver.prepare_available_now()
         query.plan_rows(PlanLimit(max_offsets=10))
-        fill(kafka, topic_name, 2, 10)
+        fill(kafka.bootstrap_servers, topic_name, 2, 10)
         while query.run(PlanLimit(max_offsets=10)) is not None:
             pass
         assert query.driver.await_commits(5)
         assert committed(kafka.bootstrap_servers, group_id) == all_at(topic_name, 2, 10)
-
-
-def test_a_broker_that_is_not_there_is_named_within_the_time_out(group_id: str) -> None:
-    nobody = "127.0.0.1:1"
-    query = QueryLike(nobody, group_id, "anything", driver={"api_timeout_s": 2.0})
-    began_at = time.monotonic()
-    try:
-        with pytest.raises(BrokerUnreachableError, match=r"127\.0\.0\.1:1.*within 2 s"):
-            query.plan()
-        assert time.monotonic() - began_at < 10
-    finally:
-        query.driver.leave(0.5)
-
-
-def test_what_the_coordinator_refuses_for_good_fails_the_query_with_its_words(
-    kafka: EmbeddedKafka, topic_name: str, group_id: str
-) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 1)
-    with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
-        query = start(member={"server_assignor": "no-such-assignor"})
-        with pytest.raises(GroupError, match=r"UNSUPPORTED_ASSIGNOR.*group\.remote\.assignor"):
-            query.plan()
-
-
-def test_a_batch_that_outlasts_the_rebalance_time_out_loses_only_what_is_contested(
-    kafka: EmbeddedKafka, topic_name: str, group_id: str
-) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 2)
-    fill(kafka, topic_name, 2, 10)
-    with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
-        slow = start(member={"rebalance_timeout_ms": 3_000})
-        slow.plan_rows()
-        old_id = slow.member_id
-        quick = start()
-        wait_until(lambda: quick.run() is None and len(quick.assigned) == 1, 15)
-        assert slow.member_id == old_id, "giving up in time keeps the membership"
-        slow.commit_all()
-        kept = {int(name.rsplit("-", 1)[1]) for name in slow.assigned}
-        offsets = committed(kafka.bootstrap_servers, group_id)
-        assert [offsets[topic_name, each] for each in kept] == [10]
-        timeline = " ".join(slow.driver.snapshot()["timeline"])
-        for said in ("50 % of", "80 % of", "gave up", "read again"):
-            assert said in timeline
-
-
-def test_a_broker_that_restarts_is_waited_for(topic_name: str, group_id: str) -> None:
-    with EmbeddedKafka() as kafka:
-        create_topic(kafka.bootstrap_servers, topic_name, 2)
-        fill(kafka, topic_name, 2, 10)
-        with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
-            query = start()
-            query.plan_rows()
-            member_id = query.member_id
-            kafka.restart()
-            query.commit_all()
-            fill(kafka, topic_name, 2, 5)
-            query.plan_rows(timeout_s=30)
-            query.commit_all()
-            assert committed(kafka.bootstrap_servers, group_id) == all_at(topic_name, 2, 15)
-            assert query.member_id == member_id
-
-
-def test_the_death_of_a_thread_that_keeps_the_membership_fails_the_next_call(
-    kafka: EmbeddedKafka,
-    topic_name: str,
-    group_id: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 1)
-    with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
-        query = start()
-        query.run()
-
-        def broken(*_: object) -> None:
-            raise ZeroDivisionError("a bug")
-
-        monkeypatch.setattr(query.driver._client, "poll_requests", broken)
-        wait_until(lambda: query.driver._crash, what="the timer to meet the bug")
-        with pytest.raises(DeadOwnershipError, match="a bug"):
-            query.plan()
