@@ -28,13 +28,17 @@ def create_topic(bootstrap_servers: str, topic: str, partitions: int) -> None:
         topic: Its name.
         partitions: How many partitions it has.
     """
-    client = AdminClient({"bootstrap.servers": bootstrap_servers})
+    client = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 3})
     created = client.create_topics([NewTopic(topic, partitions, 1)], operation_timeout=ANSWER_S)
     created[topic].result(ANSWER_S)
 
 
 def load(
-    bootstrap_servers: str, topic: str, flights: Iterable[Flight], rows: int, console: Console
+    bootstrap_servers: str,
+    topic: str,
+    flights: Iterable[Flight],
+    rows: int,
+    console: Console | None = None,
 ) -> int:
     """Produce flights and wait until all are acknowledged.
 
@@ -43,7 +47,7 @@ def load(
         topic: An existing topic.
         flights: The rows.
         rows: How many there will be.
-        console: Where progress is shown.
+        console: Where progress is shown; None: it is not.
 
     Returns:
         How many were acknowledged.
@@ -84,17 +88,19 @@ def load(
     return acknowledged
 
 
-def _shown(flights: Iterable[Flight], rows: int, console: Console) -> Iterator[Flight]:
-    if not console.is_terminal:
+def _shown(flights: Iterable[Flight], rows: int, console: Console | None) -> Iterator[Flight]:
+    if console is None:
+        yield from flights
+    elif not console.is_terminal:
         for count, flight in enumerate(flights, start=1):
             yield flight
             if count % max(1, rows // _LINES) == 0:
                 console.print(f"loaded {count:,} of {rows:,} flights")
-        return
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
-        task = bar.add_task("loading flights", total=rows)
-        for count, flight in enumerate(flights, start=1):
-            yield flight
-            if count % 1000 == 0:
-                bar.update(task, completed=count)
+    else:
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+        with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
+            task = bar.add_task("loading flights", total=rows)
+            for count, flight in enumerate(flights, start=1):
+                yield flight
+                if count % 1000 == 0:
+                    bar.update(task, completed=count)
