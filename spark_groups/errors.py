@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from typing import Final
 
 
 class SparkGroupsError(Exception):
@@ -128,6 +129,9 @@ class Reaction(Enum):
     FAIL = "give up with a message that says what to do"
 
 
+REPORT_IT: Final = "try again; if that does not help, report it with the broker's version"
+
+
 @dataclass(frozen=True, slots=True)
 class ErrorRule:
     """What a member does when a request of each kind is answered with one code.
@@ -142,7 +146,7 @@ class ErrorRule:
     heartbeat: Reaction
     offsets: Reaction
     lookup: Reaction
-    remedy: str = ""
+    remedy: str = REPORT_IT
 
 
 _R = Reaction
@@ -178,9 +182,15 @@ ERROR_RULES: dict[ErrorCode, ErrorRule] = {
         _R.FAIL,
         "a newer query joined with the same kafka.group.instance.id: give each query its own",
     ),
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorRule(_R.FAIL, _R.DROP_TOPIC, _R.REFRESH_TOPICS),
-    ErrorCode.UNKNOWN_TOPIC_ID: ErrorRule(_R.FAIL, _R.DROP_TOPIC, _R.REFRESH_TOPICS),
-    ErrorCode.INCONSISTENT_TOPIC_ID: ErrorRule(_R.FAIL, _R.DROP_TOPIC, _R.REFRESH_TOPICS),
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorRule(
+        _R.FAIL, _R.DROP_TOPIC, _R.REFRESH_TOPICS, "create the topic, or correct its name"
+    ),
+    ErrorCode.UNKNOWN_TOPIC_ID: ErrorRule(
+        _R.FAIL, _R.DROP_TOPIC, _R.REFRESH_TOPICS, "the topic was deleted: try again"
+    ),
+    ErrorCode.INCONSISTENT_TOPIC_ID: ErrorRule(
+        _R.FAIL, _R.DROP_TOPIC, _R.REFRESH_TOPICS, "the topic was created again: try again"
+    ),
     ErrorCode.GROUP_AUTHORIZATION_FAILED: ErrorRule(
         _R.FAIL, _R.FAIL, _R.FAIL, "the principal needs READ (and DESCRIBE) on the group"
     ),
@@ -191,10 +201,10 @@ ERROR_RULES: dict[ErrorCode, ErrorRule] = {
         _R.FAIL, _R.FAIL, _R.FAIL, "the principal may not talk to this cluster"
     ),
     ErrorCode.SASL_AUTHENTICATION_FAILED: ErrorRule(
-        _R.FAIL, _R.FAIL, _R.FAIL, "check the kafka.sasl.* options: the broker refused them"
+        _R.FAIL, _R.FAIL, _R.FAIL, "authentication is not supported yet: use a listener without"
     ),
     ErrorCode.UNSUPPORTED_SASL_MECHANISM: ErrorRule(
-        _R.FAIL, _R.FAIL, _R.FAIL, "the broker does not offer this kafka.sasl.mechanism"
+        _R.FAIL, _R.FAIL, _R.FAIL, "authentication is not supported yet: use a listener without"
     ),
     ErrorCode.UNSUPPORTED_VERSION: ErrorRule(
         _R.FAIL,
@@ -203,7 +213,7 @@ ERROR_RULES: dict[ErrorCode, ErrorRule] = {
         "the consumer group protocol needs Apache Kafka 4.0 or later with the feature"
         " group.version=1 (kafka-features.sh upgrade --feature group.version=1)",
     ),
-    ErrorCode.INVALID_REQUEST: ErrorRule(_R.FAIL, _R.FAIL, _R.FAIL, "please report this as a bug"),
+    ErrorCode.INVALID_REQUEST: ErrorRule(_R.FAIL, _R.FAIL, _R.FAIL),
     ErrorCode.GROUP_ID_NOT_FOUND: ErrorRule(
         _R.REJOIN_NEW_ID,
         _R.REJOIN_NEW_ID,
@@ -222,16 +232,22 @@ ERROR_RULES: dict[ErrorCode, ErrorRule] = {
     ErrorCode.OFFSET_METADATA_TOO_LARGE: ErrorRule(
         _R.FAIL, _R.FAIL, _R.FAIL, "raise the broker's offset.metadata.max.bytes"
     ),
-    ErrorCode.INVALID_COMMIT_OFFSET_SIZE: ErrorRule(
-        _R.FAIL, _R.RETRY, _R.FAIL, "please report this as a bug"
-    ),
+    ErrorCode.INVALID_COMMIT_OFFSET_SIZE: ErrorRule(_R.FAIL, _R.RETRY, _R.FAIL),
     ErrorCode.ILLEGAL_GENERATION: ErrorRule(_R.FAIL, _R.REFRESH_EPOCH, _R.FAIL),
-    ErrorCode.OFFSET_OUT_OF_RANGE: ErrorRule(_R.FAIL, _R.FAIL, _R.FAIL),
+    ErrorCode.OFFSET_OUT_OF_RANGE: ErrorRule(
+        _R.FAIL,
+        _R.FAIL,
+        _R.FAIL,
+        "these offsets are gone: keep them for longer (retention.ms), or set failOnDataLoss=false",
+    ),
 }
 """The one table. A code that is not in it gets `UNKNOWN_RULE`: fatal, but never in silence."""
 
 UNKNOWN_RULE = ErrorRule(
-    _R.FAIL, _R.FAIL, _R.FAIL, "Kafka answered with a code this version does not know"
+    _R.FAIL,
+    _R.FAIL,
+    _R.FAIL,
+    "this version of spark-groups does not know the code: look for a newer one, or report it",
 )
 
 

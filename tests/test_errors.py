@@ -8,7 +8,14 @@ import pytest
 from confluent_kafka import KafkaError
 
 from spark_groups import errors
-from spark_groups.errors import UNKNOWN_RULE, ErrorCode, Reaction, SparkGroupsError, rule_for
+from spark_groups.errors import (
+    REPORT_IT,
+    UNKNOWN_RULE,
+    ErrorCode,
+    Reaction,
+    SparkGroupsError,
+    rule_for,
+)
 
 EXCEPTIONS = [
     value
@@ -35,6 +42,12 @@ def test_code_that_is_not_known_fails_and_says_so(code: int) -> None:
     assert UNKNOWN_RULE.heartbeat is Reaction.FAIL
     assert UNKNOWN_RULE.remedy
     assert ErrorCode.name_of(code) == f"error {code}"
+
+
+def test_whoever_gives_up_says_what_to_do() -> None:
+    assert all(rule_for(code).remedy for code in ErrorCode)
+    assert rule_for(ErrorCode.LEADER_NOT_AVAILABLE).heartbeat is Reaction.FAIL
+    assert rule_for(ErrorCode.LEADER_NOT_AVAILABLE).remedy == REPORT_IT
 
 
 def test_success_is_the_only_code_that_is_accepted() -> None:

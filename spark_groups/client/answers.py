@@ -234,8 +234,7 @@ class Answers:
             )
         elif reaction is Reaction.FAIL:
             remedy = rule_for(code).remedy
-            message = f"{name} (answer to {request})" + (f": {remedy}" if remedy else "")
-            self._parts.member.fail(message, now)
+            self._parts.member.fail(f"{name} (answer to {request}): {remedy}", now)
 
     def _take(self, resolved: Resolved) -> None:
         self._parts.events.extend(resolved.events)

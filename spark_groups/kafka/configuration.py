@@ -54,6 +54,5 @@ def refuse(error_code: int, asked: str, message: str | None = None) -> None:
         ProtocolError: It is an error.
     """
     if error_code:
-        remedy = message or rule_for(error_code).remedy
-        name = ErrorCode.name_of(error_code)
-        raise ProtocolError(f"{asked} was refused: {name}" + (f", {remedy}" if remedy else ""))
+        reason = message or rule_for(error_code).remedy
+        raise ProtocolError(f"{asked} was refused: {ErrorCode.name_of(error_code)}, {reason}")

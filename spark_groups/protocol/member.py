@@ -348,7 +348,7 @@ class Member:
             self._await_instance(message, now)
         elif reaction is Reaction.FAIL:
             remedy = rule_for(response.error_code).remedy
-            self.fail(f"{message} ({remedy})" if remedy else message, now)
+            self.fail(f"{message} ({remedy})", now)
         else:
             self._emit(HeartbeatRefused, now, error=name, message=response.error_message or "")
 

@@ -21,7 +21,7 @@ class Pace:
     """Decides when a heartbeat is due.
 
     Args:
-        fast: False to use the broker's interval only (`fastHeartbeats=false`).
+        fast: False to use the broker's interval only.
     """
 
     def __init__(self, *, fast: bool = True) -> None:

@@ -64,7 +64,8 @@ class Subscription:
         try:
             re2.compile(pattern, options)
         except re2.error as error:
-            raise ValueError(f"{pattern!r} is not an RE2 expression: {error}") from error
+            reason = error.args[0].decode("utf-8", "replace")
+            raise ValueError(f"{pattern!r} is not an RE2 expression: {reason}") from error
         return cls(topic_regex=pattern)
 
     def matches(self, topic: str) -> bool:

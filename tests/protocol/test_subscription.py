@@ -59,6 +59,11 @@ def test_what_re2_does_not_have_is_refused(pattern: str) -> None:
         Subscription.of_pattern(pattern)
 
 
+def test_reason_of_re2_is_text() -> None:
+    with pytest.raises(ValueError, match=r"expression: missing \): \(ü$"):
+        Subscription.of_pattern("(ü")
+
+
 def test_empty_pattern_is_refused() -> None:
     with pytest.raises(ValueError, match="is empty"):
         Subscription.of_pattern("")
