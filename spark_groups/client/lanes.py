@@ -60,27 +60,3 @@ class Outgoing:
     @property
     def timeout_s(self) -> float:
         return TIMEOUT_S[type(self.request)]
-
-
-class Backoff:
-    """When something that failed may be tried again; doubles up to a limit.
-
-    Args:
-        first_s: The first pause in seconds.
-        max_s: The longest pause in seconds.
-    """
-
-    def __init__(self, first_s: float = 0.1, max_s: float = 1.0) -> None:
-        self.not_before = 0.0
-        self._first_s = self._next_s = first_s
-        self._max_s = max_s
-
-    def failed(self, now: float) -> None:
-        """Pause, longer each time."""
-        self.not_before = now + self._next_s
-        self._next_s = min(self._max_s, self._next_s * 2)
-
-    def succeeded(self) -> None:
-        """Begin anew with the shortest pause."""
-        self.not_before = 0.0
-        self._next_s = self._first_s

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from spark_groups.client.lanes import Backoff
 from spark_groups.client.target import TargetWatch
 from spark_groups.offsets.commits import CommitQueue
 from spark_groups.offsets.events import OffsetEvent
 from spark_groups.offsets.ledger import Ledger
 from spark_groups.offsets.resolution import PositionResolver
 from spark_groups.offsets.topics import TopicDirectory
+from spark_groups.protocol.backoff import Backoff
 from spark_groups.protocol.events import MemberEvent
 from spark_groups.protocol.member import Member
 from spark_groups.protocol.messages import Node

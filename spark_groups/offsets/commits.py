@@ -15,6 +15,7 @@ from typing import Final
 
 from spark_groups.errors import ErrorCode, Reaction, rule_for
 from spark_groups.offsets.starting import commit_metadata
+from spark_groups.protocol.backoff import Backoff
 from spark_groups.protocol.messages import (
     OffsetAndMetadata,
     OffsetCommitRequest,
@@ -23,8 +24,6 @@ from spark_groups.protocol.messages import (
 from spark_groups.types import TopicIdPartition
 
 MAX_PARTITIONS_PER_COMMIT: Final = 1_000
-FIRST_BACKOFF_S: Final = 0.1
-MAX_BACKOFF_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +77,7 @@ class CommitQueue:
         self._queued: dict[TopicIdPartition, PendingCommit] = {}
         self._sent: dict[TopicIdPartition, PendingCommit] = {}
         self._unverified: dict[TopicIdPartition, PendingCommit] = {}
-        self._not_before = 0.0
-        self._backoff_s = FIRST_BACKOFF_S
+        self._backoff = Backoff()
 
     def add(self, commits: Iterable[PendingCommit]) -> None:
         """Queue commits; a later offset of a partition takes the place of an earlier one."""
@@ -123,7 +121,7 @@ class CommitQueue:
             proven_at: When the last heartbeat that was accepted had been sent.
             tenure: The tenure of a partition now, None if it is not owned.
         """
-        if self._sent or now < self._not_before:
+        if self._sent or now < self._backoff.not_before:
             return {}
         for each in [c for c in self._queued.values() if tenure(c.key) != c.tenure]:
             del self._queued[each.key]
@@ -168,9 +166,9 @@ class CommitQueue:
                 self._again(each)
         self.refused += refused
         if gravest is Reaction.ACCEPT:
-            self._backoff_s = FIRST_BACKOFF_S
+            self._backoff.succeeded()
         else:
-            self._back_off(now)
+            self._backoff.failed(now)
         return CommitOutcome(tuple(accepted), tuple(gone), refused, gravest, error)
 
     def handle_failure(self, now: float, *, may_have_arrived: bool) -> None:
@@ -178,7 +176,7 @@ class CommitQueue:
         sent, self._sent = self._sent, {}
         for each in sent.values():
             self._again(replace(each, uncertain=each.uncertain or may_have_arrived))
-        self._back_off(now)
+        self._backoff.failed(now)
 
     def verified(self, key: TopicIdPartition, committed_offset: int) -> PendingCommit | None:
         """Take what OffsetFetch shows for an uncertain commit.
@@ -196,7 +194,7 @@ class CommitQueue:
 
     def next_wakeup(self) -> float | None:
         """Return when the next request may go out, None if nothing is queued."""
-        return self._not_before if self._queued and not self._sent else None
+        return self._backoff.not_before if self._queued and not self._sent else None
 
     def _again(self, each: PendingCommit) -> None:
         newer = self._queued.get(each.key)
@@ -204,10 +202,6 @@ class CommitQueue:
             self._queued[each.key] = each
         elif each.uncertain and not newer.uncertain:
             self._queued[each.key] = replace(newer, uncertain=True)
-
-    def _back_off(self, now: float) -> None:
-        self._not_before = now + self._backoff_s
-        self._backoff_s = min(MAX_BACKOFF_S, self._backoff_s * 2)
 
 
 def commit_request(

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from spark_groups.protocol.backoff import Backoff
+
 DEFAULT_INTERVAL_S: Final = 5.0
 FAST_INTERVAL_S: Final = 0.3
 FAST_PERIOD_S: Final = 10.0
 BOUNDARY_INTERVAL_S: Final = 0.5
-FIRST_BACKOFF_S: Final = 0.1
-MAX_BACKOFF_S: Final = 1.0
 
 
 class Pace:
@@ -32,7 +32,7 @@ class Pace:
         self._not_before = 0.0
         self._expecting_since: float | None = None
         self._expecting_interval_s = FAST_INTERVAL_S
-        self._backoff_s = FIRST_BACKOFF_S
+        self._backoff = Backoff()
 
     def due_at(self) -> float | None:
         """Return when the next heartbeat is due, None before the first one was asked for."""
@@ -78,7 +78,7 @@ class Pace:
         if interval_ms > 0:
             self.interval_s = interval_ms / 1000
         self._not_before = now + max(0, throttle_ms) / 1000
-        self._backoff_s = FIRST_BACKOFF_S
+        self._backoff.succeeded()
         self._due_at = None
         if (
             self._expecting_since is not None
@@ -96,8 +96,8 @@ class Pace:
             throttle_ms: How long the broker wants to hear nothing.
         """
         self._not_before = max(self._not_before, now + throttle_ms / 1000)
-        self._due_at = now + self._backoff_s
-        self._backoff_s = min(MAX_BACKOFF_S, self._backoff_s * 2)
+        self._backoff.failed(now)
+        self._due_at = self._backoff.not_before
 
     def _schedule(self, now: float) -> None:
         interval_s = self.interval_s

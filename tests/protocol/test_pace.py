@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from spark_groups.protocol.backoff import MAX_BACKOFF_S
 from spark_groups.protocol.pace import (
     BOUNDARY_INTERVAL_S,
     DEFAULT_INTERVAL_S,
     FAST_INTERVAL_S,
     FAST_PERIOD_S,
-    MAX_BACKOFF_S,
     Pace,
 )
 

@@ -1,0 +1,26 @@
+"""How long to pause before something that failed is tried again."""
+
+from __future__ import annotations
+
+from typing import Final
+
+FIRST_BACKOFF_S: Final = 0.1
+MAX_BACKOFF_S: Final = 1.0
+
+
+class Backoff:
+    """When something that failed may be tried again; the pause doubles up to a limit."""
+
+    def __init__(self) -> None:
+        self.not_before = 0.0
+        self._next_s = FIRST_BACKOFF_S
+
+    def failed(self, now: float) -> None:
+        """Pause, longer each time."""
+        self.not_before = now + self._next_s
+        self._next_s = min(MAX_BACKOFF_S, self._next_s * 2)
+
+    def succeeded(self) -> None:
+        """Begin anew with the shortest pause."""
+        self.not_before = 0.0
+        self._next_s = FIRST_BACKOFF_S
