@@ -28,7 +28,7 @@ def environment(**changed: str) -> dict[str, str]:
 def descendants(pid: int) -> list[int]:
     """Return the children of a process, their children, and so on."""
     listing = subprocess.run(
-        ["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True
+        ["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
     ).stdout
     children: dict[int, list[int]] = {}
     for line in listing.splitlines():

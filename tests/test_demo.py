@@ -18,7 +18,7 @@ from demo.flights import Flight, as_flight, read_flights
 from demo.spark_log import logged_files, parse_log
 from demo.watch import Seen, as_line, as_ranges, as_table
 from spark_groups.types import TopicPartition
-from tests.processes import is_alive
+from tests.processes import descendants, is_alive
 from tests.waiting import wait_until
 
 DEMO = (sys.executable, "-m", "demo.run")
@@ -190,14 +190,3 @@ def test_nothing_is_left_when_the_demo_is_stopped(number: signal.Signals, tmp_pa
         demo.kill()
     assert exit_code == (-number if number == signal.SIGKILL else 130)
     wait_until(lambda: not any(map(is_alive, children)), 20, f"the end of {children}")
-
-
-def descendants(pid: int) -> set[int]:
-    listed = subprocess.run(
-        ["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
-    ).stdout
-    parents = {int(each): int(parent) for each, parent in map(str.split, listed.splitlines())}
-    found = {pid}
-    while more := {each for each, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {pid}

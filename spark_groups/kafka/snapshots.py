@@ -12,12 +12,13 @@ import json
 import logging
 import os
 import socket
-import stat
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
+
+from spark_groups.kafka.private_directory import is_private, make_private
 
 logger = logging.getLogger(__name__)
 
@@ -51,10 +52,7 @@ class SnapshotPublisher:
     def start(self) -> None:
         """Begin to publish; where no socket can be made, say so and go on without."""
         try:
-            self._directory.mkdir(mode=0o700, exist_ok=True)
-            if not _is_ours(self._directory):
-                raise PermissionError(f"{self._directory} is not a directory of this user")
-            self._directory.chmod(0o700)
+            make_private(self._directory)
             self._path.unlink(missing_ok=True)
             self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self._listener.bind(str(self._path))
@@ -96,21 +94,12 @@ def read_snapshots(
         directory: Where the sockets lie; None is this user's own directory.
     """
     place = directory or snapshot_directory()
-    paths = sorted(place.glob("*.sock")) if _is_ours(place) else []
+    paths = sorted(place.glob("*.sock")) if is_private(place) else []
     found = [view for path in paths for view in _read(path)]
     return sorted(
         (view for view in found if group_id in (None, view.get("group"))),
         key=lambda view: str(view.get("member_id")),
     )
-
-
-def _is_ours(directory: Path) -> bool:
-    """Tell whether nobody else can have put sockets there."""
-    try:
-        found = directory.lstat()
-    except OSError:
-        return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
 
 
 def _read(path: Path) -> Iterator[dict[str, Any]]:

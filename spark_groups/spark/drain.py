@@ -18,12 +18,13 @@ import contextlib
 import json
 import os
 import shutil
-import stat
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+
+from spark_groups.kafka.private_directory import make_private
 
 _DRAIN: Final = "drain"
 _FINISHED: Final = "finished"
@@ -54,8 +55,8 @@ class DrainNotes:
         Raises:
             OSError: The directory cannot be made, or is somebody else's.
         """
-        _make_private(self._base)
-        _make_private(self._notes)
+        make_private(self._base)
+        make_private(self._notes)
         (self._notes / _FINISHED).unlink(missing_ok=True)
         (self._notes / _DRAIN).write_text("", encoding="utf-8")
 
@@ -101,12 +102,3 @@ class DrainNotes:
             return False
         is_recent = found.st_mtime >= self._not_before_s - _CLOCK_STEP_S
         return is_recent and found.st_uid == os.getuid()
-
-
-def _make_private(directory: Path) -> None:
-    with contextlib.suppress(FileExistsError):
-        directory.mkdir(mode=0o700)
-    found = directory.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise PermissionError(f"{directory} is not a directory of this user: remove it")
-    directory.chmod(0o700)

@@ -13,7 +13,7 @@ from types import TracebackType
 
 import pyspark
 
-from tests.processes import environment
+from tests.processes import descendants, environment
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -114,16 +114,9 @@ class SubmittedJob:
         group = str(self.process.pid)
         return [int(pid) for pid, pgid, stat in lines if pgid == group and stat[0] != "Z"]
 
-    def descendants(self) -> set[int]:
-        """Return the pids of all processes that it started, those of Spark's workers too."""
-        listed = subprocess.run(
-            ["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
-        ).stdout
-        parents = {int(pid): int(ppid) for pid, ppid in map(str.split, listed.splitlines())}
-        found = {self.process.pid}
-        while more := {pid for pid, parent in parents.items() if parent in found} - found:
-            found |= more
-        return found
+    def processes(self) -> set[int]:
+        """Return its pid and those of all processes that it started, Spark's workers too."""
+        return {self.process.pid, *descendants(self.process.pid)}
 
     def batches(self, log: str) -> set[int]:
         """Return the batches in a log of the checkpoint: offsets (planned), commits (finished)."""

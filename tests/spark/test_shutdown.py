@@ -92,7 +92,7 @@ def test_signal_in_the_middle_of_a_batch(
     arguments = slow_job(kafka, topic_name, group_id)
     with SubmittedJob(tmp_path, "job", arguments) as job:
         job.await_batch(1)
-        processes = job.descendants()
+        processes = job.processes()
         send(job)
         _, took_s = job.await_end(30)
         # At once: nobody waits for a session time-out, and no process lingers.
@@ -116,7 +116,7 @@ def test_batch_that_takes_too_long_is_given_up(
     more = ("--set", "query.stopTimeout=1s", "--set", "source.maxOffsetsPerTrigger=1500")
     with SubmittedJob(tmp_path, "job", slow_job(kafka, topic_name, group_id, *more)) as job:
         job.await_batch(0)
-        processes = job.descendants()
+        processes = job.processes()
         to_the_jvm(job)
         _, took_s = job.await_end(30)
         assert member_count(kafka, group_id) == 0, job.text()
@@ -137,7 +137,7 @@ def test_plain_python_ends_as_spark_submit_does(
     arguments = slow_job(kafka, topic_name, group_id)
     with SubmittedJob(tmp_path, "job", arguments, launcher=(sys.executable,)) as job:
         job.await_batch(1)
-        processes = job.descendants()
+        processes = job.processes()
         to_the_jvm(job)
         exit_code, took_s = job.await_end(30)
         assert member_count(kafka, group_id) == 0, job.text()

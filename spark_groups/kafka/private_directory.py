@@ -1,0 +1,30 @@
+"""Directories for what processes of one user tell each other; nobody else can write there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+
+def is_private(directory: Path) -> bool:
+    """Tell whether there is such a directory of this user's own, and no link in its place."""
+    try:
+        found = directory.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory that only this user can read and write; it may be there already.
+
+    Raises:
+        OSError: It cannot be made, or something of somebody else's is in its place.
+    """
+    with contextlib.suppress(FileExistsError):
+        directory.mkdir(mode=0o700)
+    if not is_private(directory):
+        raise PermissionError(f"{directory} is not a directory of this user: remove it")
+    directory.chmod(0o700)
