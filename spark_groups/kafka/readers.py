@@ -56,6 +56,7 @@ def read_unsigned_varint(frame: bytes, place: int) -> tuple[int, int]:
 
 @cache
 def struct_reader(schema: Struct) -> Reader:
+    """Return what reads a structure: runs of fixed-width fields at once, the others one by one."""
     steps: list[FieldReader] = []
     untagged = [each for each in schema.fields if each.tag is None]
     for fixed, run in groupby(untagged, key=is_fixed):

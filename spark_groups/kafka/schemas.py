@@ -12,7 +12,7 @@ from enum import Enum
 
 
 class Primitive(Enum):
-    """A field that is not a structure. Its value is what `struct` calls the fixed-width ones."""
+    """A field that is not a structure; its value is what `struct` calls the fixed-width ones."""
 
     BOOL = "?"
     INT8 = "b"

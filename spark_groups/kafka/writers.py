@@ -29,6 +29,7 @@ def write_unsigned_varint(out: bytearray, value: int) -> None:
 
 @cache
 def struct_writer(schema: Struct) -> Writer:
+    """Return what writes a structure: runs of fixed-width fields at once, the others one by one."""
     written = [each for each in schema.fields if each.tag is None]
     steps = tuple(
         step
