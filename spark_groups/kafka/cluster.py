@@ -27,7 +27,6 @@ from spark_groups.kafka.connection import (
     Security,
 )
 from spark_groups.kafka.coordinator import exchange, fetch_all
-from spark_groups.kafka.features import BrokerFeatures
 from spark_groups.kafka.leaders import LeaderCache
 from spark_groups.kafka.pool import ConnectionPool
 from spark_groups.kafka.schemas import FIND_COORDINATOR, LIST_GROUPS, Message
@@ -51,7 +50,6 @@ from spark_groups.protocol.messages import (
     MetadataRequest,
     MetadataResponse,
     Node,
-    OffsetFetchRequest,
     OffsetFetchResponse,
 )
 from spark_groups.types import TopicId, TopicIdPartition
@@ -123,10 +121,6 @@ class Cluster:
     def shutdown(self) -> None:
         """Make the call under way, and all later ones, fail at once; for any thread."""
         self._pool.shutdown()
-
-    def features(self) -> BrokerFeatures:
-        """Return what some broker of the cluster can do."""
-        return self._pool.any(self._deadline()).features
 
     def nodes(self) -> tuple[Node, ...]:
         """Return the brokers that are alive, sorted by id."""
@@ -244,19 +238,6 @@ class Cluster:
             return _expect(DescribeGroupResponse, exchange(connection, request, timeout_s))
 
         return self._at_coordinator(request.group_id, DescribeGroupResponse, ask)
-
-    def fetch_offsets(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
-        """Fetch committed offsets of some partitions, finding the coordinator first.
-
-        Raises:
-            RequestError: The coordinator did not answer in time.
-            ProtocolError: An answer cannot be read.
-        """
-
-        def ask(connection: Connection, timeout_s: float) -> OffsetFetchResponse:
-            return _expect(OffsetFetchResponse, exchange(connection, request, timeout_s))
-
-        return self._at_coordinator(request.group_id, OffsetFetchResponse, ask)
 
     def fetch_all_offsets(self, group_id: str) -> OffsetFetchResponse:
         """Fetch every committed offset of a group, as an operator does.

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from spark_groups.errors import BrokerUnreachableError, ErrorCode, ProtocolError
 from spark_groups.kafka.addresses import Address, resolve
+from spark_groups.kafka.api_versions import ApiVersions
 from spark_groups.kafka.codec import Values, decode, decode_start, encode
-from spark_groups.kafka.features import BrokerFeatures
 from spark_groups.kafka.schemas import (
     API_VERSIONS_V0,
     API_VERSIONS_V3,
@@ -114,7 +114,7 @@ class Connection:
         self.address = Address(host, port)
         self.client_id = client_id
         self.security = security or Security()
-        self.features = BrokerFeatures()
+        self.versions = ApiVersions()
         self._max_frame_bytes = max_frame_bytes
         self._correlation_id = 0
         self._in_flight: _InFlight | None = None
@@ -123,7 +123,7 @@ class Connection:
         self._shut_down = False
 
     def connect(self, timeout_s: float) -> None:
-        """Connect, and learn which versions and features the broker has.
+        """Connect, and learn which versions the broker has.
 
         Args:
             timeout_s: Seconds until both must be done.
@@ -135,7 +135,7 @@ class Connection:
         deadline = time.monotonic() + timeout_s
         try:
             self._connect_any(deadline)
-            self.features = self._negotiate(deadline)
+            self.versions = self._negotiate(deadline)
         except BrokerUnreachableError as error:
             self.close()
             raise RequestError(str(error), may_have_arrived=False) from error
@@ -168,21 +168,21 @@ class Connection:
             may_have_arrived=False,
         )
 
-    def _negotiate(self, deadline: float) -> BrokerFeatures:
+    def _negotiate(self, deadline: float) -> ApiVersions:
         software = {
             "client_software_name": CLIENT_SOFTWARE_NAME,
             "client_software_version": CLIENT_SOFTWARE_VERSION,
         }
         message, values = API_VERSIONS_V4, self._exchange(API_VERSIONS_V4, software, deadline)
         if values["error_code"] == ErrorCode.UNSUPPORTED_VERSION:
-            offered = BrokerFeatures.of(values)
+            offered = ApiVersions.of(values)
             message = API_VERSIONS_V3 if offered.supports(API_VERSIONS_V3) else API_VERSIONS_V0
             values = self._exchange(message, software if message.version else {}, deadline)
         if values["error_code"]:
             raise ProtocolError(
                 f"{self.address} answered {message} with {ErrorCode.name_of(values['error_code'])}"
             )
-        return BrokerFeatures.of(values)
+        return ApiVersions.of(values)
 
     @property
     def is_open(self) -> bool:
@@ -204,7 +204,7 @@ class Connection:
 
     def supports(self, message: Message) -> bool:
         """Say whether the broker speaks this version of an API."""
-        return self.features.supports(message)
+        return self.versions.supports(message)
 
     def request(self, message: Message, values: Mapping[str, Any], timeout_s: float) -> Values:
         """Send one request and wait for its response.
@@ -227,7 +227,7 @@ class Connection:
         if not self.supports(message):
             raise ProtocolError(
                 f"{self.address} does not support {message}, it has"
-                f" {self.features.versions_text(message)}: Apache Kafka 4.0 or later is needed"
+                f" {self.versions.text(message)}: Apache Kafka 4.0 or later is needed"
             )
         self._send(message, values, time.monotonic() + timeout_s)
 

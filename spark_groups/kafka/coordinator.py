@@ -19,7 +19,6 @@ from spark_groups.kafka.connection import (
     RequestError,
     Security,
 )
-from spark_groups.kafka.features import BrokerFeatures
 from spark_groups.kafka.topic_schemas import METADATA, OFFSET_FETCH_V9, OFFSET_FETCH_V10
 from spark_groups.kafka.topics import ClusterMetadata, metadata_from_wire, metadata_to_wire
 from spark_groups.kafka.translation import TRANSLATIONS, fetch_all_to_wire, fetched_offsets, single
@@ -159,14 +158,8 @@ class CoordinatorLane:
         self._security = security or Security()
         self._connect_timeout_s = connect_timeout_s
         self._connection: Connection | None = None
-        self._features = BrokerFeatures()
         self._lock = threading.Lock()
         self._shut_down = False
-
-    @property
-    def features(self) -> BrokerFeatures:
-        """What the broker that was connected to last can do; empty before the first connection."""
-        return self._features
 
     def send(self, node: Node, request: GroupRequest, timeout_s: float) -> GroupResponse:
         """Send one request to a broker and return its response.
@@ -197,7 +190,6 @@ class CoordinatorLane:
                 raise RequestError("the member was shut down", may_have_arrived=False)
             self._connection = fresh
         fresh.connect(min(timeout_s, self._connect_timeout_s))
-        self._features = fresh.features
         return fresh
 
     def interrupt(self) -> None:

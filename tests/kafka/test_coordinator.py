@@ -146,7 +146,6 @@ def test_a_member_joins_heartbeats_commits_fetches_and_leaves(member, cluster, b
     assert described.members[0].assignment == member.joined.assignment
     assert described.members[0].client_id == "a-test"
     assert described == cluster.describe_group(DescribeGroupRequest(group_id=member.group_id))
-    assert member.lane.features.relaxed_commit is (broker.version != "4.0.0")
 
     assert member.send(replace(beat, member_epoch=LEAVE_GROUP_MEMBER_EPOCH)).error_code == 0
     assert member.send(beat).error_code in (
