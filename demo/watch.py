@@ -205,9 +205,7 @@ def as_line(seen: Seen, applications: Iterable[Application]) -> str:
     parts = [f"{seen.view.group_state}, group epoch {seen.view.group_epoch}"]
     for application in applications:
         parts += [
-            f"{application.name} {what}"
-            for member in seen.members_of(application.name)
-            for what in (_doing(member),)
+            f"{application.name} {_doing(member)}" for member in seen.members_of(application.name)
         ]
     return "; ".join(parts)
 

@@ -45,7 +45,7 @@ def consume(
         typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Overrides any key; repeatable."),
     ] = None,
 ) -> None:
-    """Run the job; `consume` of the module's docstring."""
+    """Run the job; its help is the module's docstring."""
     given = [name, bootstrap_servers, group, topics, checkpoint, trigger, output]
     overrides = [
         (argument, key, value)

@@ -214,8 +214,8 @@ class Answers:
     def _offsets_listed(
         self, request: ListOffsetsRequest, response: ListOffsetsResponse, now: float
     ) -> None:
-        epoch = self._parts.member.member_epoch
-        resolved = self._parts.resolver.handle_list(request, response, epoch)
+        member_epoch = self._parts.member.member_epoch
+        resolved = self._parts.resolver.handle_list(request, response, member_epoch)
         if resolved.reaction is Reaction.ACCEPT:
             self._parts.cluster_backoff.succeeded()
         else:

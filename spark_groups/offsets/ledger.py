@@ -207,7 +207,7 @@ class Ledger:
     def finish(self, plan: BatchPlan) -> FinishedBatch:
         """Take it as proven that a batch is finished; a second time nothing happens.
 
-        Spark's listener may prove a batch again that is several batches old.
+        A query that ends proves its last batch again (see `spark.drain`).
         """
         if plan in self._finished and plan != self.in_flight:
             return FinishedBatch()
