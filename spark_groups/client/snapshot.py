@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from spark_groups.client.group_client import GroupClient
-from spark_groups.offsets.ledger import NO_OFFSET
+from spark_groups.protocol.messages import NO_OFFSET
 from spark_groups.types import TopicIdPartition, topic_id_text
 
 

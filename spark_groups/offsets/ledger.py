@@ -19,6 +19,7 @@ from enum import Enum
 from typing import Final
 
 from spark_groups.offsets.commits import PendingCommit
+from spark_groups.protocol.messages import NO_OFFSET
 from spark_groups.types import (
     NO_PARTITIONS,
     Assignment,
@@ -28,7 +29,6 @@ from spark_groups.types import (
     TopicIdPartition,
 )
 
-NO_OFFSET: Final = -1
 FINISHED_KEPT: Final = 16
 """How many finished batches are remembered, for proofs that come late."""
 MAX_BOUNDARIES: Final = 16

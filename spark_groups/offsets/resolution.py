@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from spark_groups.errors import ErrorCode, Reaction, rule_for
 from spark_groups.offsets.commits import CommitQueue, PendingCommit
 from spark_groups.offsets.events import DataLost, OffsetEvent, PositionFound
-from spark_groups.offsets.ledger import NO_OFFSET, Ledger, OwnedPartition, Phase
+from spark_groups.offsets.ledger import Ledger, OwnedPartition, Phase
 from spark_groups.offsets.starting import (
     StartingOffsets,
     StartingPoint,
@@ -21,6 +21,7 @@ from spark_groups.offsets.starting import (
 from spark_groups.offsets.topics import TopicDirectory
 from spark_groups.protocol.messages import (
     LATEST_TIMESTAMP,
+    NO_OFFSET,
     ListOffsetsRequest,
     ListOffsetsResponse,
     OffsetFetchResponse,

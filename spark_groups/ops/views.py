@@ -15,10 +15,8 @@ from typing import Any, Final
 from spark_groups.errors import ErrorCode
 from spark_groups.ops.local_members import LocalMember, parse_local_members
 from spark_groups.ops.reading import GroupReading
-from spark_groups.protocol.messages import DescribedMember, DescribeGroupResponse
+from spark_groups.protocol.messages import NO_OFFSET, DescribedMember, DescribeGroupResponse
 from spark_groups.types import TopicId, TopicIdPartition, TopicPartition, topic_id_text
-
-NO_COMMITTED_OFFSET: Final = -1
 
 STATE_MEANINGS: Final[Mapping[str, str]] = {
     "Empty": "It has no members; its committed offsets are kept.",
@@ -290,7 +288,7 @@ def _view_partition(
     committed = reading.committed.offsets.get(key)
     committed_offset: int | None = None
     origin: LagOrigin | None = LagOrigin.LOG_START_OFFSET
-    if committed is not None and committed.committed_offset != NO_COMMITTED_OFFSET:
+    if committed is not None and committed.committed_offset != NO_OFFSET:
         committed_offset, origin = committed.committed_offset, LagOrigin.COMMITTED_OFFSET
     elif key in reading.committed.errors:
         origin = None

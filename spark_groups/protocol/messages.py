@@ -20,6 +20,9 @@ LEAVE_GROUP_STATIC_MEMBER_EPOCH: Final = -2
 EARLIEST_TIMESTAMP: Final = -2
 LATEST_TIMESTAMP: Final = -1
 
+NO_OFFSET: Final = -1
+"""What OffsetFetch answers where nothing is committed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Node:

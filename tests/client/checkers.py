@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from spark_groups.client.parts import Event
 from spark_groups.offsets.events import PartitionsGivenUp
-from spark_groups.offsets.ledger import NO_OFFSET
 from spark_groups.offsets.starting import StartingPoint
 from spark_groups.protocol.events import MemberFailed, PartitionsRevoked
+from spark_groups.protocol.messages import NO_OFFSET
 from spark_groups.types import BatchPlan
 from tests.client.scripted_coordinator import Key
 
