@@ -5,6 +5,8 @@
 PYTHON ?= python3
 LOCK_FLAGS ?=
 PYTEST_FLAGS ?=
+# Tests wait for brokers more than they compute: three workers keep two cores busy.
+WORKERS ?= 3
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -30,7 +32,8 @@ demo: prerequisites env ## Hand a real topic over between two Spark applications
 
 test: prerequisites env lint types ## Check and test everything, on a real Kafka and a real Spark
 	$(call step,pytest: every test that is not slow)
-	$(PY) -m pytest -m "not slow" $(PYTEST_FLAGS)
+	$(PY) -m pytest -m "not slow" -n $(WORKERS) --dist loadgroup --no-loadscope-reorder \
+	  $(PYTEST_FLAGS)
 
 env: $(PROJECT) ## Make the environment in .venv, from requirements.lock
 

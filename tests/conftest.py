@@ -1,13 +1,41 @@
-"""Fixtures for all tests: one real broker, unique names."""
+"""Fixtures for all tests: one real broker, one real Spark, unique names; who runs beside whom."""
 
 from __future__ import annotations
 
+import os
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
+from pyspark.sql import SparkSession
 
 from spark_groups.kafka.embedded import EmbeddedKafka
+
+FIRST = ("spark session", "spark applications")
+"""Groups of tests that take longest: workers begin with them."""
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let tests that share a session, or start applications, run in one worker, in turn."""
+    item.add_marker(pytest.mark.xdist_group(_group_of(item)))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With several workers, groups are handed out in this order: those that take longest first."""
+    items.sort(key=lambda item: _rank(_group_of(item)))
+
+
+def _group_of(item: pytest.Item) -> str:
+    if "spark" in getattr(item, "fixturenames", ()):
+        return "spark session"
+    if item.get_closest_marker("spark") is not None:
+        return "spark applications"
+    return item.nodeid.partition("::")[0]
+
+
+def _rank(group: str) -> int:
+    return FIRST.index(group) if group in FIRST else len(FIRST)
 
 
 @pytest.fixture(scope="session")
@@ -43,3 +71,25 @@ def topic_name() -> str:
 def group_id() -> str:
     """A group id that nobody else uses."""
     return f"group-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local session that finds the source by itself. Do not stop it."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("spark-groups-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .config("spark.sql.streaming.stopTimeout", "30s")
+        .config("spark.driver.memory", "1g")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    for query in session.streams.active:
+        query.stop()
+    session.stop()

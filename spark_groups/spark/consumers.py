@@ -53,6 +53,8 @@ def librdkafka_settings(settings: RangeSettings) -> dict[str, Any]:
         "fetch.wait.max.ms": 5,
         "queued.min.messages": 100_000,
         "max.partition.fetch.bytes": 8 * 1024 * 1024,
+        # As Kafka's own consumer does; librdkafka would not.
+        "check.crcs": True,
         "log_level": 3,
     }
     if settings.rack is not None:

@@ -37,7 +37,7 @@ FETCH_TUNING: Final[tuple[FetchTuning, ...]] = (
         1,
     ),
     FetchTuning(
-        "kafka.check.crcs", "check.crcs", "false", "Whether executors check checksums.", None
+        "kafka.check.crcs", "check.crcs", "true", "Whether executors check checksums.", None
     ),
     FetchTuning(
         "kafka.receive.buffer.bytes",

@@ -21,7 +21,7 @@ from spark_groups.kafka.snapshots import read_snapshots
 from tests.brokers import ANSWER_S, admin
 from tests.waiting import wait_until
 
-READ_S = 60.0
+READ_S = 120.0
 
 
 @dataclass

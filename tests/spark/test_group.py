@@ -25,6 +25,8 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(420)]
 
 PARTITIONS = 6
+BACKLOG = 3_000
+BATCH = 900
 SHORT_SESSION = {
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.session.timeout.ms": "6000",
@@ -32,26 +34,36 @@ SHORT_SESSION = {
 
 
 class Feed:
-    """Produces rows to all partitions without end, so that every batch finds some of each."""
+    """Keeps a backlog in every partition, so that every batch finds rows of each.
 
-    def __init__(self, bootstrap_servers: str, topic: str) -> None:
-        self.rows_each = 0
-        self._servers, self._topic = bootstrap_servers, topic
+    Args:
+        bootstrap_servers: The broker.
+        topic: The topic.
+        group_id: The group whose committed offsets say how much was read.
+    """
+
+    def __init__(self, bootstrap_servers: str, topic: str, group_id: str) -> None:
+        self.ends = dict.fromkeys(range(PARTITIONS), 0)
+        self._place = (bootstrap_servers, topic, group_id)
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._ending.wait(0.02):
-            rows = [Row(b"v", partition=each) for each in range(PARTITIONS) for _ in range(20)]
-            produce(self._servers, self._topic, rows)
-            self.rows_each += 20
+        servers, topic, group_id = self._place
+        while not self._ending.wait(0.05):
+            read = committed(servers, group_id)
+            rows = []
+            for partition, end in self.ends.items():
+                self.ends[partition] = max(end, read.get((topic, partition), 0) + BACKLOG)
+                rows += [Row(b"v", partition=partition)] * (self.ends[partition] - end)
+            produce(servers, topic, rows)
 
-    def stop(self) -> int:
+    def stop(self) -> dict[int, int]:
         """End it and return how many rows each partition has."""
         self._ending.set()
         self._thread.join()
-        return self.rows_each
+        return self.ends
 
 
 @pytest.fixture
@@ -110,7 +122,7 @@ def assert_single_planner(applications: list[Application]) -> None:
 
 
 def assert_never_paused(application: Application, kept: set[int], since: float) -> None:
-    """Every batch since then reads all partitions that were kept: rows come all the time."""
+    """Every batch since then reads all partitions that were kept: each has a backlog."""
     batches = [each for each in application.batches() if each.planned_at >= since]
     assert len(batches) >= 2, "the application went on making batches"
     for batch in batches:
@@ -145,9 +157,10 @@ def test_applications_and_a_plain_consumer_share_a_group(
         "source.kafka.group.id": group_id,
         "source.subscribe": topic_name,
         "source.startingOffsets": "earliest",
+        "source.maxOffsetsPerTrigger": str(BATCH),
         "query.trigger": "0s",
     }
-    feed = Feed(broker.bootstrap_servers, topic_name)
+    feed = Feed(broker.bootstrap_servers, topic_name, group_id)
     plain_path = tmp_path / "plain.txt"
     applications = [Application(tmp_path, name, settings) for name in ("first", "second")]
     plain = start_plain_consumer(broker, group_id, topic_name, plain_path)
@@ -173,8 +186,7 @@ def test_applications_and_a_plain_consumer_share_a_group(
         reads_all_of(first, set(range(PARTITIONS)))
         assert_never_paused(first, kept, killed_at)
 
-        rows_each = feed.stop()
-        ends = {(topic_name, each): rows_each for each in range(PARTITIONS)}
+        ends = {(topic_name, each): end for each, end in feed.stop().items()}
         wait_until(lambda: committed(broker.bootstrap_servers, group_id) == ends, 60)
         assert first.terminate() == 143, first.log.read_text()[-2000:]
         assert describe(broker, group_id).members == ()
@@ -188,5 +200,7 @@ def test_applications_and_a_plain_consumer_share_a_group(
     assert_single_planner(applications)
     by_plain = [tuple(map(int, line.split())) for line in plain_path.read_text().splitlines()]
     by_spark = [row for each in applications for row in rows_written(each)]
-    expected = set(itertools.product(range(PARTITIONS), range(rows_each)))
+    expected = {
+        (partition, offset) for (_, partition), end in ends.items() for offset in range(end)
+    }
     assert set(by_plain) | set(by_spark) == expected
