@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollectio
 from confluent_kafka.admin import AdminClient
 
 from spark_groups.errors import BrokerUnreachableError
+from spark_groups.spark.fetch_tuning import FETCH_DEFAULTS
 from spark_groups.spark.range_settings import RangeSettings
 from spark_groups.types import TopicId, parse_topic_id
 
@@ -49,17 +50,12 @@ def librdkafka_settings(settings: RangeSettings) -> dict[str, Any]:
         "max.poll.interval.ms": _DAY_MS,
         # After its queue was full for a moment, librdkafka would pause a partition for a second.
         "fetch.queue.backoff.ms": 5,
-        # Every offset of a range exists. A fetch beyond one, sent ahead, must not hold up the next.
-        "fetch.wait.max.ms": 5,
         "queued.min.messages": 100_000,
-        "max.partition.fetch.bytes": 8 * 1024 * 1024,
-        # As Kafka's own consumer does; librdkafka would not.
-        "check.crcs": True,
         "log_level": 3,
     }
     if settings.rack is not None:
         configuration["client.rack"] = settings.rack
-    return configuration | dict(settings.tuning)
+    return configuration | dict(FETCH_DEFAULTS) | dict(settings.tuning)
 
 
 class RangeConsumer:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
+
+THE_SYSTEMS: Final = "the system's"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,7 @@ class FetchTuning:
 
 FETCH_TUNING: Final[tuple[FetchTuning, ...]] = (
     FetchTuning("kafka.fetch.min.bytes", "fetch.min.bytes", "1", "Bytes a broker waits for.", 1),
+    # Every offset of a range exists. A fetch beyond one, sent ahead, must not hold up the next.
     FetchTuning("kafka.fetch.max.wait.ms", "fetch.wait.max.ms", "5", "How long it waits for them."),
     FetchTuning("kafka.fetch.max.bytes", "fetch.max.bytes", "52428800", "Bytes of one fetch.", 1),
     FetchTuning(
@@ -36,19 +41,20 @@ FETCH_TUNING: Final[tuple[FetchTuning, ...]] = (
         "Bytes of one partition in one fetch.",
         1,
     ),
+    # As Kafka's own consumer does; librdkafka would not.
     FetchTuning(
         "kafka.check.crcs", "check.crcs", "true", "Whether executors check checksums.", None
     ),
     FetchTuning(
         "kafka.receive.buffer.bytes",
         "socket.receive.buffer.bytes",
-        "the system's",
+        THE_SYSTEMS,
         "Size of a socket's receive buffer.",
     ),
     FetchTuning(
         "kafka.send.buffer.bytes",
         "socket.send.buffer.bytes",
-        "the system's",
+        THE_SYSTEMS,
         "Size of a socket's send buffer.",
     ),
     FetchTuning(
@@ -70,3 +76,8 @@ FETCH_TUNING: Final[tuple[FetchTuning, ...]] = (
         "When an idle connection is closed; 0 never.",
     ),
 )
+
+FETCH_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
+    {each.setting: each.default for each in FETCH_TUNING if each.default != THE_SYSTEMS}
+)
+"""What librdkafka is told where nothing is set, so that the option table says what holds."""

@@ -8,6 +8,7 @@ import pytest
 
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.spark.consumers import ConsumerCache, librdkafka_settings
+from spark_groups.spark.fetch_tuning import FETCH_TUNING
 from spark_groups.spark.range_settings import RangeSettings
 from tests.brokers import create_topic
 
@@ -18,6 +19,12 @@ def test_isolation_is_always_said_because_the_defaults_differ() -> None:
     assert librdkafka_settings(SETTINGS)["isolation.level"] == "read_uncommitted"
     committed = replace(SETTINGS, read_committed=True)
     assert librdkafka_settings(committed)["isolation.level"] == "read_committed"
+
+
+def test_defaults_of_the_option_table_hold() -> None:
+    told = librdkafka_settings(SETTINGS)
+    for each in FETCH_TUNING:
+        assert told.get(each.setting, "the system's") == each.default
 
 
 def test_tuning_wins_over_the_defaults() -> None:
