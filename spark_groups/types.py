@@ -156,12 +156,19 @@ class BatchPlan:
         member_id: The member that planned; another one for every incarnation of a query.
         member_epoch: The epoch the member had; what its offset commit is fenced by.
         ranges: Offset ranges, sorted, at most one for each partition.
+        topics: Ids and names of all topics the query is known to have read, sorted; those of
+            `ranges` are among them.
     """
 
     group_id: str
     member_id: str
     member_epoch: int
     ranges: tuple[OffsetRange, ...] = field(default=())
+    topics: tuple[tuple[TopicId, str], ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        named = {*self.topics, *((each.topic_id, each.topic) for each in self.ranges)}
+        object.__setattr__(self, "topics", tuple(sorted(named)))
 
     def partitions(self) -> frozenset[TopicIdPartition]:
         """Return the partitions that the batch reads."""

@@ -7,6 +7,7 @@ from spark_groups.errors import ErrorCode, Reaction, rule_for
 from spark_groups.offsets.events import (
     CommitRefused,
     CoordinatorFound,
+    CoordinatorMissing,
     OffsetsCommitted,
     TopicGone,
     TopicRecreated,
@@ -173,9 +174,13 @@ class Answers:
         if response.coordinator is not None and response.error_code == ErrorCode.NONE:
             self._parts.coordinator = response.coordinator
             self._parts.lookup_backoff.succeeded()
+            self._parts.lookup_error = int(ErrorCode.NONE)
             self._emit(CoordinatorFound(now, str(response.coordinator)))
             return
         self._parts.lookup_backoff.failed(now)
+        if response.error_code != self._parts.lookup_error:
+            self._parts.lookup_error = response.error_code
+            self._emit(CoordinatorMissing(now, ErrorCode.name_of(response.error_code)))
         self._react(
             rule_for(response.error_code).lookup, response.error_code, "FindCoordinator", now
         )

@@ -7,6 +7,7 @@ from typing import Final
 from spark_groups.client.answers import Answers
 from spark_groups.client.lanes import Lane, Outgoing
 from spark_groups.client.parts import Parts
+from spark_groups.errors import ErrorCode
 from spark_groups.offsets.commits import commit_request
 from spark_groups.offsets.events import RequestUnanswered
 from spark_groups.protocol.membership import MemberState
@@ -15,7 +16,9 @@ from spark_groups.protocol.messages import (
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     DescribeGroupRequest,
     FindCoordinatorRequest,
+    FindCoordinatorResponse,
     HeartbeatRequest,
+    HeartbeatResponse,
     ListOffsetsRequest,
     MetadataRequest,
     OffsetCommitRequest,
@@ -50,7 +53,7 @@ class Exchange:
 
     def __init__(self, parts: Parts) -> None:
         self.failing_since: float | None = None
-        """Since when no request was answered, None while they are."""
+        """Since when the group cannot be reached, None while heartbeats are accepted."""
         self.last_failure = ""
         self._parts = parts
         self._answers = Answers(parts)
@@ -81,7 +84,7 @@ class Exchange:
         """Take the answer to a request of `poll`."""
         if self._under_way.pop(outgoing.lane, None) is None:
             return
-        self.failing_since = None
+        self._note_way_to_the_group(outgoing.request, response, now)
         self._answers.handle(outgoing.request, response, now)
 
     def handle_failure(self, outgoing: Outgoing, failed: RequestFailed, now: float) -> None:
@@ -110,6 +113,18 @@ class Exchange:
                 self._parts.lookup_backoff.failed(now)
             case MetadataRequest() | ListOffsetsRequest():
                 self._parts.cluster_backoff.failed(now)
+
+    def _note_way_to_the_group(self, request: Request, response: Response, now: float) -> None:
+        """Only an accepted heartbeat proves the way; other brokers may answer all the while."""
+        if not isinstance(response, HeartbeatResponse | FindCoordinatorResponse):
+            return
+        if response.error_code != ErrorCode.NONE:
+            if self.failing_since is None:
+                self.failing_since = now
+            name = ErrorCode.name_of(response.error_code)
+            self.last_failure = f"{type(request).__name__} was answered {name}"
+        elif isinstance(response, HeartbeatResponse):
+            self.failing_since = None
 
     def next_wakeup(self, now: float) -> float | None:
         """Return when to poll again although no answer came."""

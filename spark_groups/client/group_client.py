@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from spark_groups.client.exchange import Exchange
 from spark_groups.client.lanes import Outgoing
@@ -43,6 +44,9 @@ from spark_groups.protocol.member import Member, MemberConfig
 from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.messages import RequestFailed, Response
 from spark_groups.types import Assignment, BatchPlan, TopicIdPartition
+
+MISSED_HEARTBEATS: Final = 2
+RESENDING_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +99,8 @@ class GroupClient:
         )
         if checkpointed is not None and checkpointed.group_id == config.member.group_id:
             self.parts.releases.append(checkpointed.member_id)
-            for each in checkpointed.ranges:
-                self.topics.remember(each.topic, each.topic_id)
+            for topic_id, name in checkpointed.topics:
+                self.topics.remember(name, topic_id)
         self.exchange = Exchange(self.parts)
         self.planner = BatchPlanner(self.parts, fail_on_data_loss=config.fail_on_data_loss)
         self.last_called_at: float | None = None
@@ -151,8 +155,9 @@ class GroupClient:
         self.last_called_at = now
 
     def replay(self, plan: BatchPlan, now: float) -> None:
-        """Take it that Spark runs an old plan again."""
-        self.ledger.replay(plan)
+        """Take it that Spark runs an old plan again; one of another group is none of ours."""
+        if plan.group_id == self.config.member.group_id:
+            self.ledger.replay(plan)
         self._advance(now)
 
     def finish(self, plan: BatchPlan, now: float) -> None:
@@ -339,8 +344,10 @@ class GroupClient:
     def _ownership_is_proven(self, now: float) -> bool:
         member, proven_at = self.member, self.member.last_accepted_sent_at
         planning = (MemberState.STABLE, MemberState.RECONCILING, MemberState.ACKNOWLEDGING)
-        return (
-            member.state in planning
-            and proven_at is not None
-            and now - proven_at <= member.config.session_timeout_ms / 1000
+        # A broker may have been given a shorter session than Kafka's own, always with shorter
+        # heartbeats: two missed ones and a pause are as long as anybody may be silent.
+        silence_s = min(
+            member.config.session_timeout_ms / 1000,
+            MISSED_HEARTBEATS * member.pace.interval_s + RESENDING_S,
         )
+        return member.state in planning and proven_at is not None and now - proven_at <= silence_s

@@ -136,6 +136,8 @@ def _of_incidents(  # noqa: PLR0911
             )
         case offset.CoordinatorFound(node=node):
             return Severity.INFO, f"the coordinator is {node}"
+        case offset.CoordinatorMissing(error=error):
+            return Severity.WARNING, f"nobody coordinates the group yet: {error}; asked again"
         case offset.RequestUnanswered(request=request, reason=reason):
             return Severity.WARNING, f"{request} got no answer: {reason}"
         case _:

@@ -39,6 +39,7 @@ class Parts:
         fetch_backoff: Pause before committed offsets are asked for again.
         events: What happened and was not polled yet.
         unread_left: Rows left unread in partitions when they were dropped.
+        lookup_error: What the last search for the coordinator was answered with.
         data_loss: Why the query must fail because of lost offsets, if it must.
     """
 
@@ -57,4 +58,5 @@ class Parts:
     fetch_backoff: Backoff = field(default_factory=Backoff)
     events: list[Event] = field(default_factory=list)
     unread_left: dict[TopicIdPartition, int] = field(default_factory=dict)
+    lookup_error: int = 0
     data_loss: str | None = None

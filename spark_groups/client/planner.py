@@ -64,8 +64,10 @@ class BatchPlanner:
             DataLossError: A log was truncated and `failOnDataLoss` is true.
         """
         member = self._parts.member
+        topics = self._parts.topics
         self.log_ends.update(ends)
         positions = self._positions(ends, now)
+        topics.note_read({key.topic_id for key in positions})
         clipped = self._clip(positions, ends)
         backlog = sum(max(0, clipped[key] - positions[key]) for key in clipped)
         # The first batch with rows is never held back, as in Spark's own source.
@@ -79,6 +81,7 @@ class BatchPlanner:
             member.member_id,
             member.member_epoch,
             tuple(sorted(self._range(key, *divided[key]) for key in divided)),
+            tuple(topics.read().items()),
         )
         self._parts.ledger.record(plan)
         self._recorded_member_id = plan.member_id

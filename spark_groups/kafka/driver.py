@@ -17,7 +17,15 @@ from typing import Any, Final
 from spark_groups.client import ClientConfig, GroupClient, Outgoing
 from spark_groups.client.narration import narrate
 from spark_groups.client.snapshot import take_snapshot
-from spark_groups.errors import BrokerUnreachableError, DeadOwnershipError, ProtocolError
+from spark_groups.errors import (
+    BrokerUnreachableError,
+    DeadOwnershipError,
+    ErrorCode,
+    GroupError,
+    ProtocolError,
+    Reaction,
+    rule_for,
+)
 from spark_groups.kafka.carriers import Carriers
 from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.connection import RequestError, Security
@@ -87,6 +95,7 @@ class GroupDriver:
         self._coordinator: Node | None = None
         self._crash: BaseException | None = None
         self._closing = False
+        self._ends_problem = ""
         self._available_now = False
         self._first_wait_until: float | None = None
         self._timeline: deque[str] = deque(maxlen=TIMELINE_LENGTH)
@@ -227,8 +236,10 @@ class GroupDriver:
             if can_tell and waited_s >= self._settle_timeout_s:
                 return None
             if waited_s >= max(self._settle_timeout_s, self._api_timeout_s):
-                with self._changed:
-                    raise BrokerUnreachableError(self._unreachable(client, waited_s))
+                raise BrokerUnreachableError(
+                    f"what is left to be read could not be found out within {waited_s:.0f} s from"
+                    f" {', '.join(self._servers)}: {self._ends_problem or 'no proof of membership'}"
+                )
             self._await(lambda: client.is_settled, POLL_AGAIN_S)
             # Settled but unanswered: the next question waits a moment, not for the coordinator.
             self._wait_for(lambda: self._closing, 0 if can_tell else POLL_AGAIN_S)
@@ -253,10 +264,22 @@ class GroupDriver:
             read_committed=self._config.read_committed,
         )
         try:
-            return dict(self._ends.list_offsets(request).offsets)
+            response = self._ends.list_offsets(request)
         except (RequestError, ProtocolError) as error:
-            logger.warning("log ends could not be listed: %s", error)
+            self._note_ends_problem(str(error))
             return {}
+        codes = sorted(set(response.errors.values()))
+        problem = ", ".join(ErrorCode.name_of(code) for code in codes)
+        self._note_ends_problem(f"{len(response.errors)} partitions: {problem}" if codes else "")
+        for code in codes:
+            if rule_for(code).lookup is Reaction.FAIL:
+                raise GroupError(f"log ends cannot be listed: {problem}: {rule_for(code).remedy}")
+        return dict(response.offsets)
+
+    def _note_ends_problem(self, problem: str) -> None:
+        if problem and problem != self._ends_problem:
+            logger.warning("log ends could not be listed: %s", problem)
+        self._ends_problem = problem
 
     def _may_begin(self, client: GroupClient) -> bool:
         readable = not self._available_now and client.readable(suspension_clock())

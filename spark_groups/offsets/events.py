@@ -145,6 +145,13 @@ class CoordinatorFound(OffsetEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class CoordinatorMissing(OffsetEvent):
+    """Nobody can say who coordinates the group; said once for each error."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class RequestUnanswered(OffsetEvent):
     """A request got no answer; it is sent again."""
 

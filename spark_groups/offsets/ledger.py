@@ -199,6 +199,12 @@ class Ledger:
             owned.position = each.until_offset
             self._planned_tenures[each.key] = owned.tenure
 
+    def release_run(self, key: TopicIdPartition) -> None:
+        """Take it that the commit of a finished run was dropped: the run may be inherited anew."""
+        run = self._runs.get(key)
+        if run is not None:
+            run.tenure = None
+
     def replay(self, plan: BatchPlan) -> None:
         """Take it that Spark runs an old plan again: its partitions are read, whoever owns them."""
         if plan != self._planned and plan not in self._finished:
@@ -220,6 +226,8 @@ class Ledger:
             owned = self.owned.get(each.key)
             if planned_here and owned and owned.tenure == self._planned_tenures[each.key]:
                 self._note_run(each, owned.tenure)
+                # It may have been looked up anew while the batch ran.
+                owned.position = max(owned.position, each.until_offset)
                 commits.append(self._commit(each.key, owned, plan.member_epoch, each.until_offset))
                 continue
             self._note_run(each, None)

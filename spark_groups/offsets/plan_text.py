@@ -8,7 +8,9 @@ numbers would fill the checkpoint with brackets and spaces.
     {"version": 1, "group": "flights", "member": "2f6b...", "epoch": 7,
      "topics": {"AbCd...": {"name": "departures", "ranges": "0:1000+50,3:980+12"}}}
 
-Topics are keyed by id, because a topic that is deleted and created again is another topic.
+Topics are keyed by id, because a topic that is deleted and created again is another topic. A topic
+without ranges is one that the query has read before: where it stands is for the group to say, and
+if the group does not know any more, that is a loss.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
 from typing import Any, Final
 
 from spark_groups.errors import CheckpointError
@@ -37,16 +38,17 @@ def plan_as_json(plan: BatchPlan) -> dict[str, object]:
     Args:
         plan: What a batch reads, and as whom.
     """
+    ranges: dict[TopicId, list[str]] = {topic_id: [] for topic_id, _ in plan.topics}
+    for each in sorted(plan.ranges):
+        ranges[each.topic_id].append(_range_text(each))
     return {
         "version": PLAN_VERSION,
         "group": plan.group_id,
         "member": plan.member_id,
         "epoch": plan.member_epoch,
         "topics": {
-            topic_id_text(topic_id): {"name": name, "ranges": ",".join(map(_range_text, ranges))}
-            for (topic_id, name), ranges in groupby(
-                sorted(plan.ranges), key=lambda each: (each.topic_id, each.topic)
-            )
+            topic_id_text(topic_id): {"name": name, "ranges": ",".join(ranges[topic_id])}
+            for topic_id, name in plan.topics
         },
     }
 
@@ -96,6 +98,7 @@ def plan_from_json(value: object) -> BatchPlan | None:
         member_id=_text(value, "member"),
         member_epoch=epoch,
         ranges=tuple(sorted(_ranges(value["topics"]))),
+        topics=tuple((parse_topic_id(each), at["name"]) for each, at in value["topics"].items()),
     )
 
 
@@ -134,9 +137,9 @@ def _ranges(topics: Mapping[str, Any]) -> Iterator[OffsetRange]:
         if not isinstance(topic, dict):
             raise _wrong(f"{where} is not a JSON object")
         _check_keys(topic, _TOPIC_KEYS, where)
-        yield from _topic_ranges(
-            topic_id, _text(topic, "name"), _text(topic, "ranges").split(","), where
-        )
+        name, ranges = _text(topic, "name"), topic["ranges"]
+        if ranges != "":
+            yield from _topic_ranges(topic_id, name, _text(topic, "ranges").split(","), where)
 
 
 def _topic_ranges(

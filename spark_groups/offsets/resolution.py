@@ -20,6 +20,7 @@ from spark_groups.offsets.starting import (
 )
 from spark_groups.offsets.topics import TopicDirectory
 from spark_groups.protocol.messages import (
+    EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     NO_OFFSET,
     ListOffsetsRequest,
@@ -112,6 +113,7 @@ class PositionResolver:
         resolved = Resolved()
         asked, self._asked = self._asked, {}
         known = self._known_counts(response)
+        forgotten = self._forgotten(response)
         for key, tenure in asked.items():
             owned = self._ledger.owned.get(key)
             if owned is None or owned.tenure != tenure or owned.phase is not Phase.FETCHING:
@@ -134,6 +136,8 @@ class PositionResolver:
                 owned.position = owned.committed_offset = committed.committed_offset
                 owned.phase = Phase.READY
                 self._found(key, owned, resolved, now, committed=True)
+            elif key.topic_id in forgotten and self._ledger.checkpointed_offset(key) is None:
+                self._start_forgotten(key, owned, resolved, now)
             else:
                 self._start(key, owned, resolved, member_epoch, now)
         return resolved
@@ -190,9 +194,10 @@ class PositionResolver:
         """Take a commit that was dropped because its topic is not known: begin anew with it."""
         owned = self._ledger.owned.get(commit.key)
         if owned is not None and owned.tenure == commit.tenure:
+            # A coordinator may know less than others for a moment: nothing is given up for it.
             owned.topic_gone = True
-            if owned.phase is Phase.SETTLING:
-                owned.phase = Phase.FETCHING
+            owned.phase = Phase.FETCHING
+            self._ledger.release_run(commit.key)
 
     def _known_counts(self, response: OffsetFetchResponse) -> dict[TopicId, int]:
         counts: dict[TopicId, int] = {}
@@ -201,6 +206,37 @@ class PositionResolver:
             if committed.committed_offset != NO_OFFSET and count is not None:
                 counts[key.topic_id] = min(count, counts.get(key.topic_id, count))
         return counts
+
+    def _forgotten(self, response: OffsetFetchResponse) -> set[TopicId]:
+        """Return topics that this query has read, and of which the group knows no offset any more.
+
+        Only where "latest" may apply are all partitions of a topic asked for; elsewhere the group
+        starts at the beginning, which loses nothing.
+        """
+        if not self.settle_first:
+            return set()
+        committed = {
+            key.topic_id
+            for key, each in response.offsets.items()
+            if each.committed_offset != NO_OFFSET
+        }
+        return set(self._topics.read()) - committed
+
+    def _start_forgotten(
+        self, key: TopicIdPartition, owned: OwnedPartition, resolved: Resolved, now: float
+    ) -> None:
+        topic = self._topics.name(key.topic_id)
+        message = (
+            f"the group has no committed offset for any partition of {topic}, but this query has"
+            " read it: the group's offsets expired or were deleted. Set failOnDataLoss=false to"
+            " read it from its beginning, or use a new checkpoint"
+        )
+        resolved.events.append(DataLost(now, message))
+        if self._fail_on_data_loss:
+            resolved.data_loss = message
+            return
+        owned.phase = Phase.LISTING
+        owned.starting_timestamp = EARLIEST_TIMESTAMP
 
     def _start(
         self,

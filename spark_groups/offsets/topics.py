@@ -8,9 +8,12 @@ was deleted and created again since, had none.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from spark_groups.protocol.messages import TopicMetadata
 from spark_groups.types import TopicId
+
+MAX_TOPICS_REMEMBERED: Final = 1_000
 
 
 class TopicDirectory:
@@ -22,6 +25,7 @@ class TopicDirectory:
         self._ids_by_name: dict[str, TopicId] = {}
         self._absent_names: set[str] = set()
         self._first_sight_over = False
+        self._read: dict[TopicId, str] = {}
 
     def saw_absent(self, names: Iterable[str]) -> None:
         """Note topics that are subscribed and do not exist."""
@@ -34,6 +38,17 @@ class TopicDirectory:
     def remember(self, name: str, topic_id: TopicId) -> None:
         """Note the id a topic had for an earlier run of this query, from its checkpoint."""
         self._ids_by_name.setdefault(name, topic_id)
+        self._read[topic_id] = name
+
+    def note_read(self, topic_ids: Iterable[TopicId]) -> None:
+        """Note topics whose partitions the query reads."""
+        for topic_id in topic_ids:
+            if topic_id not in self._read and len(self._read) < MAX_TOPICS_REMEMBERED:
+                self._read[topic_id] = self._topics[topic_id].name
+
+    def read(self) -> dict[TopicId, str]:
+        """Return ids and names of the topics this query has read, also in earlier runs."""
+        return dict(self._read)
 
     def learn(self, topic: TopicMetadata) -> TopicId | None:
         """Take fresh metadata of a topic.
@@ -48,6 +63,8 @@ class TopicDirectory:
         self._first_counts.setdefault(topic.topic_id, 0 if is_new else topic.partition_count)
         self._topics[topic.topic_id] = topic
         self._ids_by_name[topic.name] = topic.topic_id
+        if before is not None and before != topic.topic_id:
+            self._read.pop(before, None)
         self._absent_names.discard(topic.name)
         return before if before != topic.topic_id else None
 

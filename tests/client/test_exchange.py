@@ -8,7 +8,7 @@ import pytest
 
 from spark_groups.client import Lane
 from spark_groups.errors import ErrorCode
-from spark_groups.offsets.events import RequestUnanswered
+from spark_groups.offsets.events import CoordinatorMissing, RequestUnanswered
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol import messages as m
@@ -50,6 +50,9 @@ def test_coordinator_that_is_not_found_is_looked_for_again_with_pauses() -> None
         times.append(hands.now)
         hands.answer(Lane.CLUSTER, m.FindCoordinatorResponse(error_code=15))
     assert times == pytest.approx([0.0, 0.1, 0.3, 0.7, 1.5, 2.5])
+    assert [each.error for each in hands.find(CoordinatorMissing)] == ["COORDINATOR_NOT_AVAILABLE"]
+    assert hands.client.exchange.failing_since == 0.0
+    assert "COORDINATOR_NOT_AVAILABLE" in hands.client.exchange.last_failure
 
 
 @pytest.mark.parametrize("lane", [Lane.HEARTBEAT, Lane.OFFSETS])
@@ -63,7 +66,10 @@ def test_no_answer_of_the_coordinator_makes_the_client_look_for_it(lane: Lane) -
     assert isinstance(hands.request(Lane.CLUSTER), m.FindCoordinatorRequest)
     assert len(hands.find(RequestUnanswered)) == 1
     assert hands.client.exchange.failing_since == hands.now
+    began_at = hands.now
     hands.cluster()
+    assert hands.client.exchange.failing_since == began_at, "other brokers answer all the while"
+    hands.beat(accepted(2))
     assert hands.client.exchange.failing_since is None
 
 

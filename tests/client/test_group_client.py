@@ -117,6 +117,22 @@ def test_finished_batch_of_another_group_is_none_of_ours() -> None:
     assert not hands.client.commits.pending()
 
 
+def test_replayed_batch_of_another_group_does_not_keep_the_query_from_planning() -> None:
+    hands = Hands()
+    hands.own(0)
+    old = BatchPlan("other", "m1", 2, (OffsetRange(TOPIC, "orders", 0, 0, 5),))
+    hands.client.replay(old, hands.now)
+    hands.client.finish(old, hands.now)
+    assert planned(hands, {0: 7}).ranges == (OffsetRange(TOPIC, "orders", 0, 0, 7),)
+
+
+def test_plan_names_the_topics_that_were_read_also_without_ranges() -> None:
+    hands = Hands()
+    hands.own(0)
+    plan = planned(hands, {0: 0})
+    assert (plan.ranges, plan.topics) == ((), ((TOPIC, "orders"),))
+
+
 def test_revocation_waits_for_the_batch_and_its_commit() -> None:
     hands = Hands()
     hands.own(0, 1)
@@ -258,6 +274,16 @@ def test_plan_is_not_made_on_dead_ownership() -> None:
     assert hands.client.can_tell({key(0): 5}, proven_at + 12.0)
     assert not hands.client.can_tell({key(0): 5}, proven_at + 12.1)
     assert not hands.client.can_tell({}, proven_at)
+
+
+def test_silence_of_two_heartbeats_is_dead_ownership_where_sessions_are_short() -> None:
+    hands = Hands()
+    hands.own(0)
+    interval_s = hands.client.member.pace.interval_s
+    proven_at = hands.client.member.last_accepted_sent_at
+    assert proven_at is not None
+    assert hands.client.readable(proven_at + 2 * interval_s + 5.0)
+    assert not hands.client.readable(proven_at + 2 * interval_s + 5.1)
 
 
 def test_seldom_calls_ask_for_a_larger_rebalance_timeout() -> None:

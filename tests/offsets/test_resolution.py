@@ -281,6 +281,29 @@ def test_checkpoint_without_a_committed_offset_goes_on_where_that_is_wanted() ->
     assert scene.of(0).position == 9
 
 
+@pytest.mark.parametrize("fails", [True, False])
+def test_topic_that_was_read_and_of_which_nothing_is_committed_is_data_loss(fails: bool) -> None:
+    scene = Scene(LATEST, 0, 1, fail_on_data_loss=fails)
+    scene.topics.remember("orders", TOPIC)
+    resolved = scene.fetched(dict.fromkeys(range(4), NONE))
+    assert [type(each) for each in resolved.events] == [DataLost] * 2
+    if fails:
+        assert resolved.data_loss is not None
+        assert "orders" in resolved.data_loss
+        assert scene.resolver.to_list() is None
+    else:
+        request = scene.listed({0: 0, 1: 0})
+        assert request.timestamp_ms == EARLIEST_TIMESTAMP
+
+
+def test_topic_that_was_read_is_no_loss_while_anything_of_it_is_committed() -> None:
+    scene = Scene(LATEST, 0, 1)
+    scene.topics.remember("orders", TOPIC)
+    resolved = scene.fetched({0: committed(5), 1: NONE, 2: NONE, 3: NONE})
+    assert resolved.data_loss is None
+    assert scene.of(0).phase is Phase.READY
+
+
 def test_start_that_cannot_be_listed_is_asked_for_again() -> None:
     scene = Scene(LATEST, 0, 1)
     scene.fetched({0: NONE, 1: NONE})
@@ -328,3 +351,17 @@ def test_start_whose_commit_was_dropped_is_found_anew() -> None:
     scene.listed({0: 42})
     scene.resolver.unsettled(PendingCommit(key(0), scene.of(0).tenure, 3, 42, 4))
     assert (scene.of(0).phase, scene.of(0).topic_gone) == (Phase.FETCHING, True)
+
+
+def test_commit_of_a_batch_that_was_dropped_is_made_again_once_the_topic_is_known() -> None:
+    scene = Scene(EARLIEST)
+    scene.fetched({0: committed(4)})
+    plan = BatchPlan("g", "me", 3, (OffsetRange(TOPIC, "orders", 0, 4, 9),))
+    scene.ledger.record(plan)
+    (commit,) = scene.ledger.finish(plan).commits
+    scene.resolver.unsettled(commit)
+    assert scene.of(0).phase is Phase.FETCHING
+    scene.fetched({0: committed(4)})
+    inheritance = scene.ledger.inherit(3)
+    assert [each.committed_offset for each in inheritance.commits] == [9]
+    assert scene.of(0).position == 9
