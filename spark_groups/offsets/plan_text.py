@@ -5,7 +5,7 @@ fixed order, topics and partitions sorted, nothing volatile. The ranges of a top
 `<partition>:<first offset>+<count>` separated by commas, because ten thousand of them as JSON
 numbers would fill the checkpoint with brackets and spaces.
 
-    {"version": 1, "group": "flights", "member": "2f6b...", "epoch": 7,
+    {"version": 1, "group": "flights", "member": "2f6b...", "member_epoch": 7,
      "topics": {"AbCd...": {"name": "departures", "ranges": "0:1000+50,3:980+12"}}}
 
 Topics are keyed by id, because a topic that is deleted and created again is another topic. A topic
@@ -27,7 +27,7 @@ PLAN_VERSION: Final = 1
 NOTHING_PLANNED: Final[Mapping[str, object]] = {"version": PLAN_VERSION}
 """The offset before the first plan; the same for every query, so that it needs no memory."""
 
-_PLAN_KEYS: Final = ("version", "group", "member", "epoch", "topics")
+_PLAN_KEYS: Final = ("version", "group", "member", "member_epoch", "topics")
 _TOPIC_KEYS: Final = ("name", "ranges")
 _RANGE: Final = re.compile(r"(0|[1-9]\d{0,9}):(0|[1-9]\d{0,18})\+(0|[1-9]\d{0,18})", re.ASCII)
 
@@ -45,7 +45,7 @@ def plan_as_json(plan: BatchPlan) -> dict[str, object]:
         "version": PLAN_VERSION,
         "group": plan.group_id,
         "member": plan.member_id,
-        "epoch": plan.member_epoch,
+        "member_epoch": plan.member_epoch,
         "topics": {
             topic_id_text(topic_id): {"name": name, "ranges": ",".join(ranges[topic_id])}
             for topic_id, name in plan.topics
@@ -88,15 +88,15 @@ def plan_from_json(value: object) -> BatchPlan | None:
     if value == NOTHING_PLANNED:
         return None
     _check_keys(value, _PLAN_KEYS, "it")
-    epoch = value["epoch"]
-    if type(epoch) is not int or epoch < 0:
-        raise _wrong(f"epoch is {epoch!r}, not a number from 0")
+    member_epoch = value["member_epoch"]
+    if type(member_epoch) is not int or member_epoch < 0:
+        raise _wrong(f"member_epoch is {member_epoch!r}, not a number from 0")
     if not isinstance(value["topics"], dict):
         raise _wrong("topics is not a JSON object")
     return BatchPlan(
         group_id=_text(value, "group"),
         member_id=_text(value, "member"),
-        member_epoch=epoch,
+        member_epoch=member_epoch,
         ranges=tuple(sorted(_ranges(value["topics"]))),
         topics=tuple((parse_topic_id(each), at["name"]) for each, at in value["topics"].items()),
     )

@@ -89,8 +89,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a newer version": ({"version": 2}, "newer version of spark-groups"),
     "no version": ({"version": None}, "version is None"),
     "a version that is a truth value": ({"version": True}, "version is True"),
-    "an epoch that is a truth value": ({"epoch": True}, "epoch is True"),
-    "a negative epoch": ({"epoch": -1}, "epoch is -1"),
+    "an epoch that is a truth value": ({"member_epoch": True}, "member_epoch is True"),
+    "a negative epoch": ({"member_epoch": -1}, "member_epoch is -1"),
     "a group that is no text": ({"group": 5}, "group is 5"),
     "an empty member id": ({"member": ""}, "member is ''"),
     "topics that are a list": ({"topics": []}, "topics is not a JSON object"),
@@ -107,7 +107,7 @@ def test_wrong_value_is_named(change: dict[str, Any], message: str) -> None:
         plan_from_json(example() | change)
 
 
-@pytest.mark.parametrize("key", ["group", "member", "epoch", "topics"])
+@pytest.mark.parametrize("key", ["group", "member", "member_epoch", "topics"])
 def test_missing_key_is_named(key: str) -> None:
     value = example()
     del value[key]
