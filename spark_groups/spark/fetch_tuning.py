@@ -8,6 +8,11 @@ from types import MappingProxyType
 from typing import Final
 
 THE_SYSTEMS: Final = "the system's"
+_INT_MAX: Final = 2**31 - 1
+_HOUR_MS: Final = 3_600_000
+_BUFFER_BYTES_MAX: Final = 100_000_000
+_MESSAGE_MAX_BYTES: Final = 1_000_000
+"""librdkafka's message.max.bytes, which fetch.max.bytes may not be below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +24,8 @@ class FetchTuning:
         setting: librdkafka's name of it.
         default: The default as the option table shows it.
         meaning: What it does.
-        at_least: The smallest number that it may be; None if it is true or false.
+        at_least: The smallest number that librdkafka takes; None if it is true or false.
+        at_most: The largest.
     """
 
     name: str
@@ -27,19 +33,41 @@ class FetchTuning:
     default: str
     meaning: str
     at_least: int | None = 0
+    at_most: int = _INT_MAX
 
 
 FETCH_TUNING: Final[tuple[FetchTuning, ...]] = (
-    FetchTuning("kafka.fetch.min.bytes", "fetch.min.bytes", "1", "Bytes a broker waits for.", 1),
+    FetchTuning(
+        "kafka.fetch.min.bytes",
+        "fetch.min.bytes",
+        "1",
+        "Bytes a broker waits for.",
+        at_least=1,
+        at_most=100_000_000,
+    ),
     # Every offset of a range exists. A fetch beyond one, sent ahead, must not hold up the next.
-    FetchTuning("kafka.fetch.max.wait.ms", "fetch.wait.max.ms", "5", "How long it waits for them."),
-    FetchTuning("kafka.fetch.max.bytes", "fetch.max.bytes", "52428800", "Bytes of one fetch.", 1),
+    FetchTuning(
+        "kafka.fetch.max.wait.ms",
+        "fetch.wait.max.ms",
+        "5",
+        "How long it waits for them.",
+        at_most=300_000,
+    ),
+    FetchTuning(
+        "kafka.fetch.max.bytes",
+        "fetch.max.bytes",
+        "52428800",
+        "Bytes of one fetch.",
+        at_least=_MESSAGE_MAX_BYTES,
+        at_most=_INT_MAX - 512,
+    ),
     FetchTuning(
         "kafka.max.partition.fetch.bytes",
         "max.partition.fetch.bytes",
         "8388608",
         "Bytes of one partition in one fetch.",
-        1,
+        at_least=1,
+        at_most=1_000_000_000,
     ),
     # As Kafka's own consumer does; librdkafka would not.
     FetchTuning(
@@ -50,24 +78,36 @@ FETCH_TUNING: Final[tuple[FetchTuning, ...]] = (
         "socket.receive.buffer.bytes",
         THE_SYSTEMS,
         "Size of a socket's receive buffer.",
+        at_most=_BUFFER_BYTES_MAX,
     ),
     FetchTuning(
         "kafka.send.buffer.bytes",
         "socket.send.buffer.bytes",
         THE_SYSTEMS,
         "Size of a socket's send buffer.",
+        at_most=_BUFFER_BYTES_MAX,
     ),
     FetchTuning(
-        "kafka.metadata.max.age.ms", "metadata.max.age.ms", "900000", "Age of known leaders."
+        "kafka.metadata.max.age.ms",
+        "metadata.max.age.ms",
+        "900000",
+        "Age of known leaders.",
+        at_least=1,
+        at_most=24 * _HOUR_MS,
     ),
     FetchTuning(
-        "kafka.reconnect.backoff.ms", "reconnect.backoff.ms", "100", "First pause to reconnect."
+        "kafka.reconnect.backoff.ms",
+        "reconnect.backoff.ms",
+        "100",
+        "First pause to reconnect.",
+        at_most=_HOUR_MS,
     ),
     FetchTuning(
         "kafka.reconnect.backoff.max.ms",
         "reconnect.backoff.max.ms",
         "10000",
         "Longest pause to reconnect.",
+        at_most=_HOUR_MS,
     ),
     FetchTuning(
         "kafka.connections.max.idle.ms",

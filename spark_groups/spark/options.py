@@ -30,7 +30,7 @@ from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol.member import MemberConfig
 from spark_groups.protocol.subscription import Subscription
-from spark_groups.spark.fetch_tuning import FETCH_TUNING
+from spark_groups.spark.fetch_tuning import FETCH_DEFAULTS, FETCH_TUNING
 from spark_groups.spark.option_values import (
     parse_duration_s,
     parse_isolation,
@@ -151,7 +151,7 @@ class SourceOptions:
     client_id: Text = _option(
         "kafka.client.id", "How brokers call the query in logs and quotas.", default="spark-groups"
     )
-    max_poll_interval_ms: PositiveInt = _option(
+    max_poll_interval_ms: Annotated[PositiveInt, Field(le=2**31 - 1)] = _option(
         "kafka.max.poll.interval.ms",
         "The rebalance time-out: how long a batch may hold partitions that are to be given up.",
         default=300_000,
@@ -316,12 +316,13 @@ def _read_tuning(given: Mapping[str, str], problems: list[str]) -> tuple[tuple[s
         if tuning.name in given:
             kind: Any = bool
             if tuning.at_least is not None:
-                kind = Annotated[int, Field(ge=tuning.at_least)]
+                kind = Annotated[int, Field(ge=tuning.at_least, le=tuning.at_most)]
             check = TypeAdapter[Any](kind).validate_python
             value, problem = _attempt(check, given[tuning.name])
             if problem:
                 problems.append(f"{tuning.name}: {problem}")
-            settings.append((tuning.setting, str(value).lower()))
+            else:
+                settings.append((tuning.setting, str(value).lower()))
     return tuple(settings)
 
 
@@ -350,3 +351,11 @@ def _contradictions(options: SourceOptions) -> Iterator[str]:
     least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
     if least is not None and most is not None and least > most:
         yield f"minOffsetsPerTrigger is {least}, more than maxOffsetsPerTrigger, which is {most}"
+    tuned = {**FETCH_DEFAULTS, **dict(options.fetch_tuning)}
+    pause_ms = tuned["reconnect.backoff.ms"]
+    longest_ms = tuned["reconnect.backoff.max.ms"]
+    if int(pause_ms) > int(longest_ms):
+        yield (
+            f"kafka.reconnect.backoff.ms is {pause_ms}, more than kafka.reconnect.backoff.max.ms,"
+            f" which is {longest_ms}"
+        )

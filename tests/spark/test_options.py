@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
+from confluent_kafka import Consumer, KafkaException
 
 from spark_groups.errors import OptionsError
 from spark_groups.offsets.starting import StartingPoint
@@ -134,6 +135,11 @@ WRONG = {
     "kafka.security.protocol": ("SASL_SSL", "not supported yet"),
     "kafka.fetch.min.bytes": ("0", "greater than or equal to 1"),
     "kafka.check.crcs": ("x", "valid boolean"),
+    "kafka.fetch.max.bytes": ("999999", "greater than or equal to 1000000"),
+    "kafka.fetch.max.wait.ms": ("300001", "less than or equal to 300000"),
+    "kafka.max.partition.fetch.bytes": ("1000000001", "less than or equal to 1000000000"),
+    "kafka.metadata.max.age.ms": ("0", "greater than or equal to 1"),
+    "kafka.max.poll.interval.ms": ("2147483648", "less than or equal to 2147483647"),
 }
 
 
@@ -144,6 +150,25 @@ def test_wrong_value_is_named_with_the_reason(name: str) -> None:
         SourceOptions.of({**NEEDED, name: value})
     assert name in str(caught.value)
     assert reason in str(caught.value)
+
+
+NUMBERS = {each.name: each for each in FETCH_TUNING if each.at_least is not None}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_bounds_are_those_of_librdkafka(name: str) -> None:
+    tuning = NUMBERS[name]
+    assert tuning.at_least is not None
+    # The pauses to reconnect are also compared with each other.
+    others = {"reconnect.backoff.ms": 0, "reconnect.backoff.max.ms": 3_600_000}
+    needed = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
+    for value in (tuning.at_least, tuning.at_most):
+        Consumer({**needed, **others, tuning.setting: value}).close()
+    for value in (tuning.at_least - 1, tuning.at_most + 1):
+        with pytest.raises(OptionsError, match=rf"{name}: '{value}' is wrong"):
+            SourceOptions.of({**NEEDED, name: str(value)})
+        with pytest.raises(KafkaException):
+            Consumer({**needed, **others, tuning.setting: value})
 
 
 def test_everything_wrong_is_in_one_error() -> None:
@@ -166,6 +191,16 @@ def test_everything_wrong_is_in_one_error() -> None:
         (
             {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "3"},
             "minOffsetsPerTrigger is 9, more than maxOffsetsPerTrigger, which is 3",
+        ),
+        (
+            {"kafka__reconnect__backoff__ms": "10001"},
+            "kafka.reconnect.backoff.ms is 10001, more than kafka.reconnect.backoff.max.ms, which"
+            " is 10000",
+        ),
+        (
+            {"kafka__reconnect__backoff__max__ms": "99"},
+            "kafka.reconnect.backoff.ms is 100, more than kafka.reconnect.backoff.max.ms, which"
+            " is 99",
         ),
     ],
 )
