@@ -148,6 +148,8 @@ class RangeConsumer:
     def close(self) -> None:
         """Close the connections."""
         self.fetcher.close()
+        # An admin client has no close(): its threads end with the last reference to it.
+        self._admin = None
 
     def _note_error(self, error: KafkaError) -> None:
         self.last_error = error.str()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 
 import pytest
 
+from spark_groups.errors import BrokerUnreachableError
 from spark_groups.kafka.embedded import EmbeddedKafka
-from spark_groups.spark.consumers import ConsumerCache, librdkafka_settings
+from spark_groups.spark.consumers import ConsumerCache, RangeConsumer, librdkafka_settings
 from spark_groups.spark.fetch_tuning import FETCH_TUNING
 from spark_groups.spark.range_settings import RangeSettings
 from tests.brokers import create_topic
+from tests.waiting import wait_until
 
 SETTINGS = RangeSettings(bootstrap_servers=("127.0.0.1:1",), group_id="g")
 
@@ -50,6 +53,16 @@ def test_consumer_is_kept_for_the_next_task() -> None:
     with cache.borrow(settings) as fourth:
         assert fourth is not third
     cache.close()
+
+
+def test_closed_consumer_leaves_no_client_behind() -> None:
+    consumer = RangeConsumer(replace(SETTINGS, request_timeout_s=0.2))
+    with pytest.raises(BrokerUnreachableError):
+        consumer.topic_ids(["t"])
+    assert consumer._admin is not None
+    admin = weakref.ref(consumer._admin)
+    consumer.close()
+    wait_until(lambda: admin() is None, what="the end of the client that describes topics")
 
 
 @pytest.mark.broker
