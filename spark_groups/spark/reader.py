@@ -11,7 +11,7 @@ import gc
 import logging
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
@@ -24,7 +24,7 @@ from spark_groups.errors import BrokerUnreachableError, DataLossError, SparkGrou
 from spark_groups.spark.consumers import CONSUMERS, ConsumerCache, RangeConsumer
 from spark_groups.spark.range_settings import RangeSettings
 from spark_groups.spark.rows import RowBuffer
-from spark_groups.types import OffsetRange, TopicPartition, topic_id_text
+from spark_groups.types import OffsetRange, TopicId, TopicPartition, topic_id_text
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +33,9 @@ BATCH_BYTES: Final = 16 * 1024 * 1024
 TAKE_ROWS: Final = 2_000
 """How many messages are taken at once: more of them is slower."""
 _POLL_S: Final = 0.5
+_TOPICS_S: Final = 5.0
+"""How long a broker that has not caught up may name other topics than those that were planned."""
+_ASK_AGAIN_S: Final = 0.2
 _SAMPLE_EVERY: Final = 16
 """The size of the rows is estimated by one in so many."""
 
@@ -75,7 +78,7 @@ def _existing(consumer: RangeConsumer, ranges: Iterable[OffsetRange]) -> list[Of
     wanted = sorted(each for each in ranges if len(each))
     if not wanted:
         return []
-    ids = consumer.topic_ids({each.topic for each in wanted})
+    ids = _topic_ids(consumer, {(each.topic, each.topic_id) for each in wanted})
     for (topic, topic_id), lost in groupby(wanted, key=lambda each: (each.topic, each.topic_id)):
         if ids.get(topic) != topic_id:
             offsets = sum(map(len, lost))
@@ -86,6 +89,28 @@ def _existing(consumer: RangeConsumer, ranges: Iterable[OffsetRange]) -> list[Of
                 f" {offsets} offsets cannot be read",
             )
     return [each for each in wanted if ids.get(each.topic) == each.topic_id]
+
+
+def _topic_ids(
+    consumer: RangeConsumer, planned: Collection[tuple[str, TopicId]]
+) -> dict[str, TopicId]:
+    """Return the ids that topics have now, asking again while they are not the planned ones.
+
+    A broker that has just started, or is behind the others, answers from old metadata.
+    """
+    topics = {topic for topic, _ in planned}
+    deadline = time.monotonic() + min(_TOPICS_S, consumer.settings.request_timeout_s)
+    while True:
+        is_over = time.monotonic() >= deadline
+        try:
+            ids = consumer.topic_ids(topics)
+        except BrokerUnreachableError:
+            if is_over or time.monotonic() >= deadline:
+                raise
+        else:
+            if is_over or all(ids.get(topic) == topic_id for topic, topic_id in planned):
+                return ids
+        time.sleep(_ASK_AGAIN_S)
 
 
 def _rounds(ranges: Sequence[OffsetRange]) -> Iterator[list[OffsetRange]]:
@@ -159,6 +184,8 @@ class _Round:
             self._note_events(events)
             if len(self._buffer) >= BATCH_ROWS or self._buffer.size_bytes >= BATCH_BYTES:
                 yield self._buffer.take()
+                # What Spark does with a batch takes no time from the brokers.
+                deadline = time.monotonic() + self._settings.poll_timeout_s
         if self._buffer:
             yield self._buffer.take()
 
@@ -232,6 +259,7 @@ class _Round:
                 if (event.offset() or 0) >= cursor.until_offset:
                     self._end(cursor)
             elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                self._consumer.last_error = f"{_name(event)}: {error.str()}"
                 self._skip_lost(cursor)
             elif error.code() in _GONE:
                 _lose(self._consumer, f"{cursor} cannot be read: {error.str()}")
@@ -241,6 +269,8 @@ class _Round:
 
     def _skip_lost(self, cursor: _Cursor) -> None:
         """Go on after offsets that the broker no longer has, or has not.
+
+        Nothing is lost if it has them now: a new leader may have been behind for a moment.
 
         Raises:
             DataLossError: `failOnDataLoss` is true.
@@ -253,6 +283,10 @@ class _Round:
             raise self._consumer.failure(
                 error.args[0], f"asking which offsets of {cursor.topic_partition} there are"
             ) from error
+        if earliest <= cursor.next_offset < end:
+            time.sleep(_ASK_AGAIN_S)
+            self._assign()
+            return
         _lose(
             self._consumer,
             f"{cursor} cannot be read: the broker has offsets from {earliest} until {end}",
