@@ -51,6 +51,7 @@ class QueryRun:
         self._handed_out: Offset | None = None
         self._proven: Offset | None = None
         self._available_now = False
+        self._said_drain = False
 
     def prepare_available_now(self) -> None:
         """Read what is there when each partition becomes ours, then end."""
@@ -73,7 +74,7 @@ class QueryRun:
             if plan is not None:
                 self.driver.finish(plan)
             self._proven = proven
-        planned = None if self._notes.is_requested() else self.driver.plan(self._limit)
+        planned = None if self._must_drain() else self.driver.plan(self._limit)
         if planned is None:
             if self._available_now and not self.driver.await_commits(LAST_COMMIT_TIMEOUT_S):
                 logger.warning(
@@ -107,6 +108,14 @@ class QueryRun:
             if last is not None and last in self._announced():
                 self.driver.finish(last)
         self.driver.leave(timeout_s, will_return=self._will_return)
+
+    def _must_drain(self) -> bool:
+        """Whether the driver asked for an end; says so the first time."""
+        is_requested = self._notes.is_requested()
+        if is_requested and not self._said_drain:
+            self._said_drain = True
+            logger.info("the driver asked for an end: this run plans nothing more")
+        return is_requested
 
     def _announced(self) -> list[BatchPlan | None]:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -117,3 +118,15 @@ def test_a_drained_run_plans_nothing_and_commits_what_the_driver_announced(
     notes.announce([plan_text(plan_from_json(planned))])
     run.leave()
     assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 4
+
+
+def test_a_drained_run_says_once_who_asked_for_the_end(
+    start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = start()
+    run._notes = DrainNotes(os.getppid(), directory=tmp_path / "notes")
+    run._notes.request()
+    with caplog.at_level(logging.INFO, "spark_groups.spark.query_run"):
+        for _ in range(3):
+            assert run.latest_offset(NOTHING_PLANNED) == NOTHING_PLANNED
+    assert caplog.text.count("the driver asked for an end") == 1
