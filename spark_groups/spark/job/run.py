@@ -8,11 +8,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from spark_groups.errors import OptionsError
 from spark_groups.spark.job.hadoop_files import HadoopFiles
 from spark_groups.spark.job.options import AVAILABLE_NOW, JobOptions
 from spark_groups.spark.job.output_guard import OutputGuard
 from spark_groups.spark.registration import register
 from spark_groups.spark.shutdown import stop_on_sigterm
+from spark_groups.spark.source import HAS_ADMISSION_CONTROL
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +27,7 @@ def run_job(spark: SparkSession, options: JobOptions) -> None:
         options: The checked configuration.
 
     Raises:
-        OptionsError: The output is another query's.
+        OptionsError: The output is another query's, or this Spark cannot do what is asked.
         StreamingQueryException: The query failed.
     """
     end = stop_on_sigterm(spark, timeout_s=options.query.stop_timeout_s)
@@ -42,7 +44,7 @@ def start_job(spark: SparkSession, options: JobOptions) -> StreamingQuery:
         options: The checked configuration.
 
     Raises:
-        OptionsError: The output is another query's.
+        OptionsError: The output is another query's, or this Spark cannot do what is asked.
     """
     register(spark)
     application = options.application.name or spark.sparkContext.applicationId
@@ -66,6 +68,12 @@ def _writer(rows: DataFrame, options: JobOptions) -> DataStreamWriter:
     writer = rows.writeStream.format(options.sink.format).outputMode("append")
     writer = writer.options(**options.sink.options)
     if options.query.trigger_s == AVAILABLE_NOW:
+        if not HAS_ADMISSION_CONTROL:
+            raise OptionsError(
+                f"query.trigger: {AVAILABLE_NOW} needs Spark 4.2: older ones end without telling a"
+                " source that its last batch is finished, whose offsets would not be committed;"
+                " give the seconds between batches, and end the job with SIGTERM"
+            )
         return writer.trigger(availableNow=True)
     interval_ms = round(float(options.query.trigger_s) * 1000)
     return writer.trigger(processingTime=f"{interval_ms} milliseconds")

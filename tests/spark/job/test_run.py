@@ -93,6 +93,17 @@ def test_second_run_of_the_application_goes_on(
     assert written.filter("value = 'later'").count() == 1
 
 
+def test_available_now_is_refused_where_its_last_offsets_would_stay_uncommitted(
+    spark: SparkSession, options: JobOptions, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # As on Spark 4.0 and 4.1.
+    monkeypatch.setattr("spark_groups.spark.job.run.HAS_ADMISSION_CONTROL", False)
+    with pytest.raises(OptionsError, match=r"query\.trigger: .*Spark 4\.2"):
+        start_job(spark, options)
+    assert not list(tmp_path.iterdir())
+    assert not spark.streams.active
+
+
 def test_output_of_another_checkpoint_is_refused_before_anything_is_written(
     spark: SparkSession,
     kafka: EmbeddedKafka,
