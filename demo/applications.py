@@ -106,18 +106,24 @@ class Application:
             ApplicationError: It does not; with the last lines of its log.
         """
         if not self.is_running:
-            raise ApplicationError(f"{self.name} ended by itself:\n{self.log_tail()}")
+            raise self._ended()
 
     def kill(self) -> list[Process]:
         """Kill JVM, driver and runner at once (SIGKILL): none of them can say good-bye.
 
         Returns:
             What was killed.
+
+        Raises:
+            ApplicationError: It has ended by itself; with the last lines of its log.
         """
         assert self._pid is not None
-        group = os.getpgid(self._pid)
-        killed = group_processes(group)
-        os.killpg(group, signal.SIGKILL)
+        try:
+            group = os.getpgid(self._pid)
+            killed = group_processes(group)
+            os.killpg(group, signal.SIGKILL)
+        except ProcessLookupError as error:
+            raise self._ended() from error
         self._close()
         return killed
 
@@ -128,12 +134,15 @@ class Application:
             Its exit code.
 
         Raises:
-            ApplicationError: It does not end; it is killed then.
+            ApplicationError: It does not end, and is killed; or it has ended by itself before.
         """
         assert self._process is not None
         assert self._pid is not None
-        group = os.getpgid(self._pid)
-        os.kill(self._pid, signal.SIGTERM)
+        try:
+            group = os.getpgid(self._pid)
+            os.kill(self._pid, signal.SIGTERM)
+        except ProcessLookupError as error:
+            raise self._ended() from error
         exit_code = self._process.wait(STOP_TIMEOUT_S)
         if exit_code is None:
             self.kill()
@@ -148,7 +157,7 @@ class Application:
     def stop(self) -> None:
         """Make sure that nothing of it runs, whatever state it is in."""
         if self.is_running:
-            with contextlib.suppress(ProcessLookupError, ApplicationError):
+            with contextlib.suppress(ApplicationError):
                 self.kill()
         self._close()
 
@@ -160,6 +169,9 @@ class Application:
             return ""
         # The frames of a stack trace would push its message out.
         return "\n".join([line for line in lines if not line.startswith("\tat ")][-_LOG_LINES:])
+
+    def _ended(self) -> ApplicationError:
+        return ApplicationError(f"{self.name} ended by itself:\n{self.log_tail()}")
 
     def _close(self) -> None:
         if self._process is not None:

@@ -7,16 +7,18 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from demo.applications import ROOT, Process, parse_processes
+from demo.applications import ROOT, Application, ApplicationError, Process, parse_processes
 from demo.check import Verdict, compare, parse_description
 from demo.flights import Flight, as_flight, read_flights
 from demo.spark_log import logged_files, parse_log
 from demo.watch import Seen, as_line, as_ranges, as_table
+from spark_groups.kafka.jvm_process import SupervisedJvm
 from spark_groups.types import TopicPartition
 from tests.processes import descendants, is_alive
 from tests.waiting import wait_until
@@ -111,6 +113,22 @@ def test_processes_of_a_group() -> None:
     found = [Process(20, "JVM"), Process(21, "driver"), Process(22, "runner"), Process(24, "tail")]
     assert parse_processes(listed, 20) == found
     assert str(found[0]) == "JVM 20"
+
+
+@pytest.mark.parametrize("end", [Application.kill, Application.terminate])
+def test_application_that_ended_by_itself_shows_its_log(
+    end: Callable[[Application], object], tmp_path: Path
+) -> None:
+    application = Application("flights-1", tmp_path, [])
+    process = SupervisedJvm(None)
+    process.run(["sh", "-c", "echo no broker here"], application.log)
+    application._process, application._pid = process, process.pid
+    try:
+        assert process.wait(10) == 0
+        with pytest.raises(ApplicationError, match="flights-1 ended by itself:\nno broker here"):
+            end(application)
+    finally:
+        application.stop()
 
 
 def test_partitions_are_written_as_ranges() -> None:
