@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from typing import ClassVar
 
 import pyarrow as pa
 import pytest
@@ -18,11 +17,11 @@ from confluent_kafka.admin import OffsetSpec
 
 from spark_groups.errors import BrokerUnreachableError, DataLossError
 from spark_groups.kafka.embedded import EmbeddedKafka
-from spark_groups.spark.consumers import ConsumerCache, RangeConsumer
+from spark_groups.spark.consumers import ConsumerCache
 from spark_groups.spark.range_settings import RangeSettings
-from spark_groups.spark.reader import BATCH_BYTES, BATCH_ROWS, _existing, _Round, read_ranges
+from spark_groups.spark.reader import BATCH_BYTES, BATCH_ROWS, read_ranges
 from spark_groups.spark.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
-from spark_groups.types import OffsetRange, TopicId
+from spark_groups.types import OffsetRange
 from tests.brokers import ANSWER_S, Row, admin, create_topic, delete_topic, produce
 from tests.waiting import wait_until
 
@@ -366,67 +365,7 @@ def test_topic_that_was_created_again_is_another_topic(
     assert list(read_ranges(forgiving, planned, cache=cache)) == []
 
 
-class _Behind(RangeConsumer):
-    """A consumer whose first answers come from brokers that are not there or have not caught up."""
-
-    behind: ClassVar[list[dict[str, TopicId] | Exception]] = []
-
-    def topic_ids(self, topics: Iterable[str]) -> dict[str, TopicId]:
-        if not self.behind:
-            return super().topic_ids(topics)
-        answer = self.behind.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-
-def test_broker_that_is_behind_is_asked_again(
-    kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings
-) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name)
-    consumer = _Behind(settings)
-    wanted = [OffsetRange(consumer.topic_ids([topic_name])[topic_name], topic_name, 0, 0, 3)]
-    consumer.behind[:] = [{}, BrokerUnreachableError("gone"), {topic_name: uuid.uuid4()}]
-    try:
-        assert _existing(consumer, wanted) == wanted
-        assert not consumer.behind
-    finally:
-        consumer.close()
-
-
-def test_offsets_that_are_there_after_all_are_read(
-    kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings, cache: ConsumerCache
-) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name)
-    produce(kafka.bootstrap_servers, topic_name, [b"x"] * 5)
-    with cache.borrow(settings) as consumer:
-        topic_id = consumer.topic_ids([topic_name])[topic_name]
-        reading = _Round(consumer, [OffsetRange(topic_id, topic_name, 0, 1, 4)])
-        # A leader that was behind said that offset 1 is none.
-        (cursor,) = reading._cursors.values()
-        reading._skip_lost(cursor)
-        assert offsets(rows_of(reading.batches())) == [1, 2, 3]
-
-
 # What does not answer
-
-
-def test_time_that_spark_takes_over_a_batch_does_not_count(
-    kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings, cache: ConsumerCache
-) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name)
-    produce(kafka.bootstrap_servers, topic_name, [b"x"] * BATCH_ROWS)
-    impatient = replace(settings, poll_timeout_s=2.0)
-    with cache.borrow(impatient) as consumer:
-        topic_id = consumer.topic_ids([topic_name])[topic_name]
-    planned = [OffsetRange(topic_id, topic_name, 0, 0, BATCH_ROWS + 5)]
-    batches = read_ranges(impatient, planned, cache=cache)
-    assert next(batches).num_rows == BATCH_ROWS
-    time.sleep(impatient.poll_timeout_s)
-    asked_s = time.monotonic()
-    with pytest.raises(BrokerUnreachableError):
-        next(batches)
-    assert time.monotonic() - asked_s > 0.9 * impatient.poll_timeout_s
 
 
 def test_broker_that_is_not_there_is_named_in_time(

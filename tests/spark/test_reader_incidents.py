@@ -1,0 +1,96 @@
+"""The executors' reader where brokers are behind for a moment, and where Spark takes its time."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import ClassVar
+
+import pytest
+
+from spark_groups.errors import BrokerUnreachableError
+from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.spark.consumers import ConsumerCache, RangeConsumer
+from spark_groups.spark.range_settings import RangeSettings
+from spark_groups.spark.reader import BATCH_ROWS, _existing, _Round, read_ranges
+from spark_groups.types import OffsetRange, TopicId
+from tests.brokers import create_topic, produce
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture
+def cache() -> Iterator[ConsumerCache]:
+    cache = ConsumerCache()
+    yield cache
+    cache.close()
+
+
+@pytest.fixture
+def settings(kafka: EmbeddedKafka, group_id: str) -> RangeSettings:
+    return RangeSettings(
+        bootstrap_servers=(kafka.bootstrap_servers,), group_id=group_id, request_timeout_s=10.0
+    )
+
+
+class _Behind(RangeConsumer):
+    """A consumer whose first answers come from brokers that are not there or have not caught up."""
+
+    behind: ClassVar[list[dict[str, TopicId] | Exception]] = []
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, TopicId]:
+        if not self.behind:
+            return super().topic_ids(topics)
+        answer = self.behind.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def test_broker_that_is_behind_is_asked_again(
+    kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name)
+    consumer = _Behind(settings)
+    wanted = [OffsetRange(consumer.topic_ids([topic_name])[topic_name], topic_name, 0, 0, 3)]
+    consumer.behind[:] = [{}, BrokerUnreachableError("gone"), {topic_name: uuid.uuid4()}]
+    try:
+        assert _existing(consumer, wanted) == wanted
+        assert not consumer.behind
+    finally:
+        consumer.close()
+
+
+def test_offsets_that_are_there_after_all_are_read(
+    kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings, cache: ConsumerCache
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name)
+    produce(kafka.bootstrap_servers, topic_name, [b"x"] * 5)
+    with cache.borrow(settings) as consumer:
+        topic_id = consumer.topic_ids([topic_name])[topic_name]
+        reading = _Round(consumer, [OffsetRange(topic_id, topic_name, 0, 1, 4)])
+        # A leader that was behind said that offset 1 is none.
+        (cursor,) = reading._cursors.values()
+        reading._skip_lost(cursor)
+        read = [row["offset"] for batch in reading.batches() for row in batch.to_pylist()]
+    assert read == [1, 2, 3]
+
+
+def test_time_that_spark_takes_over_a_batch_does_not_count(
+    kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings, cache: ConsumerCache
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name)
+    produce(kafka.bootstrap_servers, topic_name, [b"x"] * BATCH_ROWS)
+    impatient = replace(settings, poll_timeout_s=2.0)
+    with cache.borrow(impatient) as consumer:
+        topic_id = consumer.topic_ids([topic_name])[topic_name]
+    planned = [OffsetRange(topic_id, topic_name, 0, 0, BATCH_ROWS + 5)]
+    batches = read_ranges(impatient, planned, cache=cache)
+    assert next(batches).num_rows == BATCH_ROWS
+    time.sleep(impatient.poll_timeout_s)
+    asked_s = time.monotonic()
+    with pytest.raises(BrokerUnreachableError):
+        next(batches)
+    assert time.monotonic() - asked_s > 0.9 * impatient.poll_timeout_s
