@@ -7,10 +7,15 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 
+import hypothesis
 import pytest
 from pyspark.sql import SparkSession
 
 from spark_groups.kafka.embedded import EmbeddedKafka
+
+# The machine is shared: how long an example takes says nothing about the code.
+hypothesis.settings.register_profile("shared machine", deadline=None)
+hypothesis.settings.load_profile("shared machine")
 
 FIRST = ("spark session", "spark applications")
 """Groups of tests that take longest: workers begin with them."""

@@ -24,6 +24,7 @@ from spark_groups.ops.broker_state import (
     write_started,
 )
 from tests.processes import is_alive
+from tests.waiting import wait_until
 
 STUBBORN = """
 import signal, time
@@ -79,7 +80,7 @@ def test_another_process_of_that_pid_is_not_the_broker(stubborn: subprocess.Pope
 
 def test_one_that_ignores_sigterm_is_killed(stubborn: subprocess.Popen[str]) -> None:
     assert not stop_broker(started(stubborn.pid), 0.1)
-    assert not is_alive(stubborn.pid)
+    wait_until(lambda: not is_alive(stubborn.pid), what="its end")
 
 
 def test_two_commands_do_not_run_at_once() -> None:
