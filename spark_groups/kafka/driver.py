@@ -174,7 +174,7 @@ class GroupDriver:
             self._first_wait_until = suspension_clock() + first_wait_s
             self._await(lambda: self._may_begin(client), first_wait_s)
         if not self._available_now:
-            return self._plan_once(client, limit)[0]
+            return self._plan_from(client, limit, self._readable_ends(client))
         return self._plan_available_now(client, limit)
 
     def await_commits(self, timeout_s: float) -> bool:
@@ -229,7 +229,10 @@ class GroupDriver:
         """Plan until it is certain that nothing is left: an unanswered question is no end."""
         began_at = suspension_clock()
         while True:
-            plan, can_tell = self._plan_once(client, limit)
+            ends = self._readable_ends(client)
+            with self._changed:
+                plan = self._plan_from(client, limit, ends)
+                can_tell = client.can_tell(ends, suspension_clock())
             waited_s = suspension_clock() - began_at
             if plan is not None or (can_tell and client.is_settled):
                 return plan
@@ -244,16 +247,20 @@ class GroupDriver:
             # Settled but unanswered: the next question waits a moment, not for the coordinator.
             self._wait_for(lambda: self._closing, 0 if can_tell else POLL_AGAIN_S)
 
-    def _plan_once(self, client: GroupClient, limit: PlanLimit) -> tuple[BatchPlan | None, bool]:
+    def _readable_ends(self, client: GroupClient) -> dict[TopicIdPartition, int]:
         with self._changed:
             self._check(client)
             keys = client.readable(suspension_clock())
-        ends = self._list_ends(keys)
+        return self._list_ends(keys)
+
+    def _plan_from(
+        self, client: GroupClient, limit: PlanLimit, ends: dict[TopicIdPartition, int]
+    ) -> BatchPlan | None:
         with self._changed:
             now = suspension_clock()
             plan = client.plan(limit, ends, now)
             self._pump(now)
-            return plan, client.can_tell(ends, now)
+            return plan
 
     def _list_ends(self, keys: frozenset[TopicIdPartition]) -> dict[TopicIdPartition, int]:
         if not keys or self._ends is None:
