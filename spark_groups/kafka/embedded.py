@@ -23,7 +23,13 @@ from spark_groups.kafka.embedded_properties import (
     random_cluster_id,
 )
 from spark_groups.kafka.java import find_java
-from spark_groups.kafka.jvm_process import DetachedJvm, JvmProcess, SupervisedJvm, send_signal
+from spark_groups.kafka.jvm_process import (
+    DetachedJvm,
+    JvmProcess,
+    SupervisedJvm,
+    await_stopped,
+    send_signal,
+)
 
 DEFAULT_HEAP_MB = 256
 STOP_TIMEOUT_S = 30.0
@@ -179,8 +185,15 @@ class EmbeddedKafka:
             raise EmbeddedKafkaError(f"the broker (pid {self._jvm.pid}) does not die of SIGKILL")
 
     def pause(self) -> None:
-        """Stop the broker's JVM in its tracks (SIGSTOP); connections stay open."""
+        """Stop the broker's JVM in its tracks (SIGSTOP); connections stay open.
+
+        Raises:
+            EmbeddedKafkaError: It does not run, or does not stop.
+        """
         self._signal(signal.SIGSTOP)
+        assert self._jvm is not None
+        if not await_stopped(self._jvm, _KILL_S):
+            raise EmbeddedKafkaError(f"the broker (pid {self._jvm.pid}) does not stop at SIGSTOP")
 
     def resume(self) -> None:
         """Let a paused broker go on (SIGCONT)."""

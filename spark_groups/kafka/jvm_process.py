@@ -19,6 +19,9 @@ from spark_groups.kafka import supervisor
 
 _ANSWER_S = 10.0
 """How long the supervisor may take for an answer, which needs no more than a fork."""
+_STOPPED_POLL_S = 0.005
+_AT_REST = ("T", "t", "Z", "X", "")
+"""The states of threads that run no more: stopped, traced, ended or gone."""
 
 
 class JvmProcess(Protocol):
@@ -53,6 +56,36 @@ def send_signal(process: JvmProcess, number: signal.Signals) -> bool:
     with contextlib.suppress(ProcessLookupError):
         os.kill(process.pid, number)
     return True
+
+
+def await_stopped(process: JvmProcess, timeout_s: float) -> bool:
+    """Wait until every thread of a JVM that was sent SIGSTOP stands still.
+
+    The signal is delivered thread by thread, so that a JVM goes on answering for a moment after
+    the call that sent it has returned. Where there is no /proc, this does not wait.
+
+    Args:
+        process: The JVM.
+        timeout_s: How long it may take.
+
+    Returns:
+        Whether it stands still, as far as can be seen.
+    """
+    tasks = Path(f"/proc/{process.pid}/task")
+    deadline_s = time.monotonic() + timeout_s
+    while any(_thread_state(task) not in _AT_REST for task in tasks.glob("*/stat")):
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(_STOPPED_POLL_S)
+    return True
+
+
+def _thread_state(stat: Path) -> str:
+    """Return the state of a thread in one letter, as proc(5) has it; empty when it is gone."""
+    try:
+        return stat.read_text().rpartition(") ")[2][:1]
+    except OSError:
+        return ""
 
 
 class SupervisedJvm:

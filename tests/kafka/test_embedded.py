@@ -97,6 +97,17 @@ def test_a_pause_is_silence_and_ends(broker: EmbeddedKafka) -> None:
     wait_until(lambda: answers(port_of(broker)), what="an answer after the pause")
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are seen in /proc only")
+def test_a_pause_returns_when_every_thread_stands_still(broker: EmbeddedKafka) -> None:
+    for _ in range(20):
+        broker.pause()
+        try:
+            stats = Path(f"/proc/{broker.pid}/task").glob("*/stat")
+            assert {stat.read_text().rpartition(") ")[2][0] for stat in stats} == {"T"}
+        finally:
+            broker.resume()
+
+
 def test_a_paused_broker_can_be_stopped() -> None:
     with EmbeddedKafka() as kafka:
         pid, folder = kafka.pid, kafka.log_dir
