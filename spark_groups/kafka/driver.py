@@ -20,19 +20,13 @@ from spark_groups.client.snapshot import take_snapshot
 from spark_groups.errors import (
     BrokerUnreachableError,
     DeadOwnershipError,
-    ErrorCode,
-    GroupError,
-    ProtocolError,
-    Reaction,
-    rule_for,
 )
 from spark_groups.kafka.carriers import Carriers
 from spark_groups.kafka.cluster import Cluster
-from spark_groups.kafka.connection import RequestError, Security
+from spark_groups.kafka.connection import Security
+from spark_groups.kafka.log_ends import LogEnds
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.protocol.messages import (
-    LATEST_TIMESTAMP,
-    ListOffsetsRequest,
     Node,
     RequestFailed,
     Response,
@@ -91,11 +85,10 @@ class GroupDriver:
         self._changed = threading.Condition(threading.RLock())
         self._client: GroupClient | None = None
         self._carriers: Carriers | None = None
-        self._ends: Cluster | None = None
+        self._ends: LogEnds | None = None
         self._coordinator: Node | None = None
         self._crash: BaseException | None = None
         self._closing = False
-        self._ends_problem = ""
         self._available_now = False
         self._first_wait_until: float | None = None
         self._timeline: deque[str] = deque(maxlen=TIMELINE_LENGTH)
@@ -117,11 +110,14 @@ class GroupDriver:
             )
             if self._available_now:
                 self._client.prepare_available_now()
-            self._ends = Cluster(
-                self._servers,
-                client_id=self._client_id,
-                security=self._security,
-                request_timeout_s=self._request_timeout_s,
+            self._ends = LogEnds(
+                Cluster(
+                    self._servers,
+                    client_id=self._client_id,
+                    security=self._security,
+                    request_timeout_s=self._request_timeout_s,
+                ),
+                read_committed=self._config.read_committed,
             )
             self._carriers = Carriers(
                 self._servers,
@@ -241,7 +237,7 @@ class GroupDriver:
             if waited_s >= max(self._settle_timeout_s, self._api_timeout_s):
                 raise BrokerUnreachableError(
                     f"what is left to be read could not be found out within {waited_s:.0f} s from"
-                    f" {', '.join(self._servers)}: {self._ends_problem or 'no proof of membership'}"
+                    f" {', '.join(self._servers)}: {self._what_is_unknown()}"
                 )
             self._await(lambda: client.is_settled, POLL_AGAIN_S)
             # Settled but unanswered: the next question waits a moment, not for the coordinator.
@@ -251,7 +247,7 @@ class GroupDriver:
         with self._changed:
             self._check(client)
             keys = client.readable(suspension_clock())
-        return self._list_ends(keys)
+        return self._ends.list(keys) if self._ends is not None else {}
 
     def _plan_from(
         self, client: GroupClient, limit: PlanLimit, ends: dict[TopicIdPartition, int]
@@ -262,31 +258,8 @@ class GroupDriver:
             self._pump(now)
             return plan
 
-    def _list_ends(self, keys: frozenset[TopicIdPartition]) -> dict[TopicIdPartition, int]:
-        if not keys or self._ends is None:
-            return {}
-        request = ListOffsetsRequest(
-            partitions=keys,
-            timestamp_ms=LATEST_TIMESTAMP,
-            read_committed=self._config.read_committed,
-        )
-        try:
-            response = self._ends.list_offsets(request)
-        except (RequestError, ProtocolError) as error:
-            self._note_ends_problem(str(error))
-            return {}
-        codes = sorted(set(response.errors.values()))
-        problem = ", ".join(ErrorCode.name_of(code) for code in codes)
-        self._note_ends_problem(f"{len(response.errors)} partitions: {problem}" if codes else "")
-        for code in codes:
-            if rule_for(code).lookup is Reaction.FAIL:
-                raise GroupError(f"log ends cannot be listed: {problem}: {rule_for(code).remedy}")
-        return dict(response.offsets)
-
-    def _note_ends_problem(self, problem: str) -> None:
-        if problem and problem != self._ends_problem:
-            logger.warning("log ends could not be listed: %s", problem)
-        self._ends_problem = problem
+    def _what_is_unknown(self) -> str:
+        return (self._ends.problem if self._ends is not None else "") or "no proof of membership"
 
     def _may_begin(self, client: GroupClient) -> bool:
         readable = not self._available_now and client.readable(suspension_clock())

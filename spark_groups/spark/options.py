@@ -7,8 +7,7 @@ load() is listed in one error.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Annotated, Any, Final
 
@@ -31,6 +30,12 @@ from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol.member import MemberConfig
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.spark.fetch_tuning import FETCH_DEFAULTS, FETCH_TUNING
+from spark_groups.spark.option_checks import (
+    describe_problem,
+    read_subscription,
+    read_tuning,
+    unknown_or_refused,
+)
 from spark_groups.spark.option_values import (
     parse_duration_s,
     parse_isolation,
@@ -38,13 +43,8 @@ from spark_groups.spark.option_values import (
     parse_starting_offsets,
 )
 from spark_groups.spark.range_settings import RangeSettings
-from spark_groups.spark.refusals import REFUSED, REFUSED_PREFIXES
 
 GROUP_PROTOCOL: Final = "consumer"
-SUBSCRIPTIONS: Final[Mapping[str, Callable[[str], Subscription]]] = {
-    "subscribe": Subscription.of_names,
-    "subscribePattern": Subscription.of_pattern,
-}
 
 
 def _option(name: str, meaning: str, *, default: Any = ..., shown: str | None = None) -> Any:
@@ -189,17 +189,17 @@ class SourceOptions:
             OptionsError: Some are unknown, missing, wrong or contradict each other; lists all.
         """
         given = {name.lower(): str(value) for name, value in options.items()}
-        problems = [*_unknown_or_refused(given)]
+        problems = [*unknown_or_refused(given, _KNOWN)]
         values: dict[str, Any] = {}
         for name in _OPTION_NAMES:
             if name.lower() in given:
                 values[name] = given[name.lower()]
-        problems += _read_subscription(given, values)
-        values["fetch_tuning"] = _read_tuning(given, problems)
+        problems += read_subscription(given, values)
+        values["fetch_tuning"] = read_tuning(given, problems)
         try:
             checked = TypeAdapter(cls).validate_python(values)
         except ValidationError as error:
-            problems += [_problem(each) for each in error.errors()]
+            problems += [describe_problem(each, _OPTION_NAMES) for each in error.errors()]
         else:
             problems += _contradictions(checked)
             if not problems:
@@ -270,7 +270,6 @@ _OPTION_NAMES: Final = tuple(name for name, _ in _DECLARED)
 _KNOWN: Final = {
     name.lower(): name for name in (*_OPTION_NAMES, *(tuning.name for tuning in FETCH_TUNING))
 }
-_REFUSED: Final = {name.lower(): name for name in REFUSED}
 
 
 def option_table() -> str:
@@ -281,70 +280,6 @@ def option_table() -> str:
     rows += [(tuning.name, tuning.default, tuning.meaning) for tuning in FETCH_TUNING]
     lines = ["| option | default | meaning |", "|---|---|---|"]
     return "\n".join(lines + [f"| `{name}` | {default} | {why} |" for name, default, why in rows])
-
-
-def _unknown_or_refused(given: Mapping[str, str]) -> Iterator[str]:
-    for name in given:
-        prefix = next((each for each in REFUSED_PREFIXES if name.startswith(each)), None)
-        if name in _REFUSED:
-            yield f"{_REFUSED[name]} is refused: {REFUSED[_REFUSED[name]]}"
-        elif prefix is not None:
-            yield f"{name} is refused: {REFUSED_PREFIXES[prefix]}"
-        elif name not in _KNOWN:
-            near = difflib.get_close_matches(name, _KNOWN, n=1)
-            hint = f"; did you mean {_KNOWN[near[0]]}?" if near else ""
-            yield f"{name} is not an option of this source{hint}"
-
-
-def _read_subscription(given: Mapping[str, str], values: dict[str, Any]) -> Iterator[str]:
-    """Turn the two names of a subscription into one value; say what is wrong with it."""
-    named = [name for name in SUBSCRIPTIONS if name.lower() in given]
-    if not named and "assign" not in given:
-        yield "subscribe or subscribePattern is missing: name the topics to read"
-    if len(named) > 1:
-        yield "subscribe and subscribePattern are both set: give one of them"
-    for name in named:
-        values[name], problem = _attempt(SUBSCRIPTIONS[name], given[name.lower()])
-        if problem:
-            yield f"{name}: {problem}"
-
-
-def _read_tuning(given: Mapping[str, str], problems: list[str]) -> tuple[tuple[str, str], ...]:
-    """Return what is given of the fetch tuning, in librdkafka's words."""
-    settings = []
-    for tuning in FETCH_TUNING:
-        if tuning.name in given:
-            kind: Any = bool
-            if tuning.at_least is not None:
-                kind = Annotated[int, Field(ge=tuning.at_least, le=tuning.at_most)]
-            check = TypeAdapter[Any](kind).validate_python
-            value, problem = _attempt(check, given[tuning.name])
-            if problem:
-                problems.append(f"{tuning.name}: {problem}")
-            else:
-                settings.append((tuning.setting, str(value).lower()))
-    return tuple(settings)
-
-
-def _attempt(convert: Callable[[str], Any], text: str) -> tuple[Any, str | None]:
-    """Convert a text: the value and None, or None and what is wrong with the text."""
-    try:
-        return convert(text), None
-    except ValidationError as error:
-        return None, f"{text!r} is wrong: {error.errors()[0]['msg']}"
-    except ValueError as error:
-        return None, str(error)
-
-
-def _problem(error: Any) -> str:
-    """Say what pydantic found, in the words of the options."""
-    name = ".".join(str(part) for part in error["loc"])
-    name = next((option for option in _OPTION_NAMES if name.startswith(option)), name)
-    if error["type"] == "missing":
-        return f"{name} is missing"
-    if error["type"] == "value_error":
-        return f"{name}: {error['ctx']['error']}"
-    return f"{name}: {error['input']!r} is wrong: {error['msg']}"
 
 
 def _contradictions(options: SourceOptions) -> Iterator[str]:
