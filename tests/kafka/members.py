@@ -63,7 +63,7 @@ class QueryLike:
         )
         self.driver = GroupDriver(
             config,
-            bootstrap_servers=(bootstrap_servers,),
+            bootstrap_servers=tuple(bootstrap_servers.split(",")),
             client_id="query-like",
             security=Security(),
             **(driver or {}),
