@@ -131,6 +131,8 @@ def _item_reader(spec: Field, owner: Struct) -> Reader:
             _read_compact_length if compact else _read_legacy_string_length,
             nullable=spec.nullable and not spec.array,
         )
+    if kind is Primitive.BYTES:
+        return _read_compact_bytes
     layout = struct.Struct(">" + kind.value)
 
     def read_fixed(frame: bytes, place: int) -> tuple[Any, int]:
@@ -172,6 +174,13 @@ def _string_reader(read_length: LengthReader, *, nullable: bool) -> Reader:
         return frame[place:end].decode("utf-8"), end
 
     return read_string
+
+
+def _read_compact_bytes(frame: bytes, place: int) -> tuple[bytes, int]:
+    length, place = _read_compact_length(frame, place)
+    if length < 0 or place + length > len(frame):
+        raise ProtocolError(f"{length} bytes, {len(frame) - place} are left")
+    return frame[place : place + length], place + length
 
 
 def _check_count(spec: Field, count: int, least_bytes: int, left: int) -> bool:
@@ -256,7 +265,7 @@ def _least_bytes(kind: Primitive | Struct) -> int:
     """Return how few bytes one element can have, at least one: what bounds an array's count."""
     if isinstance(kind, Struct):
         return max(1, sum(_least_field_bytes(e) for e in kind.fields if e.tag is None))
-    if kind in (Primitive.STRING, Primitive.LEGACY_STRING):
+    if kind in (Primitive.STRING, Primitive.LEGACY_STRING, Primitive.BYTES):
         return 1
     return struct.calcsize(">" + kind.value)
 

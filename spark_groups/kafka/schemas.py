@@ -22,6 +22,7 @@ class Primitive(Enum):
     UUID = "16s"
     STRING = "compact or legacy, as the structure is"
     LEGACY_STRING = "legacy, wherever it is"
+    BYTES = "compact, in flexible structures only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ BOOL, INT8, INT16, INT32, INT64 = (
     Primitive.INT32,
     Primitive.INT64,
 )
-UUID, STRING = Primitive.UUID, Primitive.STRING
+UUID, STRING, BYTES = Primitive.UUID, Primitive.STRING, Primitive.BYTES
 
 REQUEST_HEADER_V1 = Struct(
     "RequestHeader v1",

@@ -90,6 +90,8 @@ def _item_writer(spec: Field, owner: Struct) -> Writer:
     if kind in (Primitive.STRING, Primitive.LEGACY_STRING):
         compact = owner.flexible and kind is Primitive.STRING
         return _string_writer(compact=compact, nullable=spec.nullable and not spec.array)
+    if kind is Primitive.BYTES:
+        return _write_compact_bytes
     pack = struct.Struct(">" + kind.value).pack
 
     def write_fixed(out: bytearray, value: Any) -> None:
@@ -100,6 +102,11 @@ def _item_writer(spec: Field, owner: Struct) -> Writer:
 
 def _write_uuid(out: bytearray, value: Any) -> None:
     out += value.bytes
+
+
+def _write_compact_bytes(out: bytearray, value: Any) -> None:
+    write_unsigned_varint(out, len(value) + 1)
+    out += value
 
 
 def _string_writer(*, compact: bool, nullable: bool) -> Writer:

@@ -12,6 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from spark_groups.kafka.sasl_schemas import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from spark_groups.kafka.schemas import (
     API_VERSIONS_V0,
     API_VERSIONS_V3,
@@ -50,6 +51,8 @@ KIO_MODULES: dict[Message, str] = {
     METADATA: "metadata.v12",
     LIST_OFFSETS: "list_offsets.v7",
     DESCRIBE_CONFIGS: "describe_configs.v4",
+    SASL_HANDSHAKE: "sasl_handshake.v1",
+    SASL_AUTHENTICATE: "sasl_authenticate.v2",
 }
 MESSAGES = tuple(KIO_MODULES)
 
@@ -81,10 +84,14 @@ def _one(spec: Field) -> st.SearchStrategy[Any]:
         return values_of(kind)
     if spec.name == "error_code":
         return st.sampled_from([-1, 0, 3, 16, 25, 35, 100, 110, 113])
+    if spec.name == "session_lifetime_ms":
+        return st.integers(0, 2**45)  # kio has a timedelta, which ends before 64 bits do.
     if kind is Primitive.UUID:
         return st.uuids()
     if kind is Primitive.BOOL:
         return st.booleans()
+    if kind is Primitive.BYTES:
+        return st.binary(max_size=300)
     return _INTEGERS.get(kind, _STRINGS)
 
 
@@ -119,7 +126,7 @@ def _to_kio(value: Any, spec: Field, hint: Any, metadata: Any) -> Any:
         if spec.array:
             return tuple(to_kio(inner, each, spec.kind) for each in value)
         return to_kio(inner, value, spec.kind)
-    if metadata.get("kafka_type") == "timedelta_i32":
+    if metadata.get("kafka_type") in ("timedelta_i32", "timedelta_i64"):
         return datetime.timedelta(milliseconds=value)
     if metadata.get("kafka_type") == "error_code":
         return importlib.import_module("kio.schema.errors").ErrorCode(value)
