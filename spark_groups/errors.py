@@ -6,6 +6,7 @@ SparkGroupsError
 ├── ProtocolError            an answer that cannot be read, or a legal answer nobody can act on
 ├── EmbeddedKafkaError       the embedded broker could not be fetched, started or stopped
 ├── GroupError               the group refused this member for good; carries Kafka's own message
+│   ├── AccessError          who we are, or what we trust, was refused; never tried again
 │   └── DeadOwnershipError   the member cannot prove that it still owns what it would plan
 ├── GroupNotFoundError       there is no consumer group of that name to be shown
 ├── CheckpointError          Spark's checkpoint holds an offset that cannot be read
@@ -41,6 +42,10 @@ class EmbeddedKafkaError(SparkGroupsError):
 
 class GroupError(SparkGroupsError):
     """The group refused this member for good; the message is the coordinator's, with a remedy."""
+
+
+class AccessError(GroupError):
+    """A broker and this client do not take each other; the message names the option to set."""
 
 
 class DeadOwnershipError(GroupError):
@@ -85,7 +90,9 @@ class ErrorCode(IntEnum):
     GROUP_AUTHORIZATION_FAILED = 30
     CLUSTER_AUTHORIZATION_FAILED = 31
     UNSUPPORTED_SASL_MECHANISM = 33
+    ILLEGAL_SASL_STATE = 34
     UNSUPPORTED_VERSION = 35
+    INVALID_CONFIG = 40
     INVALID_REQUEST = 42
     KAFKA_STORAGE_ERROR = 56
     SASL_AUTHENTICATION_FAILED = 58
@@ -192,7 +199,7 @@ ERROR_RULES: dict[ErrorCode, ErrorRule] = {
         _R.FAIL, _R.DROP_TOPIC, _R.REFRESH_TOPICS, "the topic was created again: try again"
     ),
     ErrorCode.GROUP_AUTHORIZATION_FAILED: ErrorRule(
-        _R.FAIL, _R.FAIL, _R.FAIL, "the principal needs READ (and DESCRIBE) on the group"
+        _R.FAIL, _R.FAIL, _R.FAIL, "the principal needs READ and DESCRIBE on the group"
     ),
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: ErrorRule(
         _R.FAIL, _R.FAIL, _R.FAIL, "the principal needs READ and DESCRIBE on every topic subscribed"
@@ -201,10 +208,13 @@ ERROR_RULES: dict[ErrorCode, ErrorRule] = {
         _R.FAIL, _R.FAIL, _R.FAIL, "the principal may not talk to this cluster"
     ),
     ErrorCode.SASL_AUTHENTICATION_FAILED: ErrorRule(
-        _R.FAIL, _R.FAIL, _R.FAIL, "authentication is not supported yet: use a listener without"
+        _R.FAIL, _R.FAIL, _R.FAIL, "correct kafka.sasl.jaas.config"
     ),
     ErrorCode.UNSUPPORTED_SASL_MECHANISM: ErrorRule(
-        _R.FAIL, _R.FAIL, _R.FAIL, "authentication is not supported yet: use a listener without"
+        _R.FAIL, _R.FAIL, _R.FAIL, "set kafka.sasl.mechanism to one that the listener offers"
+    ),
+    ErrorCode.ILLEGAL_SASL_STATE: ErrorRule(
+        _R.FAIL, _R.FAIL, _R.FAIL, "the listener has no SASL: correct kafka.security.protocol"
     ),
     ErrorCode.UNSUPPORTED_VERSION: ErrorRule(
         _R.FAIL,
@@ -212,6 +222,9 @@ ERROR_RULES: dict[ErrorCode, ErrorRule] = {
         _R.FAIL,
         "the consumer group protocol needs Apache Kafka 4.0 or later with the feature"
         " group.version=1 (kafka-features.sh upgrade --feature group.version=1)",
+    ),
+    ErrorCode.INVALID_CONFIG: ErrorRule(
+        _R.FAIL, _R.FAIL, _R.FAIL, "choose a value that the broker takes"
     ),
     ErrorCode.INVALID_REQUEST: ErrorRule(_R.FAIL, _R.FAIL, _R.FAIL),
     ErrorCode.GROUP_ID_NOT_FOUND: ErrorRule(

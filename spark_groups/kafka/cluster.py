@@ -1,21 +1,24 @@
 """What can be asked of a cluster: topics, offsets, coordinators, groups, configuration.
 
-Every request here only reads, so it is sent again, to another broker if need be, until its
-deadline. Requests of a member to its coordinator go through `coordinator.CoordinatorLane` instead.
+Whatever is asked here may be asked twice, so it is sent again, to another broker if need be, until
+its deadline. Requests of a member to its coordinator go through `coordinator.CoordinatorLane`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from spark_groups.errors import ErrorCode, ProtocolError, Reaction, rule_for
 from spark_groups.kafka.addresses import parse_bootstrap_servers
+from spark_groups.kafka.admin_schemas import INCREMENTAL_ALTER_CONFIGS, LEAVE_GROUP
 from spark_groups.kafka.codec import Values
 from spark_groups.kafka.configuration import (
+    ConfigEntry,
     ConfigResource,
+    alteration_to_wire,
+    check_alteration,
     configuration_from_wire,
     configuration_to_wire,
     refuse,
@@ -27,6 +30,13 @@ from spark_groups.kafka.connection import (
     Security,
 )
 from spark_groups.kafka.coordinator import exchange, fetch_all
+from spark_groups.kafka.groups import (
+    LeaveGroupResponse,
+    ListedGroup,
+    MemberIdentity,
+    leave_from_wire,
+    leave_to_wire,
+)
 from spark_groups.kafka.leaders import LeaderCache
 from spark_groups.kafka.pool import ConnectionPool
 from spark_groups.kafka.schemas import FIND_COORDINATOR, LIST_GROUPS, Message
@@ -61,17 +71,7 @@ _ATTEMPT_TIMEOUT_S: Final = 3.0
 _RETRY_PAUSE_S: Final = 0.1
 _ASK_AGAIN: Final = frozenset({Reaction.RETRY, Reaction.REDISCOVER, Reaction.REFRESH_TOPICS})
 
-Answer = TypeVar("Answer", DescribeGroupResponse, OffsetFetchResponse)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedGroup:
-    """A group as ListGroups v5 names it."""
-
-    group_id: str
-    protocol_type: str
-    group_state: str
-    group_type: str
+Answer = TypeVar("Answer", DescribeGroupResponse, OffsetFetchResponse, LeaveGroupResponse)
 
 
 class Cluster:
@@ -301,10 +301,33 @@ class Cluster:
             found.update((each["group_id"], ListedGroup(**each)) for each in values["groups"])
         return tuple(found[group_id] for group_id in sorted(found))
 
-    def configuration(
+    def leave_group(
+        self, group_id: str, members: Sequence[MemberIdentity], reason: str
+    ) -> LeaveGroupResponse:
+        """Remove members from a group, as an operator does.
+
+        Sent again after a failure, it may find that a member is not there any more.
+
+        Args:
+            group_id: The group.
+            members: The members, of either protocol.
+            reason: What the coordinator's log says about it.
+
+        Raises:
+            RequestError: The coordinator did not answer in time.
+            ProtocolError: The answer cannot be read.
+        """
+        asked = leave_to_wire(group_id, members, reason)
+
+        def ask(connection: Connection, timeout_s: float) -> LeaveGroupResponse:
+            return leave_from_wire(connection.request(LEAVE_GROUP, asked, timeout_s))
+
+        return self._at_coordinator(group_id, LeaveGroupResponse, ask)
+
+    def describe_configuration(
         self, resource: ConfigResource, name: str, keys: Iterable[str] | None = None
-    ) -> Mapping[str, str | None]:
-        """Return the configuration of a group, a broker or a topic; sensitive values are None.
+    ) -> Mapping[str, ConfigEntry]:
+        """Return the configuration of a group, a broker or a topic; a group need not exist.
 
         Args:
             resource: What it belongs to.
@@ -327,6 +350,23 @@ class Cluster:
         else:
             values = self._ask_any(DESCRIBE_CONFIGS, asked, deadline)
         return configuration_from_wire(values, name)
+
+    def alter_configuration(
+        self, resource: ConfigResource, name: str, changes: Mapping[str, str | None]
+    ) -> None:
+        """Change the configuration of a group or a topic: everything named, or nothing.
+
+        Args:
+            resource: What it belongs to.
+            name: Group id or topic name.
+            changes: New values by key; None takes the value away.
+
+        Raises:
+            RequestError: No broker answered in time.
+            ProtocolError: The broker refused, with its own words, or its answer cannot be read.
+        """
+        asked = alteration_to_wire(resource, name, changes)
+        check_alteration(self._ask_any(INCREMENTAL_ALTER_CONFIGS, asked, self._deadline()), name)
 
     def _deadline(self) -> float:
         return time.monotonic() + self._request_timeout_s

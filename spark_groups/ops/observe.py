@@ -10,9 +10,10 @@ from typing import Final
 
 from spark_groups.errors import BrokerUnreachableError, ErrorCode, GroupNotFoundError
 from spark_groups.kafka.addresses import parse_bootstrap_servers
-from spark_groups.kafka.cluster import Cluster, ListedGroup
+from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.configuration import refuse
 from spark_groups.kafka.connection import RequestError
+from spark_groups.kafka.groups import ListedGroup
 from spark_groups.ops.reading import GroupReading
 from spark_groups.protocol.messages import (
     EARLIEST_TIMESTAMP,

@@ -12,11 +12,12 @@ import pytest
 from confluent_kafka import Producer
 
 from spark_groups.errors import ErrorCode, OptionsError, ProtocolError
-from spark_groups.kafka.cluster import Cluster, ListedGroup
-from spark_groups.kafka.configuration import ConfigResource
+from spark_groups.kafka.cluster import Cluster
+from spark_groups.kafka.configuration import ConfigEntry, ConfigOrigin, ConfigResource
 from spark_groups.kafka.connection import RequestError
 from spark_groups.kafka.coordinator import CoordinatorLane
 from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.kafka.groups import ListedGroup
 from spark_groups.kafka.topic_schemas import LIST_OFFSETS, METADATA
 from spark_groups.kafka.topics import ClusterMetadata, KnownTopic, Leader
 from spark_groups.protocol.messages import (
@@ -214,15 +215,16 @@ def test_a_group_that_does_not_exist(cluster, group_id) -> None:
 @pytest.mark.broker
 def test_configuration_of_groups_brokers_and_topics(kafka, cluster, topic_name, group_id) -> None:
     key = "consumer.session.timeout.ms"
-    assert cluster.configuration(ConfigResource.GROUP, group_id)[key] == "45000"
+    entry = ConfigEntry("45000", ConfigOrigin.DEFAULT)
+    assert cluster.describe_configuration(ConfigResource.GROUP, group_id)[key] == entry
     (node,) = cluster.nodes()
     key = f"group.{key}"
     name = str(node.node_id)
-    assert cluster.configuration(ConfigResource.BROKER, name, [key]) == {key: "45000"}
+    assert cluster.describe_configuration(ConfigResource.BROKER, name, [key]) == {key: entry}
     with pytest.raises(ProtocolError, match="there is no broker '99'"):
-        cluster.configuration(ConfigResource.BROKER, "99")
+        cluster.describe_configuration(ConfigResource.BROKER, "99")
     with pytest.raises(ProtocolError, match="was refused: UNKNOWN_TOPIC_OR_PARTITION"):
-        cluster.configuration(ConfigResource.TOPIC, topic_name)
+        cluster.describe_configuration(ConfigResource.TOPIC, topic_name)
 
 
 @pytest.mark.broker

@@ -12,6 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from spark_groups.kafka.admin_schemas import INCREMENTAL_ALTER_CONFIGS, LEAVE_GROUP
 from spark_groups.kafka.sasl_schemas import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from spark_groups.kafka.schemas import (
     API_VERSIONS_V0,
@@ -51,6 +52,8 @@ KIO_MODULES: dict[Message, str] = {
     METADATA: "metadata.v12",
     LIST_OFFSETS: "list_offsets.v7",
     DESCRIBE_CONFIGS: "describe_configs.v4",
+    INCREMENTAL_ALTER_CONFIGS: "incremental_alter_configs.v1",
+    LEAVE_GROUP: "leave_group.v5",
     SASL_HANDSHAKE: "sasl_handshake.v1",
     SASL_AUTHENTICATE: "sasl_authenticate.v2",
 }
