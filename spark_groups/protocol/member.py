@@ -12,10 +12,10 @@ refused; the epoch of a successful answer is always taken, even while leaving.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Final
 
 from spark_groups.errors import ErrorCode, Reaction, rule_for
+from spark_groups.protocol.config import MemberConfig
 from spark_groups.protocol.events import (
     EpochChanged,
     HeartbeatRefused,
@@ -28,6 +28,7 @@ from spark_groups.protocol.events import (
     PartitionsRevoked,
     RevocationTold,
 )
+from spark_groups.protocol.instance import InstanceWait
 from spark_groups.protocol.membership import MemberInput, MemberState, next_state
 from spark_groups.protocol.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
@@ -37,36 +38,12 @@ from spark_groups.protocol.messages import (
     HeartbeatResponse,
 )
 from spark_groups.protocol.pace import Pace
-from spark_groups.protocol.subscription import Subscription
+from spark_groups.protocol.report import Report
 from spark_groups.types import NO_PARTITIONS, Assignment
 
+__all__ = ["Member", "MemberConfig"]
+
 _SILENT: Final = (MemberState.UNSUBSCRIBED, MemberState.FATAL)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberConfig:
-    """What a member is, for as long as it lives.
-
-    Args:
-        group_id: The consumer group.
-        subscription: Topic names or a pattern.
-        instance_id: `group.instance.id` of a static member (KIP-345).
-        rack_id: `client.rack`.
-        rebalance_timeout_ms: How long the coordinator waits for a revocation
-            (`max.poll.interval.ms`).
-        server_assignor: `group.remote.assignor`; None leaves the choice to the broker.
-        session_timeout_ms: The broker's session time-out; bounds the wait for an instance id.
-        fast_heartbeats: False to keep to the broker's heartbeat interval.
-    """
-
-    group_id: str
-    subscription: Subscription
-    instance_id: str | None = None
-    rack_id: str | None = None
-    rebalance_timeout_ms: int = 300_000
-    server_assignor: str | None = None
-    session_timeout_ms: int = 45_000
-    fast_heartbeats: bool = True
 
 
 class Member:
@@ -94,12 +71,24 @@ class Member:
         """Member ids of its own that the coordinator may still keep; the driver releases them."""
         self.pace = Pace(fast=config.fast_heartbeats)
         self.rebalance_timeout_ms = config.rebalance_timeout_ms
+        self.session_timeout_ms = config.session_timeout_ms
+        """As it is in force; whoever reads the group's settings writes it."""
+        self.instance_wait = InstanceWait()
         self._new_member_id = new_member_id
         self._in_flight: HeartbeatRequest | None = None
-        self._reported: Assignment | None = None
-        self._reported_timeout_ms = -1
+        self._report = Report(
+            HeartbeatRequest(
+                group_id=config.group_id,
+                member_id="",
+                member_epoch=JOIN_GROUP_MEMBER_EPOCH,
+                instance_id=config.instance_id,
+                rack_id=config.rack_id,
+                subscribed_topic_names=config.subscription.topic_names,
+                subscribed_topic_regex=config.subscription.topic_regex,
+                server_assignor=config.server_assignor,
+            )
+        )
         self._leave_epoch = LEAVE_GROUP_MEMBER_EPOCH
-        self._instance_deadline: float | None = None
         self._events: list[MemberEvent] = []
 
     @property
@@ -114,12 +103,24 @@ class Member:
             return None
         return self.revocation_told_at + self.rebalance_timeout_ms / 1000
 
+    @property
+    def instance_deadline(self) -> float | None:
+        """Until when the join waits for the instance id, None while it does not."""
+        return self.instance_wait.deadline(self.session_timeout_ms)
+
     def join(self, now: float) -> None:
         """Become a member, or become one again after a loss."""
         self._move(MemberInput.JOIN)
-        self._reset_report()
+        self._report.forget()
         self.pace.at_once(now)
         self.pace.expect(now, more=True)
+
+    def return_to_group(self, now: float) -> None:
+        """Join under a new member id after having left."""
+        self.member_id = self._new_member_id()
+        self.member_epoch = JOIN_GROUP_MEMBER_EPOCH
+        self.last_accepted_sent_at = None
+        self.join(now)
 
     def acknowledge(self, now: float) -> None:
         """Give up everything that is to be revoked: nothing reads it, nothing of it is uncommitted.
@@ -147,7 +148,7 @@ class Member:
 
     def report_in_full(self, now: float) -> None:
         """Make the next heartbeat full: its answer repeats an assignment that got lost."""
-        self._reset_report()
+        self._report.forget()
         self.pace.at_once(now)
 
     def lose(self, reason: str, now: float, *, new_id: bool) -> None:
@@ -173,7 +174,7 @@ class Member:
         if self.state is not MemberState.FENCED:
             return
         self.member_epoch = JOIN_GROUP_MEMBER_EPOCH
-        self._reset_report()
+        self._report.forget()
         if fenced_while_joining and not new_id:
             # Brokers before 4.2 refuse epoch 0 of a member they still know: free its old id.
             self.abandoned_ids.append(self.member_id)
@@ -256,48 +257,29 @@ class Member:
     def handle_failure(self, now: float) -> None:
         """Take it that the heartbeat in flight got no answer."""
         self._in_flight = None
-        self._reset_report()
+        self._report.forget()
         self.pace.failed(now)
 
     def _next_heartbeat(self) -> HeartbeatRequest:
-        bare = HeartbeatRequest(
-            group_id=self.config.group_id,
-            member_id=self.member_id,
-            member_epoch=self.member_epoch,
-            instance_id=self.config.instance_id,
-        )
         if self.state is MemberState.LEAVING:
-            return replace(bare, member_epoch=self._leave_epoch)
-        if self._reported is None:
-            subscription = self.config.subscription
-            return replace(
-                bare,
-                rack_id=self.config.rack_id,
-                rebalance_timeout_ms=self.rebalance_timeout_ms,
-                subscribed_topic_names=subscription.topic_names,
-                subscribed_topic_regex=subscription.topic_regex,
-                server_assignor=self.config.server_assignor,
-                topic_partitions=self.owned,
-            )
-        changes = bare
-        if self.rebalance_timeout_ms != self._reported_timeout_ms:
-            changes = replace(changes, rebalance_timeout_ms=self.rebalance_timeout_ms)
-        if self.state is MemberState.ACKNOWLEDGING or self.owned != self._reported:
-            changes = replace(changes, topic_partitions=self.owned)
-        return changes
+            return self._report.bare(self.member_id, self._leave_epoch)
+        return self._report.next_heartbeat(
+            self.member_id,
+            self.member_epoch,
+            owned=self.owned,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            acknowledge=self.state is MemberState.ACKNOWLEDGING,
+        )
 
     def _accepted(self, request: HeartbeatRequest, response: HeartbeatResponse, now: float) -> None:
         self.last_accepted_sent_at = self.pace.last_sent_at
-        self._instance_deadline = None
+        self.instance_wait.ended()
         self.pace.answered(
             now,
             interval_ms=response.heartbeat_interval_ms,
             throttle_ms=response.throttle_time_ms,
         )
-        if request.topic_partitions is not None:
-            self._reported = request.topic_partitions
-        if request.rebalance_timeout_ms != -1:
-            self._reported_timeout_ms = request.rebalance_timeout_ms
+        self._report.accepted(request)
         if response.member_epoch >= 0 and response.member_epoch != self.member_epoch:
             previous, self.member_epoch = self.member_epoch, response.member_epoch
             self._emit(EpochChanged, now, previous=previous)
@@ -328,7 +310,7 @@ class Member:
             self._move(MemberInput.REVOKE)
             return
         self.revocation_told_at = None
-        changed = self.owned != self._reported
+        changed = not self._report.knows(self.owned)
         self._move(MemberInput.ADDED if changed else MemberInput.UNCHANGED)
         if changed or self.state is MemberState.ACKNOWLEDGING:
             self.pace.at_once(now)
@@ -336,7 +318,7 @@ class Member:
     def _refused(self, reaction: Reaction, response: HeartbeatResponse, now: float) -> None:
         name = ErrorCode.name_of(response.error_code)
         message = f"{name}: {response.error_message or 'no message'}"
-        self._reset_report()
+        self._report.forget()
         self.pace.failed(now, throttle_ms=response.throttle_time_ms)
         joining = self.state is MemberState.JOINING
         if joining and response.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
@@ -360,20 +342,33 @@ class Member:
         self.assigned = self.owned = NO_PARTITIONS
         self.revocation_told_at = None
         self.failure = message
+        self.instance_wait.ended()
         self._move(MemberInput.FAILED)
         self._emit(MemberFailed, now, message=message)
+        if self.state is MemberState.LEAVING:
+            # Whatever was refused, the others need not wait for the end of the session.
+            self.pace.at_once(now)
 
     def _await_instance(self, message: str, now: float) -> None:
-        if self._instance_deadline is None:
-            self._instance_deadline = now + self.config.session_timeout_ms / 1000
+        remedy = rule_for(ErrorCode.UNRELEASED_INSTANCE_ID).remedy
+        say = self.instance_wait.refused(now)
+        deadline = self.instance_deadline
+        asked_at = self.pace.last_sent_at
+        if not self.config.await_instance:
+            self.fail(f"{message} ({remedy})", now)
+        elif deadline is not None and asked_at is not None and asked_at > deadline:
+            self.fail(
+                f"{message} (it was waited for as long as the session of a dead member lasts, so"
+                f" its holder lives: {remedy})",
+                now,
+            )
+        elif say:
             self._emit(
                 InstanceUnreleased,
                 now,
                 instance_id=self.config.instance_id or "",
-                deadline=self._instance_deadline,
+                deadline=deadline,
             )
-        if now > self._instance_deadline:
-            self.fail(f"{message} ({rule_for(ErrorCode.UNRELEASED_INSTANCE_ID).remedy})", now)
 
     def _left(self, now: float) -> None:
         if self.state is not MemberState.LEAVING:
@@ -388,10 +383,6 @@ class Member:
             and self.member_epoch == JOIN_GROUP_MEMBER_EPOCH
         )
         return self.state in _SILENT or self._in_flight is not None or leaving_unjoined
-
-    def _reset_report(self) -> None:
-        self._reported = None
-        self._reported_timeout_ms = -1
 
     def _move(self, member_input: MemberInput) -> None:
         self.state = next_state(self.state, member_input)

@@ -94,7 +94,7 @@ TRANSITIONS: dict[MemberState, dict[MemberInput, MemberState]] = {
         _I.LOST: _S.PREPARE_LEAVING,
         _I.LEAVE: _S.PREPARE_LEAVING,
         _I.LEAVE_READY: _S.LEAVING,
-        _I.FAILED: _S.UNSUBSCRIBED,
+        _I.FAILED: _S.LEAVING,
     },
     _S.LEAVING: {
         _I.LOST: _S.UNSUBSCRIBED,

@@ -22,6 +22,8 @@ LATEST_TIMESTAMP: Final = -1
 
 NO_OFFSET: Final = -1
 """What OffsetFetch answers where nothing is committed."""
+NO_LEADER_EPOCH: Final = -1
+"""A leader epoch that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +96,12 @@ class OffsetAndMetadata:
     Args:
         committed_offset: The next offset to read; -1 in a fetch response: none is committed.
         metadata: Text kept beside it.
-        leader_epoch: Leader epoch of the last record read, -1 if not known.
+        leader_epoch: A leader epoch whose log reached the offset, NO_LEADER_EPOCH if not known.
     """
 
     committed_offset: int
     metadata: str = ""
-    leader_epoch: int = -1
+    leader_epoch: int = NO_LEADER_EPOCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +218,50 @@ class ListOffsetsResponse:
 
     offsets: Mapping[TopicIdPartition, int] = field(default_factory=dict)
     errors: Mapping[TopicIdPartition, int] = field(default_factory=dict)
+    leader_epochs: Mapping[TopicIdPartition, int] = field(default_factory=dict)
+    """For LATEST_TIMESTAMP that of the leader that answered, else that of the record found;
+    NO_LEADER_EPOCH where it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochLookup:
+    """Which leader epoch's end is asked for.
+
+    Args:
+        leader_epoch: The epoch to look up an offset for.
+        current_leader_epoch: The epoch of the leadership that the leader must have, at least.
+    """
+
+    leader_epoch: int
+    current_leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetForLeaderEpochRequest:
+    """OffsetForLeaderEpoch v4 (KIP-320) of any number of partitions: one to each leader."""
+
+    lookups: Mapping[TopicIdPartition, EpochLookup]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnd:
+    """How far a leader's log of one epoch reaches.
+
+    Args:
+        end_offset: The end offset of the epoch, NO_OFFSET if the leader does not know.
+        leader_epoch: The greatest epoch of the leader's log that is not above the one asked for.
+    """
+
+    end_offset: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetForLeaderEpochResponse:
+    """OffsetForLeaderEpoch response: ends, and error codes of the partitions that got none."""
+
+    ends: Mapping[TopicIdPartition, EpochEnd] = field(default_factory=dict)
+    errors: Mapping[TopicIdPartition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,6 +325,7 @@ Request = (
     | FindCoordinatorRequest
     | MetadataRequest
     | ListOffsetsRequest
+    | OffsetForLeaderEpochRequest
     | DescribeGroupRequest
 )
 Response = (
@@ -288,5 +335,6 @@ Response = (
     | FindCoordinatorResponse
     | MetadataResponse
     | ListOffsetsResponse
+    | OffsetForLeaderEpochResponse
     | DescribeGroupResponse
 )

@@ -60,11 +60,11 @@ def test_every_error_in_every_state(state: MemberState, code: int) -> None:
     if state is S.JOINING and code == ErrorCode.GROUP_ID_NOT_FOUND:
         reaction = Reaction.FAIL
     if reaction is Reaction.FAIL:
-        assert m.state is (S.UNSUBSCRIBED if state is S.PREPARE_LEAVING else S.FATAL)
+        assert m.state is (S.LEAVING if state is S.PREPARE_LEAVING else S.FATAL)
         assert m.owned == m.assigned == NO_PARTITIONS
         assert "why" in (m.failure or "")
         assert {MemberFailed, PartitionsLost} <= events
-        assert m.next_wakeup() is None
+        assert (m.next_wakeup() is None) is (m.state is S.FATAL)
     elif reaction in (Reaction.REJOIN_SAME_ID, Reaction.REJOIN_NEW_ID):
         assert m.owned == m.assigned == NO_PARTITIONS
         assert PartitionsLost in events

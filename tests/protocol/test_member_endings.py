@@ -12,6 +12,7 @@ from spark_groups.protocol.events import (
     MemberFailed,
     MemberLeft,
 )
+from spark_groups.protocol.member import Member
 from spark_groups.protocol.membership import IllegalTransitionError, MemberState
 from spark_groups.protocol.messages import HeartbeatRequest, HeartbeatResponse
 from spark_groups.types import NO_PARTITIONS
@@ -238,17 +239,73 @@ def test_epoch_of_an_answer_is_taken_even_while_leaving() -> None:
     assert (m.state, m.member_epoch) == (S.PREPARE_LEAVING, 4)
 
 
-def test_instance_id_is_awaited_up_to_the_session_timeout() -> None:
+def waits(m: Member) -> list[tuple[float, float]]:
+    """When it said that it waits, and until when."""
+    found = [each for each in m.poll_events() if isinstance(each, InstanceUnreleased)]
+    assert {each.instance_id for each in found} <= {"i1"}
+    return [(each.at, each.deadline) for each in found]
+
+
+def test_instance_id_is_awaited_up_to_the_session_timeout_of_a_dead_holder() -> None:
     m = member(instance_id="i1", session_timeout_ms=3_000)
     m.join(0.0)
     while m.state is S.JOINING:
+        assert m.instance_deadline in (None, 4.0)
         beat(m, refused(ErrorCode.UNRELEASED_INSTANCE_ID))
     assert m.state is S.FATAL
     assert "kafka.group.instance.id" in (m.failure or "")
-    assert 3.0 < (m.pace.last_sent_at or 0.0) < 5.0
-    events = m.poll_events()
-    waits = [each for each in events if isinstance(each, InstanceUnreleased)]
-    assert [(each.instance_id, each.deadline) for each in waits] == [("i1", 3.0)]
+    assert "its holder lives" in (m.failure or "")
+    assert 4.0 < (m.pace.last_sent_at or 0.0) < 6.0
+    assert waits(m) == [(0.0, 4.0)]
+    assert m.instance_deadline is None
+
+
+def test_wait_for_an_instance_id_is_said_at_once_and_then_every_ten_seconds() -> None:
+    m = member(instance_id="i1", session_timeout_ms=30_000)
+    m.join(0.0)
+    while m.state is S.JOINING:
+        beat(m, refused(ErrorCode.UNRELEASED_INSTANCE_ID))
+    said = waits(m)
+    assert {deadline for _, deadline in said} == {31.0}
+    assert [at for at, _ in said] == pytest.approx([0.0, 10.0, 20.0, 30.0], abs=1.1)
+
+
+def test_wait_for_an_instance_id_follows_the_session_timeout_as_it_is_known() -> None:
+    m = member(instance_id="i1", session_timeout_ms=3_000)
+    m.join(0.0)
+    beat(m, refused(ErrorCode.UNRELEASED_INSTANCE_ID))
+    m.session_timeout_ms = 60_000
+    assert m.instance_deadline == 61.0
+    while (m.pace.last_sent_at or 0.0) < 50.0:
+        beat(m, refused(ErrorCode.UNRELEASED_INSTANCE_ID))
+    assert m.state is S.JOINING
+
+
+def test_instance_id_that_is_not_to_be_awaited_fails_at_once() -> None:
+    m = member(instance_id="i1", await_instance=False)
+    m.join(0.0)
+    beat(m, refused(ErrorCode.UNRELEASED_INSTANCE_ID))
+    assert m.state is S.FATAL
+    assert "UNRELEASED_INSTANCE_ID" in (m.failure or "")
+    assert waits(m) == []
+
+
+def test_returns_to_the_group_under_a_new_id() -> None:
+    m = in_state(S.LEAVING)
+    beat(m, accepted(-1))
+    m.return_to_group(50.0)
+    request = beat(m, accepted(7, parts(0)))
+    assert (request.member_id, request.member_epoch, is_full(request)) == ("m2", 0, True)
+    assert (m.member_epoch, m.owned) == (7, parts(0))
+
+
+def test_member_that_fails_while_it_prepares_to_leave_says_good_bye_all_the_same() -> None:
+    m = in_state(S.PREPARE_LEAVING)
+    m.fail("a commit was refused", 5.0)
+    assert (m.state, m.owned, m.failure) == (S.LEAVING, NO_PARTITIONS, "a commit was refused")
+    assert (m.next_wakeup() or 99.0) <= 5.0
+    assert beat(m, accepted(-1)).member_epoch == -1
+    assert m.state is S.UNSUBSCRIBED
 
 
 def test_instance_id_that_is_released_in_time() -> None:
