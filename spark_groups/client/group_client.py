@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_groups.client.exchange import Exchange
+from spark_groups.client.hold import RevocationHold
 from spark_groups.client.lanes import Outgoing
 from spark_groups.client.parts import Event, Parts
 from spark_groups.client.planner import BatchPlanner
@@ -105,6 +106,7 @@ class GroupClient:
         self.planner = BatchPlanner(self.parts, fail_on_data_loss=config.fail_on_data_loss)
         self.last_called_at: float | None = None
         self._budget = RevocationBudget()
+        self._hold = RevocationHold()
         self._leave_by: float | None = None
 
     # What the driver carries.
@@ -219,6 +221,26 @@ class GroupClient:
         """Read up to what is there when each partition becomes ours, and no further."""
         self.planner.prepare_available_now()
 
+    def hold_revocations(self, is_wanted: bool, now: float) -> None:
+        """Hold each revocation until it is released, or its budget is over; or do so no more.
+
+        Args:
+            is_wanted: Whether a rebalance listener wants to be told before partitions are gone.
+            now: Seconds.
+        """
+        self._hold.is_wanted = is_wanted
+        self._advance(now)
+
+    def release_revocation(self, number: int, now: float) -> None:
+        """Let a held revocation go.
+
+        Args:
+            number: That of its `RevocationHeld`.
+            now: Seconds.
+        """
+        self._hold.release(number)
+        self._advance(now)
+
     def leave(self, now: float, *, leave_by: float, will_return: bool = False) -> None:
         """Commit what is finished, then leave the group.
 
@@ -279,6 +301,8 @@ class GroupClient:
         revocable = (MemberState.RECONCILING, MemberState.PREPARE_LEAVING)
         if self.member.revoking and self.member.state in revocable:
             self._try_to_acknowledge(now)
+        if not self.member.revoking:
+            self._hold.forget()
         inheritance = self.ledger.inherit(self.member.member_epoch)
         self.commits.add(inheritance.commits)
         if inheritance.taken:
@@ -324,12 +348,19 @@ class GroupClient:
             settle_first=self.parts.resolver.settle_first,
         )
         told_at = self.member.revocation_told_at
+        timeout_s = self.member.rebalance_timeout_ms / 1000
         if contested and told_at is not None:
-            timeout_s = self.member.rebalance_timeout_ms / 1000
             self.parts.events.extend(self._budget.warnings(told_at, timeout_s, contested, now))
             if not self._budget.is_over(told_at, timeout_s, now):
                 return
             self.parts.events.append(PartitionsGivenUp(now, tuple(contested)))
+        elif told_at is not None and not self._budget.is_over(told_at, timeout_s, now):
+            release_by = self._budget.give_up_at(told_at, timeout_s)
+            held = self._hold.begin(self.member.revoking, release_by, now)
+            if held is not None:
+                self.parts.events.append(held)
+            if self._hold.holds():
+                return
         self.member.acknowledge(now)
         self._take_member_events(now)
 

@@ -122,6 +122,13 @@ def _of_incidents(  # noqa: PLR0911
                 f"{percent} % of the rebalance time-out is used up, a batch still reads"
                 f" {_keys(waiting_for, name_of)}{advice}",
             )
+        case offset.RevocationHeld(partitions=partitions, release_by=release_by):
+            left_s = release_by - event.at
+            return (
+                Severity.INFO,
+                f"the rebalance listener has {left_s:.0f} s before {_keys(partitions, name_of)}"
+                " is given up",
+            )
         case offset.PartitionsGivenUp(partitions=partitions):
             return (
                 Severity.ERROR,

@@ -36,7 +36,11 @@ class RevocationBudget:
 
     def is_over(self, told_at: float, timeout_s: float, now: float) -> bool:
         """Tell whether what is contested must be given up, so that the rest is kept."""
-        return now >= _mark(told_at, timeout_s, GIVE_UP_PERCENT)
+        return now >= self.give_up_at(told_at, timeout_s)
+
+    def give_up_at(self, told_at: float, timeout_s: float) -> float:
+        """Return when the budget is over, in seconds."""
+        return _mark(told_at, timeout_s, GIVE_UP_PERCENT)
 
     def warnings(
         self, told_at: float, timeout_s: float, contested: Assignment, now: float

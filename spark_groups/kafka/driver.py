@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from spark_groups.client import ClientConfig, GroupClient, Outgoing
-from spark_groups.client.narration import narrate
+from spark_groups.client.narration import NameOf, narrate
+from spark_groups.client.parts import Event
 from spark_groups.client.snapshot import take_snapshot
 from spark_groups.errors import (
     BrokerUnreachableError,
@@ -23,8 +24,8 @@ from spark_groups.errors import (
 )
 from spark_groups.kafka.carriers import Carriers
 from spark_groups.kafka.cluster import Cluster
-from spark_groups.kafka.connection import Security
 from spark_groups.kafka.log_ends import LogEnds
+from spark_groups.kafka.security import Security
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.protocol.messages import (
     Node,
@@ -92,6 +93,8 @@ class GroupDriver:
         self._available_now = False
         self._first_wait_until: float | None = None
         self._timeline: deque[str] = deque(maxlen=TIMELINE_LENGTH)
+        self._observe: Callable[[Event, NameOf], None] | None = None
+        self._holds_revocations = False
 
     def start(self, checkpointed: BatchPlan | None) -> None:
         """Join in the background; only the first call does anything.
@@ -110,6 +113,7 @@ class GroupDriver:
             )
             if self._available_now:
                 self._client.prepare_available_now()
+            self._client.hold_revocations(self._holds_revocations, now)
             self._ends = LogEnds(
                 Cluster(
                     self._servers,
@@ -142,6 +146,33 @@ class GroupDriver:
         with self._changed:
             self._started().finish(plan, suspension_clock())
             self._pump(suspension_clock())
+
+    def observe(self, observe: Callable[[Event, NameOf], None]) -> None:
+        """Have a function called with each event, and with what names topics.
+
+        Args:
+            observe: Called with the lock of this driver: it must not wait for anything.
+        """
+        self._observe = observe
+
+    def hold_revocations(self, is_wanted: bool) -> None:
+        """Hold each revocation until it is released, or do so no more.
+
+        Args:
+            is_wanted: Whether a rebalance listener wants to be told before partitions are gone.
+        """
+        with self._changed:
+            self._holds_revocations = is_wanted
+            if self._client is not None:
+                self._client.hold_revocations(is_wanted, suspension_clock())
+                self._pump(suspension_clock())
+
+    def release_revocation(self, number: int) -> None:
+        """Let a held revocation go; `number` is that of its `RevocationHeld`."""
+        with self._changed:
+            if self._client is not None:
+                self._client.release_revocation(number, suspension_clock())
+                self._pump(suspension_clock())
 
     def prepare_available_now(self) -> None:
         """Read up to what is there when each partition becomes ours, then end."""
@@ -337,6 +368,8 @@ class GroupDriver:
             severity, text = narrate(event, client.topics.name)
             logger.log(severity.value, "group %s: %s", self._config.member.group_id, text)
             self._timeline.append(text)
+            if self._observe is not None:
+                self._observe(event, client.topics.name)
         self._changed.notify_all()
 
     def _keep_time(self) -> None:

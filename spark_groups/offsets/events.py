@@ -124,6 +124,22 @@ class RevocationBudgetUsed(OffsetEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class RevocationHeld(OffsetEvent):
+    """All is done for a revocation; its acknowledgement waits for a rebalance listener.
+
+    Args:
+        at: Seconds.
+        number: What releases it.
+        partitions: What is to be given up.
+        release_by: When it is acknowledged all the same, in seconds of the client's clock.
+    """
+
+    number: int
+    partitions: tuple[TopicIdPartition, ...]
+    release_by: float
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionsGivenUp(OffsetEvent):
     """Partitions were given up uncommitted, so that the rest is kept."""
 

@@ -24,6 +24,8 @@ SAMPLES: dict[str, object] = {
     "previous": 2,
     "partitions": parts(0, 1),
     "deadline": 40.0,
+    "release_by": 19.0,
+    "number": 1,
     "reason": "why it happened",
     "instance_id": "i1",
     "error": "STALE_MEMBER_EPOCH",
