@@ -77,13 +77,23 @@ class Application:
 
     def kill(self) -> None:
         """SIGKILL everything at once: JVM, driver, runner and workers."""
-        pids = [self.process.pid, *descendants(self.process.pid)]
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
+        pids = self.pause()
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
         self.process.wait(30)
         wait_until(lambda: not any(map(is_alive, pids)), what=f"the end of {self.name}")
+
+    def pause(self) -> list[int]:
+        """SIGSTOP everything at once and return the pids, for `resume`."""
+        pids = [self.process.pid, *descendants(self.process.pid)]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        return pids
+
+    def resume(self, pids: list[int]) -> None:
+        """Let what was paused go on."""
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
 
     def close(self) -> None:
         """End whatever of it still runs."""

@@ -5,27 +5,22 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
-import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
-from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.embedded import EmbeddedKafka
-from spark_groups.protocol.messages import DescribeGroupRequest, DescribeGroupResponse
-from tests.brokers import Row, create_topic, produce
+from tests.brokers import create_topic
 from tests.kafka.members import committed
 from tests.processes import environment
 from tests.spark.applications import REPOSITORY, Application
+from tests.spark.shared_group import PARTITIONS, Feed, describe, rows_written
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(420)]
 
-PARTITIONS = 6
-BACKLOG = 3_000
 BATCH = 900
 SHORT_SESSION = {
     "group.consumer.min.session.timeout.ms": "1000",
@@ -33,48 +28,10 @@ SHORT_SESSION = {
 }
 
 
-class Feed:
-    """Keeps a backlog in every partition, so that every batch finds rows of each.
-
-    Args:
-        bootstrap_servers: The broker.
-        topic: The topic.
-        group_id: The group whose committed offsets say how much was read.
-    """
-
-    def __init__(self, bootstrap_servers: str, topic: str, group_id: str) -> None:
-        self.ends = dict.fromkeys(range(PARTITIONS), 0)
-        self._place = (bootstrap_servers, topic, group_id)
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        servers, topic, group_id = self._place
-        while not self._ending.wait(0.05):
-            read = committed(servers, group_id)
-            rows = []
-            for partition, end in self.ends.items():
-                self.ends[partition] = max(end, read.get((topic, partition), 0) + BACKLOG)
-                rows += [Row(b"v", partition=partition)] * (self.ends[partition] - end)
-            produce(servers, topic, rows)
-
-    def stop(self) -> dict[int, int]:
-        """End it and return how many rows each partition has."""
-        self._ending.set()
-        self._thread.join()
-        return self.ends
-
-
 @pytest.fixture
 def broker() -> Iterator[EmbeddedKafka]:
     with EmbeddedKafka(server_properties=SHORT_SESSION) as kafka:
         yield kafka
-
-
-def describe(broker: EmbeddedKafka, group_id: str) -> DescribeGroupResponse:
-    with Cluster(broker.bootstrap_servers) as cluster:
-        return cluster.describe_group(DescribeGroupRequest(group_id=group_id))
 
 
 def sizes(broker: EmbeddedKafka, group_id: str) -> list[int]:
@@ -90,22 +47,6 @@ def start_plain_consumer(
     module = [sys.executable, "-m", "tests.spark.plain_consumer"]
     arguments = [broker.bootstrap_servers, group_id, topic, str(path)]
     return subprocess.Popen([*module, *arguments], cwd=REPOSITORY, env=environment())
-
-
-def rows_written(application: Application) -> list[tuple[int, int]]:
-    """Read an application's output through its own log, as Spark does."""
-    log = application.output / "_spark_metadata"
-    names = {
-        line.split('"path":"', 1)[1].split('"', 1)[0]
-        for path in log.iterdir()
-        if not path.name.startswith(".")
-        for line in path.read_text().splitlines()[1:]
-    }
-    rows: list[tuple[int, int]] = []
-    for name in names:
-        table = pq.read_table(name.removeprefix("file://"), columns=["partition", "offset"])
-        rows += zip(*(table[column].to_pylist() for column in ("partition", "offset")), strict=True)
-    return rows
 
 
 def assert_single_planner(applications: list[Application]) -> None:

@@ -1,0 +1,71 @@
+"""What tests of several applications in one group share: a feed, the group's state, the output."""
+
+from __future__ import annotations
+
+import threading
+
+import pyarrow.parquet as pq
+
+from spark_groups.kafka.cluster import Cluster
+from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.protocol.messages import DescribeGroupRequest, DescribeGroupResponse
+from tests.brokers import Row, produce
+from tests.kafka.members import committed
+from tests.spark.applications import Application
+
+PARTITIONS = 6
+BACKLOG = 3_000
+
+
+class Feed:
+    """Keeps a backlog in every partition, so that every batch finds rows of each.
+
+    Args:
+        bootstrap_servers: The broker.
+        topic: The topic.
+        group_id: The group whose committed offsets say how much was read.
+    """
+
+    def __init__(self, bootstrap_servers: str, topic: str, group_id: str) -> None:
+        self.ends = dict.fromkeys(range(PARTITIONS), 0)
+        self._place = (bootstrap_servers, topic, group_id)
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        servers, topic, group_id = self._place
+        while not self._ending.wait(0.05):
+            read = committed(servers, group_id)
+            rows = []
+            for partition, end in self.ends.items():
+                self.ends[partition] = max(end, read.get((topic, partition), 0) + BACKLOG)
+                rows += [Row(b"v", partition=partition)] * (self.ends[partition] - end)
+            produce(servers, topic, rows)
+
+    def stop(self) -> dict[int, int]:
+        """End it and return how many rows each partition has."""
+        self._ending.set()
+        self._thread.join()
+        return self.ends
+
+
+def describe(broker: EmbeddedKafka, group_id: str) -> DescribeGroupResponse:
+    with Cluster(broker.bootstrap_servers) as cluster:
+        return cluster.describe_group(DescribeGroupRequest(group_id=group_id))
+
+
+def rows_written(application: Application) -> list[tuple[int, int]]:
+    """Read an application's output through its own log, as Spark does."""
+    log = application.output / "_spark_metadata"
+    names = {
+        line.split('"path":"', 1)[1].split('"', 1)[0]
+        for path in log.iterdir()
+        if not path.name.startswith(".")
+        for line in path.read_text().splitlines()[1:]
+    }
+    rows: list[tuple[int, int]] = []
+    for name in names:
+        table = pq.read_table(name.removeprefix("file://"), columns=["partition", "offset"])
+        rows += zip(*(table[column].to_pylist() for column in ("partition", "offset")), strict=True)
+    return rows
