@@ -96,8 +96,12 @@ class Exchange:
         self.last_failure = failed.reason
         name = type(outgoing.request).__name__
         self._parts.events.append(RequestUnanswered(now, name, failed.reason))
-        if outgoing.lane is not Lane.CLUSTER and outgoing.node == self._parts.coordinator:
+        if outgoing.lane is Lane.HEARTBEAT and outgoing.node == self._parts.coordinator:
             self._parts.coordinator = None
+        elif outgoing.lane is Lane.OFFSETS:
+            # One connection may hang alone: a heartbeat tells at once whether the coordinator is
+            # there, and need not wait until it was looked for.
+            self._parts.member.pace.at_once(now)
         match outgoing.request:
             case HeartbeatRequest(member_id=member_id) if member_id in self._parts.releases:
                 self._parts.lookup_backoff.failed(now)

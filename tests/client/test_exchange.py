@@ -55,20 +55,30 @@ def test_coordinator_that_is_not_found_is_looked_for_again_with_pauses() -> None
     assert "COORDINATOR_NOT_AVAILABLE" in hands.client.exchange.last_failure
 
 
-@pytest.mark.parametrize("lane", [Lane.HEARTBEAT, Lane.OFFSETS])
-def test_no_answer_of_the_coordinator_makes_the_client_look_for_it(lane: Lane) -> None:
+def test_no_answer_of_the_coordinator_makes_the_client_look_for_it() -> None:
     hands = Hands()
     hands.describes = False
     hands.own(0)
-    if lane is Lane.HEARTBEAT:
-        hands.until(m.HeartbeatRequest)
-    hands.fail(lane)
+    hands.until(m.HeartbeatRequest)
+    hands.fail(Lane.HEARTBEAT)
     assert isinstance(hands.request(Lane.CLUSTER), m.FindCoordinatorRequest)
     assert len(hands.find(RequestUnanswered)) == 1
     assert hands.client.exchange.failing_since == hands.now
     began_at = hands.now
     hands.cluster()
     assert hands.client.exchange.failing_since == began_at, "other brokers answer all the while"
+    hands.beat(accepted(2))
+    assert hands.client.exchange.failing_since is None
+
+
+def test_no_answer_about_offsets_makes_a_heartbeat_ask_whether_the_coordinator_is_there() -> None:
+    hands = Hands()
+    hands.describes = False
+    hands.own(0)
+    hands.fail(Lane.OFFSETS)
+    assert hands.client.exchange.failing_since == hands.now
+    assert Lane.CLUSTER not in hands.under_way, "nobody says that it is somewhere else"
+    assert isinstance(hands.request(Lane.HEARTBEAT), m.HeartbeatRequest)
     hands.beat(accepted(2))
     assert hands.client.exchange.failing_since is None
 
