@@ -74,14 +74,12 @@ class Answers:
     def _heartbeat_answered(
         self, request: HeartbeatRequest, response: HeartbeatResponse, now: float
     ) -> None:
-        reaction = rule_for(response.error_code).heartbeat
-        if request.member_id in self._parts.releases:
-            if reaction not in (Reaction.RETRY, Reaction.REDISCOVER):
-                self._parts.releases.remove(request.member_id)
-            else:
+        if self._parts.releases.is_one(request):
+            if self._parts.releases.answered(request, response) is not Reaction.ACCEPT:
                 self._parts.lookup_backoff.failed(now)
                 self._parts.coordinator = None
             return
+        reaction = rule_for(response.error_code).heartbeat
         self._parts.member.handle_response(response, now)
         if reaction is Reaction.REDISCOVER:
             self._parts.coordinator = None

@@ -12,8 +12,6 @@ from spark_groups.offsets.commits import commit_request
 from spark_groups.offsets.events import RequestUnanswered
 from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.messages import (
-    LEAVE_GROUP_MEMBER_EPOCH,
-    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     DescribeGroupRequest,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -103,7 +101,7 @@ class Exchange:
             # there, and need not wait until it was looked for.
             self._parts.member.pace.at_once(now)
         match outgoing.request:
-            case HeartbeatRequest(member_id=member_id) if member_id in self._parts.releases:
+            case HeartbeatRequest() as request if self._parts.releases.is_one(request):
                 self._parts.lookup_backoff.failed(now)
             case HeartbeatRequest():
                 self._parts.member.handle_failure(now)
@@ -166,21 +164,15 @@ class Exchange:
 
     def _next_heartbeat(self, now: float) -> Request | None:
         member = self._parts.member
-        if member.abandoned_ids:
-            self._parts.releases.extend(member.abandoned_ids)
-            member.abandoned_ids.clear()
+        for abandoned_id in member.abandoned_ids:
+            self._parts.releases.add(abandoned_id)
+        member.abandoned_ids.clear()
         if not self._parts.releases or member.state in (
             MemberState.UNSUBSCRIBED,
             MemberState.FATAL,
         ):
             return member.poll_heartbeat(now)
-        static = member.config.instance_id is not None
-        return HeartbeatRequest(
-            group_id=member.config.group_id,
-            member_id=self._parts.releases[0],
-            member_epoch=LEAVE_GROUP_STATIC_MEMBER_EPOCH if static else LEAVE_GROUP_MEMBER_EPOCH,
-            instance_id=member.config.instance_id,
-        )
+        return self._parts.releases.next_request()
 
     def _next_of_offsets(self, now: float) -> Request | None:
         parts, member = self._parts, self._parts.member

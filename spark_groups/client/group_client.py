@@ -17,6 +17,7 @@ from spark_groups.client.hold import RevocationHold
 from spark_groups.client.lanes import Outgoing
 from spark_groups.client.parts import Event, Parts
 from spark_groups.client.planner import BatchPlanner
+from spark_groups.client.releases import Releases
 from spark_groups.client.revocation import RevocationBudget, timeout_for_gap
 from spark_groups.client.target import TargetWatch
 from spark_groups.errors import DataLossError, GroupError
@@ -95,11 +96,12 @@ class GroupClient:
             read_committed=config.read_committed,
             fail_on_data_loss=config.fail_on_data_loss,
         )
+        releases = Releases(config.member.group_id, config.member.instance_id)
         self.parts = Parts(
-            self.member, self.ledger, self.commits, self.topics, resolver, self.target
+            self.member, self.ledger, self.commits, self.topics, resolver, self.target, releases
         )
         if checkpointed is not None and checkpointed.group_id == config.member.group_id:
-            self.parts.releases.append(checkpointed.member_id)
+            releases.add(checkpointed.member_id)
             for topic_id, name in checkpointed.topics:
                 self.topics.remember(name, topic_id)
         self.exchange = Exchange(self.parts)

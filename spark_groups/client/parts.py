@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from spark_groups.client.releases import Releases
 from spark_groups.client.target import TargetWatch
 from spark_groups.offsets.commits import CommitQueue
 from spark_groups.offsets.events import OffsetEvent
@@ -30,8 +31,8 @@ class Parts:
         topics: Names and partition counts.
         resolver: Moves assigned partitions to where they may be planned.
         target: Whether more is to come.
-        coordinator: The group's coordinator, None while it is looked for.
         releases: Member ids of earlier incarnations to be released before the member joins.
+        coordinator: The group's coordinator, None while it is looked for.
         baseline_wanted: True until it is known which subscribed topics exist at the beginning.
         fetch_after_heartbeat: OffsetFetch waits for a heartbeat sent after this instant.
         lookup_backoff: Pause before the coordinator is looked for again.
@@ -49,8 +50,8 @@ class Parts:
     topics: TopicDirectory
     resolver: PositionResolver
     target: TargetWatch
+    releases: Releases
     coordinator: Node | None = None
-    releases: list[str] = field(default_factory=list)
     baseline_wanted: bool = True
     fetch_after_heartbeat: float | None = None
     lookup_backoff: Backoff = field(default_factory=Backoff)

@@ -93,6 +93,10 @@ def test_member_id_of_the_checkpoint_is_released_before_the_join(static: bool) -
     assert (release.member_id, release.member_epoch) == ("old", -2 if static else -1)
     assert release.instance_id == ("i1" if static else None)
     hands.answer(Lane.HEARTBEAT, m.HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+    if static:
+        # It may have been a dynamic one then.
+        by_id = hands.beat(m.HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        assert (by_id.member_id, by_id.member_epoch, by_id.instance_id) == ("old", -1, None)
     join = hands.request(Lane.HEARTBEAT)
     assert isinstance(join, m.HeartbeatRequest)
     assert (join.member_id, join.member_epoch) == ("m1", 0)
