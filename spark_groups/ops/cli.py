@@ -9,15 +9,13 @@ from typing import Annotated, Final
 
 import typer
 
-from spark_groups.errors import OptionsError, SparkGroupsError
+from spark_groups.errors import SparkGroupsError
 from spark_groups.kafka.snapshots import read_snapshots
 from spark_groups.ops.broker_cli import broker_app
-from spark_groups.ops.broker_state import running_broker
-from spark_groups.ops.observe import OBSERVE_TIMEOUT_S, GroupObserver
+from spark_groups.ops.connecting import Brokers, GroupArgument, JsonFlag, connects
 from spark_groups.ops.output import ConsoleOutput, JsonOutput, Output
 from spark_groups.ops.views import view_group
 
-BOOTSTRAP_SERVERS_VARIABLE: Final = "SPARK_GROUPS_BOOTSTRAP_SERVERS"
 DISTRIBUTION: Final = "spark-groups"
 
 app = typer.Typer(
@@ -27,16 +25,6 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(broker_app, name="broker")
-
-BootstrapServer = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap-server",
-        metavar="HOST:PORT",
-        envvar=BOOTSTRAP_SERVERS_VARIABLE,
-        help="Brokers, separated by commas; by default the one of `spark-groups broker start`.",
-    ),
-]
 
 
 def _show_version(wanted: bool) -> None:
@@ -58,16 +46,14 @@ def options(
 
 
 @app.command()
+@connects
 def describe(
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group's id.")],
-    bootstrap_server: BootstrapServer = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the same as JSON.")] = False,
+    group: GroupArgument,
+    brokers: Brokers,
+    as_json: JsonFlag = False,
     every_partition: Annotated[
         bool, typer.Option("--all", help="Give every partition a row, however many there are.")
     ] = False,
-    timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Seconds for all answers.", min=0.1)
-    ] = OBSERVE_TIMEOUT_S,
 ) -> None:
     """Show who owns, waits for and gives up what in a group, and how far behind it is.
 
@@ -76,26 +62,9 @@ def describe(
     Exit code 1 if there is no such group or no broker answers.
     """
     output: Output = JsonOutput() if as_json else ConsoleOutput(every_partition=every_partition)
-    with _observer(bootstrap_server, timeout) as observer:
+    with brokers.observer() as observer:
         reading = observer.observe(group)
     output.group(view_group(reading, read_snapshots(group)))
-
-
-def _observer(bootstrap_server: str | None, timeout_s: float) -> GroupObserver:
-    """Return an observer of the cluster that is meant."""
-    if bootstrap_server is None:
-        started = running_broker()
-        if started is None:
-            raise typer.BadParameter(
-                f"no broker is named: give one, set {BOOTSTRAP_SERVERS_VARIABLE}, or start one with"
-                " `spark-groups broker start`",
-                param_hint="--bootstrap-server",
-            )
-        bootstrap_server = started.bootstrap_servers
-    try:
-        return GroupObserver(bootstrap_server, timeout_s=timeout_s)
-    except OptionsError as error:
-        raise typer.BadParameter(str(error), param_hint="--bootstrap-server") from error
 
 
 def main() -> None:

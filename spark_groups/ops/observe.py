@@ -14,6 +14,7 @@ from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.configuration import refuse
 from spark_groups.kafka.connection import RequestError
 from spark_groups.kafka.groups import ListedGroup
+from spark_groups.kafka.security import Security
 from spark_groups.ops.reading import GroupReading
 from spark_groups.protocol.messages import (
     EARLIEST_TIMESTAMP,
@@ -40,14 +41,22 @@ class GroupObserver:
     Args:
         bootstrap_servers: `host:port` of one or more brokers.
         timeout_s: Seconds in which one observation must be complete.
+        security: How to secure connections; None: not at all.
 
     Raises:
         OptionsError: `bootstrap_servers` is empty or malformed.
     """
 
-    def __init__(self, bootstrap_servers: str, *, timeout_s: float = OBSERVE_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        timeout_s: float = OBSERVE_TIMEOUT_S,
+        security: Security | None = None,
+    ) -> None:
         self._servers = parse_bootstrap_servers(bootstrap_servers)
         self._timeout_s = timeout_s
+        self._security = security
         self._cluster: Cluster | None = None
 
     def __enter__(self) -> GroupObserver:
@@ -83,6 +92,7 @@ class GroupObserver:
             self._cluster = Cluster(
                 [str(each) for each in self._servers],
                 client_id=CLIENT_ID,
+                security=self._security,
                 request_timeout_s=self._timeout_s,
             )
         cluster = self._cluster
@@ -109,7 +119,7 @@ class GroupObserver:
 def _read_group(cluster: Cluster, group_id: str) -> GroupReading:
     described = cluster.describe_group(DescribeGroupRequest(group_id=group_id))
     if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-        raise GroupNotFoundError(_why_not_found(group_id, cluster.list_groups()))
+        raise GroupNotFoundError(why_not_found(group_id, cluster.list_groups()))
     refuse(described.error_code, f"ConsumerGroupDescribe of {group_id!r}", described.error_message)
     found = cluster.find_coordinator(FindCoordinatorRequest(group_id=group_id))
     committed = cluster.fetch_all_offsets(group_id)
@@ -155,8 +165,13 @@ def _read_topics(
     return tuple(unique.values())
 
 
-def _why_not_found(group_id: str, groups: tuple[ListedGroup, ...]) -> str:
-    """Return a sentence; ConsumerGroupDescribe calls a classic group one that is not there."""
+def why_not_found(group_id: str, groups: tuple[ListedGroup, ...]) -> str:
+    """Return a sentence; ConsumerGroupDescribe calls a classic group one that is not there.
+
+    Args:
+        group_id: The group that was asked for.
+        groups: The groups of the cluster.
+    """
     for group in groups:
         if group.group_id == group_id and group.group_type.lower() != "consumer":
             kind = group.group_type.lower()
@@ -167,7 +182,7 @@ def _why_not_found(group_id: str, groups: tuple[ListedGroup, ...]) -> str:
                 else f"kafka-{kind}-groups.sh shows it"
             )
             return (
-                f"group {group_id!r} is a {kind} group{state}: describe shows groups of the"
+                f"group {group_id!r} is a {kind} group{state}: spark-groups is for groups of the"
                 f" consumer protocol (KIP-848) only; {remedy}"
             )
     known = [group.group_id for group in groups if group.group_type.lower() == "consumer"]

@@ -273,7 +273,7 @@ def test_a_group_that_is_not_there_or_classic_is_exit_code_1(
         classic = command("describe", group_id, "--bootstrap-server", servers)
     assert (classic.returncode, classic.stdout) == (1, "")
     assert f"group '{group_id}' is a classic group" in classic.stderr
-    assert "describe shows groups of the consumer protocol" in classic.stderr
+    assert "spark-groups is for groups of the consumer protocol" in classic.stderr
 
 
 def test_a_broker_that_does_not_answer_is_named_with_exit_code_1(command: Run) -> None:
