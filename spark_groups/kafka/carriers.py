@@ -20,6 +20,7 @@ from spark_groups.protocol.messages import (
     Node,
     OffsetCommitRequest,
     OffsetFetchRequest,
+    OffsetForLeaderEpochRequest,
     RequestFailed,
     Response,
 )
@@ -138,5 +139,7 @@ class Carriers:
                 return self._cluster.metadata(request)
             case ListOffsetsRequest() as request:
                 return self._cluster.list_offsets(request)
+            case OffsetForLeaderEpochRequest() as request:
+                return self._cluster.epoch_ends(request)
             case other:
                 raise TypeError(f"{type(other).__name__} does not go to any broker")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from spark_groups.errors import ErrorCode, ProtocolError, Reaction, rule_for
+from spark_groups.errors import ProtocolError, rule_for
 from spark_groups.kafka.addresses import parse_bootstrap_servers
 from spark_groups.kafka.admin_schemas import INCREMENTAL_ALTER_CONFIGS, LEAVE_GROUP
 from spark_groups.kafka.codec import Values
@@ -37,15 +37,14 @@ from spark_groups.kafka.groups import (
     leave_from_wire,
     leave_to_wire,
 )
+from spark_groups.kafka.leader_requests import ASK_AGAIN, ATTEMPT_TIMEOUT_S, LeaderRequests
 from spark_groups.kafka.leaders import LeaderCache
 from spark_groups.kafka.pool import ConnectionPool
 from spark_groups.kafka.schemas import FIND_COORDINATOR, LIST_GROUPS, Message
-from spark_groups.kafka.topic_schemas import DESCRIBE_CONFIGS, LIST_OFFSETS, METADATA
+from spark_groups.kafka.topic_schemas import DESCRIBE_CONFIGS, METADATA
 from spark_groups.kafka.topics import (
     ClusterMetadata,
     KnownTopic,
-    list_offsets_from_wire,
-    list_offsets_to_wire,
     metadata_from_wire,
     metadata_to_wire,
 )
@@ -53,6 +52,7 @@ from spark_groups.kafka.translation import TRANSLATIONS
 from spark_groups.protocol.messages import (
     DescribeGroupRequest,
     DescribeGroupResponse,
+    EpochEnd,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     ListOffsetsRequest,
@@ -61,15 +61,15 @@ from spark_groups.protocol.messages import (
     MetadataResponse,
     Node,
     OffsetFetchResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
 )
-from spark_groups.types import TopicId, TopicIdPartition
+from spark_groups.types import TopicId
 
 CONNECT_TIMEOUT_S: Final = 1.0
 REQUEST_TIMEOUT_S: Final = 10.0
 MAX_METADATA_AGE_S: Final = 1.0
-_ATTEMPT_TIMEOUT_S: Final = 3.0
 _RETRY_PAUSE_S: Final = 0.1
-_ASK_AGAIN: Final = frozenset({Reaction.RETRY, Reaction.REDISCOVER, Reaction.REFRESH_TOPICS})
 
 Answer = TypeVar("Answer", DescribeGroupResponse, OffsetFetchResponse, LeaveGroupResponse)
 
@@ -107,6 +107,7 @@ class Cluster:
         )
         self._request_timeout_s = request_timeout_s
         self._leaders = LeaderCache(max_metadata_age_s)
+        self._leader_requests = LeaderRequests(self._pool, self._leaders, self._refresh)
 
     def __enter__(self) -> Cluster:
         return self
@@ -159,53 +160,28 @@ class Cluster:
             RequestError: No broker answered in time.
             ProtocolError: An answer cannot be read.
         """
-        deadline = self._deadline()
-        topic_ids = {each.topic_id for each in request.partitions}
-        self._refresh(self._leaders.outdated(topic_ids), deadline)
-        offsets, errors = self._ask_leaders(request, request.partitions, deadline)
-        again = {e for e, code in errors.items() if rule_for(code).lookup in _ASK_AGAIN}
-        if again:
-            self._refresh({each.topic_id for each in again}, deadline)
-            found, still = self._ask_leaders(request, again, deadline)
-            offsets.update(found)
-            errors = {e: code for e, code in errors.items() if e not in again} | still
-        return ListOffsetsResponse(offsets=offsets, errors=errors)
+        found, errors = self._leader_requests.ask(request, request.partitions, self._deadline())
+        return ListOffsetsResponse(
+            offsets={key: each.offset for key, each in found.items()},
+            errors=errors,
+            leader_epochs={key: each.leader_epoch for key, each in found.items()},
+        )
+
+    def epoch_ends(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+        """Return how far the logs of leader epochs reach: one wire request to each leader.
+
+        Raises:
+            RequestError: No broker answered in time.
+            ProtocolError: An answer cannot be read.
+        """
+        found, errors = self._leader_requests.ask(request, request.lookups, self._deadline())
+        ends = {key: EpochEnd(each.offset, each.leader_epoch) for key, each in found.items()}
+        return OffsetForLeaderEpochResponse(ends=ends, errors=errors)
 
     def _refresh(self, topic_ids: set[TopicId], deadline: float) -> None:
         if topic_ids:
             asked = metadata_to_wire(topic_ids=topic_ids)
             self._leaders.learn(self._metadata(asked, deadline), topic_ids)
-
-    def _ask_leaders(
-        self,
-        request: ListOffsetsRequest,
-        partitions: Iterable[TopicIdPartition],
-        deadline: float,
-    ) -> tuple[dict[TopicIdPartition, int], dict[TopicIdPartition, int]]:
-        """Send to every leader before waiting for the first, so that the slowest sets the time."""
-        by_leader, errors = self._leaders.route(partitions)
-        offsets: dict[TopicIdPartition, int] = {}
-        sent: list[tuple[Connection, list[TopicIdPartition]]] = []
-        unanswered: list[TopicIdPartition] = []
-        for node_id, asked in by_leader.items():
-            values = list_offsets_to_wire(request, asked, self._leaders.topics)
-            try:
-                connection = self._pool.to(self._leaders.nodes[node_id], deadline)
-                connection.send(LIST_OFFSETS, values, self._attempt_s(deadline))
-                sent.append((connection, asked))
-            except RequestError:
-                unanswered += asked
-        for connection, asked in sent:
-            try:
-                values = connection.receive()
-            except RequestError:
-                unanswered += asked
-                continue
-            found, refused = list_offsets_from_wire(values, asked, self._leaders.topics)
-            offsets.update(found)
-            errors.update(refused)
-        errors.update(dict.fromkeys(unanswered, ErrorCode.NETWORK_EXCEPTION.value))
-        return offsets, errors
 
     def find_coordinator(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
         """Ask any broker who coordinates a group; errors are returned, not retried.
@@ -267,7 +243,7 @@ class Cluster:
                     answer = ask(connection, self._attempt_s(deadline))
                 except RequestError as error:
                     failure = error
-            if failure is None and rule_for(answer.error_code).lookup not in _ASK_AGAIN:
+            if failure is None and rule_for(answer.error_code).lookup not in ASK_AGAIN:
                 return answer
             if not self._pool.pause(_RETRY_PAUSE_S, deadline):
                 if failure is not None:
@@ -294,7 +270,7 @@ class Cluster:
             while True:
                 connection = self._pool.to(node, deadline)
                 values = connection.request(LIST_GROUPS, asked, self._attempt_s(deadline))
-                retry = rule_for(values["error_code"]).lookup in _ASK_AGAIN
+                retry = rule_for(values["error_code"]).lookup in ASK_AGAIN
                 if not retry or not self._pool.pause(_RETRY_PAUSE_S, deadline):
                     break
             refuse(values["error_code"], f"ListGroups at {node}")
@@ -373,7 +349,7 @@ class Cluster:
 
     def _attempt_s(self, deadline: float) -> float:
         """Return how long one attempt may take, so that a broker that hangs leaves time."""
-        return min(_ATTEMPT_TIMEOUT_S, deadline - time.monotonic())
+        return min(ATTEMPT_TIMEOUT_S, deadline - time.monotonic())
 
     def _metadata(self, asked: Values, deadline: float) -> ClusterMetadata:
         metadata = metadata_from_wire(self._ask_any(METADATA, asked, deadline))

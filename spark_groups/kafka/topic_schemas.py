@@ -222,6 +222,69 @@ LIST_OFFSETS = Message(
     ),
 )
 
+OFFSET_FOR_LEADER_EPOCH = Message(
+    "OffsetForLeaderEpoch",
+    23,
+    4,
+    Struct(
+        "OffsetForLeaderEpochRequest",
+        (
+            Field("replica_id", INT32),
+            Field(
+                "topics",
+                Struct(
+                    "OffsetForLeaderTopic",
+                    (
+                        Field("topic", STRING),
+                        Field(
+                            "partitions",
+                            Struct(
+                                "OffsetForLeaderPartition",
+                                (
+                                    Field("partition", INT32),
+                                    Field("current_leader_epoch", INT32),
+                                    Field("leader_epoch", INT32),
+                                ),
+                            ),
+                            array=True,
+                        ),
+                    ),
+                ),
+                array=True,
+            ),
+        ),
+    ),
+    Struct(
+        "OffsetForLeaderEpochResponse",
+        (
+            Field("throttle_time_ms", INT32),
+            Field(
+                "topics",
+                Struct(
+                    "OffsetForLeaderTopicResult",
+                    (
+                        Field("topic", STRING),
+                        Field(
+                            "partitions",
+                            Struct(
+                                "EpochEndOffset",
+                                (
+                                    Field("error_code", INT16),
+                                    Field("partition", INT32),
+                                    Field("leader_epoch", INT32),
+                                    Field("end_offset", INT64),
+                                ),
+                            ),
+                            array=True,
+                        ),
+                    ),
+                ),
+                array=True,
+            ),
+        ),
+    ),
+)
+
 DESCRIBE_CONFIGS = Message(
     "DescribeConfigs",
     32,

@@ -1,16 +1,26 @@
-"""Topics as the cluster has them now, and ListOffsets, which still calls them by name."""
+"""Topics as the cluster has them now, and what their leaders are asked, still by name.
+
+A leader answers ListOffsets and OffsetForLeaderEpoch alike with an offset and a leader epoch.
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from spark_groups.errors import ErrorCode
 from spark_groups.kafka.codec import Values
-from spark_groups.protocol.messages import ListOffsetsRequest, Node, TopicMetadata
+from spark_groups.kafka.schemas import Message
+from spark_groups.kafka.topic_schemas import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from spark_groups.protocol.messages import (
+    ListOffsetsRequest,
+    Node,
+    OffsetForLeaderEpochRequest,
+    TopicMetadata,
+)
 from spark_groups.types import TopicId, TopicIdPartition
 
 NO_LEADER: Final = -1
@@ -115,49 +125,130 @@ def _known_topic(values: Values) -> KnownTopic:
     )
 
 
-def list_offsets_to_wire(
-    request: ListOffsetsRequest,
-    partitions: Iterable[TopicIdPartition],
-    topics: Mapping[TopicId, KnownTopic],
-) -> Values:
-    """Ask one leader for offsets of the partitions that it leads.
+class LeaderAnswer(NamedTuple):
+    """What a leader says of one partition; there are thousands of them for each plan.
 
     Args:
-        request: What is asked for.
-        partitions: The partitions this leader has.
-        topics: Their topics, fresh.
+        offset: The offset.
+        leader_epoch: The leader epoch that belongs to it.
     """
-    by_name: dict[str, list[dict[str, Any]]] = {}
-    timestamp_ms = request.timestamp_ms
+
+    offset: int
+    leader_epoch: int
+
+
+LeaderAnswers = dict[TopicIdPartition, LeaderAnswer]
+Topics = Mapping[TopicId, KnownTopic]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderQuestion:
+    """How one kind of request crosses the wire to the leader of some partitions.
+
+    Args:
+        message: The wire message.
+        to_wire: From the request, the partitions this leader has and their topics, fresh.
+        from_wire: From wire values, the same partitions and topics: answers, and error codes.
+    """
+
+    message: Message
+    to_wire: Callable[[Any, Iterable[TopicIdPartition], Topics], Values]
+    from_wire: Callable[
+        [Values, Iterable[TopicIdPartition], Topics],
+        tuple[LeaderAnswers, dict[TopicIdPartition, int]],
+    ]
+
+
+def _by_name(
+    partitions: Iterable[TopicIdPartition], topics: Topics
+) -> dict[str, list[tuple[TopicIdPartition, Leader]]]:
+    by_name: dict[str, list[tuple[TopicIdPartition, Leader]]] = {}
     for each in partitions:
         known = topics[each.topic_id]
-        by_name.setdefault(known.topic.name, []).append(
-            {
-                "partition_index": each.partition,
-                "current_leader_epoch": known.leaders[each.partition].leader_epoch,
-                "timestamp": timestamp_ms,
-            }
-        )
+        by_name.setdefault(known.topic.name, []).append((each, known.leaders[each.partition]))
+    return by_name
+
+
+def _list_offsets_to_wire(
+    request: ListOffsetsRequest, partitions: Iterable[TopicIdPartition], topics: Topics
+) -> Values:
+    timestamp_ms = request.timestamp_ms
     return {
         "replica_id": _CONSUMER_REPLICA_ID,
         "isolation_level": _READ_COMMITTED if request.read_committed else _READ_UNCOMMITTED,
-        "topics": [{"name": name, "partitions": each} for name, each in by_name.items()],
+        "topics": [
+            {
+                "name": name,
+                "partitions": [
+                    {
+                        "partition_index": each.partition,
+                        "current_leader_epoch": leader.leader_epoch,
+                        "timestamp": timestamp_ms,
+                    }
+                    for each, leader in found
+                ],
+            }
+            for name, found in _by_name(partitions, topics).items()
+        ],
     }
 
 
-def list_offsets_from_wire(
-    values: Values, partitions: Iterable[TopicIdPartition], topics: Mapping[TopicId, KnownTopic]
-) -> tuple[dict[TopicIdPartition, int], dict[TopicIdPartition, int]]:
-    """Read what one leader answered: offsets, and error codes.
-
-    A partition it says nothing of gets UNKNOWN_SERVER_ERROR.
-    """
+def _list_offsets_from_wire(
+    values: Values, partitions: Iterable[TopicIdPartition], topics: Topics
+) -> tuple[LeaderAnswers, dict[TopicIdPartition, int]]:
     answers = {
         (topic["name"], each["partition_index"]): each
         for topic in values["topics"]
         for each in topic["partitions"]
     }
-    offsets: dict[TopicIdPartition, int] = {}
+    return _sorted_out(answers, partitions, topics, "offset")
+
+
+def _epoch_ends_to_wire(
+    request: OffsetForLeaderEpochRequest, partitions: Iterable[TopicIdPartition], topics: Topics
+) -> Values:
+    """Ask for the ends of leader epochs; a leader that was deposed since must not answer."""
+    lookups = request.lookups
+    return {
+        "replica_id": _CONSUMER_REPLICA_ID,
+        "topics": [
+            {
+                "topic": name,
+                "partitions": [
+                    {
+                        "partition": each.partition,
+                        "current_leader_epoch": max(
+                            leader.leader_epoch, lookups[each].current_leader_epoch
+                        ),
+                        "leader_epoch": lookups[each].leader_epoch,
+                    }
+                    for each, leader in found
+                ],
+            }
+            for name, found in _by_name(partitions, topics).items()
+        ],
+    }
+
+
+def _epoch_ends_from_wire(
+    values: Values, partitions: Iterable[TopicIdPartition], topics: Topics
+) -> tuple[LeaderAnswers, dict[TopicIdPartition, int]]:
+    answers = {
+        (topic["topic"], each["partition"]): each
+        for topic in values["topics"]
+        for each in topic["partitions"]
+    }
+    return _sorted_out(answers, partitions, topics, "end_offset")
+
+
+def _sorted_out(
+    answers: Mapping[tuple[str, int], Values],
+    partitions: Iterable[TopicIdPartition],
+    topics: Topics,
+    offset_field: str,
+) -> tuple[LeaderAnswers, dict[TopicIdPartition, int]]:
+    """Return offsets and errors; a partition nothing is said of gets UNKNOWN_SERVER_ERROR."""
+    found: LeaderAnswers = {}
     errors: dict[TopicIdPartition, int] = {}
     for each in partitions:
         answer = answers.get((topics[each.topic_id].topic.name, each.partition))
@@ -166,5 +257,18 @@ def list_offsets_from_wire(
         elif answer["error_code"]:
             errors[each] = answer["error_code"]
         else:
-            offsets[each] = answer["offset"]
-    return offsets, errors
+            found[each] = LeaderAnswer(answer[offset_field], answer["leader_epoch"])
+    return found, errors
+
+
+LEADER_QUESTIONS: Final[Mapping[type, LeaderQuestion]] = MappingProxyType(
+    {
+        ListOffsetsRequest: LeaderQuestion(
+            LIST_OFFSETS, _list_offsets_to_wire, _list_offsets_from_wire
+        ),
+        OffsetForLeaderEpochRequest: LeaderQuestion(
+            OFFSET_FOR_LEADER_EPOCH, _epoch_ends_to_wire, _epoch_ends_from_wire
+        ),
+    }
+)
+"""What the leaders of partitions are asked: one wire request to each."""

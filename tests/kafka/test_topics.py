@@ -1,20 +1,25 @@
-"""Metadata and ListOffsets across the wire."""
+"""Metadata, and what leaders are asked, across the wire."""
 
 from __future__ import annotations
 
 import uuid
 
 from spark_groups.kafka.codec import decode, encode
-from spark_groups.kafka.topic_schemas import LIST_OFFSETS, METADATA
+from spark_groups.kafka.topic_schemas import LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH
 from spark_groups.kafka.topics import (
+    LEADER_QUESTIONS,
     ZERO_TOPIC_ID,
     Leader,
-    list_offsets_from_wire,
-    list_offsets_to_wire,
     metadata_from_wire,
     metadata_to_wire,
 )
-from spark_groups.protocol.messages import ListOffsetsRequest, Node, TopicMetadata
+from spark_groups.protocol.messages import (
+    EpochLookup,
+    ListOffsetsRequest,
+    Node,
+    OffsetForLeaderEpochRequest,
+    TopicMetadata,
+)
 from spark_groups.types import TopicIdPartition
 
 FLIGHTS, GONE, SECRET = (uuid.UUID(int=each) for each in (1, 2, 3))
@@ -81,7 +86,8 @@ def test_list_offsets_of_one_leader() -> None:
     topics = metadata_of(topic(0, "flights", FLIGHTS, leaders=(1, 1, 1))).topics
     asked = [TopicIdPartition(FLIGHTS, index) for index in range(3)]
     request = ListOffsetsRequest(partitions=frozenset(asked), timestamp_ms=-1, read_committed=True)
-    whole = encode(LIST_OFFSETS.request, list_offsets_to_wire(request, asked, topics))
+    question = LEADER_QUESTIONS[ListOffsetsRequest]
+    whole = encode(LIST_OFFSETS.request, question.to_wire(request, asked, topics))
     values = decode(LIST_OFFSETS.request, whole)
     assert (values["replica_id"], values["isolation_level"]) == (-1, 1)
     assert values["topics"][0]["name"] == "flights"
@@ -103,7 +109,31 @@ def test_list_offsets_of_one_leader() -> None:
     answers = [answer(0, 0, 12), answer(1, 6, -1), answer(7, 0, 99)]
     values = {"throttle_time_ms": 0, "topics": [{"name": "flights", "partitions": answers}]}
     wire = decode(LIST_OFFSETS.response, encode(LIST_OFFSETS.response, values))
-    assert list_offsets_from_wire(wire, asked, topics) == (
-        {asked[0]: 12},
+    assert question.from_wire(wire, asked, topics) == (
+        {asked[0]: (12, 4)},
         {asked[1]: 6, asked[2]: -1},
     )
+
+
+def test_ends_of_leader_epochs_of_one_leader() -> None:
+    topics = metadata_of(topic(0, "flights", FLIGHTS, leaders=(1, 1))).topics
+    asked = [TopicIdPartition(FLIGHTS, index) for index in range(2)]
+    request = OffsetForLeaderEpochRequest(
+        lookups={asked[0]: EpochLookup(2, 3), asked[1]: EpochLookup(2, 9)}
+    )
+    question = LEADER_QUESTIONS[OffsetForLeaderEpochRequest]
+    whole = encode(OFFSET_FOR_LEADER_EPOCH.request, question.to_wire(request, asked, topics))
+    values = decode(OFFSET_FOR_LEADER_EPOCH.request, whole)
+    assert values["replica_id"] == -1
+    assert values["topics"][0]["topic"] == "flights"
+    found = [tuple(each.values()) for each in values["topics"][0]["partitions"]]
+    assert found == [(0, 4, 2), (1, 9, 2)], "the newest leadership that is known must answer"
+
+    answers = [
+        {"error_code": 0, "partition": 0, "leader_epoch": 1, "end_offset": 7},
+        {"error_code": 74, "partition": 1, "leader_epoch": -1, "end_offset": -1},
+    ]
+    values = {"throttle_time_ms": 0, "topics": [{"topic": "flights", "partitions": answers}]}
+    whole = encode(OFFSET_FOR_LEADER_EPOCH.response, values)
+    wire = decode(OFFSET_FOR_LEADER_EPOCH.response, whole)
+    assert question.from_wire(wire, asked, topics) == ({asked[0]: (7, 1)}, {asked[1]: 74})

@@ -35,6 +35,7 @@ from spark_groups.kafka.topic_schemas import (
     OFFSET_COMMIT_V10,
     OFFSET_FETCH_V9,
     OFFSET_FETCH_V10,
+    OFFSET_FOR_LEADER_EPOCH,
 )
 
 KIO_MODULES: dict[Message, str] = {
@@ -51,6 +52,7 @@ KIO_MODULES: dict[Message, str] = {
     OFFSET_FETCH_V10: "offset_fetch.v10",
     METADATA: "metadata.v12",
     LIST_OFFSETS: "list_offsets.v7",
+    OFFSET_FOR_LEADER_EPOCH: "offset_for_leader_epoch.v4",
     DESCRIBE_CONFIGS: "describe_configs.v4",
     INCREMENTAL_ALTER_CONFIGS: "incremental_alter_configs.v1",
     LEAVE_GROUP: "leave_group.v5",
