@@ -1,0 +1,326 @@
+"""The channel between a driver and its runners: unix sockets in a directory of this user alone.
+
+A driver's sockets are named after the pid of the JVM that both sides belong to, so nobody has to
+be told where they are; a runner looks for new ones now and then. Everything is bounded: the length
+of a line, what waits to be sent, the number of runners. Each side of a connection has one thread
+that reads and one that writes, so that a side which does not read keeps nobody waiting.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import os
+import queue
+import socket
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from spark_groups.kafka.private_directory import is_private, make_private
+from spark_groups.spark.control_messages import Introduced, Listening, Message, as_line, from_line
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_S: Final = 0.5
+CONNECT_TIMEOUT_S: Final = 1.0
+MAX_LINE_BYTES: Final = 16 * 1024 * 1024
+MAX_WAITING_MESSAGES: Final = 256
+MAX_LINKS: Final = 256
+_numbers = itertools.count()
+
+
+def control_directory() -> Path:
+    """Return this user's directory of drivers' sockets; it need not exist."""
+    return Path(tempfile.gettempdir(), f"spark-groups-control-{os.getuid()}")
+
+
+class Link:
+    """One connection between a driver and a runner; both sides have one.
+
+    Args:
+        connection: A connected stream socket.
+        received: Called with each message, on the link's own thread; must not raise.
+        closed: Called once when the connection is over.
+    """
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        received: Callable[[Link, Message], None],
+        closed: Callable[[Link], None],
+    ) -> None:
+        self._connection = connection
+        self._received = received
+        self._closed = closed
+        self._waiting: queue.Queue[bytes | None] = queue.Queue(MAX_WAITING_MESSAGES)
+        self._ending = threading.Lock()
+        self.is_open = True
+
+    def start(self) -> None:
+        """Begin to read and to write."""
+        for target, name in ((self._read, "read"), (self._write, "write")):
+            threading.Thread(target=target, name=f"kafka-group-link-{name}", daemon=True).start()
+
+    def send(self, message: Message) -> None:
+        """Send a message some time soon; a side that takes nothing for long is cut off.
+
+        Args:
+            message: What to say.
+        """
+        if not self.is_open:
+            return
+        try:
+            self._waiting.put_nowait(as_line(message))
+        except queue.Full:
+            logger.warning("the other side of a control link takes nothing: it is cut off")
+            # Whoever sends may hold locks that the end of the link wants to take.
+            threading.Thread(target=self.close, name="kafka-group-link-cut", daemon=True).start()
+
+    def close(self) -> None:
+        """End the connection; a second call does nothing."""
+        if not self._ending.acquire(blocking=False):
+            return
+        self.is_open = False
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+        with contextlib.suppress(queue.Full):
+            self._waiting.put_nowait(None)
+        self._closed(self)
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError, ValueError), self._connection.makefile("rb") as lines:
+            while line := lines.readline(MAX_LINE_BYTES + 1):
+                if len(line) > MAX_LINE_BYTES:
+                    logger.warning("a control message of more than %d bytes", MAX_LINE_BYTES)
+                    break
+                try:
+                    message = from_line(line)
+                except ValueError as error:
+                    logger.warning("the control link ignores a line: %s", error)
+                else:
+                    self._received(self, message)
+        self.close()
+
+    def _write(self) -> None:
+        with contextlib.suppress(OSError):
+            while (line := self._waiting.get()) is not None and self.is_open:
+                self._connection.sendall(line)
+        self.close()
+
+
+class ControlServer:
+    """A driver's end: a socket that the runners of its JVM connect to.
+
+    Args:
+        jvm_pid: The JVM's pid.
+        listening: What each runner is told first.
+        received: Called with each message of a runner.
+        directory: Where the socket lies; None is this user's own directory.
+    """
+
+    def __init__(
+        self,
+        jvm_pid: int,
+        listening: Listening,
+        received: Callable[[Link, Message], None],
+        directory: Path | None = None,
+    ) -> None:
+        self._listening = listening
+        self._received = received
+        self._directory = directory or control_directory()
+        name = f"{jvm_pid}-{os.getpid()}-{next(_numbers)}"
+        self._path = self._directory / f"{name}.sock"
+        self._unready_path = self._directory / f"{name}.new"
+        self._changed = threading.Condition()
+        self._pids: dict[Link, int | None] = {}
+        self._socket: socket.socket | None = None
+
+    def start(self) -> None:
+        """Begin to listen.
+
+        Raises:
+            OSError: The socket cannot be made, or its directory is somebody else's.
+        """
+        make_private(self._directory)
+        self._unready_path.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listener.bind(str(self._unready_path))
+            listener.listen(MAX_LINKS)
+            # Whoever sees it can connect: a socket that refuses is taken for a dead one.
+            self._unready_path.rename(self._path)
+        except OSError:
+            listener.close()
+            raise
+        self._socket = listener
+        threading.Thread(
+            target=self._accept, args=(listener,), name="kafka-group-control", daemon=True
+        ).start()
+
+    def broadcast(self, message: Message) -> None:
+        """Tell all runners.
+
+        Args:
+            message: What to say.
+        """
+        with self._changed:
+            links = list(self._pids)
+        for link in links:
+            link.send(message)
+
+    def await_runners(self, pids: set[int], timeout_s: float) -> bool:
+        """Wait until the runners of some processes are connected.
+
+        Args:
+            pids: The processes.
+            timeout_s: How long at most.
+
+        Returns:
+            False if some are missing.
+        """
+        with self._changed:
+            return self._changed.wait_for(lambda: pids <= set(self._pids.values()), timeout_s)
+
+    def close(self) -> None:
+        """Stop to listen, end all connections and remove the socket."""
+        listener, self._socket = self._socket, None
+        if listener is None:
+            return
+        with contextlib.suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        self._path.unlink(missing_ok=True)
+        with self._changed:
+            links = list(self._pids)
+        for link in links:
+            link.close()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            link = Link(connection, self._take, self._forget)
+            with self._changed:
+                is_full = len(self._pids) >= MAX_LINKS
+                if not is_full and self._socket is not None:
+                    self._pids[link] = None
+            if is_full or self._socket is None:
+                link.close()
+                continue
+            link.send(self._listening)
+            link.start()
+
+    def _take(self, link: Link, message: Message) -> None:
+        if isinstance(message, Introduced):
+            with self._changed:
+                if link in self._pids:
+                    self._pids[link] = message.pid
+                self._changed.notify_all()
+        self._received(link, message)
+
+    def _forget(self, link: Link) -> None:
+        with self._changed:
+            self._pids.pop(link, None)
+            self._changed.notify_all()
+
+
+class ControlClient:
+    """A runner's end: a link to every driver process of its JVM that listens.
+
+    Args:
+        jvm_pid: The JVM's pid.
+        introduced: What each driver is told first.
+        received: Called with each message of a driver.
+        closed: Called when a link is over.
+        directory: Where the sockets lie; None is this user's own directory.
+    """
+
+    def __init__(
+        self,
+        jvm_pid: int,
+        introduced: Introduced,
+        received: Callable[[Link, Message], None],
+        closed: Callable[[Link], None],
+        directory: Path | None = None,
+    ) -> None:
+        self._jvm_pid = jvm_pid
+        self._introduced = introduced
+        self._received = received
+        self._closed = closed
+        self._directory = directory or control_directory()
+        self._links: dict[Path, Link] = {}
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+
+    def start(self) -> int:
+        """Connect to every driver that listens, and look for new ones from now on.
+
+        Returns:
+            How many there are now.
+        """
+        found = self._look()
+        threading.Thread(target=self._keep_looking, name="kafka-group-look", daemon=True).start()
+        return found
+
+    def broadcast(self, message: Message) -> None:
+        """Tell all drivers.
+
+        Args:
+            message: What to say.
+        """
+        for link in self.links():
+            link.send(message)
+
+    def links(self) -> list[Link]:
+        """Return the links that are open."""
+        with self._lock:
+            return [link for link in self._links.values() if link.is_open]
+
+    def close(self) -> None:
+        """End all links; none is looked for any more."""
+        self._ended.set()
+        for link in self.links():
+            link.close()
+
+    def _keep_looking(self) -> None:
+        while not self._ended.wait(LOOK_EVERY_S):
+            self._look()
+
+    def _look(self) -> int:
+        with self._lock:
+            self._links = {path: link for path, link in self._links.items() if link.is_open}
+            known = set(self._links)
+        paths = sorted(self._directory.glob(f"{self._jvm_pid}-*.sock"))
+        if not paths or not is_private(self._directory):
+            return 0
+        for path in paths:
+            if path not in known and len(known) < MAX_LINKS:
+                self._connect(path)
+        return len(self.links())
+
+    def _connect(self, path: Path) -> None:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(CONNECT_TIMEOUT_S)
+            connection.connect(str(path))
+            connection.settimeout(None)
+        except ConnectionRefusedError:
+            # Its process is gone.
+            connection.close()
+            path.unlink(missing_ok=True)
+            return
+        except OSError:
+            connection.close()
+            return
+        link = Link(connection, self._received, self._closed)
+        with self._lock:
+            self._links[path] = link
+        link.send(self._introduced)
+        link.start()

@@ -1,0 +1,205 @@
+"""What a driver and the runners of its queries tell each other, as values and as lines of JSON.
+
+A driver's listener sees what Spark has committed and hands rebalances to the user's code; a runner
+is the member of the group. One message is one line: an object with the message's name and its
+fields. A line that is not such an object is refused, whoever wrote it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Any, Final
+
+Names = tuple[tuple[str, int], ...]
+"""Partitions by topic name."""
+
+
+class Change(Enum):
+    """What happened to partitions of a member."""
+
+    ASSIGNED = "assigned"
+    REVOKED = "revoked"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """Something that one side tells the other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening(Message):
+    """A driver listens; the first message of each connection.
+
+    Args:
+        reports_batches: Whether it will report the batches that Spark has committed.
+        holds_revocations: Whether it wants to be told before partitions are given up.
+    """
+
+    reports_batches: bool
+    holds_revocations: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchReported(Message):
+    """Spark has a batch in its commit log.
+
+    Args:
+        plan: The end of the batch, exactly as it stands in Spark's checkpoint.
+        query_id: Spark's id of the query.
+        is_stateful: Whether the query keeps state in Spark.
+        is_asynchronous: Whether it tracks its progress asynchronously: then nothing is proven.
+    """
+
+    plan: str
+    query_id: str
+    is_stateful: bool
+    is_asynchronous: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NothingMoreReported(Message):
+    """A query has ended: no batch of it will be reported any more.
+
+    Args:
+        query_id: Spark's id of the query; empty: all of them.
+        had_reports: Whether a batch of it was reported before.
+    """
+
+    query_id: str
+    had_reports: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drain(Message):
+    """Plan nothing more: the driver is about to stop its queries."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released(Message):
+    """The rebalance listener is done with a revocation.
+
+    Args:
+        number: That of its `PartitionsChanged`.
+    """
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Introduced(Message):
+    """A runner says who it is.
+
+    Args:
+        pid: Its process.
+        group_id: The consumer group that its query is a member of.
+    """
+
+    pid: int
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draining(Message):
+    """A runner plans nothing more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionsChanged(Message):
+    """Partitions came to a member, or went away from it.
+
+    Args:
+        change: The value of a `Change`.
+        number: What is to be released; 0: nothing waits.
+        group_id: The consumer group.
+        member_id: The member it happened to.
+        member_epoch: The epoch it had then.
+        partitions: Which ones.
+        deadline_s: How long it waits to be released, in seconds.
+        reason: Why they were lost.
+    """
+
+    change: str
+    number: int
+    group_id: str
+    member_id: str
+    member_epoch: int
+    partitions: Names
+    deadline_s: float
+    reason: str
+
+
+_KINDS: Final[Mapping[str, type[Message]]] = {
+    kind.__name__: kind
+    for kind in (
+        Listening,
+        BatchReported,
+        NothingMoreReported,
+        Drain,
+        Released,
+        Introduced,
+        Draining,
+        PartitionsChanged,
+    )
+}
+
+
+def _names(value: object) -> Names:
+    if not isinstance(value, list):
+        raise TypeError
+    return tuple((_exactly(str)(topic), _exactly(int)(partition)) for topic, partition in value)
+
+
+def _exactly(kind: type) -> Callable[[object], Any]:
+    def check(value: object) -> Any:
+        if type(value) is not kind:
+            raise TypeError
+        return value
+
+    return check
+
+
+_READERS: Final[Mapping[str, Callable[[object], Any]]] = {
+    "str": _exactly(str),
+    "int": _exactly(int),
+    "bool": _exactly(bool),
+    "float": _exactly(float),
+    "Names": _names,
+}
+
+
+def _message(values: dict[str, object]) -> Message:
+    kind = _KINDS[_exactly(str)(values.pop("message"))]
+    wanted = {each.name: _READERS[str(each.type)] for each in fields(kind)}
+    if values.keys() != wanted.keys():
+        raise KeyError(kind.__name__)
+    return kind(**{name: read(values[name]) for name, read in wanted.items()})
+
+
+def as_line(message: Message) -> bytes:
+    """Return a message as it is sent.
+
+    Args:
+        message: What to say.
+    """
+    kind = type(message)
+    values = {each.name: getattr(message, each.name) for each in fields(kind)}
+    return json.dumps({"message": kind.__name__, **values}).encode("utf-8") + b"\n"
+
+
+def from_line(line: bytes) -> Message:
+    """Read a message.
+
+    Args:
+        line: What was received.
+
+    Raises:
+        ValueError: It is not a message of this version.
+    """
+    try:
+        return _message(json.loads(line))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"not a message: {line[:80]!r}") from error

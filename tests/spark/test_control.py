@@ -1,0 +1,218 @@
+"""The channel between a driver and its runners, over real sockets."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from spark_groups.spark import control
+from spark_groups.spark.control import ControlClient, ControlServer, Link
+from spark_groups.spark.control_messages import (
+    BatchReported,
+    Drain,
+    Draining,
+    Introduced,
+    Listening,
+    Message,
+    Released,
+)
+from tests.waiting import wait_until
+
+JVM = 4711
+LISTENING = Listening(reports_batches=True, holds_revocations=False)
+INTRODUCED = Introduced(pid=12, group_id="flights")
+
+
+class Side:
+    """One side of the channel, and what came to it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self.lost: list[Link] = []
+
+    def received(self, link: Link, message: Message) -> None:
+        self.messages.put(message)
+
+    def next(self) -> Message:
+        return self.messages.get(timeout=20)
+
+
+class Driver(Side):
+    """A driver that listens."""
+
+    def __init__(self, directory: Path, jvm_pid: int = JVM) -> None:
+        super().__init__(directory)
+        self.server = ControlServer(jvm_pid, LISTENING, self.received, directory)
+        self.server.start()
+
+
+class Runner(Side):
+    """A runner that looks for drivers."""
+
+    def __init__(self, directory: Path, jvm_pid: int = JVM) -> None:
+        super().__init__(directory)
+        self.client = ControlClient(jvm_pid, INTRODUCED, self.received, self.lost.append, directory)
+        self.found = self.client.start()
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def driver(places: ExitStack, directory: Path, jvm_pid: int = JVM) -> Driver:
+    side = Driver(directory, jvm_pid)
+    places.callback(side.server.close)
+    return side
+
+
+def runner(places: ExitStack, directory: Path, jvm_pid: int = JVM) -> Runner:
+    side = Runner(directory, jvm_pid)
+    places.callback(side.client.close)
+    return side
+
+
+def test_both_sides_say_who_they_are_and_then_talk(places: ExitStack, tmp_path: Path) -> None:
+    listener = driver(places, tmp_path / "c")
+    member = runner(places, tmp_path / "c")
+    assert member.found == 1
+    assert member.next() == LISTENING
+    assert listener.next() == INTRODUCED
+    listener.server.broadcast(Drain())
+    assert member.next() == Drain()
+    member.client.broadcast(Draining())
+    assert listener.next() == Draining()
+    assert listener.server.await_runners({12}, 0.0)
+    assert not listener.server.await_runners({12, 13}, 0.0)
+
+
+def test_a_runner_finds_a_driver_that_begins_to_listen_later(
+    places: ExitStack, tmp_path: Path
+) -> None:
+    member = runner(places, tmp_path / "c")
+    assert member.found == 0
+    listener = driver(places, tmp_path / "c")
+    assert listener.server.await_runners({12}, 20.0)
+    assert member.next() == LISTENING
+
+
+def test_a_runner_talks_to_every_driver_of_its_jvm_and_to_no_other(
+    places: ExitStack, tmp_path: Path
+) -> None:
+    listeners = [driver(places, tmp_path / "c") for _ in range(2)]
+    other = driver(places, tmp_path / "c", jvm_pid=JVM + 1)
+    member = runner(places, tmp_path / "c")
+    assert member.found == 2
+    assert [each.next() for each in listeners] == [INTRODUCED, INTRODUCED]
+    assert other.messages.empty()
+
+
+def test_the_end_of_a_driver_is_noticed(places: ExitStack, tmp_path: Path) -> None:
+    listener = driver(places, tmp_path / "c")
+    member = runner(places, tmp_path / "c")
+    assert listener.next() == INTRODUCED
+    listener.server.close()
+    wait_until(lambda: member.lost, what="the end of the link")
+    assert member.client.links() == []
+    assert not list((tmp_path / "c").iterdir())
+
+
+def test_the_end_of_a_runner_is_noticed(places: ExitStack, tmp_path: Path) -> None:
+    listener = driver(places, tmp_path / "c")
+    member = runner(places, tmp_path / "c")
+    assert listener.server.await_runners({12}, 20.0)
+    member.client.close()
+    wait_until(lambda: not listener.server.await_runners({12}, 0.0), what="the runner to be gone")
+
+
+def test_the_socket_of_a_dead_process_is_removed(places: ExitStack, tmp_path: Path) -> None:
+    directory = tmp_path / "c"
+    directory.mkdir(mode=0o700)
+    dead = directory / f"{JVM}-1-0.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left_behind:
+        left_behind.bind(str(dead))
+    assert runner(places, directory).found == 0
+    assert not dead.exists()
+
+
+def test_a_malformed_line_is_ignored_with_a_warning(
+    places: ExitStack, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    listener = driver(places, tmp_path / "c")
+    (path,) = (tmp_path / "c").glob("*.sock")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
+        stranger.connect(str(path))
+        stranger.sendall(b'hello\n{"message": "Released", "number": 3}\n')
+        assert listener.next() == Released(number=3)
+    assert "ignores a line" in caplog.text
+    assert "hello" in caplog.text
+
+
+def test_a_line_that_is_too_long_ends_the_link(
+    places: ExitStack,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(control, "MAX_LINE_BYTES", 1000)
+    listener = driver(places, tmp_path / "c")
+    member = runner(places, tmp_path / "c")
+    assert listener.next() == INTRODUCED
+    member.client.broadcast(Introduced(pid=12, group_id="x" * 2000))
+    wait_until(lambda: member.lost, what="the end of the link")
+    assert "more than 1000 bytes" in caplog.text
+
+
+def test_a_side_that_reads_nothing_is_cut_off_and_blocks_nobody(
+    places: ExitStack, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    listener = driver(places, tmp_path / "c")
+    (path,) = (tmp_path / "c").glob("*.sock")
+    report = BatchReported(
+        plan="x" * 100_000, query_id="q", is_stateful=False, is_asynchronous=False
+    )
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as deaf,
+        caplog.at_level(logging.WARNING),
+    ):
+        deaf.connect(str(path))
+        deaf.sendall(b'{"message": "Introduced", "pid": 99, "group_id": "g"}\n')
+        assert listener.server.await_runners({99}, 20.0)
+        for _ in range(2 * control.MAX_WAITING_MESSAGES):
+            listener.server.broadcast(report)
+        wait_until(lambda: not listener.server.await_runners({99}, 0.0), what="the link to be cut")
+    assert "takes nothing" in caplog.text
+
+
+def test_the_directory_is_private(places: ExitStack, tmp_path: Path) -> None:
+    driver(places, tmp_path / "c")
+    assert stat.S_IMODE((tmp_path / "c").stat().st_mode) == 0o700
+
+
+def test_a_directory_that_is_a_link_is_refused(places: ExitStack, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    os.symlink(tmp_path / "elsewhere", tmp_path / "c")
+    with pytest.raises(PermissionError, match="is not a directory of this user"):
+        driver(places, tmp_path / "c")
+
+
+def test_more_runners_than_there_may_be_are_turned_away(
+    places: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "MAX_LINKS", 1)
+    listener = driver(places, tmp_path / "c")
+    first = runner(places, tmp_path / "c")
+    assert listener.next() == INTRODUCED
+    second = runner(places, tmp_path / "c")
+    wait_until(lambda: second.lost, what="the second to be turned away")
+    assert len(first.client.links()) == 1
