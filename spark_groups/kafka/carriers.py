@@ -9,8 +9,9 @@ from collections.abc import Callable
 from spark_groups.client import Lane, Outgoing
 from spark_groups.errors import ProtocolError
 from spark_groups.kafka.cluster import Cluster
-from spark_groups.kafka.connection import RequestError, Security
+from spark_groups.kafka.connection import RequestError
 from spark_groups.kafka.coordinator import CoordinatorLane
+from spark_groups.kafka.security import Security
 from spark_groups.protocol.messages import (
     DescribeGroupRequest,
     FindCoordinatorRequest,

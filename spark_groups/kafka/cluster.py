@@ -27,7 +27,6 @@ from spark_groups.kafka.connection import (
     CLIENT_SOFTWARE_NAME,
     Connection,
     RequestError,
-    Security,
 )
 from spark_groups.kafka.coordinator import exchange, fetch_all
 from spark_groups.kafka.groups import (
@@ -41,6 +40,7 @@ from spark_groups.kafka.leader_requests import ASK_AGAIN, ATTEMPT_TIMEOUT_S, Lea
 from spark_groups.kafka.leaders import LeaderCache
 from spark_groups.kafka.pool import ConnectionPool
 from spark_groups.kafka.schemas import FIND_COORDINATOR, LIST_GROUPS, Message
+from spark_groups.kafka.security import Security
 from spark_groups.kafka.topic_schemas import DESCRIBE_CONFIGS, METADATA
 from spark_groups.kafka.topics import (
     ClusterMetadata,

@@ -7,19 +7,19 @@ any failure the connection is closed, since a late response could be taken for t
 
 from __future__ import annotations
 
-import contextlib
-import socket
+import math
 import struct
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spark_groups.errors import BrokerUnreachableError, ErrorCode, ProtocolError
-from spark_groups.kafka.addresses import Address, resolve
+from spark_groups.errors import AccessError, BrokerUnreachableError, ErrorCode, ProtocolError
+from spark_groups.kafka.addresses import Address
 from spark_groups.kafka.api_versions import ApiVersions
+from spark_groups.kafka.authentication import log_in
 from spark_groups.kafka.codec import Values, decode, decode_start, encode
+from spark_groups.kafka.sasl_schemas import SASL_HANDSHAKE
 from spark_groups.kafka.schemas import (
     API_VERSIONS_V0,
     API_VERSIONS_V3,
@@ -27,23 +27,19 @@ from spark_groups.kafka.schemas import (
     Message,
     Struct,
 )
+from spark_groups.kafka.security import Security
+from spark_groups.kafka.tls_refusals import no_tls
+from spark_groups.kafka.transport import HungUpError, Transport
 from spark_groups.protocol.messages import RequestFailed
 
 CLIENT_SOFTWARE_NAME: Final = "spark-groups"
 CLIENT_SOFTWARE_VERSION: Final = "0.1.0"
 MAX_FRAME_BYTES: Final = 32 * 1024 * 1024
-_RECEIVE_BYTES: Final = 256 * 1024
 _CORRELATION_IDS: Final = 2**31
-_LEAST_FRAME_BYTES: Final = 4
+_PROBE_S: Final = 2.0
+"""How long it may take to find out what kind of listener it is that hung up."""
 
-_FRAME_SIZE = struct.Struct(">i")
 _UNSUPPORTED_VERSION: Final = struct.pack(">h", ErrorCode.UNSUPPORTED_VERSION)
-_FOREIGN_GREETINGS: Final = {
-    b"\x15\x03": "a TLS alert: this is a TLS listener, and security.protocol is PLAINTEXT",
-    b"\x16\x03": "a TLS handshake: this is not a Kafka listener for security.protocol PLAINTEXT",
-    b"HTTP": "an HTTP answer: this is not a Kafka listener",
-    b"SSH-": "an SSH greeting: this is not a Kafka listener",
-}
 
 
 class RequestError(BrokerUnreachableError):
@@ -62,26 +58,6 @@ class RequestError(BrokerUnreachableError):
     def as_failure(self) -> RequestFailed:
         """Return it as the value that the group client reads."""
         return RequestFailed(self.reason, self.may_have_arrived)
-
-
-@dataclass(frozen=True, slots=True)
-class Security:
-    """How a connection is secured and authenticated.
-
-    Args:
-        protocol: Kafka's `security.protocol`; PLAINTEXT is the only one so far.
-
-    Raises:
-        ProtocolError: The protocol is not supported yet.
-    """
-
-    protocol: str = "PLAINTEXT"
-
-    def __post_init__(self) -> None:
-        if self.protocol != "PLAINTEXT":
-            raise ProtocolError(
-                f"security.protocol={self.protocol} is not supported yet, only PLAINTEXT is"
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,58 +91,49 @@ class Connection:
         self.client_id = client_id
         self.security = security or Security()
         self.versions = ApiVersions()
-        self._max_frame_bytes = max_frame_bytes
+        self._transport = Transport(self.address, self.security, max_frame_bytes)
         self._correlation_id = 0
         self._in_flight: _InFlight | None = None
-        self._socket: socket.socket | None = None
-        self._lock = threading.Lock()
-        self._shut_down = False
+        self._was_answered = False
+        self._usable_until = math.inf
 
     def connect(self, timeout_s: float) -> None:
-        """Connect, and learn which versions the broker has.
+        """Connect, learn which versions the broker has, and log in where that is wanted.
 
         Args:
-            timeout_s: Seconds until both must be done.
+            timeout_s: Seconds until all of it must be done.
 
         Raises:
             RequestError: The address cannot be resolved or reached, or did not answer in time.
             ProtocolError: What answered is not a Kafka broker.
+            AccessError: The broker's certificate, ours or the login was refused.
         """
         deadline = time.monotonic() + timeout_s
         try:
-            self._connect_any(deadline)
+            self._open(deadline)
             self.versions = self._negotiate(deadline)
+            if self.security.uses_sasl:
+                self._usable_until = log_in(
+                    lambda message, values: self._exchange(message, values, deadline),
+                    self.security,
+                    self.address,
+                    deadline,
+                )
+            self._was_answered = False
         except BrokerUnreachableError as error:
             self.close()
             raise RequestError(str(error), may_have_arrived=False) from error
-        except ProtocolError:
+        except (ProtocolError, AccessError):
             self.close()
             raise
 
-    def _connect_any(self, deadline: float) -> None:
-        targets = resolve(self.address, deadline)
-        reasons = []
-        for index, (family, target) in enumerate(targets):
-            left_s = max(0.001, deadline - time.monotonic()) / (len(targets) - index)
-            candidate = socket.socket(family, socket.SOCK_STREAM)
-            with self._lock:
-                self._socket = candidate
-            try:
-                self._fail_if_shut_down(sent=False)
-                candidate.settimeout(left_s)
-                candidate.connect(target)
-            except OSError as error:
-                self.close()
-                reasons.append(_reason(error))
-            else:
-                candidate.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                candidate.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                return
-        self._fail_if_shut_down(sent=False)
-        raise RequestError(
-            f"cannot connect to {self.address}: {'; '.join(dict.fromkeys(reasons))}",
-            may_have_arrived=False,
-        )
+    def _open(self, deadline: float) -> None:
+        try:
+            self._transport.open(deadline)
+        except HungUpError:
+            if self._speaks_plaintext():
+                raise no_tls(self.address) from None
+            raise
 
     def _negotiate(self, deadline: float) -> ApiVersions:
         software = {
@@ -184,23 +151,49 @@ class Connection:
             )
         return ApiVersions.of(values)
 
+    def _speaks_plaintext(self) -> bool:
+        """Ask in the open, saying nothing but hello, what it is that hung up."""
+        other = Connection(self.address.host, self.address.port, client_id=self.client_id)
+        try:
+            other.connect(_PROBE_S)
+        except (RequestError, ProtocolError, AccessError):
+            return False
+        other.close()
+        return True
+
+    def _fail_if_login_is_wanted(self) -> None:
+        """Find out whether a broker hung up because nobody had logged in."""
+        other = Connection(
+            self.address.host, self.address.port, client_id=self.client_id, security=self.security
+        )
+        try:
+            other.connect(_PROBE_S)
+            deadline = time.monotonic() + _PROBE_S
+            offered = other._exchange(SASL_HANDSHAKE, {"mechanism": ""}, deadline)["mechanisms"]
+        except (RequestError, ProtocolError):
+            return
+        finally:
+            other.close()
+        if offered:
+            wanted = "SASL_SSL" if self.security.uses_tls else "SASL_PLAINTEXT"
+            raise AccessError(
+                f"{self.address} wants a login, and kafka.security.protocol is"
+                f" {self.security.protocol}: set it to {wanted}, and kafka.sasl.mechanism to one"
+                f" of {', '.join(offered)}"
+            )
+
     @property
     def is_open(self) -> bool:
-        return self._socket is not None and not self._shut_down
+        return self._transport.is_open
 
     def is_usable(self) -> bool:
-        """Say whether a request may be sent: open, and the broker has not hung up meanwhile."""
-        connected = self._socket
-        if connected is None or self._shut_down or self._in_flight is not None:
+        """Say whether a request may be sent: open, and the broker has not hung up meanwhile.
+
+        A session that is about to outlive its lifetime is not: the broker would end it.
+        """
+        if self._in_flight is not None or time.monotonic() >= self._usable_until:
             return False
-        try:
-            connected.settimeout(0)
-            connected.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return False  # The end of the stream, or bytes that nobody asked for.
+        return self._transport.is_quiet()
 
     def supports(self, message: Message) -> bool:
         """Say whether the broker speaks this version of an API."""
@@ -237,27 +230,38 @@ class Connection:
         if in_flight is None:
             raise ProtocolError(f"nothing was sent to {self.address}")
         try:
-            frame = self._receive_frame(in_flight)
-            return self._read_response(in_flight, frame)
-        except (RequestError, ProtocolError):
+            frame = self._transport.receive(in_flight.deadline)
+            values = self._read_response(in_flight, frame)
+        except BrokerUnreachableError as error:
+            self.close()
+            reason = str(error)
+            if isinstance(error, HungUpError):
+                reason = self._why_hung_up(in_flight.message, reason)
+            raise self._failed(in_flight.message, reason) from error
+        except (ProtocolError, AccessError):
             self.close()
             raise
+        self._was_answered = True
+        return values
+
+    def _why_hung_up(self, message: Message, reason: str) -> str:
+        if self._was_answered or self._transport.is_shut_down:
+            return reason
+        protocol = self.security.protocol
+        if message.api_key == API_VERSIONS_V0.api_key:
+            return f"{reason} at once: is this a {protocol} Kafka listener?"
+        if message is not SASL_HANDSHAKE and not self.security.uses_sasl:
+            self._fail_if_login_is_wanted()
+        return reason
 
     def close(self) -> None:
         """Close it; only for the thread that uses it, the others call `shutdown`."""
-        with self._lock:
-            self._in_flight = None
-            if self._socket is not None:
-                self._socket.close()
-                self._socket = None
+        self._in_flight = None
+        self._transport.close()
 
     def shutdown(self) -> None:
         """Make a blocked or later call of the using thread fail at once; for any thread."""
-        with self._lock:
-            self._shut_down = True
-            if self._socket is not None:
-                with contextlib.suppress(OSError):
-                    self._socket.shutdown(socket.SHUT_RDWR)
+        self._transport.shutdown()
 
     def _exchange(self, message: Message, values: Mapping[str, Any], deadline: float) -> Values:
         self._send(message, values, deadline)
@@ -274,58 +278,25 @@ class Connection:
             "client_id": self.client_id,
         }
         payload = encode(message.request_header, header) + encode(message.request, values)
-        self._fail_if_shut_down(sent=False)
-        connected = self._socket
-        if connected is None:
+        try:
+            self._transport.fail_if_shut_down()
+        except BrokerUnreachableError as error:
+            raise RequestError(str(error), may_have_arrived=False) from error
+        if not self._transport.is_open:
             raise RequestError(f"not connected to {self.address}", may_have_arrived=False)
-        left_s = deadline - time.monotonic()
-        if left_s <= 0:
+        if deadline <= time.monotonic():
             raise RequestError(
                 f"no time left to send {message} to {self.address}", may_have_arrived=False
             )
         try:
-            connected.settimeout(left_s)
-            connected.sendall(_FRAME_SIZE.pack(len(payload)) + payload)
-        except OSError as error:
+            self._transport.send(payload, deadline)
+        except BrokerUnreachableError as error:
             self.close()
-            raise self._failed(message, _reason(error)) from error
+            raise self._failed(message, str(error)) from error
+        except AccessError:
+            self.close()
+            raise
         self._in_flight = _InFlight(message, self._correlation_id, deadline)
-
-    def _receive_frame(self, in_flight: _InFlight) -> bytes:
-        head = self._receive_exactly(_FRAME_SIZE.size, in_flight)
-        (size,) = _FRAME_SIZE.unpack(head)
-        if not _LEAST_FRAME_BYTES <= size <= self._max_frame_bytes:
-            for greeting, meaning in _FOREIGN_GREETINGS.items():
-                if head.startswith(greeting):
-                    raise ProtocolError(f"{self.address} sent {meaning}")
-            raise ProtocolError(
-                f"{self.address} sent a frame of {size} bytes, which is not within"
-                f" {_LEAST_FRAME_BYTES} and {self._max_frame_bytes}: is this a Kafka listener?"
-            )
-        return self._receive_exactly(size, in_flight)
-
-    def _receive_exactly(self, size: int, in_flight: _InFlight) -> bytes:
-        """Read bytes as they come, so that a length alone never allocates anything."""
-        received = bytearray()
-        while len(received) < size:
-            connected = self._socket
-            left_s = in_flight.deadline - time.monotonic()
-            if left_s <= 0 or connected is None:
-                raise self._failed(in_flight.message, "no response in time")
-            try:
-                connected.settimeout(left_s)
-                chunk = connected.recv(min(size - len(received), _RECEIVE_BYTES))
-            except OSError as error:
-                raise self._failed(in_flight.message, _reason(error)) from error
-            if not chunk:
-                raise self._failed(in_flight.message, self._closed_by_peer(in_flight.message))
-            received += chunk
-        return bytes(received)
-
-    def _closed_by_peer(self, message: Message) -> str:
-        if message.api_key == API_VERSIONS_V0.api_key:
-            return "it closed the connection at once: is this a PLAINTEXT Kafka listener?"
-        return "it closed the connection"
 
     def _read_response(self, in_flight: _InFlight, frame: bytes) -> Values:
         message = in_flight.message
@@ -342,15 +313,9 @@ class Connection:
         return values
 
     def _failed(self, message: Message, reason: str) -> RequestError:
-        if self._shut_down:
+        if self._transport.is_shut_down:
             reason = "the connection was shut down"
         return RequestError(f"{message} to {self.address}: {reason}", may_have_arrived=True)
-
-    def _fail_if_shut_down(self, *, sent: bool) -> None:
-        if self._shut_down:
-            raise RequestError(
-                f"the connection to {self.address} was shut down", may_have_arrived=sent
-            )
 
 
 def _response_schema(message: Message, frame: bytes, place: int) -> Struct:
@@ -359,9 +324,3 @@ def _response_schema(message: Message, frame: bytes, place: int) -> Struct:
     if refused and message.api_key == API_VERSIONS_V0.api_key:
         return API_VERSIONS_V0.response
     return message.response
-
-
-def _reason(error: OSError) -> str:
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    return error.strerror or str(error) or type(error).__name__

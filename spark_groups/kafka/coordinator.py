@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from spark_groups.errors import ErrorCode
@@ -17,8 +18,8 @@ from spark_groups.kafka.connection import (
     CLIENT_SOFTWARE_NAME,
     Connection,
     RequestError,
-    Security,
 )
+from spark_groups.kafka.security import Security
 from spark_groups.kafka.topic_schemas import METADATA, OFFSET_FETCH_V9, OFFSET_FETCH_V10
 from spark_groups.kafka.topics import ClusterMetadata, metadata_from_wire, metadata_to_wire
 from spark_groups.kafka.translation import TRANSLATIONS, fetch_all_to_wire, fetched_offsets, single
@@ -87,7 +88,16 @@ def exchange(connection: Connection, request: GroupRequest, timeout_s: float) ->
         message, translation.to_wire(request, metadata), deadline - time.monotonic()
     )
     response: GroupResponse = translation.from_wire(values, request, metadata)
+    if isinstance(response, HeartbeatResponse):
+        return _with_reason(response, connection.address)
     return response
+
+
+def _with_reason(response: HeartbeatResponse, address: Address) -> HeartbeatResponse:
+    """Say why a broker that lists the heartbeat refuses it: it does not tell by itself."""
+    if response.error_code != ErrorCode.UNSUPPORTED_VERSION or response.error_message:
+        return response
+    return replace(response, error_message=f"the cluster of {address}: feature group.version is 0")
 
 
 def _partitions_of(request: GroupRequest) -> Iterable[TopicIdPartition]:

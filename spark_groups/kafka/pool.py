@@ -9,7 +9,8 @@ from typing import Final
 
 from spark_groups.errors import ProtocolError
 from spark_groups.kafka.addresses import Address
-from spark_groups.kafka.connection import Connection, RequestError, Security
+from spark_groups.kafka.connection import Connection, RequestError
+from spark_groups.kafka.security import Security
 from spark_groups.protocol.messages import Node
 
 _PAUSE_BETWEEN_ROUNDS_S: Final = 0.1

@@ -24,7 +24,7 @@ from pydantic.fields import FieldInfo
 
 from spark_groups.client import ClientConfig
 from spark_groups.errors import OptionsError
-from spark_groups.kafka.connection import Security
+from spark_groups.kafka.security import Security
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol.member import MemberConfig

@@ -9,9 +9,9 @@ from typing import Any
 from spark_groups.client import ClientConfig
 from spark_groups.errors import ErrorCode
 from spark_groups.kafka.cluster import Cluster
-from spark_groups.kafka.connection import Security
 from spark_groups.kafka.coordinator import CoordinatorLane
 from spark_groups.kafka.driver import GroupDriver
+from spark_groups.kafka.security import Security
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol.member import MemberConfig
@@ -56,7 +56,11 @@ class QueryLike:
     ) -> None:
         config = ClientConfig(
             member=MemberConfig(
-                group_id=group_id, subscription=Subscription.of_names(topics), **(member or {})
+                **{
+                    "group_id": group_id,
+                    "subscription": Subscription.of_names(topics),
+                    **(member or {}),
+                }
             ),
             starting_offsets=StartingOffsets(start),
             fail_on_data_loss=fail_on_data_loss,

@@ -12,8 +12,8 @@ import pytest
 from spark_groups.client import Lane, Outgoing
 from spark_groups.errors import ErrorCode
 from spark_groups.kafka.carriers import Carriers
-from spark_groups.kafka.connection import Security
 from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.kafka.security import Security
 from spark_groups.protocol.messages import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from spark_groups.errors import ProtocolError
-from spark_groups.kafka.connection import Connection, RequestError, Security
+from spark_groups.errors import AccessError, ProtocolError
+from spark_groups.kafka.connection import Connection, RequestError
 from spark_groups.kafka.schemas import (
     API_VERSIONS_V0,
     API_VERSIONS_V3,
@@ -121,7 +121,7 @@ def test_an_address_that_swallows_packets_ends_at_the_deadline() -> None:
 @pytest.mark.parametrize(
     ("answer", "kind", "says"),
     [
-        (b"\x15\x03\x03\x00\x02\x02\x50", ProtocolError, "TLS alert: this is a TLS listener"),
+        (b"\x15\x03\x03\x00\x02\x02\x50", AccessError, "TLS alert: it is a TLS listener"),
         (b"\x16\x03\x03\x00\x02\x02\x50", ProtocolError, "TLS handshake"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", ProtocolError, "HTTP answer.*not a Kafka"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", ProtocolError, "SSH greeting"),
@@ -338,9 +338,3 @@ def test_an_error_of_api_versions_is_named() -> None:
 
     with listening(script) as port, pytest.raises(ProtocolError, match="CLUSTER_AUTHORIZATION"):
         Connection("127.0.0.1", port).connect(2)
-
-
-def test_other_security_protocols_are_refused_for_now() -> None:
-    assert Security().protocol == "PLAINTEXT"
-    with pytest.raises(ProtocolError, match=r"security\.protocol=SASL_SSL is not supported yet"):
-        Security("SASL_SSL")

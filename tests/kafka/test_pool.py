@@ -11,8 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from spark_groups.kafka.addresses import Address
-from spark_groups.kafka.connection import RequestError, Security
+from spark_groups.kafka.connection import RequestError
 from spark_groups.kafka.pool import ConnectionPool
+from spark_groups.kafka.security import Security
 from spark_groups.protocol.messages import Node
 from tests.kafka.listener import await_end, greet, listening
 from tests.waiting import wait_until

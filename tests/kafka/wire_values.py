@@ -61,11 +61,14 @@ KIO_MODULES: dict[Message, str] = {
 }
 MESSAGES = tuple(KIO_MODULES)
 
-_INTEGERS = {
+_PRIMITIVES = {
     Primitive.INT8: st.integers(-(2**7), 2**7 - 1),
     Primitive.INT16: st.integers(-(2**15), 2**15 - 1),
     Primitive.INT32: st.integers(-(2**31), 2**31 - 1),
     Primitive.INT64: st.integers(-(2**63), 2**63 - 1),
+    Primitive.UUID: st.uuids(),
+    Primitive.BOOL: st.booleans(),
+    Primitive.BYTES: st.binary(max_size=300),
 }
 # Lengths around 127 need a second byte of the varint.
 _STRINGS = st.one_of(st.text(max_size=8), st.sampled_from(["x" * 126, "x" * 127, "é" * 200]))
@@ -91,13 +94,7 @@ def _one(spec: Field) -> st.SearchStrategy[Any]:
         return st.sampled_from([-1, 0, 3, 16, 25, 35, 100, 110, 113])
     if spec.name == "session_lifetime_ms":
         return st.integers(0, 2**45)  # kio has a timedelta, which ends before 64 bits do.
-    if kind is Primitive.UUID:
-        return st.uuids()
-    if kind is Primitive.BOOL:
-        return st.booleans()
-    if kind is Primitive.BYTES:
-        return st.binary(max_size=300)
-    return _INTEGERS.get(kind, _STRINGS)
+    return _PRIMITIVES.get(kind, _STRINGS)
 
 
 def kio_entity_type(message: Message, part: str) -> type:

@@ -1,0 +1,160 @@
+"""Reads key stores and trust stores: PEM and PKCS #12, from files or from texts.
+
+Every function raises ValueError with what is wrong, and never repeats what it read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+from cryptography.hazmat.primitives.serialization.pkcs12 import (
+    PKCS12KeyAndCertificates,
+    load_pkcs12,
+)
+
+STORE_BYTES_MAX: Final = 16 * 1024 * 1024
+STORE_TYPES: Final = ("PEM", "PKCS12")
+_JKS_MAGIC: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+_BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+
+
+def read_store(path: str, store_type: str | None) -> tuple[str, bytes]:
+    """Read a store and return its type, PEM or PKCS12, with its bytes.
+
+    Args:
+        path: Where it is.
+        store_type: What it is said to be; None: what it looks like.
+    """
+    if store_type is not None and store_type.upper() == "JKS":
+        raise ValueError(_jks(path))
+    if store_type is not None and store_type.upper() not in STORE_TYPES:
+        raise ValueError(f"a store of type {store_type!r} cannot be read: PEM and PKCS12 can")
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(STORE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    if len(content) > STORE_BYTES_MAX:
+        raise ValueError(f"{path} has more than {STORE_BYTES_MAX} bytes: is it a store?")
+    if content.startswith(_JKS_MAGIC):
+        raise ValueError(_jks(path))
+    seen = "PEM" if b"-----BEGIN " in content else "PKCS12"
+    if store_type is not None and store_type.upper() != seen:
+        raise ValueError(f"{path} is not {store_type.upper()} but looks like {seen}")
+    return seen, content
+
+
+def _jks(path: str) -> str:
+    return (
+        "a Java key store (JKS) cannot be read: convert it with `keytool -importkeystore"
+        f" -srckeystore {path} -destkeystore {Path(path).with_suffix('.p12')}"
+        " -deststoretype PKCS12`"
+    )
+
+
+def trusted_from_pem(text: str) -> str:
+    """Return the certificates of a PEM text."""
+    found = [block for kind, block in _blocks(text) if kind == "CERTIFICATE"]
+    if not found:
+        raise ValueError("there is no certificate in it")
+    return _checked(found)
+
+
+def trusted_from_pkcs12(content: bytes, password: str | None) -> str:
+    """Return the certificates of a PKCS #12 store."""
+    store = _load_pkcs12(content, password)
+    found = [each.certificate for each in store.additional_certs]
+    if store.cert is not None:
+        found.append(store.cert.certificate)
+    if not found:
+        raise ValueError("there is no certificate in it")
+    return _pem(found)
+
+
+def identity_from_pem(chain: str, key: str, password: str | None) -> tuple[str, str]:
+    """Return the certificate chain and the key, the latter without a password.
+
+    Args:
+        chain: A text with certificates, the client's own first.
+        key: A text with the key; may be the same one.
+        password: The key's password, if it has one.
+    """
+    certificates = [block for kind, block in _blocks(chain) if kind == "CERTIFICATE"]
+    keys = [block for kind, block in _blocks(key) if kind.endswith("PRIVATE KEY")]
+    if not certificates or len(keys) != 1:
+        raise ValueError(
+            f"{len(certificates)} certificates and {len(keys)} keys are in it: the client's"
+            " certificate, those up to its authority, and one key are needed"
+        )
+    try:
+        loaded = load_pem_private_key(keys[0].encode(), password.encode() if password else None)
+    except TypeError:
+        needs = "has no password, but one is given" if password else "needs a password"
+        raise ValueError(f"the key {needs}: kafka.ssl.key.password") from None
+    except ValueError:
+        raise ValueError("the key cannot be read: is kafka.ssl.key.password right?") from None
+    return _identity(_checked(certificates), loaded)
+
+
+def identity_from_pkcs12(content: bytes, password: str | None) -> tuple[str, str]:
+    """Return the certificate chain and the key of a PKCS #12 store."""
+    store = _load_pkcs12(content, password)
+    if store.key is None or store.cert is None:
+        raise ValueError("there is no key with a certificate in it")
+    others = (each.certificate for each in store.additional_certs)
+    return _identity(_pem([store.cert.certificate, *others]), store.key)
+
+
+def _identity(chain: str, key: PrivateKeyTypes) -> tuple[str, str]:
+    public = x509.load_pem_x509_certificates(chain.encode())[0].public_key()
+    form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    if public.public_bytes(*form) != key.public_key().public_bytes(*form):
+        raise ValueError("the key is not that of the first certificate")
+    plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return chain, plain.decode()
+
+
+def _load_pkcs12(content: bytes, password: str | None) -> PKCS12KeyAndCertificates:
+    try:
+        return load_pkcs12(content, password.encode() if password is not None else None)
+    except (ValueError, TypeError):
+        raise ValueError("it is not PKCS12, or its password is another one") from None
+
+
+def _blocks(text: str) -> list[tuple[str, str]]:
+    """Return the kinds and blocks of a PEM text, which properties may have put into one line."""
+    return [
+        (kind, f"-----BEGIN {kind}-----\n{_wrapped(body)}\n-----END {kind}-----\n")
+        for kind, body in _BLOCK.findall(text.replace("\\n", "\n"))
+    ]
+
+
+def _wrapped(body: str) -> str:
+    """Return the lines of a block; one with headers is left as it is."""
+    if ":" in body:
+        return body.strip()
+    letters = re.sub(r"\s", "", body)
+    return "\n".join(letters[at : at + 64] for at in range(0, len(letters), 64))
+
+
+def _checked(blocks: Iterable[str]) -> str:
+    try:
+        return _pem(x509.load_pem_x509_certificates("".join(blocks).encode()))
+    except ValueError:
+        raise ValueError("a certificate in it cannot be read") from None
+
+
+def _pem(certificates: Iterable[x509.Certificate]) -> str:
+    return "".join(each.public_bytes(Encoding.PEM).decode() for each in certificates)

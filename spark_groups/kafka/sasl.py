@@ -1,0 +1,101 @@
+"""How a connection proves who it is: what the client says, and what it makes of the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from scramp import ScramClient, ScramException
+
+from spark_groups.errors import AccessError
+
+
+class Mechanism(Enum):
+    """The SASL mechanisms, by Kafka's names."""
+
+    PLAIN = "PLAIN"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+    OAUTHBEARER = "OAUTHBEARER"
+
+
+@dataclass(frozen=True, slots=True)
+class PasswordLogin:
+    """A user with a password.
+
+    Args:
+        mechanism: PLAIN or one of SCRAM's.
+        username: The user.
+        password: The password.
+    """
+
+    mechanism: Mechanism
+    username: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenLogin:
+    """A client that shows a token which it gets from an endpoint (OAUTHBEARER).
+
+    Args:
+        endpoint_url: Where: `https://`, `http://`, or `file://` with the token itself.
+        client_id: The client, for which a file needs none.
+        client_secret: Its secret.
+        scope: What the token shall be good for.
+        extensions: What the broker is told beside the token.
+    """
+
+    endpoint_url: str
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
+    scope: str | None = None
+    extensions: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The one mechanism there is with tokens."""
+        return Mechanism.OAUTHBEARER
+
+
+Login = PasswordLogin | TokenLogin
+Exchange = Generator[bytes, bytes, None]
+"""Gives what to send, takes what was answered, and ends when the client has nothing more to say."""
+
+
+def password_exchange(login: PasswordLogin) -> Exchange:
+    """Return what is said to log in with a password.
+
+    Args:
+        login: Who, and how.
+
+    Raises:
+        AccessError: The broker did not prove that it knows the password too (SCRAM).
+    """
+    if login.mechanism is Mechanism.PLAIN:
+        yield f"\0{login.username}\0{login.password}".encode()
+        return
+    try:
+        client = ScramClient([login.mechanism.value], login.username, login.password)
+        client.set_server_first((yield client.get_client_first().encode()).decode())
+        client.set_server_final((yield client.get_client_final().encode()).decode())
+    except (ScramException, UnicodeDecodeError) as error:
+        raise AccessError(
+            f"the broker's part of {login.mechanism.value} is wrong, so it may be another one than"
+            f" it says: {error}"
+        ) from None
+
+
+def token_exchange(login: TokenLogin, token: str) -> Exchange:
+    """Return what is said to log in with a token.
+
+    Args:
+        login: Whose extensions go along.
+        token: The token.
+    """
+    extensions = "".join(f"{name}={value}\1" for name, value in login.extensions)
+    refusal = yield f"n,,\1auth=Bearer {token}\1{extensions}\1".encode()
+    if refusal:
+        # The reason comes in JSON first, without an error code; the code answers this one byte.
+        yield b"\1"
