@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from enum import Enum
 from typing import Any, Final
 
 from spark_groups.errors import OptionsError
@@ -72,6 +73,29 @@ def parse_isolation(text: str) -> bool:
     if text not in levels:
         raise ValueError(f"{text!r} is neither read_uncommitted nor read_committed")
     return levels[text]
+
+
+class MoveWithState(Enum):
+    """What happens when partitions move away from state that stays: `partitionMoveWithState`."""
+
+    WARN = "warn"
+    FAIL = "fail"
+    IGNORE = "ignore"
+
+
+def parse_move_with_state(text: str) -> MoveWithState:
+    """Read `partitionMoveWithState`.
+
+    Args:
+        text: One of its three values, in any case.
+
+    Raises:
+        ValueError: It is another text.
+    """
+    try:
+        return MoveWithState(text.lower())
+    except ValueError:
+        raise ValueError(f"{text!r} is neither warn nor fail nor ignore") from None
 
 
 def parse_starting_offsets(text: str) -> StartingOffsets:

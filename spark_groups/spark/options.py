@@ -37,8 +37,10 @@ from spark_groups.spark.option_checks import (
     unknown_or_refused,
 )
 from spark_groups.spark.option_values import (
+    MoveWithState,
     parse_duration_s,
     parse_isolation,
+    parse_move_with_state,
     parse_servers,
     parse_starting_offsets,
 )
@@ -130,6 +132,19 @@ class SourceOptions:
     )
     include_headers: bool = _option(
         "includeHeaders", "Whether rows have the column headers.", default=False
+    )
+    move_with_state: Annotated[MoveWithState, BeforeValidator(parse_move_with_state)] = _option(
+        "partitionMoveWithState",
+        "warn, fail or ignore when partitions move away from a query that keeps state; needs"
+        " `spark_groups.listen`.",
+        default=MoveWithState.WARN,
+        shown="warn",
+    )
+    settle_timeout_s: Annotated[float, BeforeValidator(parse_duration_s)] = _option(
+        "availableNowSettleTimeout",
+        "How long AvailableNow and Once wait for the partitions that other members still own.",
+        default=10.0,
+        shown="10s",
     )
     poll_timeout_ms: PositiveInt = _option(
         "kafkaConsumer.pollTimeoutMs",

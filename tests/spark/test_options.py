@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaException
 from spark_groups.errors import OptionsError
 from spark_groups.offsets.starting import StartingPoint
 from spark_groups.spark.fetch_tuning import FETCH_TUNING
+from spark_groups.spark.option_values import MoveWithState
 from spark_groups.spark.options import SourceOptions, option_table
 from spark_groups.spark.refusals import REFUSED, REFUSED_PREFIXES
 from spark_groups.types import TopicPartition
@@ -47,6 +48,7 @@ def test_defaults_are_those_of_spark_and_kafka() -> None:
     settings = checked.range_settings()
     assert (settings.read_committed, settings.poll_timeout_s) == (False, 120.0)
     assert checked.security().protocol == "PLAINTEXT"
+    assert (checked.move_with_state, checked.settle_timeout_s) == (MoveWithState.WARN, 10.0)
 
 
 def test_options_reach_the_member_the_plan_and_the_reader() -> None:
@@ -61,6 +63,8 @@ def test_options_reach_the_member_the_plan_and_the_reader() -> None:
         maxTriggerDelay="90s",
         failOnDataLoss="false",
         includeHeaders="true",
+        partitionMoveWithState="Fail",
+        availableNowSettleTimeout="3s",
         **{"kafkaConsumer.pollTimeoutMs": "5000", "kafka.fetch.max.wait.ms": "20"},
         kafka__check__crcs="true",
     )
@@ -70,6 +74,7 @@ def test_options_reach_the_member_the_plan_and_the_reader() -> None:
     assert config.member.rack_id == "r1"
     assert config.member.rebalance_timeout_ms == 60_000
     assert (config.read_committed, config.fail_on_data_loss) == (True, False)
+    assert (checked.move_with_state, checked.settle_timeout_s) == (MoveWithState.FAIL, 3.0)
     limit = checked.plan_limit()
     assert (limit.max_offsets, limit.min_offsets, limit.max_trigger_delay_s) == (1000, 10, 90.0)
     settings = checked.range_settings()
@@ -139,6 +144,8 @@ WRONG = {
     "kafka.fetch.max.wait.ms": ("300001", "less than or equal to 300000"),
     "kafka.max.partition.fetch.bytes": ("1000000001", "less than or equal to 1000000000"),
     "kafka.metadata.max.age.ms": ("0", "greater than or equal to 1"),
+    "partitionMoveWithState": ("stop", "neither warn nor fail nor ignore"),
+    "availableNowSettleTimeout": ("soon", "not a duration"),
     "kafka.max.poll.interval.ms": ("2147483648", "less than or equal to 2147483647"),
 }
 
