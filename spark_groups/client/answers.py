@@ -14,12 +14,15 @@ from spark_groups.offsets.events import (
     TopicsMissing,
 )
 from spark_groups.offsets.resolution import Resolved
+from spark_groups.protocol.events import SessionTimeoutKnown, SessionTooShort, SettingsUnknown
 from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.messages import (
     DescribeGroupRequest,
     DescribeGroupResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
+    GroupSettingsRequest,
+    GroupSettingsResponse,
     HeartbeatRequest,
     HeartbeatResponse,
     ListOffsetsRequest,
@@ -64,6 +67,8 @@ class Answers:
                 self._described(response, now)
             case FindCoordinatorRequest(), FindCoordinatorResponse():
                 self._coordinator_found(response, now)
+            case GroupSettingsRequest(), GroupSettingsResponse():
+                self._settings_read(request, response, now)
             case MetadataRequest(), MetadataResponse():
                 self._metadata_answered(request, response, now)
             case ListOffsetsRequest(), ListOffsetsResponse():
@@ -81,6 +86,8 @@ class Answers:
             return
         reaction = rule_for(response.error_code).heartbeat
         self._parts.member.handle_response(response, now)
+        if reaction is Reaction.ACCEPT:
+            self._parts.settings.follow(self._parts.member.pace.interval_s, now)
         if reaction is Reaction.REDISCOVER:
             self._parts.coordinator = None
 
@@ -182,6 +189,25 @@ class Answers:
         self._react(
             rule_for(response.error_code).lookup, response.error_code, "FindCoordinator", now
         )
+
+    def _settings_read(
+        self, request: GroupSettingsRequest, response: GroupSettingsResponse, now: float
+    ) -> None:
+        settings, member = self._parts.settings, self._parts.member
+        if not settings.handle_response(response, now):
+            return
+        who = (now, member.member_id, member.member_epoch)
+        if settings.session_timeout_ms is None:
+            self._emit(SettingsUnknown(*who, settings.reason))
+            return
+        member.session_timeout_ms = settings.session_timeout_ms
+        self._emit(SessionTimeoutKnown(*who, settings.session_timeout_ms))
+        command = settings.command_for_restart(
+            request.group_id, member.config.restart_s if member.config.instance_id else None
+        )
+        if command is not None and member.config.restart_s is not None:
+            restart_s = member.config.restart_s
+            self._emit(SessionTooShort(*who, settings.session_timeout_ms, restart_s, command))
 
     def _metadata_answered(
         self, request: MetadataRequest, response: MetadataResponse, now: float

@@ -15,6 +15,7 @@ from spark_groups.protocol.messages import (
     DescribeGroupRequest,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
+    GroupSettingsRequest,
     HeartbeatRequest,
     HeartbeatResponse,
     ListOffsetsRequest,
@@ -100,8 +101,11 @@ class Exchange:
             # One connection may hang alone: a heartbeat tells at once whether the coordinator is
             # there, and need not wait until it was looked for.
             self._parts.member.pace.at_once(now)
-        match outgoing.request:
-            case HeartbeatRequest() as request if self._parts.releases.is_one(request):
+        self._ask_again_later(outgoing.request, failed, now)
+
+    def _ask_again_later(self, request: Request, failed: RequestFailed, now: float) -> None:
+        match request:
+            case HeartbeatRequest() if self._parts.releases.is_one(request):
                 self._parts.lookup_backoff.failed(now)
             case HeartbeatRequest():
                 self._parts.member.handle_failure(now)
@@ -113,6 +117,8 @@ class Exchange:
                 self._parts.target.unanswered(now)
             case FindCoordinatorRequest():
                 self._parts.lookup_backoff.failed(now)
+            case GroupSettingsRequest():
+                self._parts.settings.unanswered(now)
             case MetadataRequest() | ListOffsetsRequest():
                 self._parts.cluster_backoff.failed(now)
 
@@ -134,6 +140,7 @@ class Exchange:
             self._parts.member.next_wakeup(),
             self._parts.commits.next_wakeup(),
             self._parts.target.due_at(),
+            self._parts.settings.due_at(),
             self._parts.lookup_backoff.not_before,
             self._parts.cluster_backoff.not_before,
             self._parts.fetch_backoff.not_before,
@@ -156,7 +163,15 @@ class Exchange:
             self._asked_for_topics = True
             return MetadataRequest(topic_ids=unknown)
         self._asked_for_topics = False
-        return listing
+        return self._settings_question(now) if listing is None else listing
+
+    def _settings_question(self, now: float) -> Request | None:
+        """Nobody waits for the settings: they are asked for when there is nothing else to ask."""
+        due_at = self._parts.settings.due_at()
+        if due_at is None or due_at > now or self._parts.coordinator is None:
+            return None
+        self._parts.settings.asked()
+        return GroupSettingsRequest(group_id=self._parts.member.config.group_id)
 
     def _wants_coordinator(self) -> bool:
         silent = (MemberState.UNSUBSCRIBED, MemberState.FATAL)

@@ -19,6 +19,7 @@ from spark_groups.client.parts import Event, Parts
 from spark_groups.client.planner import BatchPlanner
 from spark_groups.client.releases import Releases
 from spark_groups.client.revocation import RevocationBudget, timeout_for_gap
+from spark_groups.client.settings import SettingsWatch
 from spark_groups.client.target import TargetWatch
 from spark_groups.errors import DataLossError, GroupError
 from spark_groups.offsets.commits import CommitQueue
@@ -47,8 +48,8 @@ from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.messages import RequestFailed, Response
 from spark_groups.types import Assignment, BatchPlan, TopicIdPartition
 
-MISSED_HEARTBEATS: Final = 2
-RESENDING_S: Final = 5.0
+LEAVE_S: Final = 5.0
+"""How long a member whose query is gone may take to leave."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +99,14 @@ class GroupClient:
         )
         releases = Releases(config.member.group_id, config.member.instance_id)
         self.parts = Parts(
-            self.member, self.ledger, self.commits, self.topics, resolver, self.target, releases
+            self.member,
+            self.ledger,
+            self.commits,
+            self.topics,
+            resolver,
+            self.target,
+            releases,
+            SettingsWatch(config.member.session_timeout_ms),
         )
         if checkpointed is not None and checkpointed.group_id == config.member.group_id:
             releases.add(checkpointed.member_id)
@@ -377,10 +385,6 @@ class GroupClient:
     def _ownership_is_proven(self, now: float) -> bool:
         member, proven_at = self.member, self.member.last_accepted_sent_at
         planning = (MemberState.STABLE, MemberState.RECONCILING, MemberState.ACKNOWLEDGING)
-        # A broker may have been given a shorter session than Kafka's own, always with shorter
-        # heartbeats: two missed ones and a pause are as long as anybody may be silent.
-        silence_s = min(
-            member.config.session_timeout_ms / 1000,
-            MISSED_HEARTBEATS * member.pace.interval_s + RESENDING_S,
-        )
-        return member.state in planning and proven_at is not None and now - proven_at <= silence_s
+        if member.state not in planning or proven_at is None:
+            return False
+        return now - proven_at <= self.parts.settings.proven_for_s(member.pace.interval_s)

@@ -13,6 +13,7 @@ from typing import Final
 from spark_groups.protocol.messages import (
     DescribeGroupRequest,
     FindCoordinatorRequest,
+    GroupSettingsRequest,
     HeartbeatRequest,
     ListOffsetsRequest,
     MetadataRequest,
@@ -28,7 +29,7 @@ class Lane(Enum):
 
     HEARTBEAT = "to the coordinator: heartbeats, and nothing else"
     OFFSETS = "to the coordinator: commits, fetches, descriptions"
-    CLUSTER = "to any broker: who the coordinator is, metadata, where partitions start"
+    CLUSTER = "to any broker: who the coordinator is, metadata, settings, where partitions start"
 
 
 TIMEOUT_S: Final[dict[type, float]] = {
@@ -37,6 +38,7 @@ TIMEOUT_S: Final[dict[type, float]] = {
     OffsetFetchRequest: 10.0,
     DescribeGroupRequest: 5.0,
     FindCoordinatorRequest: 3.0,
+    GroupSettingsRequest: 10.0,
     MetadataRequest: 5.0,
     ListOffsetsRequest: 10.0,
 }

@@ -62,10 +62,42 @@ def _of_member(  # noqa: PLR0911
                 Severity.WARNING,
                 f"waits up to {left_s:.0f} s until instance id {instance_id!r} is released",
             )
+        case member.SessionTimeoutKnown(session_timeout_ms=timeout_ms):
+            return Severity.INFO, f"has a session of {timeout_ms} ms without a heartbeat"
+        case member.SettingsUnknown(reason=reason):
+            return Severity.INFO, f"may not know the session time-out and assumes one: {reason}"
+        case member.SessionTooShort(session_timeout_ms=timeout_ms, restart_s=restart_s):
+            return (
+                Severity.WARNING,
+                f"is static, but the application took {restart_s:.0f} s to start and its session"
+                f" lasts {timeout_ms} ms: a restart gives its partitions away; {event.command}",
+            )
         case member.HeartbeatRefused(error=error, message=message):
             return Severity.WARNING, f"was refused a heartbeat: {error} {message}".rstrip()
         case member.MemberFailed(message=message):
             return Severity.ERROR, f"was refused for good: {message}"
+        case _:
+            return _of_liveness(event)
+
+
+def _of_liveness(event: member.MemberEvent) -> tuple[Severity, str]:
+    match event:
+        case member.BatchRunsLong(batch_age_s=age_s):
+            return Severity.WARNING, f"waits for a batch that has been running for {age_s:.0f} s"
+        case member.BatchOverdue(batch_age_s=age_s, limit_s=limit_s):
+            return (
+                Severity.ERROR,
+                f"leaves: a batch has been running for {age_s:.0f} s, maxBatchTime is"
+                f" {limit_s:g} s; what it reads is not committed",
+            )
+        case member.QueryGone(idle_s=idle_s, limit_s=limit_s):
+            return (
+                Severity.ERROR,
+                f"leaves: Spark has not called for {idle_s:.0f} s and no batch runs (limit:"
+                f" {limit_s:g} s, maxIdleTime); it joins again if Spark calls",
+            )
+        case member.QueryReturned():
+            return Severity.WARNING, "joins again: Spark called after all"
         case _:
             return Severity.INFO, "left the group"
 

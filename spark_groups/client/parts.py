@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from spark_groups.client.releases import Releases
+from spark_groups.client.settings import SettingsWatch
 from spark_groups.client.target import TargetWatch
 from spark_groups.offsets.commits import CommitQueue
 from spark_groups.offsets.events import OffsetEvent
@@ -32,6 +33,7 @@ class Parts:
         resolver: Moves assigned partitions to where they may be planned.
         target: Whether more is to come.
         releases: Member ids of earlier incarnations to be released before the member joins.
+        settings: The group's settings.
         coordinator: The group's coordinator, None while it is looked for.
         baseline_wanted: True until it is known which subscribed topics exist at the beginning.
         fetch_after_heartbeat: OffsetFetch waits for a heartbeat sent after this instant.
@@ -51,6 +53,7 @@ class Parts:
     resolver: PositionResolver
     target: TargetWatch
     releases: Releases
+    settings: SettingsWatch
     coordinator: Node | None = None
     baseline_wanted: bool = True
     fetch_after_heartbeat: float | None = None

@@ -5,16 +5,20 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
+from typing import Final
 
 from spark_groups.client import Lane, Outgoing
 from spark_groups.errors import ProtocolError
 from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.connection import RequestError
 from spark_groups.kafka.coordinator import CoordinatorLane
+from spark_groups.kafka.group_settings import group_settings
 from spark_groups.kafka.security import Security
 from spark_groups.protocol.messages import (
     DescribeGroupRequest,
     FindCoordinatorRequest,
+    GroupSettingsRequest,
+    GroupSettingsResponse,
     HeartbeatRequest,
     ListOffsetsRequest,
     MetadataRequest,
@@ -25,6 +29,8 @@ from spark_groups.protocol.messages import (
     RequestFailed,
     Response,
 )
+
+SETTINGS_TIMEOUT_S: Final = 2.0
 
 Answered = Callable[[Outgoing, "Response | RequestFailed"], None]
 Crashed = Callable[[BaseException], None]
@@ -53,6 +59,13 @@ class Carriers:
         self._answered = answered
         self._crashed = crashed
         self._cluster = Cluster(bootstrap_servers, client_id=client_id, security=security)
+        # The search for a coordinator waits behind it, so it is given up soon.
+        self._settings = Cluster(
+            bootstrap_servers,
+            client_id=client_id,
+            security=security,
+            request_timeout_s=SETTINGS_TIMEOUT_S,
+        )
         self._coordinators = {
             lane: CoordinatorLane(client_id=client_id, security=security)
             for lane in (Lane.HEARTBEAT, Lane.OFFSETS)
@@ -94,6 +107,7 @@ class Carriers:
         for lane in self._coordinators.values():
             lane.shutdown()
         self._cluster.shutdown()
+        self._settings.shutdown()
         for inbox in self._inbox.values():
             inbox.put(None)
         for thread in self._threads:
@@ -109,6 +123,7 @@ class Carriers:
         finally:
             if lane is Lane.CLUSTER:
                 self._cluster.close()
+                self._settings.close()
             else:
                 self._coordinators[lane].close()
 
@@ -142,5 +157,10 @@ class Carriers:
                 return self._cluster.list_offsets(request)
             case OffsetForLeaderEpochRequest() as request:
                 return self._cluster.epoch_ends(request)
+            case GroupSettingsRequest() as request:
+                found = group_settings(self._settings, request.group_id)
+                return GroupSettingsResponse(
+                    session_timeout_ms=found.session_timeout_ms, reason=found.reason
+                )
             case other:
                 raise TypeError(f"{type(other).__name__} does not go to any broker")

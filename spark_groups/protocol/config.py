@@ -21,6 +21,8 @@ class MemberConfig:
         server_assignor: `group.remote.assignor`; None leaves the choice to the broker.
         session_timeout_ms: The session time-out as long as the group's own is not known.
         fast_heartbeats: False to keep to the broker's heartbeat interval.
+        restart_s: How many seconds a restart of the application takes that the member belongs to,
+            as far as that is known: a static member has to be back within its session.
         await_instance: False to fail at once where another member holds the instance id.
     """
 
@@ -33,3 +35,4 @@ class MemberConfig:
     session_timeout_ms: int = 45_000
     fast_heartbeats: bool = True
     await_instance: bool = True
+    restart_s: float | None = None

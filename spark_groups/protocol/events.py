@@ -68,6 +68,57 @@ class InstanceUnreleased(MemberEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class SessionTimeoutKnown(MemberEvent):
+    """The group's session time-out was read, or was changed by an operator."""
+
+    session_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsUnknown(MemberEvent):
+    """The group's settings may not be read; a guess holds in their place."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTooShort(MemberEvent):
+    """A static member's application takes longer to start than its session lasts."""
+
+    session_timeout_ms: int
+    restart_s: float
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRunsLong(MemberEvent):
+    """A batch runs for long; said again each time it has taken twice as long."""
+
+    batch_age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOverdue(MemberEvent):
+    """A batch has run for longer than it may: the member leaves."""
+
+    batch_age_s: float
+    limit_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueryGone(MemberEvent):
+    """Nobody called and no batch ran for longer than is allowed: the member leaves."""
+
+    idle_s: float
+    limit_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueryReturned(MemberEvent):
+    """A query that was taken for dead called after all: the member joins again."""
+
+
+@dataclass(frozen=True, slots=True)
 class HeartbeatRefused(MemberEvent):
     """The coordinator answered a heartbeat with an error that is not final."""
 

@@ -265,6 +265,23 @@ class OffsetForLeaderEpochResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettingsRequest:
+    """What is configured for a group: DescribeConfigs of the group and of the brokers."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettingsResponse:
+    """The settings that are in force for a group, as far as this principal may know."""
+
+    session_timeout_ms: int | None = None
+    """After how many milliseconds of silence a member is removed; None: unknown."""
+    reason: str = ""
+    """Why it is unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeGroupRequest:
     """ConsumerGroupDescribe v1 of one group."""
 
@@ -327,6 +344,7 @@ Request = (
     | ListOffsetsRequest
     | OffsetForLeaderEpochRequest
     | DescribeGroupRequest
+    | GroupSettingsRequest
 )
 Response = (
     HeartbeatResponse
@@ -337,4 +355,5 @@ Response = (
     | ListOffsetsResponse
     | OffsetForLeaderEpochResponse
     | DescribeGroupResponse
+    | GroupSettingsResponse
 )

@@ -76,6 +76,9 @@ class Hands:
         self.now = 0.0
         self.describes = True
         """Whether descriptions are answered by themselves: nothing more is to come."""
+        self.settings = m.GroupSettingsResponse(reason="not authorized")
+        """What questions for the group's settings are answered with, by themselves."""
+        self.settings_read = 0
         self.under_way: dict[Lane, Outgoing] = {}
         self.events: list[Event] = []
         self.client.start(self.now)
@@ -90,6 +93,9 @@ class Hands:
             self.answer(
                 Lane.OFFSETS, described(member.member_id, member.member_epoch, member.assigned)
             )
+        if isinstance(self.request(Lane.CLUSTER), m.GroupSettingsRequest):
+            self.settings_read += 1
+            self.answer(Lane.CLUSTER, self.settings)
         self.events.extend(self.client.poll_events())
 
     def request(self, lane: Lane) -> m.Request | None:

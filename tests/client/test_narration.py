@@ -46,6 +46,12 @@ SAMPLES: dict[str, object] = {
     "fitting_offsets": 1_000,
     "rebalance_timeout_ms": 60_000,
     "node": "broker:9092 (id 1)",
+    "session_timeout_ms": 45_000,
+    "restart_s": 61.0,
+    "command": "what raises it",
+    "batch_age_s": 600.0,
+    "idle_s": 700.0,
+    "limit_s": 600.0,
     "request": "OffsetCommitRequest",
 }
 COUNTED = (offset.OffsetsCommitted, offset.CommitRefused)

@@ -221,6 +221,8 @@ class World:
                     if each.name in request.topic_names or each.topic_id in request.topic_ids
                 ]
                 return m.MetadataResponse(topics=tuple(found))
+            case m.GroupSettingsRequest():
+                return m.GroupSettingsResponse(session_timeout_ms=int(SESSION_S * 1000))
             case m.ListOffsetsRequest():
                 first = request.timestamp_ms == m.EARLIEST_TIMESTAMP
                 return m.ListOffsetsResponse(

@@ -1,0 +1,135 @@
+"""Whether the query behind a member still lives: heartbeats alone do not prove it.
+
+A query that lives calls again and again, or runs a batch. One that does neither for long enough
+holds partitions that nobody reads: its member leaves, and joins again if Spark calls after all. How
+long is long enough depends on the trigger, which no source is told: so it is measured.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+from math import inf
+from typing import Final
+
+from spark_groups.types import BatchPlan
+
+LEAST_IDLE_S: Final = 600.0
+GAPS_KEPT: Final = 16
+PATIENCE: Final = 4
+"""How many times the longest gap between two calls a query may be silent."""
+FIRST_REPORT_S: Final = 300.0
+"""When a batch is first called long; then each time it has taken twice as long."""
+
+
+@dataclass(frozen=True, slots=True)
+class LivenessLimits:
+    """How long a query may be silent.
+
+    Args:
+        max_idle_s: Without a batch and without a call, in seconds; None: four times the longest
+            of the last gaps between two calls, at least ten minutes; infinite: for ever.
+        max_batch_s: While a batch runs.
+    """
+
+    max_idle_s: float | None = None
+    max_batch_s: float = inf
+
+
+class Sign(Enum):
+    """What is found out about a query."""
+
+    NONE = "nothing that needs to be said"
+    LONG_BATCH = "a batch runs for long: to be said, no more"
+    OVERDUE_BATCH = "a batch has run for longer than it may"
+    GONE = "no batch runs, and nobody called for longer than is allowed"
+
+
+class Liveness:
+    """Follows calls and batches.
+
+    Args:
+        limits: How long the query may be silent.
+    """
+
+    def __init__(self, limits: LivenessLimits) -> None:
+        self._limits = limits
+        self._seen_at: float | None = None
+        self._is_calling = False
+        self._gaps_s: deque[float] = deque(maxlen=GAPS_KEPT)
+        self._batch: BatchPlan | None = None
+        self._batch_began_at: float | None = None
+        self._report_batch_at = inf
+
+    @property
+    def idle_limit_s(self) -> float:
+        """For how long nobody may call while no batch runs, in seconds."""
+        if self._limits.max_idle_s is not None:
+            return self._limits.max_idle_s
+        return max(LEAST_IDLE_S, PATIENCE * max(self._gaps_s, default=0.0))
+
+    @property
+    def max_batch_s(self) -> float:
+        """For how long a batch may run, in seconds."""
+        return self._limits.max_batch_s
+
+    def call_began(self, now: float) -> None:
+        """Note that Spark calls."""
+        if self._seen_at is not None:
+            self._gaps_s.append(now - self._seen_at)
+        self._seen_at = now
+        self._is_calling = True
+
+    def call_ended(self, now: float) -> None:
+        """Note that Spark was answered."""
+        self._seen_at = now
+        self._is_calling = False
+
+    def follow(self, in_flight: BatchPlan | None, now: float) -> None:
+        """Note which batch runs, if one does."""
+        if in_flight is self._batch:
+            return
+        if self._batch is not None and self._seen_at is not None:
+            # The end of a batch is heard of in a call, or from a listener.
+            self._seen_at = max(self._seen_at, now)
+        self._batch = in_flight
+        self._batch_began_at = None if in_flight is None else now
+        self._report_batch_at = inf if in_flight is None else now + FIRST_REPORT_S
+
+    def idle_s(self, now: float) -> float | None:
+        """Return for how long nobody has called; None while a batch or a call is under way."""
+        if self._seen_at is None or self._is_calling or self._batch is not None:
+            return None
+        return now - self._seen_at
+
+    def batch_age_s(self, now: float) -> float | None:
+        """Return for how long the batch has been running; None: there is none."""
+        return None if self._batch_began_at is None else now - self._batch_began_at
+
+    def judge(self, now: float) -> Sign:
+        """Return what is to be said or done now; each long batch is told in growing intervals."""
+        if self._batch_began_at is not None:
+            if now >= self._batch_began_at + self._limits.max_batch_s:
+                return Sign.OVERDUE_BATCH
+            if now < self._report_batch_at:
+                return Sign.NONE
+            self._report_batch_at = now + (now - self._batch_began_at)
+            return Sign.LONG_BATCH
+        idle_since = self._idle_since()
+        if idle_since is not None and now >= idle_since + self.idle_limit_s:
+            return Sign.GONE
+        return Sign.NONE
+
+    def next_wakeup(self) -> float | None:
+        """Return when to judge again."""
+        if self._batch_began_at is not None:
+            due_at = min(self._report_batch_at, self._batch_began_at + self._limits.max_batch_s)
+        else:
+            idle_since = self._idle_since()
+            due_at = inf if idle_since is None else idle_since + self.idle_limit_s
+        return None if due_at == inf else due_at
+
+    def _idle_since(self) -> float | None:
+        is_busy = self._is_calling or self._batch is not None
+        return None if is_busy else self._seen_at

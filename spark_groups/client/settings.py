@@ -1,0 +1,104 @@
+"""The group's settings as they are in force: session time-out and heartbeat interval.
+
+Only the heartbeat interval comes with each answer; the session time-out has to be asked for. It
+says for how long a member that is not heard of still owns its partitions. Whoever may not read it
+goes on with a guess that is never too long where the broker has Kafka's own proportions.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Final
+
+from spark_groups.protocol.messages import GroupSettingsResponse
+
+READ_AGAIN_S: Final = 60.0
+ASK_AGAIN_S: Final = 10.0
+MISSED_HEARTBEATS: Final = 2
+RESENDING_S: Final = 5.0
+RESTART_MARGIN: Final = 2
+ROUND_S: Final = 15
+"""What a session time-out for restarts is a multiple of."""
+
+
+class SettingsWatch:
+    """Decides when the settings are read again, and what follows from them.
+
+    Args:
+        assumed_session_timeout_ms: What holds as long as nothing is known.
+    """
+
+    def __init__(self, assumed_session_timeout_ms: int) -> None:
+        self.session_timeout_ms: int | None = None
+        """As last read; None: unknown."""
+        self.reason = ""
+        """Why it is unknown."""
+        self._assumed_session_timeout_ms = assumed_session_timeout_ms
+        self._interval_s: float | None = None
+        self._asked_at_interval_s: float | None = None
+        self._is_in_doubt = True
+        self._due_at: float | None = 0.0
+
+    def follow(self, interval_s: float, now: float) -> None:
+        """Note the heartbeat interval of an answer: where it changed, more may have.
+
+        Args:
+            interval_s: Seconds between heartbeats.
+            now: Seconds.
+        """
+        if interval_s != self._interval_s:
+            self._interval_s = interval_s
+            self._is_in_doubt = True
+            if self._due_at is not None:
+                self._due_at = min(self._due_at, now)
+
+    def due_at(self) -> float | None:
+        """Return when to ask, None while the question is under way."""
+        return self._due_at
+
+    def asked(self) -> None:
+        """Note that the question is under way."""
+        self._asked_at_interval_s = self._interval_s
+        self._due_at = None
+
+    def unanswered(self, now: float) -> None:
+        """Note that it failed: ask again later."""
+        self._due_at = now + ASK_AGAIN_S
+
+    def handle_response(self, response: GroupSettingsResponse, now: float) -> bool:
+        """Take an answer; True where something is known otherwise than before."""
+        before = (self.session_timeout_ms, self.reason)
+        if response.session_timeout_ms is not None:
+            self.session_timeout_ms, self.reason = response.session_timeout_ms, ""
+        else:
+            self.reason = response.reason
+        self._is_in_doubt = self._asked_at_interval_s != self._interval_s
+        self._due_at = now if self._is_in_doubt else now + READ_AGAIN_S
+        return before != (self.session_timeout_ms, self.reason)
+
+    def command_for_restart(self, group_id: str, restart_s: float | None) -> str | None:
+        """Return the command that lets a static member restart within its session, if it needs one.
+
+        Args:
+            group_id: The group.
+            restart_s: How long a restart takes, in seconds; None: unknown.
+        """
+        session_ms = self.session_timeout_ms
+        if session_ms is None or restart_s is None or session_ms >= restart_s * 1000:
+            return None
+        wanted_ms = ceil(restart_s * RESTART_MARGIN / ROUND_S) * ROUND_S * 1000
+        return f"spark-groups config {group_id} --set consumer.session.timeout.ms={wanted_ms}"
+
+    def proven_for_s(self, interval_s: float) -> float:
+        """Return for how long an accepted heartbeat proves what is owned, in seconds.
+
+        Args:
+            interval_s: Seconds between heartbeats, as the broker last said.
+        """
+        # A broker may have been given a shorter session than Kafka's own, always with shorter
+        # heartbeats: two missed ones and a pause are as long as anybody may be silent.
+        guess_s = MISSED_HEARTBEATS * interval_s + RESENDING_S
+        if self.session_timeout_ms is None:
+            return min(self._assumed_session_timeout_ms / 1000, guess_s)
+        session_s = self.session_timeout_ms / 1000
+        return min(session_s, guess_s) if self._is_in_doubt else session_s
