@@ -122,7 +122,10 @@ def check_alteration(values: Values, name: str) -> None:
     if len(values["responses"]) != 1:
         raise ProtocolError(f"{len(values['responses'])} answers, one change was of {name!r}")
     (answer,) = values["responses"]
-    refuse(answer["error_code"], f"IncrementalAlterConfigs of {name!r}", answer["error_message"])
+    message = answer["error_message"]
+    if answer["error_code"] == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        message = f"{message or ''} (the principal needs ALTER_CONFIGS on the group)".lstrip()
+    refuse(answer["error_code"], f"IncrementalAlterConfigs of {name!r}", message)
 
 
 def refuse(error_code: int, asked: str, message: str | None = None) -> None:

@@ -98,7 +98,7 @@ def group_settings(cluster: Cluster, group_id: str) -> GroupSettings:
 
     own = ask(lambda: cluster.describe_configuration(ConfigResource.GROUP, group_id))
     names = [each for each in own or _ON_EVERY_VERSION if each.startswith(_PREFIX)]
-    keys = [key for name in names for key in _broker_keys(name)]
+    keys = [key for name in names for key in (f"group.{name}", *bound_keys(name))]
     broker = ask(
         lambda: cluster.describe_configuration(
             ConfigResource.BROKER, _coordinator_of(cluster, group_id), keys
@@ -115,10 +115,14 @@ def _coordinator_of(cluster: Cluster, group_id: str) -> str:
     return str((found or cluster.nodes()[0]).node_id)
 
 
-def _broker_keys(name: str) -> tuple[str, str, str]:
-    """Return what a broker calls a group's setting, its minimum and its maximum."""
+def bound_keys(name: str) -> tuple[str, str]:
+    """Return what a broker calls the minimum and the maximum of a group's setting.
+
+    Args:
+        name: The group's name for the setting.
+    """
     bare = name.removeprefix(_PREFIX)
-    return f"group.{name}", f"group.{_PREFIX}min.{bare}", f"group.{_PREFIX}max.{bare}"
+    return f"group.{_PREFIX}min.{bare}", f"group.{_PREFIX}max.{bare}"
 
 
 def merge_settings(
@@ -135,7 +139,8 @@ def merge_settings(
     """
     merged = []
     for name in sorted(names):
-        inherited, minimum, maximum = (broker.get(key) for key in _broker_keys(name))
+        inherited = broker.get(f"group.{name}")
+        minimum, maximum = (broker.get(key) for key in bound_keys(name))
         entry = inherited if own is None else own.get(name)
         if entry is None:
             continue

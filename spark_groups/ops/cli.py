@@ -12,6 +12,7 @@ import typer
 from spark_groups.errors import SparkGroupsError
 from spark_groups.kafka.snapshots import read_snapshots
 from spark_groups.ops.broker_cli import broker_app
+from spark_groups.ops.config_cli import config
 from spark_groups.ops.connecting import Brokers, GroupArgument, JsonFlag, connects
 from spark_groups.ops.output import ConsoleOutput, JsonOutput, Output
 from spark_groups.ops.views import view_group
@@ -65,6 +66,9 @@ def describe(
     with brokers.observer() as observer:
         reading = observer.observe(group)
     output.group(view_group(reading, read_snapshots(group)))
+
+
+app.command()(config)
 
 
 def main() -> None:

@@ -11,6 +11,8 @@ from typing import Final
 from rich.console import Console
 
 from spark_groups.ops.render import render_group
+from spark_groups.ops.render_settings import render_settings
+from spark_groups.ops.setting_changes import SettingsView
 from spark_groups.ops.views import GroupView
 
 PARTITION_ROWS_MAX: Final = 60
@@ -28,14 +30,25 @@ class Output(ABC):
             view: The group.
         """
 
+    @abstractmethod
+    def settings(self, view: SettingsView) -> None:
+        """Show a group's settings.
+
+        Args:
+            view: The settings.
+        """
+
 
 class JsonOutput(Output):
     """One JSON document on standard output."""
 
     def group(self, view: GroupView) -> None:
         """Write a group as one document."""
-        json.dump(view.to_json(), sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        _write_json(view.to_json())
+
+    def settings(self, view: SettingsView) -> None:
+        """Write a group's settings as one document."""
+        _write_json(view.to_json())
 
 
 class ConsoleOutput(Output):
@@ -60,6 +73,15 @@ class ConsoleOutput(Output):
                 max_partition_rows=self._max_partition_rows,
             )
         )
+
+    def settings(self, view: SettingsView) -> None:
+        """Write a group's settings as a table."""
+        self._console.print(render_settings(view))
+
+
+def _write_json(document: object) -> None:
+    json.dump(document, sys.stdout, indent=2)
+    sys.stdout.write("\n")
 
 
 def _console() -> Console:

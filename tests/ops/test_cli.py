@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import time
-from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,37 +19,11 @@ from spark_groups.types import NO_PARTITIONS, BatchPlan
 from tests.brokers import Row, create_topic, produce
 from tests.kafka.listener import await_end, listening
 from tests.kafka.members import QueryLike, heartbeat, queries
+from tests.ops.commands import Run
 from tests.ops.test_observe import classic_member
-from tests.processes import environment
 from tests.waiting import wait_until
 
 CONSUMER_GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-QUIET = {"SPARK_GROUPS_BOOTSTRAP_SERVERS": "", "COLUMNS": "", "FORCE_COLOR": "", "NO_COLOR": ""}
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture
-def command(tmp_path: Path) -> Run:
-    """Run one command of `spark-groups` with a state directory of its own."""
-
-    def run(*args: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        state = {"SPARK_GROUPS_STATE_DIR": str(tmp_path / "state")}
-        return subprocess.run(
-            [sys.executable, "-m", "spark_groups.ops.cli", *args],
-            env={
-                name: value
-                for name, value in environment(**(QUIET | state | variables)).items()
-                if value or name not in QUIET
-            },
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-
-    return run
 
 
 def described(command: Run, kafka: EmbeddedKafka, group_id: str) -> dict[str, Any]:

@@ -7,8 +7,10 @@ import json
 import pytest
 
 from spark_groups.ops.output import PARTITION_ROWS_MAX, ConsoleOutput, JsonOutput
+from spark_groups.ops.setting_changes import view_settings
 from spark_groups.ops.views import view_group
 from tests.ops.groups import ONE, member, read
+from tests.ops.test_setting_changes import SETTINGS
 
 ROWS = PARTITION_ROWS_MAX + 1
 VIEW = view_group(read(member(ONE, range(ROWS)), partitions=ROWS))
@@ -24,6 +26,17 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     JsonOutput().group(VIEW)
     assert json.loads(capsys.readouterr().out) == VIEW.to_json()
+
+
+def test_settings_are_one_document_or_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    view = view_settings("g", SETTINGS)
+    JsonOutput().settings(view)
+    assert json.loads(capsys.readouterr().out) == view.to_json()
+    ConsoleOutput().settings(view)
+    text = capsys.readouterr().out
+    assert ["consumer.session.timeout.ms", "50000", "group", "45000", "45000", "—"] in [
+        line.split() for line in text.splitlines()
+    ]
 
 
 def test_what_is_piped_is_plain_complete_and_never_folded(
