@@ -9,9 +9,10 @@ simulation. Whoever drives it calls one method at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from spark_groups.client.attendance import Attendance
+from spark_groups.client.config import ClientConfig
 from spark_groups.client.exchange import Exchange
 from spark_groups.client.hold import RevocationHold
 from spark_groups.client.lanes import Outgoing
@@ -35,7 +36,6 @@ from spark_groups.offsets.events import (
 from spark_groups.offsets.ledger import Ledger
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.resolution import PositionResolver
-from spark_groups.offsets.starting import StartingOffsets
 from spark_groups.offsets.topics import TopicDirectory
 from spark_groups.protocol.events import (
     EpochChanged,
@@ -43,30 +43,13 @@ from spark_groups.protocol.events import (
     PartitionsLost,
     PartitionsRevoked,
 )
-from spark_groups.protocol.member import Member, MemberConfig
+from spark_groups.protocol.member import Member
 from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.messages import RequestFailed, Response
 from spark_groups.types import Assignment, BatchPlan, TopicIdPartition
 
 LEAVE_S: Final = 5.0
 """How long a member whose query is gone may take to leave."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientConfig:
-    """How a client behaves, for as long as it lives.
-
-    Args:
-        member: Group, subscription and what else the coordinator is told.
-        starting_offsets: Where the group starts in what it has never read.
-        read_committed: True for `kafka.isolation.level=read_committed`.
-        fail_on_data_loss: `failOnDataLoss`.
-    """
-
-    member: MemberConfig
-    starting_offsets: StartingOffsets
-    read_committed: bool = False
-    fail_on_data_loss: bool = True
 
 
 class GroupClient:
@@ -114,6 +97,7 @@ class GroupClient:
                 self.topics.remember(name, topic_id)
         self.exchange = Exchange(self.parts)
         self.planner = BatchPlanner(self.parts, fail_on_data_loss=config.fail_on_data_loss)
+        self.attendance = Attendance(self.parts, config.liveness)
         self.last_called_at: float | None = None
         self._budget = RevocationBudget()
         self._hold = RevocationHold()
@@ -142,7 +126,7 @@ class GroupClient:
 
     def next_wakeup(self, now: float) -> float | None:
         """Return when to poll again although nothing came in."""
-        due = [self.exchange.next_wakeup(now), self._leave_by]
+        due = [self.exchange.next_wakeup(now), self._leave_by, self.attendance.next_wakeup()]
         told_at = self.member.revocation_told_at
         if told_at is not None:
             timeout_s = self.member.rebalance_timeout_ms / 1000
@@ -158,13 +142,22 @@ class GroupClient:
     # What Spark proves and wants.
 
     def called(self, now: float) -> None:
-        """Note that Spark called; calls too far apart ask the coordinator for more time."""
+        """Note that Spark called; calls too far apart ask the coordinator for more time.
+
+        A member that had left because nobody called joins again.
+        """
+        self.attendance.called(now)
         if self.last_called_at is not None:
             wanted_ms = timeout_for_gap(now - self.last_called_at, self.member.rebalance_timeout_ms)
             if wanted_ms is not None:
                 self.member.raise_rebalance_timeout(wanted_ms, now)
                 self.parts.events.append(RebalanceTimeoutRaised(now, wanted_ms))
         self.last_called_at = now
+        self._advance(now)
+
+    def call_ended(self, now: float) -> None:
+        """Note that Spark was answered: its silence counts from now on."""
+        self.attendance.call_ended(now)
 
     def replay(self, plan: BatchPlan, now: float) -> None:
         """Take it that Spark runs an old plan again; one of another group is none of ours."""
@@ -308,6 +301,13 @@ class GroupClient:
 
     def _advance(self, now: float) -> None:
         self._take_member_events(now)
+        if self.attendance.must_leave(now):
+            # A static member is kept its place until its session is over.
+            self.leave(now, leave_by=now + LEAVE_S, will_return=True)
+        elif self.attendance.may_return():
+            self._leave_by = None
+            self._drop(Assignment(frozenset(self.ledger.owned)), "the member had left", now)
+            self.member.return_to_group(now)
         revocable = (MemberState.RECONCILING, MemberState.PREPARE_LEAVING)
         if self.member.revoking and self.member.state in revocable:
             self._try_to_acknowledge(now)

@@ -37,6 +37,9 @@ class LivenessLimits:
     max_batch_s: float = inf
 
 
+ADAPTIVE: Final = LivenessLimits()
+
+
 class Sign(Enum):
     """What is found out about a query."""
 

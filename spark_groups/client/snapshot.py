@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import isinf
 from typing import Any
 
 from spark_groups.client.group_client import GroupClient
@@ -34,7 +35,14 @@ def take_snapshot(client: GroupClient, now: float) -> dict[str, Any]:
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
         "heartbeat_interval_ms": int(member.pace.interval_s * 1000),
         "last_heartbeat_age_s": _age(member.last_accepted_sent_at, now),
+        "session_timeout_ms": client.parts.settings.session_timeout_ms,
+        "instance_wait_age_s": _age(member.instance_wait.began_at(), now),
+        "instance_wait_left_s": _left(member.instance_deadline, now),
         "last_call_age_s": _age(client.last_called_at, now),
+        "batch_age_s": _rounded(client.attendance.liveness.batch_age_s(now)),
+        "idle_s": _rounded(client.attendance.liveness.idle_s(now)),
+        "idle_limit_s": _rounded(client.attendance.liveness.idle_limit_s),
+        "left_because_idle": client.attendance.is_absent,
         "assigned": _partitions(client, member.assigned),
         "pending": _partitions(client, client.target.pending - member.owned),
         "revoking": _partitions(client, member.revoking),
@@ -70,6 +78,15 @@ def take_snapshot(client: GroupClient, now: float) -> dict[str, Any]:
 
 def _age(at: float | None, now: float) -> float | None:
     return None if at is None else round(now - at, 3)
+
+
+def _left(until: float | None, now: float) -> float | None:
+    return None if until is None else round(max(0.0, until - now), 3)
+
+
+def _rounded(seconds: float | None) -> float | None:
+    """Seconds that JSON can carry: a limit that is none is None."""
+    return None if seconds is None or isinf(seconds) else round(seconds, 3)
 
 
 def _known(value: int) -> int | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from math import inf
 
 from spark_groups.client import ClientConfig, GroupClient, Lane, Outgoing
+from spark_groups.client.liveness import LivenessLimits
 from spark_groups.client.parts import Event
 from spark_groups.errors import ErrorCode
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint, commit_metadata
@@ -16,6 +18,7 @@ from spark_groups.types import Assignment, BatchPlan, TopicIdPartition
 
 TOPIC = uuid.UUID(int=1)
 ORDERS = m.TopicMetadata(TOPIC, "orders", 4)
+NO_LIMITS = LivenessLimits(max_idle_s=inf)
 NODE = m.Node(1, "broker", 9092)
 
 
@@ -47,6 +50,7 @@ class Hands:
         starting: `startingOffsets`.
         checkpointed: What the checkpoint ended at.
         fail_on_data_loss: `failOnDataLoss`.
+        liveness: How long the query may be silent.
         member: More fields of `MemberConfig`.
     """
 
@@ -56,6 +60,7 @@ class Hands:
         *,
         checkpointed: BatchPlan | None = None,
         fail_on_data_loss: bool = True,
+        liveness: LivenessLimits = NO_LIMITS,
         **member: object,
     ) -> None:
         ids = (f"m{number}" for number in range(1, 1_000))
@@ -69,6 +74,7 @@ class Hands:
                 member=config,
                 starting_offsets=starting or StartingOffsets(StartingPoint.LATEST),
                 fail_on_data_loss=fail_on_data_loss,
+                liveness=liveness,
             ),
             new_member_id=lambda: next(ids),
             checkpointed=checkpointed,

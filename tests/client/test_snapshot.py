@@ -19,7 +19,8 @@ def test_client_that_only_begins_knows_next_to_nothing() -> None:
     assert unknown == {
         *("instance_id", "failure", "group_state", "group_epoch", "assignment_epoch"),
         *("coordinator", "last_heartbeat_age_s", "last_call_age_s", "revocation_age_s"),
-        "in_flight",
+        *("in_flight", "session_timeout_ms", "instance_wait_age_s", "instance_wait_left_s"),
+        *("batch_age_s", "idle_s", "idle_limit_s"),
     }
     assert (view["state"], view["member_epoch"], view["partitions"]) == ("JOINING", 0, [])
 
