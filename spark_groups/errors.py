@@ -231,7 +231,9 @@ ERROR_RULES: dict[ErrorCode, ErrorRule] = {
         _R.REJOIN_NEW_ID,
         _R.REJOIN_NEW_ID,
         _R.FAIL,
-        "the group is gone, or is a classic group that cannot be converted",
+        "the group is gone, or is one of classic consumers that cannot be converted: the broker's"
+        " group.consumer.migration.policy has to be bidirectional or upgrade, and all consumers"
+        " have to use an assignor of Kafka's own; or stop them first",
     ),
     ErrorCode.GROUP_MAX_SIZE_REACHED: ErrorRule(
         _R.FAIL, _R.FAIL, _R.FAIL, "the group is full: raise the broker's group.consumer.max.size"
