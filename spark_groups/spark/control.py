@@ -162,16 +162,20 @@ class ControlServer:
             target=self._accept, args=(listener,), name="kafka-group-control", daemon=True
         ).start()
 
-    def broadcast(self, message: Message) -> None:
+    def broadcast(self, message: Message) -> int:
         """Tell all runners.
 
         Args:
             message: What to say.
+
+        Returns:
+            How many there are.
         """
         with self._changed:
             links = list(self._pids)
         for link in links:
             link.send(message)
+        return len(links)
 
     def await_runners(self, pids: set[int], timeout_s: float) -> bool:
         """Wait until the runners of some processes are connected.

@@ -2,31 +2,33 @@
 
 `latestOffset(start)` proves that the batch which ended at `start` is in Spark's commit log, so the
 batch is finished there, one trigger earlier than Spark's own `commit` would say so. On Spark 4.0
-and 4.1, which pass no start, the next call proves the last plan.
+and 4.1, which pass no start, the next call proves the last plan. A driver that listens says so
+earlier still: as soon as the batch is in the commit log.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
 from typing import Any, Final
 
 from spark_groups.kafka.driver import GroupDriver
 from spark_groups.offsets.plan_text import (
     NOTHING_PLANNED,
-    parse_plan_text,
     plan_as_json,
     plan_from_json,
 )
-from spark_groups.spark.drain import DrainNotes
+from spark_groups.offsets.planning import PlanLimit
 from spark_groups.spark.options import SourceOptions
-from spark_groups.types import BatchPlan, OffsetRange
+from spark_groups.spark.runner_control import RunnerControl
+from spark_groups.types import OffsetRange
 
 logger = logging.getLogger(__name__)
 
 Offset = Mapping[str, Any]
 LAST_COMMIT_TIMEOUT_S: Final = 30.0
+LAST_REPORT_TIMEOUT_S: Final = 3.0
+"""How long the end of a run waits to hear whether its last batch is finished."""
 
 
 class QueryRun:
@@ -44,10 +46,13 @@ class QueryRun:
             security=options.security(),
             api_timeout_s=options.api_timeout_ms / 1000,
             request_timeout_s=options.request_timeout_ms / 1000,
+            settle_timeout_s=options.settle_timeout_s,
+        )
+        self.control = RunnerControl(
+            self.driver, group_id=options.group_id, move_with_state=options.move_with_state
         )
         self._limit = options.plan_limit()
         self._will_return = options.instance_id is not None
-        self._notes = DrainNotes(os.getppid())
         self._handed_out: Offset | None = None
         self._proven: Offset | None = None
         self._available_now = False
@@ -58,15 +63,20 @@ class QueryRun:
         self._available_now = True
         self.driver.prepare_available_now()
 
-    def latest_offset(self, start: Offset | None) -> Offset:
+    def latest_offset(self, start: Offset | None, *, everything: bool = False) -> Offset:
         """Finish the batch that Spark has proven, and plan the next.
 
         Args:
             start: Where the last batch ended; None on Spark 4.0 and 4.1.
+            everything: Whether this is the only batch: then it has no limit.
 
         Returns:
             The next plan, or `start` itself if there is nothing to read.
+
+        Raises:
+            SparkGroupsError: The query cannot go on.
         """
+        self.control.check()
         proven = start if start is not None else (self._handed_out or NOTHING_PLANNED)
         if proven != self._proven:
             plan = plan_from_json(proven)
@@ -74,7 +84,12 @@ class QueryRun:
             if plan is not None:
                 self.driver.finish(plan)
             self._proven = proven
-        planned = None if self._must_drain() else self.driver.plan(self._limit)
+            self.control.expect(None)
+        planned = (
+            None
+            if self._must_drain()
+            else self.driver.plan(PlanLimit() if everything else self._limit)
+        )
         if planned is None:
             if self._available_now and not self.driver.await_commits(LAST_COMMIT_TIMEOUT_S):
                 logger.warning(
@@ -84,6 +99,7 @@ class QueryRun:
                 )
             return proven
         self._handed_out = plan_as_json(planned)
+        self.control.expect(planned)
         return self._handed_out
 
     def ranges(self, start: Offset, end: Offset) -> tuple[OffsetRange, ...]:
@@ -99,27 +115,32 @@ class QueryRun:
         if end != self._handed_out:
             self.driver.replay(plan)
             self._handed_out = end
+            self.control.expect(plan)
         return plan.ranges
+
+    def await_last_report(self, timeout_s: float = LAST_REPORT_TIMEOUT_S) -> None:
+        """Wait to hear whether the last batch is finished, if a driver listens: then it counts.
+
+        Args:
+            timeout_s: How long at most.
+        """
+        if not self.control.await_report(timeout_s):
+            logger.warning(
+                "the last batch is not known to be finished, so its offsets are not committed: the"
+                " next run of this checkpoint does that, if it gets the partitions back; else they"
+                " are read again%s",
+                "" if self.control.is_reported_to else ". spark_groups.listen(spark) would know",
+            )
 
     def leave(self, timeout_s: float = 5.0) -> None:
         """Commit what is known to be finished and leave the group; a second call does nothing."""
-        if self._handed_out is not None:
-            last = plan_from_json(self._handed_out)
-            if last is not None and last in self._announced():
-                self.driver.finish(last)
         self.driver.leave(timeout_s, will_return=self._will_return)
+        self.control.close()
 
     def _must_drain(self) -> bool:
         """Whether the driver asked for an end; says so the first time."""
-        is_requested = self._notes.is_requested()
+        is_requested = self.control.is_draining
         if is_requested and not self._said_drain:
             self._said_drain = True
             logger.info("the driver asked for an end: this run plans nothing more")
         return is_requested
-
-    def _announced(self) -> list[BatchPlan | None]:
-        try:
-            return [parse_plan_text(text) for text in self._notes.finished()]
-        except ValueError:
-            logger.warning("a note of finished plans could not be read and is ignored")
-            return []

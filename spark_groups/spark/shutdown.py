@@ -4,7 +4,7 @@ SIGTERM to spark-submit reaches the JVM, and no signal of Python's ever sees it.
 then stop the SparkContext under the running batch. A hook of Hadoop's ShutdownHookManager with a
 higher priority comes before them, and py4j calls it back here, in the driver's Python:
 
-1. the runners are asked to plan nothing more (`drain`);
+1. the runners are asked to plan nothing more, over the control channel (`control`);
 2. the batch that runs ends, in a bounded time;
 3. the runners are told which plan was the last one that Spark has committed;
 4. the query is stopped; its runner commits that plan's offsets and leaves the group.
@@ -16,7 +16,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from pyspark.java_gateway import ensure_callback_server_started
@@ -24,7 +24,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groups.errors import OptionsError
-from spark_groups.spark.drain import DrainNotes
+from spark_groups.spark.control import ControlServer, Link
+from spark_groups.spark.control_messages import (
+    BatchReported,
+    Drain,
+    Draining,
+    Listening,
+    Message,
+    NothingMoreReported,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +40,8 @@ HOOK_PRIORITY: Final = 100
 """Before Spark's own hook (40) and the file system's (10): higher ones run first."""
 LEAVE_TIMEOUT_S: Final = 10.0
 """How long a runner may take to commit and to leave once its query is stopped."""
+REACH_RUNNERS_S: Final = 2.0
+"""How long runners may take to be told: they look for a driver that listens twice a second."""
 RUNNER_MODULE: Final = "python_streaming_source_runner"
 
 _POLL_S: Final = 0.02
@@ -48,6 +58,8 @@ class CleanEnd:
     def __init__(self, spark: SparkSession, timeout_s: float) -> None:
         self._spark = spark
         self._timeout_s = timeout_s
+        # Runners find it now, and need not look for it when every second counts.
+        self._drain = _Drain(int(_jvm_process(spark).pid()))
         self._begun = threading.Lock()
         self._done = threading.Event()
 
@@ -72,7 +84,7 @@ class CleanEnd:
             self._done.wait(self._timeout_s + LEAVE_TIMEOUT_S)
             return
         try:
-            end_queries(self._spark, timeout_s=self._timeout_s)
+            _end_queries(self._spark, self._drain, self._timeout_s)
         except Exception:
             # Nobody is left to take an error: the JVM is on its way out.
             logger.exception("the queries could not be ended cleanly")
@@ -116,6 +128,7 @@ def stop_on_sigterm(spark: SparkSession, *, timeout_s: float = 30.0) -> CleanEnd
 
     Raises:
         OptionsError: The session is one of Spark Connect, or the time-out is not positive.
+        OSError: No socket can be made where runners look for it.
     """
     if timeout_s <= 0:
         raise OptionsError(f"the time-out of a clean end has to be positive, not {timeout_s:g} s")
@@ -153,27 +166,85 @@ def end_queries(spark: SparkSession, *, timeout_s: float = 30.0) -> bool:
 
     Returns:
         False if a batch was given up: the next owner of its partitions reads it again.
+
+    Raises:
+        OSError: No socket can be made where runners look for it.
     """
-    jvm: Any = spark.sparkContext._jvm
-    jvm_process = jvm.java.lang.ProcessHandle.current()
-    notes = DrainNotes(int(jvm_process.pid()))
+    return _end_queries(spark, _Drain(int(_jvm_process(spark).pid())), timeout_s)
+
+
+def _end_queries(spark: SparkSession, drain: _Drain, timeout_s: float) -> bool:
+    jvm_process = _jvm_process(spark)
     queries = spark.streams.active
     logger.info("ending %d queries, in at most %g s", len(queries), timeout_s)
-    notes.request()
+    deadline_s = time.monotonic() + timeout_s
+    drain.begin(_runner_pids(jvm_process))
     try:
-        deadline_s = time.monotonic() + timeout_s
         ended = [_await_batch(query, deadline_s) for query in queries]
-        notes.announce([text for query in queries for text in _finished_plans(query)])
+        drain.report(queries)
         for query in queries:
             query.stop()
         _await_runners(jvm_process, time.monotonic() + LEAVE_TIMEOUT_S)
     finally:
-        notes.clear()
+        drain.end()
     return all(ended)
 
 
+class _Drain:
+    """Asks the runners of a JVM to plan nothing more, and tells them what they may commit.
+
+    Args:
+        jvm_pid: The JVM's pid.
+
+    Raises:
+        OSError: No socket can be made where runners look for it.
+    """
+
+    def __init__(self, jvm_pid: int) -> None:
+        listening = Listening(reports_batches=False, holds_revocations=False)
+        self._server = ControlServer(jvm_pid, listening, self._received)
+        self._changed = threading.Condition()
+        self._draining: set[Link] = set()
+        self._server.start()
+
+    def begin(self, runner_pids: list[int]) -> None:
+        """Ask all runners, once they have found this socket, and wait until they obey.
+
+        Args:
+            runner_pids: The processes of the JVM that are runners; not all may be this source's.
+        """
+        self._server.await_runners(set(runner_pids), REACH_RUNNERS_S)
+        reached = self._server.broadcast(Drain())
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._draining) >= reached, REACH_RUNNERS_S)
+
+    def report(self, queries: Sequence[StreamingQuery]) -> None:
+        """Tell the runners which plans Spark has committed last.
+
+        Args:
+            queries: Queries that begin no other batch.
+        """
+        for query in queries:
+            for plan in _finished_plans(query):
+                report = BatchReported(
+                    plan=plan, query_id=str(query.id), is_stateful=False, is_asynchronous=False
+                )
+                self._server.broadcast(report)
+        self._server.broadcast(NothingMoreReported(query_id="", had_reports=True))
+
+    def end(self) -> None:
+        """Close the socket."""
+        self._server.close()
+
+    def _received(self, link: Link, message: Message) -> None:
+        if isinstance(message, Draining):
+            with self._changed:
+                self._draining.add(link)
+                self._changed.notify_all()
+
+
 def _await_batch(query: StreamingQuery, deadline_s: float) -> bool:
-    """Wait until a query is between two triggers: every later one finds the drain note."""
+    """Wait until a query is between two triggers: every later one plans nothing more."""
     while query.isActive and query.status["isTriggerActive"]:
         if time.monotonic() > deadline_s:
             logger.warning(
@@ -202,6 +273,11 @@ def _await_runners(jvm_process: Any, deadline_s: float) -> None:
             logger.warning("the runners %s still run; they leave by themselves", runners)
             return
         time.sleep(_POLL_S)
+
+
+def _jvm_process(spark: SparkSession) -> Any:
+    jvm: Any = spark.sparkContext._jvm
+    return jvm.java.lang.ProcessHandle.current()
 
 
 def _runner_pids(jvm_process: Any) -> list[int]:

@@ -115,6 +115,12 @@ class _StreamReader(DataSourceStreamReader):
         if self._publisher is not None:
             self._publisher.close()
 
+    def _end(self) -> None:
+        """Leave the group once it is known whether the last batch is finished."""
+        if self._run is not None:
+            self._run.await_last_report()
+        self.stop()
+
     def _live(self) -> QueryRun:
         """Return the live side of this reader; the first call makes it, in the runner."""
         if self._run is None:
@@ -122,8 +128,10 @@ class _StreamReader(DataSourceStreamReader):
             connection = jvm_connection()
             self._run = QueryRun(self._options)
             RunnerEnd(
-                self.stop, files_directory=_files_directory(), jvm_connection=connection
+                self._end, files_directory=_files_directory(), jvm_connection=connection
             ).watch()
+            # Only now: threads that are made before cannot be kept from taking signals.
+            self._run.control.start()
             self._publisher = SnapshotPublisher(self._run.driver.snapshot)
             self._publisher.start()
         return self._run
@@ -140,12 +148,18 @@ if HAS_ADMISSION_CONTROL:
 
         def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
             """Return the next plan, or `start` if there is nothing to read."""
-            if isinstance(limit, ReadAllAvailable):
+            run = self._live()
+            if not isinstance(limit, ReadAllAvailable):
+                return dict(run.latest_offset(start))
+            if not run.control.is_reported_to:
                 raise OptionsError(
-                    "Trigger.Once is refused: Spark never says that its only batch is finished, so"
-                    " its offsets would not be committed. Use trigger(availableNow=True)"
+                    "Trigger.Once is refused: only a listener says that its only batch is finished,"
+                    " so without one its offsets would not be committed. Use"
+                    " trigger(availableNow=True), or call spark_groups.listen(spark) before the"
+                    " query starts"
                 )
-            return dict(self._live().latest_offset(start))
+            run.prepare_available_now()
+            return dict(run.latest_offset(start, everything=True))
 
         def prepareForTriggerAvailableNow(self) -> None:
             """Read what is there when each partition becomes ours, then end."""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from spark_groups.errors import OptionsError
 from spark_groups.kafka.embedded import EmbeddedKafka
-from spark_groups.offsets.plan_text import NOTHING_PLANNED, plan_from_json, plan_text
-from spark_groups.spark.drain import DrainNotes
+from spark_groups.offsets.plan_text import NOTHING_PLANNED, plan_from_json
 from spark_groups.spark.options import SourceOptions
 from spark_groups.spark.query_run import Offset, QueryRun
 from tests.brokers import Row, create_topic, produce
 from tests.kafka.members import committed
+from tests.spark.listening import Driver
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.broker
@@ -106,27 +106,93 @@ def test_an_old_plan_is_replayed_as_it_was_and_committed_once_it_is_finished(
     assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 4
 
 
-def test_a_drained_run_plans_nothing_and_commits_what_the_driver_announced(
+def listening(run: QueryRun, directory: Path, **listens: bool) -> Driver:
+    """Have a driver listen to a run that was just made."""
+    driver = Driver(directory, **listens)
+    run.control._client._jvm_pid = driver.jvm_pid
+    run.control._client._directory = directory
+    run.control.start()
+    return driver
+
+
+def test_a_drained_run_plans_nothing_and_commits_what_the_driver_reported(
     start: Start, kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
 ) -> None:
     run = start()
-    notes = DrainNotes(os.getppid(), directory=tmp_path / "notes")
-    run._notes = notes
-    planned = until_rows(run, NOTHING_PLANNED)
-    notes.request()
-    assert run.latest_offset(NOTHING_PLANNED) == NOTHING_PLANNED
-    notes.announce([plan_text(plan_from_json(planned))])
-    run.leave()
-    assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 4
+    with listening(run, tmp_path, reports_batches=False) as driver:
+        planned = until_rows(run, NOTHING_PLANNED)
+        driver.drain()
+        assert run.latest_offset(NOTHING_PLANNED) == NOTHING_PLANNED
+        driver.report(planned)
+        run.await_last_report()
+        run.leave()
+        assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 4
 
 
 def test_a_drained_run_says_once_who_asked_for_the_end(
     start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = start()
-    run._notes = DrainNotes(os.getppid(), directory=tmp_path / "notes")
-    run._notes.request()
-    with caplog.at_level(logging.INFO, "spark_groups.spark.query_run"):
+    with listening(run, tmp_path) as driver, caplog.at_level(logging.INFO, "spark_groups"):
+        driver.drain()
         for _ in range(3):
             assert run.latest_offset(NOTHING_PLANNED) == NOTHING_PLANNED
     assert caplog.text.count("the driver asked for an end") == 1
+
+
+def test_a_reported_batch_is_committed_without_another_call(
+    start: Start, kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
+) -> None:
+    run = start()
+    with listening(run, tmp_path) as driver:
+        first = until_rows(run, NOTHING_PLANNED)
+        driver.report(NOTHING_PLANNED)
+        driver.report({**first, "member_epoch": 77})
+        assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 0
+        driver.report(first)
+        wait_until(lambda: committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 4)
+        second = run.latest_offset(first)
+        assert spans(second) == [(4, 8)], "what was proven twice is finished once"
+        driver.report(first)
+        driver.report(second)
+        wait_until(lambda: committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 8)
+
+
+def test_a_replayed_batch_is_committed_when_it_is_reported(
+    start: Start, kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
+) -> None:
+    killed = start()
+    planned = until_rows(killed, NOTHING_PLANNED)
+    killed.driver._close()
+    again = start()
+    with listening(again, tmp_path) as driver:
+        assert len(again.ranges(NOTHING_PLANNED, planned)) == 1
+        driver.report(planned)
+        wait_until(lambda: committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 4)
+
+
+def test_the_only_batch_has_no_limit_and_its_report_commits_it(
+    start: Start, kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
+) -> None:
+    run = start()
+    with listening(run, tmp_path) as driver:
+        run.prepare_available_now()
+        end = run.latest_offset(NOTHING_PLANNED, everything=True)
+        assert spans(end) == [(0, 10)]
+        driver.report(end)
+        run.await_last_report()
+        run.leave()
+    assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 10
+
+
+def test_a_query_with_asynchronous_progress_is_refused_and_commits_nothing(
+    start: Start, kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
+) -> None:
+    run = start()
+    with listening(run, tmp_path) as driver:
+        planned = until_rows(run, NOTHING_PLANNED)
+        driver.report(planned, is_asynchronous=True)
+        wait_until(lambda: run.control._failure, what="the report")
+        with pytest.raises(OptionsError, match="asyncProgressTrackingEnabled is refused"):
+            run.latest_offset(planned)
+    assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 0
