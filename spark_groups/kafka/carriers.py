@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from spark_groups.client import Lane, Outgoing
-from spark_groups.errors import ProtocolError
+from spark_groups.errors import AccessError, ProtocolError
 from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.connection import RequestError
 from spark_groups.kafka.coordinator import CoordinatorLane
@@ -44,7 +44,8 @@ class Carriers:
         client_id: What brokers call this client.
         security: How connections are secured.
         answered: Called in a carrier's thread with each answer, or with why there is none.
-        crashed: Called when a carrier's thread dies of anything else.
+        crashed: Called when a carrier's thread dies of anything else, and with an AccessError when
+            a broker refuses who we are, of which no thread dies.
     """
 
     def __init__(
@@ -135,6 +136,9 @@ class Carriers:
         except RequestError as error:
             return error.as_failure()
         except ProtocolError as error:
+            return RequestFailed(str(error), may_have_arrived=True)
+        except AccessError as error:
+            self._crashed(error)
             return RequestFailed(str(error), may_have_arrived=True)
 
     def _ask_coordinator(self, outgoing: Outgoing, node: Node) -> Response:

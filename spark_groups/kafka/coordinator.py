@@ -199,7 +199,7 @@ class CoordinatorLane:
             if self._shut_down:
                 raise RequestError("the member was shut down", may_have_arrived=False)
             self._connection = fresh
-        fresh.connect(min(timeout_s, self._connect_timeout_s))
+        fresh.connect(min(timeout_s, self._connect_timeout_s + self._security.handshake_s))
         return fresh
 
     def interrupt(self) -> None:

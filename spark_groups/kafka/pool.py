@@ -131,7 +131,8 @@ class ConnectionPool:
             if self._stopped.is_set():
                 raise RequestError("the client was shut down", may_have_arrived=False)
             self._connections[address] = connection
-        connection.connect(min(self._connect_timeout_s, deadline - time.monotonic()))
+        allowed_s = self._connect_timeout_s + self._security.handshake_s
+        connection.connect(min(allowed_s, deadline - time.monotonic()))
         return connection
 
     def _drop(self, address: Address) -> None:

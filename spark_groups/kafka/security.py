@@ -11,7 +11,8 @@ from spark_groups.kafka.tls import Tls
 from spark_groups.kafka.tokens import TOKENS
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-TOKEN_TIMEOUT_S: Final = 10.0
+HANDSHAKE_S: Final = 3.0
+TOKEN_TIMEOUT_S: Final = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,13 @@ class Security:
         """Whether somebody logs in."""
         return self.protocol.startswith("SASL_")
 
+    @property
+    def handshake_s(self) -> float:
+        """Seconds that securing a connection may take beside connecting it."""
+        if isinstance(self.login, TokenLogin):
+            return TOKEN_TIMEOUT_S
+        return HANDSHAKE_S if self.uses_tls or self.uses_sasl else 0.0
+
     def librdkafka_settings(self) -> dict[str, Any]:
         """Return the same in librdkafka's words, secrets included."""
         settings: dict[str, Any] = {"security.protocol": self.protocol}
@@ -63,6 +71,10 @@ class Security:
         elif isinstance(self.login, TokenLogin):
             settings["oauth_cb"] = _token_callback(self.login, self.tls)
         return settings
+
+
+PLAINTEXT: Final = Security()
+"""Nothing is encrypted, and nobody logs in."""
 
 
 def _tls_settings(tls: Tls) -> dict[str, Any]:

@@ -192,9 +192,9 @@ def _refusal(login: TokenLogin, error: urllib.error.HTTPError) -> Exception:
 
 def _said(login: TokenLogin) -> str:
     """Return how messages call the endpoint: without a query, which may hold a secret."""
-    parts = urllib.parse.urlsplit(login.endpoint_url)
-    host = parts.netloc.rpartition("@")[2]
-    return f"the token endpoint {parts.scheme}://{host}{parts.path}"
+    address = login.endpoint_url.partition("?")[0]
+    scheme, _, rest = address.partition("://")
+    return f"the token endpoint {scheme}://{rest.rpartition('@')[2]}"
 
 
 def _token(text: Any, expires_in_s: Any, where: str) -> Token:

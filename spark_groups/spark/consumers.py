@@ -55,6 +55,7 @@ def librdkafka_settings(settings: RangeSettings) -> dict[str, Any]:
     }
     if settings.rack is not None:
         configuration["client.rack"] = settings.rack
+    configuration |= settings.security.librdkafka_settings()
     return configuration | dict(FETCH_DEFAULTS) | dict(settings.tuning)
 
 
@@ -102,11 +103,14 @@ class RangeConsumer:
             BrokerUnreachableError: No broker answered within `request_timeout_s`.
         """
         if self._admin is None:
+            configuration: dict[str, Any] = self.settings.security.librdkafka_settings()
             self._admin = AdminClient(
-                {
+                configuration
+                | {
                     "bootstrap.servers": ",".join(self.settings.bootstrap_servers),
                     "client.id": self.settings.client_id,
                     "log_level": 3,
+                    "error_cb": self._note_error,
                 },
                 logger=_log,
             )

@@ -24,7 +24,7 @@ from pydantic.fields import FieldInfo
 
 from spark_groups.client import ClientConfig
 from spark_groups.errors import OptionsError
-from spark_groups.kafka.security import Security
+from spark_groups.kafka.security import PLAINTEXT, Security
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol.member import MemberConfig
@@ -45,6 +45,7 @@ from spark_groups.spark.option_values import (
     parse_starting_offsets,
 )
 from spark_groups.spark.range_settings import RangeSettings
+from spark_groups.spark.security_options import SECURITY_OPTIONS, read_security
 
 GROUP_PROTOCOL: Final = "consumer"
 
@@ -69,12 +70,6 @@ def _group_protocol(value: str) -> str:
             " a classic group has neither epochs nor a coordinator that assigns"
         )
     return GROUP_PROTOCOL
-
-
-def _security_protocol(value: str) -> str:
-    if value.upper() != "PLAINTEXT":
-        raise ValueError(f"{value!r} is not supported yet, only PLAINTEXT is")
-    return value.upper()
 
 
 Text = Annotated[str, BeforeValidator(_text)]
@@ -188,10 +183,8 @@ class SourceOptions:
     group_protocol: Annotated[str, BeforeValidator(_group_protocol)] = _option(
         "kafka.group.protocol", "Only consumer, the protocol of KIP-848.", default=GROUP_PROTOCOL
     )
-    security_protocol: Annotated[str, BeforeValidator(_security_protocol)] = _option(
-        "kafka.security.protocol", "Only PLAINTEXT so far.", default="PLAINTEXT", shown="PLAINTEXT"
-    )
     fetch_tuning: tuple[tuple[str, str], ...] = ()
+    secured: Security = PLAINTEXT
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -211,6 +204,7 @@ class SourceOptions:
                 values[name] = given[name.lower()]
         problems += read_subscription(given, values)
         values["fetch_tuning"] = read_tuning(given, problems)
+        values["secured"] = read_security(given, problems)
         try:
             checked = TypeAdapter(cls).validate_python(values)
         except ValidationError as error:
@@ -257,8 +251,8 @@ class SourceOptions:
         )
 
     def security(self) -> Security:
-        """Return how the driver's connections are secured."""
-        return Security(self.security_protocol)
+        """Return how all connections are secured."""
+        return self.secured
 
     def range_settings(self) -> RangeSettings:
         """Return what executors read ranges with."""
@@ -273,6 +267,7 @@ class SourceOptions:
             poll_timeout_s=self.poll_timeout_ms / 1000,
             request_timeout_s=self.request_timeout_ms / 1000,
             tuning=self.fetch_tuning,
+            security=self.secured,
         )
 
 
@@ -283,7 +278,12 @@ _DECLARED: Final[tuple[tuple[str, Any], ...]] = tuple(
 )
 _OPTION_NAMES: Final = tuple(name for name, _ in _DECLARED)
 _KNOWN: Final = {
-    name.lower(): name for name in (*_OPTION_NAMES, *(tuning.name for tuning in FETCH_TUNING))
+    name.lower(): name
+    for name in (
+        *_OPTION_NAMES,
+        *(name for name, _, _ in SECURITY_OPTIONS),
+        *(tuning.name for tuning in FETCH_TUNING),
+    )
 }
 
 
@@ -292,6 +292,7 @@ def option_table() -> str:
     rows = [
         (name, field.json_schema_extra["default"], field.description) for name, field in _DECLARED
     ]
+    rows += SECURITY_OPTIONS
     rows += [(tuning.name, tuning.default, tuning.meaning) for tuning in FETCH_TUNING]
     lines = ["| option | default | meaning |", "|---|---|---|"]
     return "\n".join(lines + [f"| `{name}` | {default} | {why} |" for name, default, why in rows])

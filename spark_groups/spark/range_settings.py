@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spark_groups.kafka.security import PLAINTEXT, Security
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeSettings:
@@ -20,6 +22,7 @@ class RangeSettings:
         poll_timeout_s: Seconds to wait for the next record.
         request_timeout_s: Seconds to wait for one answer.
         tuning: Further settings in librdkafka's words.
+        security: How connections are secured; with secrets, which its text does not show.
     """
 
     bootstrap_servers: tuple[str, ...]
@@ -32,3 +35,4 @@ class RangeSettings:
     poll_timeout_s: float = 120.0
     request_timeout_s: float = 30.0
     tuning: tuple[tuple[str, str], ...] = ()
+    security: Security = PLAINTEXT

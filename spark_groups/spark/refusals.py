@@ -55,8 +55,8 @@ REFUSED: Final[Mapping[str, str]] = MappingProxyType(
 
 REFUSED_PREFIXES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "kafka.ssl.": f"encryption {_NOT_YET}",
-        "kafka.sasl.": f"authentication {_NOT_YET}",
+        "kafka.sasl.kerberos.": f"Kerberos {_NOT_YET}",
+        "kafka.sasl.login.": "it is about Java classes: kafka.sasl.jaas.config says who logs in",
     }
 )
 """Reasons by how the names begin."""

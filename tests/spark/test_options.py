@@ -137,7 +137,7 @@ WRONG = {
     "failOnDataLoss": ("perhaps", "valid boolean"),
     "kafka.isolation.level": ("serializable", "neither read_uncommitted nor read_committed"),
     "kafka.group.protocol": ("classic", "KIP-848"),
-    "kafka.security.protocol": ("SASL_SSL", "not supported yet"),
+    "kafka.security.protocol": ("TLS", "'TLS' is none of PLAINTEXT, SSL"),
     "kafka.fetch.min.bytes": ("0", "greater than or equal to 1"),
     "kafka.check.crcs": ("x", "valid boolean"),
     "kafka.fetch.max.bytes": ("999999", "greater than or equal to 1000000"),

@@ -1,0 +1,37 @@
+"""The options for security, which are Kafka's own settings behind `kafka.`, as one value.
+
+Files are read at load(), on the driver; what executors need of them travels in the reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from spark_groups.errors import OptionsError
+from spark_groups.kafka.security import PLAINTEXT, Security
+from spark_groups.kafka.security_settings import SECURITY_SETTINGS, security_of
+
+_PREFIX: Final = "kafka."
+
+SECURITY_OPTIONS: Final[tuple[tuple[str, str, str], ...]] = tuple(
+    (f"{_PREFIX}{each.name}", each.default, each.meaning) for each in SECURITY_SETTINGS
+)
+"""Name, default and meaning of each, as the option table shows them."""
+
+
+def read_security(given: Mapping[str, str], problems: list[str]) -> Security:
+    """Return how connections are secured.
+
+    Args:
+        given: Texts by name in lower case.
+        problems: Takes what is wrong with them; secrets are never repeated.
+    """
+    settings = {
+        name.removeprefix(_PREFIX): given[name] for name, _, _ in SECURITY_OPTIONS if name in given
+    }
+    try:
+        return security_of(settings, prefix=_PREFIX)
+    except OptionsError as error:
+        problems += str(error).splitlines()
+        return PLAINTEXT

@@ -1,0 +1,396 @@
+"""A real broker with TLS, SASL and ACLs, and the certificates, users and tokens for it."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import http.server
+import ipaddress
+import json
+import os
+import threading
+import time
+import urllib.parse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from spark_groups.kafka.embedded import EmbeddedKafka
+from tests.brokers import ANSWER_S, admin
+
+CLIENT_ID: Final = "batch-client"
+CLIENT_SECRET: Final = "token-secret-31415"
+PASSWORDS: Final = {"alice": "wonder-2718", "bob": "builder-1618", "nobody": "nothing-1414"}
+SESSION_LIFETIME_MS: Final = 2_000
+_PACKAGE = "org.apache.kafka.common.security."
+_DAY = datetime.timedelta(days=1)
+
+
+def jaas(module: str, **options: str) -> str:
+    """Return a JAAS configuration of one of Kafka's modules, `plain.Plain` for example."""
+    said = " ".join(f'{name}="{value}"' for name, value in options.items())
+    return f"{_PACKAGE}{module}LoginModule required {said};"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A certificate with its key.
+
+    Args:
+        key: The key.
+        certificate: The certificate.
+        chain: Certificates between it and its authority.
+    """
+
+    key: rsa.RSAPrivateKey
+    certificate: x509.Certificate
+    chain: tuple[x509.Certificate, ...] = ()
+
+    @property
+    def key_pem(self) -> str:
+        return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+    @property
+    def certificate_pem(self) -> str:
+        found = (self.certificate, *self.chain)
+        return "".join(each.public_bytes(Encoding.PEM).decode() for each in found)
+
+    @property
+    def pem(self) -> str:
+        return self.key_pem + self.certificate_pem
+
+
+def issue(
+    name: str,
+    issuer: Identity | None = None,
+    *,
+    hosts: tuple[str, ...] = (),
+    is_authority: bool = False,
+    until: datetime.timedelta = _DAY,
+) -> Identity:
+    """Return a new certificate; without an issuer it is its own."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.timezone.utc)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer.certificate.subject if issuer else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - 2 * _DAY)
+        .not_valid_after(now + until)
+        .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
+    )
+    if hosts:
+        names = [_general_name(each) for each in hosts]
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    signed = builder.sign(issuer.key if issuer else key, hashes.SHA256())
+    chain = ()
+    if issuer is not None and issuer.certificate.issuer != issuer.certificate.subject:
+        chain = (issuer.certificate, *issuer.chain)
+    return Identity(key, signed, chain)
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+@dataclass
+class TokenIssuer:
+    """A small token endpoint that knows one client, with real signed tokens.
+
+    Args:
+        url: Where it is.
+        asked: The forms of the requests that came.
+        lifetime_s: How long its tokens are good.
+        subject: Whom they name.
+    """
+
+    url: str = ""
+    asked: list[dict[str, list[str]]] = field(default_factory=list)
+    lifetime_s: float = 300.0
+    subject: str = "bob"
+    key: rsa.RSAPrivateKey = field(
+        default_factory=lambda: rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    )
+
+    def token(self, **claims: Any) -> str:
+        """Return a JSON Web Token, signed with RS256."""
+        now = int(time.time())
+        payload = {
+            "iss": "tests",
+            "aud": "kafka",
+            "sub": self.subject,
+            "scope": "read",
+            "iat": now,
+            "exp": int(now + self.lifetime_s),
+            **claims,
+        }
+        head = {"alg": "RS256", "kid": "one", "typ": "JWT"}
+        signed = f"{_base64(json.dumps(head).encode())}.{_base64(json.dumps(payload).encode())}"
+        signature = self.key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
+        return f"{signed}.{_base64(signature)}"
+
+    def keys(self) -> dict[str, Any]:
+        """Return the JSON Web Key Set that brokers check tokens with."""
+        numbers = self.key.public_key().public_numbers()
+        return {
+            "keys": [
+                {
+                    "kty": "RSA",
+                    "kid": "one",
+                    "use": "sig",
+                    "alg": "RS256",
+                    "n": _base64(numbers.n.to_bytes(256, "big")),
+                    "e": _base64(numbers.e.to_bytes(3, "big")),
+                }
+            ]
+        }
+
+
+def _base64(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+@contextmanager
+def token_issuer() -> Iterator[TokenIssuer]:
+    """Run a token endpoint on a free port."""
+    issuer = TokenIssuer()
+    known = base64.b64encode(f"{CLIENT_ID}:{CLIENT_SECRET}".encode()).decode()
+
+    class Endpoint(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._answer(200, issuer.keys())
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            issuer.asked.append(urllib.parse.parse_qs(body))
+            if self.path == "/down":
+                self._answer(503, {})
+            elif self.path == "/elsewhere":
+                self._answer(302, {}, Location="/token")
+            elif self.headers["Authorization"] == f"Basic {known}":
+                token = issuer.token()
+                self._answer(200, {"access_token": token, "expires_in": issuer.lifetime_s})
+            else:
+                self._answer(401, {"error": "invalid_client", "error_description": "who is it?"})
+
+        def _answer(self, status: int, values: dict[str, Any], **headers: str) -> None:
+            content = json.dumps(values).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    issuer.url = f"http://127.0.0.1:{server.server_address[1]}/token"
+    try:
+        yield issuer
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(10)
+
+
+@dataclass
+class SecuredKafka:
+    """A running broker with listeners of every kind.
+
+    Args:
+        kafka: The broker; its plaintext listener is a super user's.
+        authority: Issued every certificate but the client's own intermediate.
+        client: A client's certificate, with an intermediate one.
+        issuer: Gives tokens.
+        directory: Where the authority and the client's certificate are as files.
+    """
+
+    kafka: EmbeddedKafka
+    authority: Identity
+    client: Identity
+    issuer: TokenIssuer
+    directory: Path
+
+    @property
+    def ca_file(self) -> str:
+        return str(self.directory / "authority.pem")
+
+    def tls(self, **more: str) -> dict[str, str]:
+        """Return settings that trust the broker."""
+        return {
+            "security.protocol": "SSL",
+            "ssl.truststore.location": self.ca_file,
+            **_dotted(more),
+        }
+
+    def mutual_tls(self) -> dict[str, str]:
+        """Return settings with a client certificate, all of it as texts."""
+        return {
+            "security.protocol": "SSL",
+            "ssl.truststore.certificates": self.authority.certificate_pem,
+            "ssl.keystore.certificate.chain": self.client.certificate_pem,
+            "ssl.keystore.key": self.client.key_pem,
+        }
+
+    def login(
+        self, mechanism: str, user: str = "alice", password: str | None = None, **more: str
+    ) -> dict[str, str]:
+        """Return settings for SASL_SSL with a password."""
+        module = "plain.Plain" if mechanism == "PLAIN" else "scram.Scram"
+        return {
+            "security.protocol": "SASL_SSL",
+            "ssl.truststore.location": self.ca_file,
+            "sasl.mechanism": mechanism,
+            "sasl.jaas.config": jaas(module, username=user, password=password or PASSWORDS[user]),
+            **_dotted(more),
+        }
+
+    def tokens(self, secret: str = CLIENT_SECRET, **more: str) -> dict[str, str]:
+        """Return settings for SASL_SSL with tokens."""
+        return {
+            "security.protocol": "SASL_SSL",
+            "ssl.truststore.location": self.ca_file,
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.token.endpoint.url": self.issuer.url,
+            "sasl.oauthbearer.client.credentials.client.id": CLIENT_ID,
+            "sasl.oauthbearer.client.credentials.client.secret": secret,
+            "sasl.oauthbearer.scope": "read",
+            **_dotted(more),
+        }
+
+    def allow(self, user: str, kind: str, name: str, *operations: str, deny: bool = False) -> None:
+        """Give a user rights on a TOPIC or a GROUP, or deny them."""
+        permission = AclPermissionType.DENY if deny else AclPermissionType.ALLOW
+        bindings = [
+            AclBinding(
+                ResourceType[kind],
+                name,
+                ResourcePatternType.LITERAL,
+                f"User:{user}",
+                "*",
+                AclOperation[operation],
+                permission,
+            )
+            for operation in operations
+        ]
+        for created in admin(self.kafka.bootstrap_servers).create_acls(bindings).values():
+            created.result(ANSWER_S)
+
+
+def _dotted(settings: dict[str, str]) -> dict[str, str]:
+    return {name.replace("__", "."): value for name, value in settings.items()}
+
+
+LISTENERS: Final = {
+    "TLS": "SSL",
+    "MUTUAL": "SSL",
+    "OTHERHOST": "SSL",
+    "EXPIRED": "SSL",
+    "LOGIN": "SASL_SSL",
+    "OPENLOGIN": "SASL_PLAINTEXT",
+    "SHORT": "SASL_PLAINTEXT",
+}
+
+
+@contextmanager
+def secured_kafka(directory: Path) -> Iterator[SecuredKafka]:
+    """Run a broker whose listeners are those of `LISTENERS`."""
+    authority = issue("authority", is_authority=True)
+    between = issue("between", authority, is_authority=True)
+    client = issue("carol", between)
+    (directory / "authority.pem").write_text(authority.certificate_pem)
+    (directory / "client.pem").write_text(client.pem)
+    brokers = {
+        "": issue("broker", authority, hosts=("127.0.0.1", "localhost")),
+        "otherhost.": issue("broker", authority, hosts=("kafka.example.com",)),
+        "expired.": issue("broker", authority, hosts=("127.0.0.1",), until=-_DAY),
+    }
+    with token_issuer() as issuer:
+        keys_url = issuer.url.replace("/token", "/keys")
+        properties = {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(directory / "authority.pem"),
+            "ssl.keystore.type": "PEM",
+            "listener.name.mutual.ssl.client.auth": "required",
+            # Users of certificates have the name alone: CN=carol.
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+        }
+        for prefix, identity in brokers.items():
+            path = directory / f"{prefix or 'broker.'}pem"
+            path.write_text(identity.pem)
+            name = f"listener.name.{prefix}" if prefix else ""
+            properties[f"{name}ssl.keystore.location"] = str(path)
+            properties[f"{name}ssl.keystore.type"] = "PEM"
+        for listener in ("login", "openlogin", "short"):
+            properties |= _sasl_properties(f"listener.name.{listener}.", keys_url)
+        properties["listener.name.short.plain.connections.max.reauth.ms"] = str(SESSION_LIFETIME_MS)
+        properties["listener.name.openlogin.sasl.enabled.mechanisms"] = "PLAIN,SCRAM-SHA-512"
+        users = [
+            f"{mechanism}=[name={user},password={password}]"
+            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+            for user, password in PASSWORDS.items()
+        ]
+        with (
+            _jvm_options(f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys_url}"),
+            EmbeddedKafka(
+                extra_listeners=LISTENERS,
+                server_properties=properties,
+                format_arguments=[part for user in users for part in ("--add-scram", user)],
+            ) as kafka,
+        ):
+            yield SecuredKafka(kafka, authority, client, issuer, directory)
+
+
+def _sasl_properties(listener: str, keys_url: str) -> dict[str, str]:
+    users = {f"user_{user}": password for user, password in PASSWORDS.items()}
+    return {
+        f"{listener}plain.sasl.jaas.config": jaas("plain.Plain", **users),
+        f"{listener}scram-sha-256.sasl.jaas.config": jaas("scram.Scram"),
+        f"{listener}scram-sha-512.sasl.jaas.config": jaas("scram.Scram"),
+        f"{listener}oauthbearer.sasl.jaas.config": jaas("oauthbearer.OAuthBearer"),
+        f"{listener}oauthbearer.sasl.server.callback.handler.class": (
+            f"{_PACKAGE}oauthbearer.OAuthBearerValidatorCallbackHandler"
+        ),
+        f"{listener}oauthbearer.sasl.oauthbearer.jwks.endpoint.url": keys_url,
+        f"{listener}oauthbearer.sasl.oauthbearer.expected.audience": "kafka",
+    }
+
+
+@contextmanager
+def _jvm_options(options: str) -> Iterator[None]:
+    """Give options to the JVMs that are started here: a broker fetches keys only where it may."""
+    before = os.environ.get("JAVA_TOOL_OPTIONS")
+    os.environ["JAVA_TOOL_OPTIONS"] = options
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["JAVA_TOOL_OPTIONS"]
+        else:
+            os.environ["JAVA_TOOL_OPTIONS"] = before
