@@ -116,11 +116,27 @@ class GroupObserver:
         return ",".join(str(each) for each in self._servers)
 
 
-def _read_group(cluster: Cluster, group_id: str) -> GroupReading:
+def describe_consumer_group(cluster: Cluster, group_id: str) -> DescribeGroupResponse:
+    """Return a group's description, which is without an error.
+
+    Args:
+        cluster: The cluster.
+        group_id: The group.
+
+    Raises:
+        GroupNotFoundError: There is no such group, or it is of another protocol.
+        RequestError: The coordinator did not answer in time.
+        ProtocolError: It refused, or its answer cannot be read.
+    """
     described = cluster.describe_group(DescribeGroupRequest(group_id=group_id))
     if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         raise GroupNotFoundError(why_not_found(group_id, cluster.list_groups()))
     refuse(described.error_code, f"ConsumerGroupDescribe of {group_id!r}", described.error_message)
+    return described
+
+
+def _read_group(cluster: Cluster, group_id: str) -> GroupReading:
+    described = describe_consumer_group(cluster, group_id)
     found = cluster.find_coordinator(FindCoordinatorRequest(group_id=group_id))
     committed = cluster.fetch_all_offsets(group_id)
     refuse(committed.error_code, f"OffsetFetch of {group_id!r}")

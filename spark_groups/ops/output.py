@@ -10,7 +10,9 @@ from typing import Final
 
 from rich.console import Console
 
+from spark_groups.ops.removal import RemovalView
 from spark_groups.ops.render import render_group
+from spark_groups.ops.render_removal import render_removals
 from spark_groups.ops.render_settings import render_settings
 from spark_groups.ops.setting_changes import SettingsView
 from spark_groups.ops.views import GroupView
@@ -38,6 +40,14 @@ class Output(ABC):
             view: The settings.
         """
 
+    @abstractmethod
+    def removals(self, view: RemovalView) -> None:
+        """Show what became of members that were to be removed.
+
+        Args:
+            view: What became of them.
+        """
+
 
 class JsonOutput(Output):
     """One JSON document on standard output."""
@@ -48,6 +58,10 @@ class JsonOutput(Output):
 
     def settings(self, view: SettingsView) -> None:
         """Write a group's settings as one document."""
+        _write_json(view.to_json())
+
+    def removals(self, view: RemovalView) -> None:
+        """Write what became of members as one document."""
         _write_json(view.to_json())
 
 
@@ -77,6 +91,10 @@ class ConsoleOutput(Output):
     def settings(self, view: SettingsView) -> None:
         """Write a group's settings as a table."""
         self._console.print(render_settings(view))
+
+    def removals(self, view: RemovalView) -> None:
+        """Write a line for each id."""
+        self._console.print(render_removals(view))
 
 
 def _write_json(document: object) -> None:

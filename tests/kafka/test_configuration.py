@@ -85,6 +85,9 @@ def test_a_change_that_is_refused_says_so_in_the_brokers_words() -> None:
     refused = {"error_code": 40, "error_message": "must be smaller"}
     with pytest.raises(ProtocolError, match="'g' was refused: INVALID_CONFIG, must be smaller"):
         check_alteration({"responses": [refused]}, "g")
+    forbidden = {"error_code": 30, "error_message": None}
+    with pytest.raises(ProtocolError, match=r"AUTHORIZATION_FAILED, .* needs ALTER_CONFIGS on"):
+        check_alteration({"responses": [forbidden]}, "g")
     with pytest.raises(ProtocolError, match="0 answers, one change was of 'g'"):
         check_alteration({"responses": []}, "g")
 

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from spark_groups.ops.output import PARTITION_ROWS_MAX, ConsoleOutput, JsonOutput
+from spark_groups.ops.removal import RemovalView, check_ids
 from spark_groups.ops.setting_changes import view_settings
 from spark_groups.ops.views import view_group
 from tests.ops.groups import ONE, member, read
@@ -37,6 +38,14 @@ def test_settings_are_one_document_or_a_table(capsys: pytest.CaptureFixture[str]
     assert ["consumer.session.timeout.ms", "50000", "group", "45000", "45000", "—"] in [
         line.split() for line in text.splitlines()
     ]
+
+
+def test_removals_are_one_document_or_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    view = RemovalView(group_id="g", removals=check_ids((), ["gate-1"], []))
+    JsonOutput().removals(view)
+    assert json.loads(capsys.readouterr().out) == view.to_json()
+    ConsoleOutput().removals(view)
+    assert capsys.readouterr().out.startswith("instance id gate-1: unknown (")
 
 
 def test_what_is_piped_is_plain_complete_and_never_folded(
