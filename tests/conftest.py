@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_groups.kafka.embedded import EmbeddedKafka
+from tests.secured import SecuredKafka, secured_kafka
 
 # The machine is shared: how long an example takes says nothing about the code.
 hypothesis.settings.register_profile("shared machine", deadline=None)
@@ -36,6 +37,9 @@ def _group_of(item: pytest.Item) -> str:
         return "spark session"
     if item.get_closest_marker("spark") is not None:
         return "spark applications"
+    named = item.get_closest_marker("xdist_group")
+    if named is not None:
+        return str(named.args[0])
     return item.nodeid.partition("::")[0]
 
 
@@ -64,6 +68,13 @@ def kafka_version() -> Iterator[Callable[[str], EmbeddedKafka]]:
 def kafka(kafka_version: Callable[[str], EmbeddedKafka]) -> EmbeddedKafka:
     """The broker for all tests: Apache Kafka 4.3.1 on its default settings. Do not stop it."""
     return kafka_version("4.3.1")
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    """A broker with TLS, logins and ACLs, for all tests. Do not stop it."""
+    with secured_kafka(tmp_path_factory.mktemp("secured")) as running:
+        yield running
 
 
 @pytest.fixture

@@ -122,12 +122,14 @@ class TokenIssuer:
         asked: The forms of the requests that came.
         lifetime_s: How long its tokens are good.
         subject: Whom they name.
+        audience: For whom they are.
     """
 
     url: str = ""
     asked: list[dict[str, list[str]]] = field(default_factory=list)
     lifetime_s: float = 300.0
     subject: str = "bob"
+    audience: str = "kafka"
     key: rsa.RSAPrivateKey = field(
         default_factory=lambda: rsa.generate_private_key(public_exponent=65537, key_size=2048)
     )
@@ -137,7 +139,7 @@ class TokenIssuer:
         now = int(time.time())
         payload = {
             "iss": "tests",
-            "aud": "kafka",
+            "aud": self.audience,
             "sub": self.subject,
             "scope": "read",
             "iat": now,

@@ -22,6 +22,8 @@ _OTHER_HOST: Final = (
 _CERTIFICATE_PROBLEMS: Final[Mapping[int, str]] = MappingProxyType(
     {
         2: _UNTRUSTED,
+        # An authority of the same name with another key.
+        7: _UNTRUSTED,
         9: "is not valid yet: check the clocks",
         10: "has expired: renew it on the broker (ssl.keystore), or correct this clock",
         18: _UNTRUSTED,
@@ -63,7 +65,7 @@ def tls_refusal(error: BaseException, address: Address, tls: Tls) -> AccessError
         return AccessError(f"the certificate of {address} {what}")
     if not isinstance(error, ssl.SSLError):
         return None
-    reason = (error.reason or "").replace(" ", "_").upper()
+    reason = (getattr(error, "reason", None) or "").replace(" ", "_").upper()
     if reason in _NOT_TLS:
         return no_tls(address)
     if "ALERT" not in reason:
