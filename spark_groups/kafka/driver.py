@@ -1,21 +1,15 @@
-"""Drives a GroupClient with the real clock and real connections: what Spark's runner talks to.
-
-One lock makes the client one thing at a time: Spark's calls, the answers that carriers bring and
-the timer all take it, change the client and send what follows. Nothing waits while holding it.
-"""
+"""Drives a GroupClient with the real clock and real connections: what Spark's runner talks to."""
 
 from __future__ import annotations
 
 import logging
-import threading
-import time
 import uuid
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
-from spark_groups.client import ClientConfig, GroupClient, Outgoing
-from spark_groups.client.narration import NameOf, narrate
+from spark_groups.client import ClientConfig, GroupClient
+from spark_groups.client.narration import NameOf
 from spark_groups.client.parts import Event
 from spark_groups.client.snapshot import take_snapshot
 from spark_groups.errors import (
@@ -23,15 +17,14 @@ from spark_groups.errors import (
     DeadOwnershipError,
 )
 from spark_groups.kafka.carriers import Carriers
+from spark_groups.kafka.clock import suspension_clock
 from spark_groups.kafka.cluster import Cluster
+from spark_groups.kafka.engine import Engine
+from spark_groups.kafka.farewell import leave_at_once
+from spark_groups.kafka.instance_lock import InstanceLock
 from spark_groups.kafka.log_ends import LogEnds
 from spark_groups.kafka.security import Security
 from spark_groups.offsets.planning import PlanLimit
-from spark_groups.protocol.messages import (
-    Node,
-    RequestFailed,
-    Response,
-)
 from spark_groups.types import BatchPlan, TopicIdPartition, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -40,19 +33,10 @@ FIRST_ASSIGNMENT_S: Final = 3.0
 """How long the first plan waits for partitions that others still own."""
 OUTAGE_S: Final = 300.0
 """How long a query that was running goes on without any broker answering."""
-TIMELINE_LENGTH: Final = 100
-MAX_SLEEP_S: Final = 1.0
 POLL_AGAIN_S: Final = 0.1
 
 
-def suspension_clock() -> float:
-    """Return seconds of a clock that counts the time a machine sleeps, where there is one."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.monotonic()
-
-
-class GroupDriver:
+class GroupDriver(Engine):
     """One member of a consumer group with its threads; one for each run of a query.
 
     Args:
@@ -76,6 +60,7 @@ class GroupDriver:
         request_timeout_s: float = 30.0,
         settle_timeout_s: float = 10.0,
     ) -> None:
+        super().__init__(config.member.group_id)
         self._config = config
         self._servers = bootstrap_servers
         self._client_id = client_id
@@ -83,17 +68,10 @@ class GroupDriver:
         self._api_timeout_s = api_timeout_s
         self._request_timeout_s = request_timeout_s
         self._settle_timeout_s = settle_timeout_s
-        self._changed = threading.Condition(threading.RLock())
-        self._client: GroupClient | None = None
-        self._carriers: Carriers | None = None
         self._ends: LogEnds | None = None
-        self._coordinator: Node | None = None
-        self._crash: BaseException | None = None
-        self._closing = False
         self._available_now = False
-        self._first_wait_until: float | None = None
-        self._timeline: deque[str] = deque(maxlen=TIMELINE_LENGTH)
-        self._observe: Callable[[Event, NameOf], None] | None = None
+        self._has_begun = False
+        self._instance_lock: InstanceLock | None = None
         self._holds_revocations = False
 
     def start(self, checkpointed: BatchPlan | None) -> None:
@@ -101,19 +79,24 @@ class GroupDriver:
 
         Args:
             checkpointed: The plan that Spark's checkpoint ended at; its member id is released.
+
+        Raises:
+            GroupError: Another query of this host runs with the same instance id.
         """
+        self._lock_instance()
         with self._changed:
             if self._client is not None:
                 return
-            now = suspension_clock()
-            self._client = GroupClient(
+            client = GroupClient(
                 self._config,
                 new_member_id=lambda: str(uuid.uuid4()),
                 checkpointed=checkpointed,
             )
             if self._available_now:
-                self._client.prepare_available_now()
-            self._client.hold_revocations(self._holds_revocations, now)
+                client.prepare_available_now()
+            if self._instance_lock is not None:
+                self._instance_lock.note(member_id=client.member.member_id)
+            client.hold_revocations(self._holds_revocations, suspension_clock())
             self._ends = LogEnds(
                 Cluster(
                     self._servers,
@@ -123,17 +106,14 @@ class GroupDriver:
                 ),
                 read_committed=self._config.read_committed,
             )
-            self._carriers = Carriers(
+            carriers = Carriers(
                 self._servers,
                 client_id=self._client_id,
                 security=self._security,
                 answered=self._answered,
                 crashed=self._crashed,
             )
-            self._carriers.start()
-            threading.Thread(target=self._keep_time, name="kafka-group-timer", daemon=True).start()
-            self._client.start(now)
-            self._pump(now)
+            self._run(client, carriers)
 
     def replay(self, plan: BatchPlan) -> None:
         """Take it that Spark runs an old plan again."""
@@ -153,7 +133,7 @@ class GroupDriver:
         Args:
             observe: Called with the lock of this driver: it must not wait for anything.
         """
-        self._observe = observe
+        self._timeline.observe = observe
 
     def hold_revocations(self, is_wanted: bool) -> None:
         """Hold each revocation until it is released, or do so no more.
@@ -193,16 +173,15 @@ class GroupDriver:
             BrokerUnreachableError: No broker answered for too long; names the addresses.
         """
         client = self._started()
-        with self._changed:
-            client.called(suspension_clock())
-        first_wait_s = self._settle_timeout_s if self._available_now else FIRST_ASSIGNMENT_S
-        if self._first_wait_until is None:
-            self._await_first_answer(client)
-            self._first_wait_until = suspension_clock() + first_wait_s
-            self._await(lambda: self._may_begin(client), first_wait_s)
-        if not self._available_now:
-            return self._plan_from(client, limit, self._readable_ends(client))
-        return self._plan_available_now(client, limit)
+        with self._calling(client):
+            if not self._has_begun:
+                self._await_first_answer(client)
+                self._has_begun = True
+                wait_s = self._settle_timeout_s if self._available_now else FIRST_ASSIGNMENT_S
+                self._await(lambda: self._may_begin(client), wait_s)
+            if not self._available_now:
+                return self._plan_from(client, limit, self._readable_ends(client))
+            return self._plan_available_now(client, limit)
 
     def await_commits(self, timeout_s: float) -> bool:
         """Wait until every finished batch is committed.
@@ -236,11 +215,23 @@ class GroupDriver:
             if client is None or self._closing:
                 return
             now = suspension_clock()
+            if self._instance_lock is not None:
+                self._instance_lock.note(leaving=True)
             if self._crash is None:
                 client.leave(now, leave_by=now + timeout_s, will_return=will_return)
                 self._pump(now)
-        if self._crash is None:
-            self._wait_for(lambda: client.has_left, timeout_s + 0.5)
+        self._wait_for(lambda: client.has_left or self._crash is not None, timeout_s + 0.5)
+        coordinator = client.parts.coordinator
+        if self._crash is not None and not client.has_left and coordinator is not None:
+            leave_at_once(
+                self._config.member,
+                client.member.member_id,
+                coordinator,
+                will_return=will_return,
+                client_id=self._client_id,
+                security=self._security,
+                timeout_s=timeout_s,
+            )
         self._close()
 
     def snapshot(self) -> dict[str, Any]:
@@ -249,7 +240,7 @@ class GroupDriver:
             if self._client is None:
                 return {"group": self._config.member.group_id, "state": "UNSUBSCRIBED"}
             view = take_snapshot(self._client, suspension_clock())
-            view["timeline"] = list(self._timeline)
+            view["timeline"] = self._timeline.lines()
             return view
 
     def _plan_available_now(self, client: GroupClient, limit: PlanLimit) -> BatchPlan | None:
@@ -297,9 +288,41 @@ class GroupDriver:
         return bool(readable) or client.is_settled
 
     def _await_first_answer(self, client: GroupClient) -> None:
-        if not self._await(lambda: client.member.member_epoch > 0, self._api_timeout_s):
+        """Wait for an answer, and for an instance id that is not released yet."""
+        began_at = suspension_clock()
+        is_in = lambda: client.member.member_epoch > 0 and not client.attendance.is_absent  # noqa: E731
+        wait_s = self._api_timeout_s
+        while not self._await(is_in, wait_s):
             with self._changed:
-                raise BrokerUnreachableError(self._unreachable(client, self._api_timeout_s))
+                now = suspension_clock()
+                # Until then the member decides by itself that it has waited for long enough.
+                released_by = client.member.instance_deadline or began_at
+                wait_s = released_by + self._api_timeout_s - now
+                if wait_s <= 0:
+                    raise BrokerUnreachableError(self._unreachable(client, now - began_at))
+
+    def _lock_instance(self) -> None:
+        instance_id = self._config.member.instance_id
+        if instance_id is None or self._instance_lock is not None:
+            return
+        lock = InstanceLock(self._servers, self._config.member.group_id, instance_id)
+        lock.acquire()
+        self._instance_lock = lock
+
+    @contextmanager
+    def _calling(self, client: GroupClient) -> Iterator[None]:
+        """Spark calls: as long as it waits for the answer, it lives."""
+        with self._changed:
+            was_absent = client.attendance.is_absent
+            client.called(suspension_clock())
+            if was_absent:
+                self._has_begun = False
+                self._pump(suspension_clock())
+        try:
+            yield
+        finally:
+            with self._changed:
+                client.call_ended(suspension_clock())
 
     def _await(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         client = self._started()
@@ -310,15 +333,6 @@ class GroupDriver:
 
         return self._wait_for(met_or_failed, timeout_s)
 
-    def _wait_for(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        with self._changed:
-            return self._changed.wait_for(condition, timeout_s)
-
-    def _started(self) -> GroupClient:
-        if self._client is None:
-            raise RuntimeError("the driver has to be started first")
-        return self._client
-
     def _check(self, client: GroupClient) -> None:
         if self._crash is not None:
             raise DeadOwnershipError(
@@ -328,6 +342,8 @@ class GroupDriver:
             raise DeadOwnershipError("the member has left the group")
         client.check()
         since = client.exchange.failing_since
+        if client.member.instance_deadline is not None:
+            return
         if since is not None and suspension_clock() - since > max(OUTAGE_S, self._api_timeout_s):
             raise BrokerUnreachableError(self._unreachable(client, OUTAGE_S))
 
@@ -338,59 +354,9 @@ class GroupDriver:
             f" {self._config.member.group_id!r} in within {waited_s:.0f} s: {reason}"
         )
 
-    def _answered(self, outgoing: Outgoing, answer: Response | RequestFailed) -> None:
-        with self._changed:
-            now = suspension_clock()
-            client = self._started()
-            if isinstance(answer, RequestFailed):
-                client.handle_failure(outgoing, answer, now)
-            else:
-                client.handle_response(outgoing, answer, now)
-            self._pump(now)
-
-    def _crashed(self, error: BaseException) -> None:
-        logger.error("the group member died of %r", error, exc_info=error)
-        with self._changed:
-            self._crash = error
-            self._changed.notify_all()
-
-    def _pump(self, now: float) -> None:
-        client, carriers = self._client, self._carriers
-        if client is None or carriers is None or self._closing:
-            return
-        for outgoing in client.poll_requests(now):
-            carriers.send(outgoing)
-        coordinator = client.parts.coordinator
-        if coordinator is not None and coordinator != self._coordinator:
-            self._coordinator = coordinator
-            carriers.coordinator_is(coordinator)
-        for event in client.poll_events():
-            severity, text = narrate(event, client.topics.name)
-            logger.log(severity.value, "group %s: %s", self._config.member.group_id, text)
-            self._timeline.append(text)
-            if self._observe is not None:
-                self._observe(event, client.topics.name)
-        self._changed.notify_all()
-
-    def _keep_time(self) -> None:
-        try:
-            with self._changed:
-                while not self._closing:
-                    now = suspension_clock()
-                    self._pump(now)
-                    wake_at = self._started().next_wakeup(now)
-                    sleep_s = MAX_SLEEP_S if wake_at is None else wake_at - now
-                    self._changed.wait(min(MAX_SLEEP_S, max(0.001, sleep_s)))
-        except Exception as error:
-            self._crashed(error)
-
     def _close(self) -> None:
-        with self._changed:
-            if self._closing:
-                return
-            self._closing = True
-            self._changed.notify_all()
-        if self._carriers is not None:
-            self._carriers.shutdown(timeout_s=1.0)
+        super()._close()
         if self._ends is not None:
             self._ends.shutdown()
+        if self._instance_lock is not None:
+            self._instance_lock.release()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from spark_groups.kafka.driver import suspension_clock
+from spark_groups.kafka.clock import suspension_clock
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.offsets.planning import PlanLimit
 from tests.brokers import Row, produce

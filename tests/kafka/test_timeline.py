@@ -1,0 +1,32 @@
+"""Events are told once, and the last ones are kept."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from spark_groups.client.parts import Event
+from spark_groups.kafka.timeline import LENGTH, Timeline
+from spark_groups.protocol.events import MemberLeft, QueryReturned
+
+
+def test_event_is_logged_kept_and_shown_to_the_observer(caplog: pytest.LogCaptureFixture) -> None:
+    timeline, seen = Timeline("g"), list[Event]()
+    timeline.observe = lambda event, _: seen.append(event)
+    event = QueryReturned(1.0, "m1", 3)
+    with caplog.at_level(logging.INFO, "spark_groups"):
+        timeline.add(event, lambda _: None)
+    assert [each.levelname for each in caplog.records] == ["WARNING"]
+    assert "group g: member m1 at epoch 3 joins again" in caplog.text
+    assert seen == [event]
+    assert len(timeline.lines()) == 1
+
+
+def test_only_the_last_ones_are_kept() -> None:
+    timeline = Timeline("g")
+    for epoch in range(LENGTH + 5):
+        timeline.add(MemberLeft(1.0, "m1", epoch), lambda _: None)
+    lines = timeline.lines()
+    assert len(lines) == LENGTH
+    assert f"epoch {LENGTH + 4} " in lines[-1]
