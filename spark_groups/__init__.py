@@ -5,12 +5,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from spark_groups.kafka.embedded import EmbeddedKafka
+    from spark_groups.spark.listener import GroupListener, PartitionsMoved, listen
     from spark_groups.spark.registration import register
 
-__all__ = ["EmbeddedKafka", "register"]
+__all__ = ["EmbeddedKafka", "GroupListener", "PartitionsMoved", "listen", "register"]
 
 _HOMES = {
     "EmbeddedKafka": "spark_groups.kafka.embedded",
+    "GroupListener": "spark_groups.spark.listener",
+    "PartitionsMoved": "spark_groups.spark.listener",
+    "listen": "spark_groups.spark.listener",
     "register": "spark_groups.spark.registration",
 }
 

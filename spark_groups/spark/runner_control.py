@@ -153,6 +153,8 @@ class RunnerControl:
             GroupError: Partitions moved away from state, and `partitionMoveWithState` is `fail`.
         """
         if self._failure is not None:
+            # Its end need not wait for another report.
+            self.expect(None)
             raise self._failure
 
     def expect(self, plan: BatchPlan | None) -> None:
@@ -164,6 +166,8 @@ class RunnerControl:
         with self._changed:
             self._expected = plan
             self._expected_text = None
+            # The end that was told of was another query's: this one goes on.
+            self._is_over = False
             if plan is not None:
                 self._expected_text = plan_text(plan)
                 # A report that comes after the next call still says what kind of query it is.

@@ -109,17 +109,13 @@ class _StreamReader(DataSourceStreamReader):
         """Do nothing: the next `latestOffset` proved the same one trigger earlier."""
 
     def stop(self) -> None:
-        """Leave the group."""
+        """Leave the group, once it is known whether the last batch is finished."""
         if self._run is not None:
+            # The connection may end before the signal comes: both ways lead here.
+            self._run.await_last_report()
             self._run.leave()
         if self._publisher is not None:
             self._publisher.close()
-
-    def _end(self) -> None:
-        """Leave the group once it is known whether the last batch is finished."""
-        if self._run is not None:
-            self._run.await_last_report()
-        self.stop()
 
     def _live(self) -> QueryRun:
         """Return the live side of this reader; the first call makes it, in the runner."""
@@ -128,7 +124,7 @@ class _StreamReader(DataSourceStreamReader):
             connection = jvm_connection()
             self._run = QueryRun(self._options)
             RunnerEnd(
-                self._end, files_directory=_files_directory(), jvm_connection=connection
+                self.stop, files_directory=_files_directory(), jvm_connection=connection
             ).watch()
             # Only now: threads that are made before cannot be kept from taking signals.
             self._run.control.start()

@@ -12,6 +12,7 @@ from spark_groups.errors import OptionsError
 from spark_groups.spark.job.hadoop_files import HadoopFiles
 from spark_groups.spark.job.options import AVAILABLE_NOW, JobOptions
 from spark_groups.spark.job.output_guard import OutputGuard
+from spark_groups.spark.listener import listen
 from spark_groups.spark.registration import register
 from spark_groups.spark.shutdown import stop_on_sigterm
 from spark_groups.spark.source import HAS_ADMISSION_CONTROL
@@ -31,17 +32,22 @@ def run_job(spark: SparkSession, options: JobOptions) -> None:
         StreamingQueryException: The query failed.
     """
     end = stop_on_sigterm(spark, timeout_s=options.query.stop_timeout_s)
-    query = start_job(spark, options)
+    # It listens for as long as this process lives: the end of a query is to be heard, too.
+    listen(spark)
+    query = start_job(spark, options, is_listened_to=True)
     logger.info("query %s runs; SIGTERM or Ctrl-C ends it after its batch", query.id)
     end.await_termination(query)
 
 
-def start_job(spark: SparkSession, options: JobOptions) -> StreamingQuery:
+def start_job(
+    spark: SparkSession, options: JobOptions, *, is_listened_to: bool = False
+) -> StreamingQuery:
     """Start the query.
 
     Args:
         spark: The session.
         options: The checked configuration.
+        is_listened_to: Whether `spark_groups.listen` was called.
 
     Raises:
         OptionsError: The output is another query's, or this Spark cannot do what is asked.
@@ -52,7 +58,7 @@ def start_job(spark: SparkSession, options: JobOptions) -> StreamingQuery:
     if options.query.select_expr:
         rows = rows.selectExpr(*options.query.select_expr)
     checkpoint = f"{options.query.checkpoint_location.rstrip('/')}/{application}"
-    writer = _writer(rows, options).queryName(application)
+    writer = _writer(rows, options, is_listened_to).queryName(application)
     writer = writer.option("checkpointLocation", checkpoint)
     if options.sink.format != "parquet":
         return writer.start()
@@ -64,15 +70,16 @@ def start_job(spark: SparkSession, options: JobOptions) -> StreamingQuery:
     return query
 
 
-def _writer(rows: DataFrame, options: JobOptions) -> DataStreamWriter:
+def _writer(rows: DataFrame, options: JobOptions, is_listened_to: bool) -> DataStreamWriter:
     writer = rows.writeStream.format(options.sink.format).outputMode("append")
     writer = writer.options(**options.sink.options)
     if options.query.trigger_s == AVAILABLE_NOW:
-        if not HAS_ADMISSION_CONTROL:
+        if not HAS_ADMISSION_CONTROL and not is_listened_to:
             raise OptionsError(
-                f"query.trigger: {AVAILABLE_NOW} needs Spark 4.2: older ones end without telling a"
-                " source that its last batch is finished, whose offsets would not be committed;"
-                " give the seconds between batches, and end the job with SIGTERM"
+                f"query.trigger: {AVAILABLE_NOW} needs a listener before Spark 4.2: older ones end"
+                " without telling a source that its last batch is finished, whose offsets would not"
+                " be committed; call spark_groups.listen(spark), or give the seconds between"
+                " batches and end the job with SIGTERM"
             )
         return writer.trigger(availableNow=True)
     interval_ms = round(float(options.query.trigger_s) * 1000)

@@ -98,7 +98,7 @@ def test_available_now_is_refused_where_its_last_offsets_would_stay_uncommitted(
 ) -> None:
     # As on Spark 4.0 and 4.1.
     monkeypatch.setattr("spark_groups.spark.job.run.HAS_ADMISSION_CONTROL", False)
-    with pytest.raises(OptionsError, match=r"query\.trigger: .*Spark 4\.2"):
+    with pytest.raises(OptionsError, match=r"query\.trigger: .*listener before Spark 4\.2"):
         start_job(spark, options)
     assert not list(tmp_path.iterdir())
     assert not spark.streams.active

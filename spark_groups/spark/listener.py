@@ -1,0 +1,319 @@
+"""`spark_groups.listen(spark)`: what a driver sees of its queries, and what it wants to be told.
+
+Spark reports a batch after it has written its commit log. The listener passes that on to the
+runner, which commits the batch's offsets at once: with long triggers nothing waits for the next
+one. The other way, partitions that come and go are handed to the driver's own code. Listening is
+optional: without it everything works, later.
+
+`spark.sql.streaming.streamingQueryListeners` cannot name this listener: it takes classes of the
+JVM only, and fails the session for anything else.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from spark_groups.errors import OptionsError
+from spark_groups.spark.control import ControlServer, Link
+from spark_groups.spark.control_messages import (
+    BatchReported,
+    Change,
+    Listening,
+    Message,
+    NothingMoreReported,
+    PartitionsChanged,
+    Released,
+)
+from spark_groups.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+MAX_WAITING_CHANGES: Final = 1_000
+MAX_QUERIES: Final = 1_000
+ASYNCHRONOUS: Final = "AsyncProgressTrackingMicroBatchExecution"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionsMoved:
+    """Partitions that came to a query, or went away from it.
+
+    Args:
+        group_id: The consumer group.
+        member_id: The query's member of the group; another one in each run.
+        member_epoch: The epoch that the member had then.
+        partitions: Which ones; several calls may belong to one epoch.
+        query_id: Spark's id of the query; None before its first batch was reported.
+        deadline_s: `on_revoked` only: how long the revocation waits, in seconds; 0 if nothing does.
+        reason: `on_lost` only: why.
+    """
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    partitions: tuple[TopicPartition, ...]
+    query_id: str | None = None
+    deadline_s: float | None = None
+    reason: str = ""
+
+
+OnMoved = Callable[[PartitionsMoved], object]
+
+
+class GroupListener:
+    """Connects the queries of one JVM to the driver's code; `listen` makes one.
+
+    Args:
+        jvm_pid: The JVM's pid.
+        on_assigned: Called when partitions came.
+        on_revoked: Called before partitions are given up.
+        on_lost: Called when partitions are gone.
+        directory: Where the socket lies; None is this user's own directory.
+
+    Raises:
+        OSError: No socket can be made where runners look for it.
+    """
+
+    def __init__(
+        self,
+        jvm_pid: int,
+        *,
+        on_assigned: OnMoved | None = None,
+        on_revoked: OnMoved | None = None,
+        on_lost: OnMoved | None = None,
+        directory: Path | None = None,
+    ) -> None:
+        self._callbacks = {
+            Change.ASSIGNED: on_assigned,
+            Change.REVOKED: on_revoked,
+            Change.LOST: on_lost,
+        }
+        self._queries: dict[str, str] = {}
+        """Query ids by member id, as reported batches show them."""
+        self._waiting: queue.Queue[tuple[Link, PartitionsChanged, float] | None] = queue.Queue(
+            MAX_WAITING_CHANGES
+        )
+        self._removals: list[Callable[[], None]] = []
+        self._server = ControlServer(
+            jvm_pid,
+            Listening(reports_batches=True, holds_revocations=on_revoked is not None),
+            self._received,
+            directory,
+        )
+        self._server.start()
+        threading.Thread(target=self._serve, name="rebalance-listener", daemon=True).start()
+
+    def report(
+        self, query_id: str, ends: Iterable[str], *, is_stateful: bool, is_asynchronous: bool
+    ) -> None:
+        """Pass on that Spark has a batch in its commit log.
+
+        Args:
+            query_id: Spark's id of the query.
+            ends: Where the batch ended in each source, as it stands in the checkpoint.
+            is_stateful: Whether the query keeps state in Spark.
+            is_asynchronous: Whether it tracks its progress asynchronously.
+        """
+        for end in ends:
+            member_id = _member_id(end)
+            if member_id is None:
+                continue
+            if len(self._queries) >= MAX_QUERIES:
+                del self._queries[next(iter(self._queries))]
+            self._queries[member_id] = query_id
+            self._server.broadcast(
+                BatchReported(
+                    plan=end,
+                    query_id=query_id,
+                    is_stateful=is_stateful,
+                    is_asynchronous=is_asynchronous,
+                )
+            )
+
+    def ended(self, query_id: str) -> None:
+        """Pass on that a query has ended: nothing more will be reported of it.
+
+        Args:
+            query_id: Spark's id of the query.
+        """
+        had_reports = query_id in self._queries.values()
+        self._server.broadcast(NothingMoreReported(query_id=query_id, had_reports=had_reports))
+
+    def on_close(self, remove: Callable[[], None]) -> None:
+        """Have something done when listening ends.
+
+        Args:
+            remove: What.
+        """
+        self._removals.append(remove)
+
+    def close(self) -> None:
+        """Listen no more; what waits for a callback is let go."""
+        while self._removals:
+            self._removals.pop()()
+        self._server.close()
+        try:
+            self._waiting.put_nowait(None)
+        except queue.Full:
+            logger.warning("changes of partitions still wait for a callback that does not return")
+
+    def _received(self, link: Link, message: Message) -> None:
+        if not isinstance(message, PartitionsChanged):
+            return
+        try:
+            self._waiting.put_nowait((link, message, time.monotonic() + message.deadline_s))
+        except queue.Full:
+            logger.warning("a callback does not return: %s partitions are not told", message.change)
+            _release(link, message)
+
+    def _serve(self) -> None:
+        while (waiting := self._waiting.get()) is not None:
+            link, changed, deadline = waiting
+            try:
+                self._call(changed, deadline)
+            except Exception:
+                # Ownership is for the coordinator to decide, not for what went wrong here.
+                logger.exception("the callback for %s partitions failed", changed.change)
+            _release(link, changed)
+
+    def _call(self, changed: PartitionsChanged, deadline: float) -> None:
+        change = Change(changed.change)
+        callback = self._callbacks[change]
+        if callback is None:
+            return
+        left_s = max(0.0, deadline - time.monotonic()) if changed.number else 0.0
+        callback(
+            PartitionsMoved(
+                group_id=changed.group_id,
+                member_id=changed.member_id,
+                member_epoch=changed.member_epoch,
+                partitions=tuple(TopicPartition(*each) for each in changed.partitions),
+                query_id=self._queries.get(changed.member_id),
+                deadline_s=left_s if change is Change.REVOKED else None,
+                reason=changed.reason,
+            )
+        )
+
+
+class _QueryEvents(StreamingQueryListener):
+    """Spark's side: events of all queries of a session, on Spark's own thread."""
+
+    def __init__(self, listener: GroupListener, spark: SparkSession) -> None:
+        self._listener = listener
+        self._session = spark
+        self._asynchronous: dict[str, bool] = {}
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        self._safely(lambda: self._is_asynchronous(str(event.runId), str(event.id)))
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        progress = event.progress
+
+        def report() -> None:
+            self._listener.report(
+                str(progress.id),
+                [str(source.endOffset) for source in progress.sources],
+                is_stateful=bool(progress.stateOperators),
+                is_asynchronous=self._is_asynchronous(str(progress.runId), str(progress.id)),
+            )
+
+        self._safely(report)
+
+    def onQueryIdle(self, event: object) -> None:
+        """Nothing is new."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        self._asynchronous.pop(str(event.runId), None)
+        self._safely(lambda: self._listener.ended(str(event.id)))
+
+    def _is_asynchronous(self, run_id: str, query_id: str) -> bool:
+        """Ask the query itself, once: the option stands in no event."""
+        if run_id not in self._asynchronous:
+            if len(self._asynchronous) >= MAX_QUERIES:
+                self._asynchronous.clear()
+            running: Any = self._session.streams.get(query_id)
+            kind = (
+                None
+                if running is None
+                else running._jsq.streamingQuery().getClass().getSimpleName()
+            )
+            self._asynchronous[run_id] = kind == ASYNCHRONOUS
+        return self._asynchronous[run_id]
+
+    def _safely(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except Exception:
+            logger.exception("an event of a query could not be passed on")
+
+
+def listen(
+    spark: SparkSession,
+    *,
+    on_assigned: OnMoved | None = None,
+    on_revoked: OnMoved | None = None,
+    on_lost: OnMoved | None = None,
+) -> GroupListener:
+    """Have batches committed as soon as they are finished, and be told where partitions go.
+
+    Call it before queries are started, once for each session. The callbacks run one after the
+    other on a thread of their own, for all queries of the session's JVM. `on_revoked` is called
+    before partitions are given up, when nothing reads them and what was finished is committed; the
+    group waits until it returns, or until 90 % of the rebalance time-out are used up. `on_lost` is
+    best effort: the partitions may be another's already. A query that ends gives up what it has
+    without a call; Spark's own `onQueryTerminated` says so.
+
+    Args:
+        spark: The session; it has to be a classic one.
+        on_assigned: Called with the partitions that came; also when listening begins later.
+        on_revoked: Called before partitions are given up.
+        on_lost: Called when partitions are gone: fenced, expired, or given up uncommitted.
+
+    Raises:
+        OptionsError: The session is one of Spark Connect.
+        OSError: No socket can be made where runners look for it.
+    """
+    context = getattr(spark, "_sc", None)
+    if context is None:
+        raise OptionsError(
+            "a session of Spark Connect cannot listen: its runners are on another machine. Offsets"
+            " are committed at the next trigger"
+        )
+    jvm: Any = context._jvm
+    jvm_pid = int(jvm.java.lang.ProcessHandle.current().pid())
+    listener = GroupListener(
+        jvm_pid, on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost
+    )
+    events = _QueryEvents(listener, spark)
+    spark.streams.addListener(events)
+    listener.on_close(lambda: spark.streams.removeListener(events))
+    return listener
+
+
+def _release(link: Link, changed: PartitionsChanged) -> None:
+    if changed.number:
+        link.send(Released(number=changed.number))
+
+
+def _member_id(end: str) -> str | None:
+    """Return the member that planned a batch; None if it ended in another kind of source."""
+    try:
+        member_id = json.loads(end)["member"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return member_id if isinstance(member_id, str) else None
