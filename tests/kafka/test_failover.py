@@ -106,7 +106,10 @@ class Pair:
 
     def coordinators(self) -> list[str | None]:
         """Return where each of them takes the coordinator to be."""
-        nodes = [query.driver._client.parts.coordinator for query in self.both]  # type: ignore[union-attr]
+        nodes = [
+            query.driver._client.parts.coordinator if query.driver._client else None
+            for query in self.both
+        ]
         return [f"{node.host}:{node.port}" if node else None for node in nodes]
 
 
@@ -180,7 +183,7 @@ def stopped(node: EmbeddedKafka) -> Iterator[None]:
         node.start()
 
 
-@pytest.mark.parametrize("outage", [killed, paused, stopped])
+@pytest.mark.parametrize("outage", [killed, paused, pytest.param(stopped, marks=pytest.mark.slow)])
 def test_the_coordinator_goes_and_the_members_stay(
     cluster: ThreeBrokers, topic_name: str, group_id: str, outage: Any
 ) -> None:
@@ -204,6 +207,7 @@ def test_the_coordinator_goes_and_the_members_stay(
         assert pair.membership == before
 
 
+@pytest.mark.slow
 def test_a_group_that_moves_to_another_broker_is_followed_without_a_pause(
     cluster: ThreeBrokers, topic_name: str, group_id: str
 ) -> None:

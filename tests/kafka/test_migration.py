@@ -75,7 +75,7 @@ class Migration:
     [
         ("4.3.1", ("cooperative-sticky", 1)),
         ("4.3.1", ("range", 2)),
-        ("4.0.0", ("cooperative-sticky", 1)),
+        pytest.param("4.0.0", ("cooperative-sticky", 1), marks=pytest.mark.slow),
         pytest.param("4.4.0", ("range", 2), marks=pytest.mark.slow),
     ],
 )

@@ -67,7 +67,9 @@ def test_no_heartbeat_waits_behind_a_slow_request(
         assert committed(broker.bootstrap_servers, group_id) == all_at(topic_name, 2, 10)
 
 
-@pytest.mark.parametrize("silenced", [OFFSET_COMMIT, HEARTBEAT])
+@pytest.mark.parametrize(
+    "silenced", [pytest.param(OFFSET_COMMIT, marks=pytest.mark.slow), HEARTBEAT]
+)
 def test_a_connection_that_hangs_is_replaced_and_the_other_one_goes_on(
     broker: EmbeddedKafka, proxy: Proxy, topic_name: str, group_id: str, silenced: int
 ) -> None:
