@@ -299,7 +299,8 @@ class SecuredKafka:
             )
             for operation in operations
         ]
-        for created in admin(self.kafka.bootstrap_servers).create_acls(bindings).values():
+        client = admin(self.kafka.bootstrap_servers)
+        for created in client.create_acls(bindings).values():
             created.result(ANSWER_S)
 
 

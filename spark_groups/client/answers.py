@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from spark_groups.client.parts import Event, Parts
 from spark_groups.errors import ErrorCode, Reaction, rule_for
 from spark_groups.offsets.events import (
@@ -36,6 +38,7 @@ from spark_groups.protocol.messages import (
     Request,
     Response,
 )
+from spark_groups.types import TopicIdPartition
 
 
 class Answers:
@@ -109,7 +112,8 @@ class Answers:
             self._emit(CommitRefused(now, ErrorCode.STALE_MEMBER_EPOCH.name, outcome.refused))
             parts.member.pace.at_once(now)
         if request.member_id == parts.member.member_id:
-            self._react(outcome.reaction, int(outcome.error), "OffsetCommit", now)
+            request_text = self._about("OffsetCommit", response.errors)
+            self._react(outcome.reaction, int(outcome.error), request_text, now)
 
     def _fetch_answered(
         self, request: OffsetFetchRequest, response: OffsetFetchResponse, now: float
@@ -135,7 +139,8 @@ class Answers:
         if resolved.reaction is Reaction.REFRESH_EPOCH:
             self._parts.fetch_after_heartbeat = now
             parts.member.pace.at_once(now)
-        self._react(resolved.reaction, resolved.error, "OffsetFetch", now)
+        request_text = self._about("OffsetFetch", response.errors)
+        self._react(resolved.reaction, resolved.error, request_text, now)
 
     def _verify(
         self, request: OffsetFetchRequest, response: OffsetFetchResponse, now: float
@@ -250,6 +255,15 @@ class Answers:
         else:
             self._parts.cluster_backoff.failed(now)
         self._react(resolved.reaction, resolved.error, "ListOffsets", now)
+
+    def _about(self, request: str, errors: Mapping[TopicIdPartition, int]) -> str:
+        """Return the name of a request, with the topics that nobody gave us a right on."""
+        denied = {
+            self._parts.topics.name(key.topic_id) or str(key.topic_id)
+            for key, code in errors.items()
+            if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        }
+        return f"{request} of topic {', '.join(sorted(denied))}" if denied else request
 
     def _react(self, reaction: Reaction, code: int, request: str, now: float) -> None:
         name = ErrorCode.name_of(code)

@@ -88,16 +88,34 @@ def exchange(connection: Connection, request: GroupRequest, timeout_s: float) ->
         message, translation.to_wire(request, metadata), deadline - time.monotonic()
     )
     response: GroupResponse = translation.from_wire(values, request, metadata)
-    if isinstance(response, HeartbeatResponse):
-        return _with_reason(response, connection.address)
+    if isinstance(request, HeartbeatRequest) and isinstance(response, HeartbeatResponse):
+        return _with_reason(connection, request, response, deadline)
     return response
 
 
-def _with_reason(response: HeartbeatResponse, address: Address) -> HeartbeatResponse:
-    """Say why a broker that lists the heartbeat refuses it: it does not tell by itself."""
-    if response.error_code != ErrorCode.UNSUPPORTED_VERSION or response.error_message:
-        return response
-    return replace(response, error_message=f"the cluster of {address}: feature group.version is 0")
+def _with_reason(
+    connection: Connection, request: HeartbeatRequest, response: HeartbeatResponse, deadline: float
+) -> HeartbeatResponse:
+    """Say why a broker refuses a heartbeat, where it does not tell by itself."""
+    reason = response.error_message
+    if response.error_code == ErrorCode.UNSUPPORTED_VERSION and not reason:
+        reason = f"the cluster of {connection.address}: feature group.version is 0"
+    elif response.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        # One topic is enough for the whole heartbeat to be refused, and is not named there.
+        denied = _denied(connection, request.subscribed_topic_names or (), deadline)
+        reason = f"no right to DESCRIBE {', '.join(map(repr, denied))}" if denied else reason
+    return replace(response, error_message=reason)
+
+
+def _denied(connection: Connection, names: Iterable[str], deadline: float) -> list[str]:
+    """Return which topics this principal may not describe, if the broker can be asked."""
+    asked = metadata_to_wire(names)
+    try:
+        values = connection.request(METADATA, asked, deadline - time.monotonic())
+    except RequestError:
+        return []
+    errors = metadata_from_wire(values).errors
+    return sorted(e for e, code in errors.items() if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def _partitions_of(request: GroupRequest) -> Iterable[TopicIdPartition]:

@@ -40,6 +40,7 @@ class QueryLike:
         checkpointed: The plan that a checkpoint ended at.
         member: Further fields of MemberConfig.
         driver: Further arguments of GroupDriver.
+        security: How connections are secured.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class QueryLike:
         checkpointed: BatchPlan | None = None,
         member: dict[str, Any] | None = None,
         driver: dict[str, Any] | None = None,
+        security: Security | None = None,
         fail_on_data_loss: bool = True,
     ) -> None:
         config = ClientConfig(
@@ -69,7 +71,7 @@ class QueryLike:
             config,
             bootstrap_servers=tuple(bootstrap_servers.split(",")),
             client_id="query-like",
-            security=Security(),
+            security=security or Security(),
             **(driver or {}),
         )
         self.running: BatchPlan | None = None
