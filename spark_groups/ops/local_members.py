@@ -10,6 +10,23 @@ from typing import Any
 from spark_groups.types import TopicPartition
 
 
+@dataclass(frozen=True, slots=True)
+class WithheldRange:
+    """What a member is meant to read and may not yet, because the present owner has not let go.
+
+    Args:
+        topic: The partition's topic.
+        partition: Its index.
+        committed_offset: The next offset to read; None: unknown, or none is committed.
+        log_end_offset: The next offset to be written; None: unknown.
+    """
+
+    topic: str
+    partition: int
+    committed_offset: int | None
+    log_end_offset: int | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalMember:
     """What a member knows about itself and no broker does.
@@ -24,6 +41,7 @@ class LocalMember:
         in_flight_partitions: Partitions that the batch under way reads; 0: no batch is under way.
         in_flight_offsets: Offsets that the batch under way reads.
         commits_refused: Offset commits that were refused so far.
+        withheld: What it waits for.
     """
 
     state: str
@@ -35,6 +53,7 @@ class LocalMember:
     in_flight_partitions: int = 0
     in_flight_offsets: int = 0
     commits_refused: int = 0
+    withheld: tuple[WithheldRange, ...] = ()
 
 
 def parse_local_members(
@@ -67,6 +86,15 @@ def _local_member(snapshot: Mapping[str, Any]) -> LocalMember:
         in_flight_partitions=len(in_flight),
         in_flight_offsets=sum(each["until_offset"] - each["from_offset"] for each in in_flight),
         commits_refused=snapshot.get("commits_refused", 0),
+        withheld=tuple(
+            WithheldRange(
+                str(each["topic"]),
+                int(each["partition"]),
+                each["committed_offset"],
+                each["log_end_offset"],
+            )
+            for each in snapshot.get("pending_ranges") or ()
+        ),
     )
 
 

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_groups.kafka.configuration import ConfigOrigin
-from spark_groups.ops.render import UNKNOWN, printable
+from spark_groups.ops.render_text import UNKNOWN, plain_table, printable
 from spark_groups.ops.setting_changes import SettingsView
 
 _COLUMNS = ("VALUE", "ORIGIN", "WITHOUT IT", "MINIMUM", "MAXIMUM")
@@ -35,7 +35,7 @@ def render_settings(view: SettingsView) -> RenderableType:
 
 
 def _table(view: SettingsView) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table = plain_table()
     table.add_column("SETTING", overflow="fold")
     for header in _COLUMNS:
         table.add_column(header, justify="left" if header == "ORIGIN" else "right")

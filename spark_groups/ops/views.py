@@ -8,12 +8,12 @@ still belongs to the one and will move to the other.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
 from spark_groups.errors import ErrorCode
-from spark_groups.ops.local_members import LocalMember, parse_local_members
+from spark_groups.ops.local_members import LocalMember, WithheldRange, parse_local_members
 from spark_groups.ops.reading import GroupReading
 from spark_groups.protocol.messages import NO_OFFSET, DescribedMember, DescribeGroupResponse
 from spark_groups.types import TopicId, TopicIdPartition, TopicPartition, topic_id_text
@@ -96,6 +96,8 @@ class PartitionView:
         lag_origin: Where lag is counted from: the log start exactly if nothing is committed; None
             if it is not known whether something is.
         remark: What is unusual, in words; empty if nothing is.
+        withheld: What waits for the next owner until the present one lets go, by the word of a
+            member on this machine; None: nothing does, or that is not known here.
     """
 
     topic: str
@@ -109,6 +111,7 @@ class PartitionView:
     lag: int | None
     lag_origin: LagOrigin | None
     remark: str = ""
+    withheld: WithheldRange | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,10 +201,14 @@ def view_group(reading: GroupReading, snapshots: Iterable[Mapping[str, Any]] = (
         for member in description.members
         for each in member.target_assignment.partitions
     }
+    withheld = _withheld(local)
     partitions = tuple(
         sorted(
             (
-                _view_partition(reading, each, names, owners.get(each), targets.get(each))
+                _with_withheld(
+                    _view_partition(reading, each, names, owners.get(each), targets.get(each)),
+                    withheld,
+                )
                 for each in reading.partitions()
             ),
             key=lambda partition: (partition.topic, partition.partition, partition.topic_id),
@@ -313,6 +320,28 @@ def _view_partition(
         lag_origin=origin,
         remark=remark,
     )
+
+
+def _withheld(
+    local: Mapping[str, LocalMember],
+) -> dict[tuple[str, int], dict[str, WithheldRange]]:
+    """Return what waits for members on this machine, by topic and partition, then by member."""
+    found: dict[tuple[str, int], dict[str, WithheldRange]] = {}
+    for member_id, member in local.items():
+        for each in member.withheld:
+            found.setdefault((each.topic, each.partition), {})[member_id] = each
+    return found
+
+
+def _with_withheld(
+    partition: PartitionView, withheld: Mapping[tuple[str, int], Mapping[str, WithheldRange]]
+) -> PartitionView:
+    """Add what a member on this machine waits for, unless it has it by now."""
+    waiting = withheld.get((partition.topic, partition.partition), {})
+    for member_id, each in waiting.items():
+        if partition.owner != member_id:
+            return replace(partition, withheld=each)
+    return partition
 
 
 def _error_remark(reading: GroupReading, key: TopicIdPartition) -> str:

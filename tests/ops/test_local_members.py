@@ -9,7 +9,7 @@ import pytest
 from spark_groups.client import ClientConfig, GroupClient
 from spark_groups.client.snapshot import take_snapshot
 from spark_groups.offsets.starting import StartingOffsets
-from spark_groups.ops.local_members import LocalMember, parse_local_members
+from spark_groups.ops.local_members import LocalMember, WithheldRange, parse_local_members
 from spark_groups.protocol.member import MemberConfig
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.types import TopicPartition
@@ -30,6 +30,18 @@ SNAPSHOT: dict[str, Any] = {
     ],
     "commits_refused": 2,
 }
+PENDING_RANGES = [
+    {"topic": "flights", "partition": 1, "committed_offset": 10, "log_end_offset": 25},
+    {"topic": "orders", "partition": 7, "committed_offset": None, "log_end_offset": None},
+]
+
+
+def test_what_is_withheld_is_read() -> None:
+    waiting = SNAPSHOT | {"pending_ranges": PENDING_RANGES}
+    assert parse_local_members([waiting], "flight-readers")[ONE].withheld == (
+        WithheldRange("flights", 1, 10, 25),
+        WithheldRange("orders", 7, None, None),
+    )
 
 
 def test_a_snapshot_is_read_in_full() -> None:
@@ -54,7 +66,13 @@ def test_members_of_other_groups_and_without_an_id_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "strange", [{"in_flight": [{"topic": "flights"}]}, {"revoking": ["flights"]}, {"revoking": 3}]
+    "strange",
+    [
+        {"in_flight": [{"topic": "flights"}]},
+        {"revoking": ["flights"]},
+        {"revoking": 3},
+        {"pending_ranges": [{}]},
+    ],
 )
 def test_a_snapshot_of_another_version_is_left_out(strange: dict[str, Any]) -> None:
     other = SNAPSHOT | {"member_id": TWO} | strange

@@ -8,11 +8,10 @@ import re
 import pytest
 from rich.console import Console
 
-from spark_groups.ops.render import number, partition_ranges, printable, render_group
+from spark_groups.ops.render import render_group
 from spark_groups.ops.views import GroupView, view_group
-from spark_groups.types import TopicPartition
 from tests.ops.groups import ONE, TWO, member, read
-from tests.ops.test_local_members import SNAPSHOT
+from tests.ops.test_local_members import PENDING_RANGES, SNAPSHOT
 
 WIDE = 200
 
@@ -63,34 +62,6 @@ THOUSAND = view_group(
         ends={each: 10 + each for each in range(999)},
     )
 )
-
-
-def partitions(*indexes: int, topic: str = "flights") -> list[TopicPartition]:
-    return [TopicPartition(topic, each) for each in indexes]
-
-
-@pytest.mark.parametrize(
-    ("given", "text"),
-    [
-        ([], ""),
-        (partitions(3), "flights 3"),
-        (partitions(2, 0, 1), "flights 0-2"),
-        (partitions(0, 1, 2, 5, 7, 8), "flights 0-2, 5, 7-8"),
-        (partitions(0, 1) + partitions(2, topic="orders"), "flights 0-1; orders 2"),
-        (partitions(*range(0, 24, 2)), "flights 0, 2, 4, 6, 8, 10, 12, 14 and 4 more"),
-        (partitions(*range(10_000)), "flights 0-9999"),
-    ],
-)
-def test_partitions_are_written_as_ranges(given: list[TopicPartition], text: str) -> None:
-    assert partition_ranges(given) == text
-
-
-def test_numbers_have_separators_and_the_unknown_is_a_dash() -> None:
-    assert (number(1_234_567), number(0), number(None)) == ("1,234,567", "0", "—")
-
-
-def test_what_could_move_the_cursor_is_replaced() -> None:
-    assert printable("a\x1b[2Jb\r\nc\u202ed") == "a?[2Jb??c?d"
 
 
 def test_the_header_says_the_state_in_a_sentence_and_the_totals() -> None:
@@ -174,6 +145,12 @@ def test_what_a_member_on_this_machine_says_is_added() -> None:
         " offsets: 20), is to give up flights 1; old-flights 10 (told 2.0 s ago), last heartbeat"
         " 0.3 s ago, 2 commits refused"
     ) in " ".join(text.split())
+
+
+def test_what_a_member_on_this_machine_waits_for_is_said() -> None:
+    waiting = SNAPSHOT | {"pending_ranges": PENDING_RANGES, "in_flight": None, "revoking": []}
+    text = shown(view_group(read(member(ONE, [0])), [waiting]))
+    assert "on this machine: RECONCILING, waits for flights 1; orders 7, last heartbeat" in text
 
 
 @pytest.mark.parametrize("width", [40, 60, 79])

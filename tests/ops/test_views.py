@@ -253,4 +253,5 @@ def test_json_is_the_same_view_in_plain_values() -> None:
         "lag": 2,
         "lag_origin": "log start offset",
         "remark": "",
+        "withheld": None,
     }
