@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from spark_groups.client import ClientConfig
+from spark_groups.client.liveness import ADAPTIVE, LivenessLimits
 from spark_groups.errors import ErrorCode
 from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.coordinator import CoordinatorLane
@@ -40,6 +41,7 @@ class QueryLike:
         checkpointed: The plan that a checkpoint ended at.
         member: Further fields of MemberConfig.
         driver: Further arguments of GroupDriver.
+        liveness: How long the query may be silent.
         security: How connections are secured.
     """
 
@@ -55,6 +57,7 @@ class QueryLike:
         driver: dict[str, Any] | None = None,
         security: Security | None = None,
         fail_on_data_loss: bool = True,
+        liveness: LivenessLimits = ADAPTIVE,
     ) -> None:
         config = ClientConfig(
             member=MemberConfig(
@@ -66,6 +69,7 @@ class QueryLike:
             ),
             starting_offsets=StartingOffsets(start),
             fail_on_data_loss=fail_on_data_loss,
+            liveness=liveness,
         )
         self.driver = GroupDriver(
             config,
