@@ -35,6 +35,8 @@ from spark_groups.protocol.messages import (
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
     Request,
     Response,
 )
@@ -76,6 +78,9 @@ class Answers:
                 self._metadata_answered(request, response, now)
             case ListOffsetsRequest(), ListOffsetsResponse():
                 self._offsets_listed(request, response, now)
+            case OffsetForLeaderEpochRequest(), OffsetForLeaderEpochResponse():
+                resolved = self._parts.validator.handle_ends(request, response, now)
+                self._leaders_answered(resolved, "OffsetForLeaderEpoch", now)
             case _:
                 raise TypeError(f"{type(response).__name__} is no answer to {request}")
 
@@ -100,7 +105,7 @@ class Answers:
         parts = self._parts
         outcome = parts.commits.handle_response(response, now)
         for each in outcome.accepted:
-            self._take(parts.resolver.settled(each, now))
+            self._parts.take(parts.resolver.settled(each, now))
         if outcome.accepted:
             self._emit(OffsetsCommitted(now, request.member_epoch, len(outcome.accepted)))
         if outcome.gone:
@@ -131,7 +136,7 @@ class Answers:
         else:
             reaction = rule_for(response.error_code).offsets
             resolved = Resolved(reaction=reaction, error=response.error_code)
-        self._take(resolved)
+        self._parts.take(resolved)
         if resolved.reaction is Reaction.ACCEPT:
             self._parts.fetch_backoff.succeeded()
         else:
@@ -151,7 +156,7 @@ class Answers:
             if key in response.offsets:
                 stands = commits.verified(key, response.offsets[key].committed_offset)
                 if stands is not None:
-                    self._take(self._parts.resolver.settled(stands, now))
+                    self._parts.take(self._parts.resolver.settled(stands, now))
                 continue
             code = response.errors.get(key, int(ErrorCode.UNKNOWN_SERVER_ERROR))
             reaction = rule_for(code).offsets
@@ -249,12 +254,18 @@ class Answers:
         self, request: ListOffsetsRequest, response: ListOffsetsResponse, now: float
     ) -> None:
         member_epoch = self._parts.member.member_epoch
-        resolved = self._parts.resolver.handle_list(request, response, member_epoch)
+        resolved = self._parts.resolver.handle_list(
+            request, response, member_epoch=member_epoch, now=now
+        )
+        self._leaders_answered(resolved, "ListOffsets", now)
+
+    def _leaders_answered(self, resolved: Resolved, request: str, now: float) -> None:
+        self._parts.take(resolved)
         if resolved.reaction is Reaction.ACCEPT:
             self._parts.cluster_backoff.succeeded()
         else:
             self._parts.cluster_backoff.failed(now)
-        self._react(resolved.reaction, resolved.error, "ListOffsets", now)
+        self._react(resolved.reaction, resolved.error, request, now)
 
     def _about(self, request: str, errors: Mapping[TopicIdPartition, int]) -> str:
         """Return the name of a request, with the topics that nobody gave us a right on."""
@@ -278,11 +289,6 @@ class Answers:
         elif reaction is Reaction.FAIL:
             remedy = rule_for(code).remedy
             self._parts.member.fail(f"{name} (answer to {request}): {remedy}", now)
-
-    def _take(self, resolved: Resolved) -> None:
-        self._parts.events.extend(resolved.events)
-        if resolved.data_loss is not None:
-            self._parts.data_loss = resolved.data_loss
 
     def _emit(self, event: Event) -> None:
         self._parts.events.append(event)

@@ -22,6 +22,7 @@ from spark_groups.protocol.messages import (
     MetadataRequest,
     OffsetCommitRequest,
     OffsetFetchRequest,
+    OffsetForLeaderEpochRequest,
     Request,
     RequestFailed,
     Response,
@@ -57,7 +58,7 @@ class Exchange:
         self._parts = parts
         self._answers = Answers(parts)
         self._under_way: dict[Lane, Outgoing] = {}
-        self._asked_for_topics = False
+        self._turn = 0
 
     def poll(self, now: float) -> list[Outgoing]:
         """Return the requests to send now, at most one for each lane that is free."""
@@ -119,7 +120,7 @@ class Exchange:
                 self._parts.lookup_backoff.failed(now)
             case GroupSettingsRequest():
                 self._parts.settings.unanswered(now)
-            case MetadataRequest() | ListOffsetsRequest():
+            case MetadataRequest() | ListOffsetsRequest() | OffsetForLeaderEpochRequest():
                 self._parts.cluster_backoff.failed(now)
 
     def _note_way_to_the_group(self, request: Request, response: Response, now: float) -> None:
@@ -156,14 +157,18 @@ class Exchange:
         if self._parts.baseline_wanted:
             names = parts.member.config.subscription.topic_names
             return MetadataRequest(topic_names=frozenset(names))
-        unknown = parts.topics.unknown({key.topic_id for key in parts.ledger.owned})
-        listing = parts.resolver.to_list()
-        # A topic that cannot be found must not keep the others from being listed: they take turns.
-        if unknown and (listing is None or not self._asked_for_topics):
-            self._asked_for_topics = True
-            return MetadataRequest(topic_ids=unknown)
-        self._asked_for_topics = False
-        return self._settings_question(now) if listing is None else listing
+        # What cannot be answered must not keep the rest from being asked: they take turns.
+        questions = (self._ask_for_topics, parts.resolver.to_list, parts.validator.to_ask)
+        for turn in range(self._turn, self._turn + len(questions)):
+            request = questions[turn % len(questions)]() if parts.data_loss is None else None
+            if request is not None:
+                self._turn = turn % len(questions) + 1
+                return request
+        return self._settings_question(now)
+
+    def _ask_for_topics(self) -> Request | None:
+        unknown = self._parts.topics.unknown({key.topic_id for key in self._parts.ledger.owned})
+        return MetadataRequest(topic_ids=unknown) if unknown else None
 
     def _settings_question(self, now: float) -> Request | None:
         """Nobody waits for the settings: they are asked for when there is nothing else to ask."""

@@ -33,10 +33,11 @@ from spark_groups.offsets.events import (
     RangesOverruled,
     RebalanceTimeoutRaised,
 )
-from spark_groups.offsets.ledger import Ledger
+from spark_groups.offsets.ledger import NOT_KNOWN, Ledger
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.resolution import PositionResolver
 from spark_groups.offsets.topics import TopicDirectory
+from spark_groups.offsets.validation import PositionValidator
 from spark_groups.protocol.events import (
     EpochChanged,
     PartitionsAssigned,
@@ -87,6 +88,7 @@ class GroupClient:
             self.commits,
             self.topics,
             resolver,
+            PositionValidator(self.ledger, self.topics, config.fail_on_data_loss),
             self.target,
             releases,
             SettingsWatch(config.member.session_timeout_ms),
@@ -96,7 +98,7 @@ class GroupClient:
             for topic_id, name in checkpointed.topics:
                 self.topics.remember(name, topic_id)
         self.exchange = Exchange(self.parts)
-        self.planner = BatchPlanner(self.parts, fail_on_data_loss=config.fail_on_data_loss)
+        self.planner = BatchPlanner(self.parts)
         self.attendance = Attendance(self.parts, config.liveness)
         self.last_called_at: float | None = None
         self._budget = RevocationBudget()
@@ -192,7 +194,11 @@ class GroupClient:
         return frozenset(self.ledger.positions(self.member.assigned))
 
     def plan(
-        self, limit: PlanLimit, ends: Mapping[TopicIdPartition, int], now: float
+        self,
+        limit: PlanLimit,
+        ends: Mapping[TopicIdPartition, int],
+        now: float,
+        leader_epochs: Mapping[TopicIdPartition, int] = NOT_KNOWN,
     ) -> BatchPlan | None:
         """Return the next batch, or None if there is nothing to read and nothing to record.
 
@@ -203,6 +209,7 @@ class GroupClient:
             limit: How much to read.
             ends: Log ends (last stable offsets under read_committed), listed just now.
             now: Seconds.
+            leader_epochs: Under which leader epoch each end was listed.
 
         Raises:
             GroupError: The member was refused for good.
@@ -213,7 +220,9 @@ class GroupClient:
             return self.ledger.in_flight
         if not self._ownership_is_proven(now):
             return None
-        plan = self.planner.plan(limit, ends, now)
+        self.parts.validator.compare(ends, leader_epochs)
+        self._advance(now)
+        plan = self.planner.plan(limit, ends, now, leader_epochs)
         if plan is None:
             return None
         self._budget.batch_began(plan, now)

@@ -20,6 +20,7 @@ from spark_groups.protocol.messages import (
     Node,
     OffsetCommitRequest,
     OffsetFetchRequest,
+    OffsetForLeaderEpochRequest,
     Request,
 )
 
@@ -41,6 +42,7 @@ TIMEOUT_S: Final[dict[type, float]] = {
     GroupSettingsRequest: 10.0,
     MetadataRequest: 5.0,
     ListOffsetsRequest: 10.0,
+    OffsetForLeaderEpochRequest: 10.0,
 }
 """How long each request may take; a broker's own limit for a commit is 5 s."""
 

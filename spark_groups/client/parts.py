@@ -10,8 +10,9 @@ from spark_groups.client.target import TargetWatch
 from spark_groups.offsets.commits import CommitQueue
 from spark_groups.offsets.events import OffsetEvent
 from spark_groups.offsets.ledger import Ledger
-from spark_groups.offsets.resolution import PositionResolver
+from spark_groups.offsets.resolution import PositionResolver, Resolved
 from spark_groups.offsets.topics import TopicDirectory
+from spark_groups.offsets.validation import PositionValidator
 from spark_groups.protocol.backoff import Backoff
 from spark_groups.protocol.events import MemberEvent
 from spark_groups.protocol.member import Member
@@ -31,6 +32,7 @@ class Parts:
         commits: Pending offset commits.
         topics: Names and partition counts.
         resolver: Moves assigned partitions to where they may be planned.
+        validator: Finds out whether logs still have what was read of them.
         target: Whether more is to come.
         releases: Member ids of earlier incarnations to be released before the member joins.
         settings: The group's settings.
@@ -51,6 +53,7 @@ class Parts:
     commits: CommitQueue
     topics: TopicDirectory
     resolver: PositionResolver
+    validator: PositionValidator
     target: TargetWatch
     releases: Releases
     settings: SettingsWatch
@@ -64,3 +67,17 @@ class Parts:
     unread_left: dict[TopicIdPartition, int] = field(default_factory=dict)
     lookup_error: int = 0
     data_loss: str | None = None
+
+    def take(self, resolved: Resolved) -> None:
+        """Take what an answer decided about positions.
+
+        A position that moved back is committed at once: the offset that stands has lost its
+        meaning, and whoever comes next could no longer tell.
+        """
+        self.events.extend(resolved.events)
+        if resolved.data_loss is not None:
+            self.data_loss = resolved.data_loss
+        self.commits.add(
+            self.ledger.commit_of_position(key, self.member.member_epoch)
+            for key in resolved.moved_back
+        )

@@ -12,10 +12,7 @@ from spark_groups.client import ClientConfig, GroupClient
 from spark_groups.client.narration import NameOf
 from spark_groups.client.parts import Event
 from spark_groups.client.snapshot import take_snapshot
-from spark_groups.errors import (
-    BrokerUnreachableError,
-    DeadOwnershipError,
-)
+from spark_groups.errors import BrokerUnreachableError, DeadOwnershipError
 from spark_groups.kafka.carriers import Carriers
 from spark_groups.kafka.clock import suspension_clock
 from spark_groups.kafka.cluster import Cluster
@@ -25,7 +22,8 @@ from spark_groups.kafka.instance_lock import InstanceLock
 from spark_groups.kafka.log_ends import LogEnds
 from spark_groups.kafka.security import Security
 from spark_groups.offsets.planning import PlanLimit
-from spark_groups.types import BatchPlan, TopicIdPartition, TopicPartition
+from spark_groups.protocol.messages import ListOffsetsResponse
+from spark_groups.types import BatchPlan, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +32,8 @@ FIRST_ASSIGNMENT_S: Final = 3.0
 OUTAGE_S: Final = 300.0
 """How long a query that was running goes on without any broker answering."""
 POLL_AGAIN_S: Final = 0.1
+VALIDATION_S: Final = 2.0
+"""How long a plan waits for new leaders to confirm positions; what they have not is left out."""
 
 
 class GroupDriver(Engine):
@@ -250,7 +250,7 @@ class GroupDriver(Engine):
             ends = self._readable_ends(client)
             with self._changed:
                 plan = self._plan_from(client, limit, ends)
-                can_tell = client.can_tell(ends, suspension_clock())
+                can_tell = client.can_tell(ends.offsets, suspension_clock())
             waited_s = suspension_clock() - began_at
             if plan is not None or (can_tell and client.is_settled):
                 return plan
@@ -265,18 +265,24 @@ class GroupDriver(Engine):
             # Settled but unanswered: the next question waits a moment, not for the coordinator.
             self._wait_for(lambda: self._closing, 0 if can_tell else POLL_AGAIN_S)
 
-    def _readable_ends(self, client: GroupClient) -> dict[TopicIdPartition, int]:
+    def _readable_ends(self, client: GroupClient) -> ListOffsetsResponse:
         with self._changed:
             self._check(client)
             keys = client.readable(suspension_clock())
-        return self._ends.list(keys) if self._ends is not None else {}
+        ends = self._ends.list(keys) if self._ends is not None else ListOffsetsResponse()
+        validator = client.parts.validator
+        with self._changed:
+            if validator.compare(ends.offsets, ends.leader_epochs):
+                self._pump(suspension_clock())
+                self._await(lambda: not validator.is_waiting, VALIDATION_S)
+        return ends
 
     def _plan_from(
-        self, client: GroupClient, limit: PlanLimit, ends: dict[TopicIdPartition, int]
+        self, client: GroupClient, limit: PlanLimit, ends: ListOffsetsResponse
     ) -> BatchPlan | None:
         with self._changed:
             now = suspension_clock()
-            plan = client.plan(limit, ends, now)
+            plan = client.plan(limit, ends.offsets, now, ends.leader_epochs)
             self._pump(now)
             return plan
 

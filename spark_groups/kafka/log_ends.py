@@ -7,7 +7,11 @@ import logging
 from spark_groups.errors import ErrorCode, GroupError, ProtocolError, Reaction, rule_for
 from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.connection import RequestError
-from spark_groups.protocol.messages import LATEST_TIMESTAMP, ListOffsetsRequest
+from spark_groups.protocol.messages import (
+    LATEST_TIMESTAMP,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
 from spark_groups.types import TopicIdPartition
 
 logger = logging.getLogger(__name__)
@@ -27,8 +31,8 @@ class LogEnds:
         self._cluster = cluster
         self._read_committed = read_committed
 
-    def list(self, keys: frozenset[TopicIdPartition]) -> dict[TopicIdPartition, int]:
-        """Return the ends of partitions; those that could not be listed are left out.
+    def list(self, keys: frozenset[TopicIdPartition]) -> ListOffsetsResponse:
+        """Return ends of partitions with their leader epochs, without what could not be listed.
 
         Args:
             keys: The partitions.
@@ -37,7 +41,7 @@ class LogEnds:
             GroupError: A broker refuses to list them for good.
         """
         if not keys:
-            return {}
+            return ListOffsetsResponse()
         request = ListOffsetsRequest(
             partitions=keys,
             timestamp_ms=LATEST_TIMESTAMP,
@@ -47,14 +51,14 @@ class LogEnds:
             response = self._cluster.list_offsets(request)
         except (RequestError, ProtocolError) as error:
             self._note(str(error))
-            return {}
+            return ListOffsetsResponse()
         codes = sorted(set(response.errors.values()))
         problem = ", ".join(ErrorCode.name_of(code) for code in codes)
         self._note(f"{len(response.errors)} partitions: {problem}" if codes else "")
         for code in codes:
             if rule_for(code).lookup is Reaction.FAIL:
                 raise GroupError(f"log ends cannot be listed: {problem}: {rule_for(code).remedy}")
-        return dict(response.offsets)
+        return response
 
     def shutdown(self) -> None:
         """Make the listing under way, and all later ones, fail at once; for any thread."""

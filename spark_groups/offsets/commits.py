@@ -17,6 +17,7 @@ from spark_groups.errors import ErrorCode, Reaction, rule_for
 from spark_groups.offsets.starting import commit_metadata
 from spark_groups.protocol.backoff import Backoff
 from spark_groups.protocol.messages import (
+    NO_LEADER_EPOCH,
     OffsetAndMetadata,
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -36,6 +37,7 @@ class PendingCommit:
         member_epoch: The epoch it is fenced by: that of the plan, or a newer one after a refusal.
         committed_offset: The next offset to read.
         known_count: Partitions of the topic when the group began to read it.
+        leader_epoch: A leader epoch whose log reached the offset, NO_LEADER_EPOCH if not known.
         uncertain: True once a request that held it got no answer.
         refused_at: When it was last refused as stale: it waits for a heartbeat sent after that.
     """
@@ -45,6 +47,7 @@ class PendingCommit:
     member_epoch: int
     committed_offset: int
     known_count: int
+    leader_epoch: int = NO_LEADER_EPOCH
     uncertain: bool = False
     refused_at: float | None = None
 
@@ -218,7 +221,9 @@ def commit_request(
         member_epoch=next(iter(commits.values())).member_epoch,
         instance_id=instance_id,
         offsets={
-            key: OffsetAndMetadata(each.committed_offset, commit_metadata(each.known_count))
+            key: OffsetAndMetadata(
+                each.committed_offset, commit_metadata(each.known_count), each.leader_epoch
+            )
             for key, each in commits.items()
         },
     )

@@ -13,13 +13,14 @@ position. In every other case the committed offset wins.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 from typing import Final
 
 from spark_groups.offsets.commits import PendingCommit
-from spark_groups.protocol.messages import NO_OFFSET
+from spark_groups.protocol.messages import NO_LEADER_EPOCH, NO_OFFSET
 from spark_groups.types import (
     NO_PARTITIONS,
     Assignment,
@@ -31,6 +32,8 @@ from spark_groups.types import (
 
 FINISHED_KEPT: Final = 16
 """How many finished batches are remembered, for proofs that come late."""
+NOT_KNOWN: Final[Mapping[TopicIdPartition, int]] = MappingProxyType({})
+"""No leader epoch of any partition."""
 MAX_BOUNDARIES: Final = 16
 """How many commit points of a finished run are kept; to forget one costs re-reading, no more."""
 
@@ -41,7 +44,12 @@ class Phase(Enum):
     FETCHING = "its committed offset is asked for"
     LISTING = "nothing is committed: where it starts is asked for"
     SETTLING = "where it starts is being committed"
+    VALIDATING = "its leader changed: whether the log still reaches its position is asked"
     READY = "may be planned"
+
+
+BEFORE_START: Final = (Phase.FETCHING, Phase.LISTING, Phase.SETTLING)
+"""Where it is not known, or not committed, where a partition starts."""
 
 
 @dataclass(slots=True)
@@ -56,6 +64,13 @@ class OwnedPartition:
         committed_offset: The last offset known to be committed, NO_OFFSET if there is none.
         known_count: Partitions of the topic when the group began to read it.
         starting_timestamp: While LISTING: which offset is asked for.
+        wanted_offset: While LISTING: the first offset that `startingOffsets` names, if it does.
+        leader_epoch: A leader epoch whose log is known to have reached `reached_offset`;
+            NO_LEADER_EPOCH if none is.
+        reached_offset: The position, or an offset before it where that is all that is known.
+        current_leader_epoch: While VALIDATING: the leader epoch that has to confirm it.
+        listed_end: The log end that was listed under `leader_epoch`, or under the one that has to
+            confirm it; NO_OFFSET until the leader of the moment was heard.
         topic_gone: True if nobody knew its topic when it was last asked about.
     """
 
@@ -66,7 +81,32 @@ class OwnedPartition:
     committed_offset: int = NO_OFFSET
     known_count: int = 0
     starting_timestamp: int = 0
+    wanted_offset: int | None = None
+    leader_epoch: int = NO_LEADER_EPOCH
+    reached_offset: int = NO_OFFSET
+    current_leader_epoch: int = NO_LEADER_EPOCH
+    listed_end: int = NO_OFFSET
     topic_gone: bool = False
+
+    def stand_at(self, position: int, leader_epoch: int) -> None:
+        """Move to a position that the log of a leader epoch has reached."""
+        self.position = self.reached_offset = position
+        self.leader_epoch = leader_epoch
+        self.listed_end = NO_OFFSET
+
+    def can_inherit(self, run: FinishedRun) -> bool:
+        """Tell whether a finished run may be settled: what is committed was confirmed."""
+        heard = self.listed_end != NO_OFFSET or self.leader_epoch == NO_LEADER_EPOCH
+        return heard or run.leader_epoch != NO_LEADER_EPOCH
+
+    def inherit(self, run: FinishedRun) -> None:
+        """Move to the end of a finished run, with a leader epoch if one is known to reach it."""
+        if run.leader_epoch != NO_LEADER_EPOCH:
+            self.stand_at(run.until_offset, run.leader_epoch)
+        elif run.until_offset <= self.listed_end:
+            self.stand_at(run.until_offset, self.leader_epoch)
+        else:
+            self.position = run.until_offset
 
 
 @dataclass(slots=True)
@@ -78,24 +118,27 @@ class FinishedRun:
         boundaries: Where each batch began, and where the last one ended: any of them but the last
             may be the committed offset.
         tenure: The tenure in which its commit is under way, None if it is not.
+        leader_epoch: A leader epoch whose log reached its end, NO_LEADER_EPOCH if not known: the
+            plan in the checkpoint does not tell.
     """
 
     topic: str
     boundaries: list[int]
     tenure: int | None
+    leader_epoch: int
 
     @property
     def until_offset(self) -> int:
         return self.boundaries[-1]
 
-    def extend(self, each: OffsetRange, tenure: int | None) -> None:
+    def extend(self, each: OffsetRange, tenure: int | None, leader_epoch: int) -> None:
         """Add a batch that goes on where the last one ended, or begin anew with it."""
         if self.until_offset == each.from_offset:
             self.boundaries.append(each.until_offset)
             del self.boundaries[1 : len(self.boundaries) - MAX_BOUNDARIES + 1]
         else:
             self.boundaries = [each.from_offset, each.until_offset]
-        self.tenure = tenure
+        self.tenure, self.leader_epoch = tenure, leader_epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +181,7 @@ class Ledger:
         self._tenures = 0
         self._planned: BatchPlan | None = None
         self._planned_tenures: dict[TopicIdPartition, int] = {}
+        self._planned_epochs: dict[TopicIdPartition, int] = {}
         self._finished: deque[BatchPlan] = deque(maxlen=FINISHED_KEPT)
 
     def assign(self, partitions: Assignment, member_epoch: int) -> None:
@@ -166,8 +210,26 @@ class Ledger:
             owned.topic_gone = owned.topic_gone or key.topic_id in topic_ids
 
     def unready(self) -> frozenset[TopicIdPartition]:
-        """Return the partitions that may not be planned yet."""
+        """Return the partitions that may not be planned yet, or not at the moment."""
         return frozenset(k for k, owned in self.owned.items() if owned.phase is not Phase.READY)
+
+    def unstarted(self) -> frozenset[TopicIdPartition]:
+        """Return the partitions of which it is not known and committed where they start."""
+        return frozenset(k for k, owned in self.owned.items() if owned.phase in BEFORE_START)
+
+    def commit_of_position(self, key: TopicIdPartition, member_epoch: int) -> PendingCommit:
+        """Return the commit that says where an owned partition stands, whatever was read of it."""
+        owned = self.owned[key]
+        is_reached = owned.reached_offset == owned.position
+        leader_epoch = owned.leader_epoch if is_reached else NO_LEADER_EPOCH
+        return PendingCommit(
+            key, owned.tenure, member_epoch, owned.position, owned.known_count, leader_epoch
+        )
+
+    def is_undecided(self, key: TopicIdPartition) -> bool:
+        """Tell whether an owned partition has a finished run that could not be settled yet."""
+        run = self._runs.get(key)
+        return run is not None and run.tenure != self.owned[key].tenure
 
     def positions(self, assigned: Assignment) -> dict[TopicIdPartition, int]:
         """Return the position of every partition that may be planned.
@@ -190,14 +252,28 @@ class Ledger:
                 return each.from_offset
         return None
 
-    def record(self, plan: BatchPlan) -> None:
-        """Hand a plan of this member to Spark: positions move to the ends of its ranges."""
+    def record(
+        self, plan: BatchPlan, leader_epochs: Mapping[TopicIdPartition, int] = NOT_KNOWN
+    ) -> None:
+        """Hand a plan of this member to Spark: positions move to the ends of its ranges.
+
+        Args:
+            plan: The plan.
+            leader_epochs: Under which leader epoch the ends were listed that it was made of; the
+                log of that epoch reaches every offset of the plan.
+        """
         self.in_flight = self._planned = plan
         self._planned_tenures = {}
+        self._planned_epochs = {}
         for each in plan.ranges:
             owned = self.owned[each.key]
-            owned.position = each.until_offset
+            leader_epoch = leader_epochs.get(each.key, NO_LEADER_EPOCH)
+            if leader_epoch == NO_LEADER_EPOCH:
+                owned.position = each.until_offset
+            else:
+                owned.stand_at(each.until_offset, leader_epoch)
             self._planned_tenures[each.key] = owned.tenure
+            self._planned_epochs[each.key] = leader_epoch
 
     def release_run(self, key: TopicIdPartition) -> None:
         """Take it that the commit of a finished run was dropped: the run may be inherited anew."""
@@ -213,7 +289,7 @@ class Ledger:
     def finish(self, plan: BatchPlan) -> FinishedBatch:
         """Take it as proven that a batch is finished; a second time nothing happens.
 
-        A query that ends proves its last batch again (see `spark.drain`).
+        A query that ends proves its last batch again (see `spark.shutdown`).
         """
         if plan in self._finished and plan != self.in_flight:
             return FinishedBatch()
@@ -224,13 +300,15 @@ class Ledger:
         commits, lost = [], []
         for each in plan.ranges:
             owned = self.owned.get(each.key)
+            leader_epoch = self._planned_epochs[each.key] if planned_here else NO_LEADER_EPOCH
             if planned_here and owned and owned.tenure == self._planned_tenures[each.key]:
-                self._note_run(each, owned.tenure)
+                self._note_run(each, owned.tenure, leader_epoch)
                 # It may have been looked up anew while the batch ran.
                 owned.position = max(owned.position, each.until_offset)
-                commits.append(self._commit(each.key, owned, plan.member_epoch, each.until_offset))
+                reached = (each.until_offset, owned.known_count, leader_epoch)
+                commits.append(PendingCommit(each.key, owned.tenure, plan.member_epoch, *reached))
                 continue
-            self._note_run(each, None)
+            self._note_run(each, None, leader_epoch)
             if planned_here:
                 lost.append(each)
         return FinishedBatch(tuple(commits), tuple(lost))
@@ -255,6 +333,9 @@ class Ledger:
     def inherit(self, member_epoch: int) -> Inheritance:
         """Settle the finished runs whose partitions came back and are ready.
 
+        What is committed must be confirmed by the leader of the moment first, where that can be:
+        the commit of an inherited end may have to go without a leader epoch, and would hide it.
+
         Args:
             member_epoch: The member's epoch now; what the runs are committed under.
         """
@@ -264,15 +345,15 @@ class Ledger:
             owned, run = self.owned.get(key), self._runs[key]
             if owned is None or owned.tenure == run.tenure or owned.phase is not Phase.READY:
                 continue
-            if key in reading:
+            if key in reading or not owned.can_inherit(run):
                 continue
             whole = self.uncommitted(key)
             assert whole is not None
             if owned.committed_offset == owned.position and owned.position in run.boundaries[:-1]:
-                owned.position = run.until_offset
+                owned.inherit(run)
                 run.tenure = owned.tenure
                 taken.append(whole)
-                commits.append(self._commit(key, owned, member_epoch, run.until_offset))
+                commits.append(self.commit_of_position(key, member_epoch))
                 continue
             del self._runs[key]
             if owned.committed_offset != run.until_offset:
@@ -301,18 +382,13 @@ class Ledger:
         if self.in_flight is not None:
             blocked |= self.in_flight.partitions()
         if settle_first:
-            blocked |= {key for key in self.unready() if not self.owned[key].topic_gone}
+            blocked |= {key for key in self.unstarted() if not self.owned[key].topic_gone}
         return revoking & Assignment(frozenset(blocked))
 
-    def _note_run(self, each: OffsetRange, tenure: int | None) -> None:
+    def _note_run(self, each: OffsetRange, tenure: int | None, leader_epoch: int) -> None:
         run = self._runs.get(each.key)
         if run is None:
             boundaries = [each.from_offset, each.until_offset]
-            self._runs[each.key] = FinishedRun(each.topic, boundaries, tenure)
+            self._runs[each.key] = FinishedRun(each.topic, boundaries, tenure, leader_epoch)
         else:
-            run.extend(each, tenure)
-
-    def _commit(
-        self, key: TopicIdPartition, owned: OwnedPartition, member_epoch: int, until_offset: int
-    ) -> PendingCommit:
-        return PendingCommit(key, owned.tenure, member_epoch, until_offset, owned.known_count)
+            run.extend(each, tenure, leader_epoch)

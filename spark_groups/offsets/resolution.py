@@ -22,6 +22,7 @@ from spark_groups.offsets.topics import TopicDirectory
 from spark_groups.protocol.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
+    NO_LEADER_EPOCH,
     NO_OFFSET,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -39,12 +40,14 @@ class Resolved:
         error: Kafka's code behind it.
         events: What happened.
         data_loss: Why the query must fail, if it must.
+        moved_back: Partitions whose position is below what was read, because their log was cut.
     """
 
     reaction: Reaction = Reaction.ACCEPT
     error: int = int(ErrorCode.NONE)
     events: list[OffsetEvent] = field(default_factory=list)
     data_loss: str | None = None
+    moved_back: list[TopicIdPartition] = field(default_factory=list)
 
 
 class PositionResolver:
@@ -77,7 +80,7 @@ class PositionResolver:
         self._fail_on_data_loss = fail_on_data_loss
         self._asked: dict[TopicIdPartition, int] = {}
         """Tenure at which each partition was asked for: an older answer says nothing any more."""
-        self._listed_last: int | None = None
+        self._listed_last: tuple[int, bool] | None = None
 
     @property
     def settle_first(self) -> bool:
@@ -133,7 +136,8 @@ class PositionResolver:
             if committed.committed_offset != NO_OFFSET:
                 own_count = parse_commit_metadata(committed.metadata)
                 owned.known_count = owned.known_count if own_count is None else own_count
-                owned.position = owned.committed_offset = committed.committed_offset
+                owned.stand_at(committed.committed_offset, committed.leader_epoch)
+                owned.committed_offset = committed.committed_offset
                 owned.phase = Phase.READY
                 self._found(key, owned, resolved, now, committed=True)
             elif key.topic_id in forgotten and self._ledger.checkpointed_offset(key) is None:
@@ -147,35 +151,70 @@ class PositionResolver:
         listing = self._ledger.in_phase(Phase.LISTING)
         if not listing:
             return None
-        timestamps = [self._ledger.owned[key].starting_timestamp for key in listing]
+        questions = {key: self._question(self._ledger.owned[key]) for key in listing}
         # One that cannot be answered must not keep the other from being asked: they take turns.
-        timestamp_ms = next((t for t in timestamps if t != self._listed_last), timestamps[0])
+        others = (each for each in questions.values() if each != self._listed_last)
+        chosen = next(others, questions[listing[0]])
         return ListOffsetsRequest(
-            partitions=frozenset(
-                key for key in listing if self._ledger.owned[key].starting_timestamp == timestamp_ms
-            ),
-            timestamp_ms=timestamp_ms,
-            read_committed=self._read_committed,
+            partitions=frozenset(key for key in listing if questions[key] == chosen),
+            timestamp_ms=chosen[0],
+            read_committed=chosen[1],
         )
 
     def handle_list(
-        self, request: ListOffsetsRequest, response: ListOffsetsResponse, member_epoch: int
+        self,
+        request: ListOffsetsRequest,
+        response: ListOffsetsResponse,
+        *,
+        member_epoch: int,
+        now: float,
     ) -> Resolved:
         """Take where partitions start; their first positions are queued to be committed."""
         resolved = Resolved()
-        self._listed_last = request.timestamp_ms
+        self._listed_last = (request.timestamp_ms, request.read_committed)
         for key in request.partitions:
             owned = self._ledger.owned.get(key)
             if owned is None or owned.phase is not Phase.LISTING:
                 continue
-            if owned.starting_timestamp != request.timestamp_ms:
+            if self._question(owned) != self._listed_last:
                 continue
-            if key in response.offsets:
-                self._settle(key, owned, response.offsets[key], member_epoch)
-            else:
+            if key not in response.offsets:
                 resolved.error = response.errors.get(key, int(ErrorCode.UNKNOWN_SERVER_ERROR))
                 resolved.reaction = rule_for(resolved.error).lookup
+                continue
+            position = self._start_within(key, owned, response.offsets[key], resolved, now)
+            if position is not None:
+                leader_epoch = response.leader_epochs.get(key, NO_LEADER_EPOCH)
+                self._settle(key, owned, position, leader_epoch, member_epoch)
         return resolved
+
+    def _question(self, owned: OwnedPartition) -> tuple[int, bool]:
+        """Return timestamp and isolation; a named offset may be above the last stable one."""
+        stable = self._read_committed and owned.wanted_offset is None
+        return owned.starting_timestamp, stable
+
+    def _start_within(
+        self,
+        key: TopicIdPartition,
+        owned: OwnedPartition,
+        listed: int,
+        resolved: Resolved,
+        now: float,
+    ) -> int | None:
+        """Return where a partition starts; None if `startingOffsets` names what is not there."""
+        wanted = owned.wanted_offset
+        if wanted is None or wanted <= listed:
+            return listed if wanted is None else wanted
+        message = (
+            f"startingOffsets of {self._topics.name(key.topic_id)}-{key.partition} is {wanted},"
+            f" but its log ends at {listed}: name an offset that exists, or set"
+            f" failOnDataLoss=false to start at {listed}"
+        )
+        resolved.events.append(DataLost(now, message))
+        if self._fail_on_data_loss:
+            resolved.data_loss = message
+            return None
+        return listed
 
     def settled(self, commit: PendingCommit, now: float) -> Resolved:
         """Take an accepted commit: it is what is committed now, and may have been a first one."""
@@ -235,8 +274,7 @@ class PositionResolver:
         if self._fail_on_data_loss:
             resolved.data_loss = message
             return
-        owned.phase = Phase.LISTING
-        owned.starting_timestamp = EARLIEST_TIMESTAMP
+        self._list(owned, EARLIEST_TIMESTAMP)
 
     def _start(
         self,
@@ -258,22 +296,36 @@ class PositionResolver:
             if self._fail_on_data_loss:
                 resolved.data_loss = message
                 return
-            self._settle(key, owned, checkpointed, member_epoch)
+            self._settle(key, owned, checkpointed, NO_LEADER_EPOCH, member_epoch)
             return
         start = self._starting.of(partition, known_count=owned.known_count)
         if start >= 0:
-            self._settle(key, owned, start, member_epoch)
+            self._list(owned, LATEST_TIMESTAMP, start)
         else:
-            owned.phase = Phase.LISTING
-            owned.starting_timestamp = start
+            self._list(owned, start)
+
+    def _list(
+        self, owned: OwnedPartition, timestamp_ms: int, wanted_offset: int | None = None
+    ) -> None:
+        owned.phase = Phase.LISTING
+        owned.starting_timestamp, owned.wanted_offset = timestamp_ms, wanted_offset
 
     def _settle(
-        self, key: TopicIdPartition, owned: OwnedPartition, position: int, member_epoch: int
+        self,
+        key: TopicIdPartition,
+        owned: OwnedPartition,
+        position: int,
+        leader_epoch: int,
+        member_epoch: int,
     ) -> None:
-        owned.position = position
+        owned.stand_at(position, leader_epoch)
         owned.phase = Phase.SETTLING
         self._commits.add(
-            [PendingCommit(key, owned.tenure, member_epoch, position, owned.known_count)]
+            [
+                PendingCommit(
+                    key, owned.tenure, member_epoch, position, owned.known_count, leader_epoch
+                )
+            ]
         )
 
     def _found(

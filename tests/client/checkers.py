@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spark_groups.client.parts import Event
-from spark_groups.offsets.events import PartitionsGivenUp
+from spark_groups.offsets.events import DataLost, PartitionsGivenUp, RangesInherited
 from spark_groups.offsets.starting import StartingPoint
 from spark_groups.protocol.events import MemberFailed, PartitionsRevoked
 from spark_groups.protocol.messages import NO_OFFSET
-from spark_groups.types import BatchPlan
+from spark_groups.types import BatchPlan, OffsetRange
 from tests.client.scripted_coordinator import Key
 
 if TYPE_CHECKING:
@@ -39,6 +39,11 @@ class Checkers:
         """Partitions that were added while the group was reading the topic."""
         self._committers: dict[Key, str] = {}
         self._given_up: set[Key] = set()
+        self._cut: dict[Key, int] = {}
+        self._lowest: dict[Key, int] = {}
+        """From where on every record must have been read."""
+        self._read: dict[Key, set[int]] = {}
+        self._inherited: dict[Key, list[OffsetRange]] = {}
 
     def planned(self, query: str, plan: BatchPlan) -> None:
         """Only the single owner plans, and never what is committed already.
@@ -56,12 +61,29 @@ class Checkers:
             )
             committed = coordinator.committed.get(each.key)
             assert committed is not None, f"{query} planned {each} before its start was committed"
-            assert each.from_offset >= committed.committed_offset, (
+            cut = self._cut.get(each.key, committed.committed_offset)
+            assert each.from_offset >= min(cut, committed.committed_offset), (
                 f"{query} planned {each} again: {committed.committed_offset} is committed"
             )
 
-    def finished(self, plan: BatchPlan) -> None:
+    def truncated(self, key: Key, end_offset: int) -> None:
+        """Note that a log lost its end: what is below may be committed and read again."""
+        self._cut[key] = min(end_offset, self._cut.get(key, end_offset))
+        if key in self._lowest:
+            self._lowest[key] = min(end_offset, self._lowest[key])
+
+    def read(self, plan: BatchPlan) -> dict[Key, list[int]]:
+        """Return the records that a batch reads when it runs."""
+        logs = self._world.logs
+        return {
+            each.key: logs[each.key].records[each.from_offset : each.until_offset]
+            for each in plan.ranges
+        }
+
+    def finished(self, plan: BatchPlan, records: dict[Key, list[int]]) -> None:
         """Note what a batch that is in Spark's commit log has read."""
+        for key, found in records.items():
+            self._read.setdefault(key, set()).update(found)
         for each in plan.ranges:
             intervals = self._finished.setdefault(each.key, [])
             if any(a < each.until_offset and each.from_offset < b for a, b in intervals):
@@ -76,12 +98,13 @@ class Checkers:
         assert holder == member_id, f"{member_id} commits {key}, but {holder} has it"
         before = coordinator.committed.get(key)
         if before is None:
-            self._first[key] = committed_offset
+            self._first[key] = self._lowest[key] = committed_offset
             assert key not in self.added or committed_offset == 0, (
                 f"{key} was added later, but begins at {committed_offset}"
             )
         elif not self._world.swarm.late:
-            assert committed_offset >= before.committed_offset, (
+            cut = self._cut.get(key, before.committed_offset)
+            assert committed_offset >= min(cut, before.committed_offset), (
                 f"{member_id} takes {key} back from {before.committed_offset} to {committed_offset}"
             )
         if self._committers.setdefault(key, member_id) != member_id:
@@ -100,6 +123,12 @@ class Checkers:
         name = type(event).__name__
         self.events[name] = self.events.get(name, 0) + 1
         assert not isinstance(event, MemberFailed), f"{query.name}: {event}"
+        if isinstance(event, DataLost):
+            lost = int(event.message.partition("orders-")[2].split()[0])
+            assert lost in {key.partition for key in self._cut}, f"no log was cut: {event}"
+        if isinstance(event, RangesInherited):
+            for each in event.ranges:
+                self._inherited.setdefault(each.key, []).append(each)
         if isinstance(event, PartitionsGivenUp):
             self._given_up.update(event.partitions)
         if isinstance(event, PartitionsRevoked):
@@ -122,6 +151,20 @@ class Checkers:
         assert not restless, "never came to rest: " + "; ".join(restless)
         if self._world.swarm.is_calm and not self._given_up:
             assert not self.read_again, f"{self.read_again} ranges were read twice without a fault"
+        for key, log in self._world.logs.items():
+            unread = [
+                offset
+                for offset, record in enumerate(log.records)
+                if offset >= self._lowest[key] and record not in self._read.get(key, ())
+            ]
+            unread = [offset for offset in unread if not self._is_inherited(key, offset)]
+            assert not unread, f"records of {key} were never read, at {unread}"
+
+    def _is_inherited(self, key: Key, offset: int) -> bool:
+        """A plan in a checkpoint has no leader epochs: a log cut inside it cannot be told."""
+        return any(
+            each.from_offset <= offset < each.until_offset for each in self._inherited.get(key, ())
+        )
 
     def _restless(self) -> list[str]:
         world, found = self._world, []

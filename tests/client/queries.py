@@ -54,6 +54,7 @@ class Query:
                 session_timeout_ms=int(SESSION_S * 1000),
             ),
             starting_offsets=StartingOffsets(world.swarm.starting),
+            fail_on_data_loss=not world.swarm.truncations,
         )
         self.client = client = GroupClient(
             config,
@@ -156,7 +157,7 @@ class Query:
             client.finish(self._offsets_log, world.now)
         client.check()
         readable = sorted(client.readable(world.now))
-        ends = {key: world.ends[key] for key in readable if world.random.random() > 0.02}
+        ends = {key: world.list_end(key) for key in readable if world.random.random() > 0.02}
         self._later(
             client,
             world.random.uniform(0.001, 0.05),
@@ -168,7 +169,12 @@ class Query:
         world = self._world
         few = world.random.choice((None, None, 10, 60))
         limit = PlanLimit(max_offsets=few if world.faults_on else None)
-        plan = client.plan(limit, ends, world.now)
+        plan = client.plan(
+            limit,
+            {key: end for key, (end, _) in ends.items()},
+            world.now,
+            {key: leader_epoch for key, (_, leader_epoch) in ends.items()},
+        )
         self.pump()
         if self._stop_for_s is not None:
             return
@@ -182,10 +188,11 @@ class Query:
     def _run_batch(self, client: GroupClient, plan: BatchPlan) -> None:
         world = self._world
         world.say(f"{self.name} runs {plan.ranges}")
+        records = world.check.read(plan)
 
         def end(same: GroupClient) -> None:
             self._finished = True
-            world.check.finished(plan)
+            world.check.finished(plan, records)
             if self._stop_for_s is not None:
                 self._leave(same, self._stop_for_s)
             else:

@@ -24,6 +24,7 @@ from tests.client.hands import (
     described,
     ends,
     indexes,
+    key,
     parts,
 )
 
@@ -279,3 +280,24 @@ def test_description_that_failed_does_not_slow_the_heartbeats_down() -> None:
     before = hands.now
     hands.beat(accepted(2))
     assert hands.now - before == pytest.approx(0.3)
+
+
+def test_position_that_no_leader_confirms_does_not_keep_others_from_being_asked_about() -> None:
+    unknown = uuid.UUID(int=99)
+    hands = Hands()
+    hands.own(0, offsets={0: 5})
+    hands.client.ledger.owned[key(0)].leader_epoch = 1
+    hands.client.plan(PlanLimit(), ends({0: 9}), hands.now, {key(0): 2})
+    hands.beat(accepted(3, Assignment.of({TOPIC: (0,), unknown: (0,)})))
+    asked = set()
+    for _ in range(6):
+        while Lane.CLUSTER not in hands.under_way:
+            hands.wait(0.05)
+        request = hands.request(Lane.CLUSTER)
+        asked.add(type(request))
+        if isinstance(request, m.OffsetForLeaderEpochRequest):
+            fenced = dict.fromkeys(request.lookups, int(ErrorCode.FENCED_LEADER_EPOCH))
+            hands.answer(Lane.CLUSTER, m.OffsetForLeaderEpochResponse(errors=fenced))
+        else:
+            hands.fail(Lane.CLUSTER)
+    assert asked >= {m.MetadataRequest, m.OffsetForLeaderEpochRequest}

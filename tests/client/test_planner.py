@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from spark_groups.client import Lane
-from spark_groups.client.planner import REWOUND_PATIENCE_S
 from spark_groups.errors import DataLossError
 from spark_groups.offsets.events import DataLost
 from spark_groups.offsets.planning import PlanLimit
+from spark_groups.offsets.validation import DOUBT_S
 from spark_groups.protocol import messages as m
 from tests.client.hands import Hands, accepted, all_of, ends, key, parts
 
@@ -29,10 +29,12 @@ def ready(offsets: dict[int, int], *, available_now: bool = False, **arguments: 
 
 
 def batch(
-    hands: Hands, offsets: dict[int, int], limit: PlanLimit = ALL
+    hands: Hands, offsets: dict[int, int], limit: PlanLimit = ALL, leader_epoch: int = -1
 ) -> dict[int, tuple[int, int]]:
     """Plan and finish; the ranges by partition."""
-    plan = hands.client.plan(limit, ends(offsets), hands.now)
+    epochs = dict.fromkeys(ends(offsets), leader_epoch)
+    plan = hands.client.plan(limit, ends(offsets), hands.now, epochs)
+    hands.pump()
     if plan is None:
         return {}
     hands.client.finish(plan, hands.now)
@@ -87,7 +89,7 @@ def test_available_now_does_not_wait_for_a_larger_backlog() -> None:
 def test_end_below_the_position_is_doubted_then_final() -> None:
     hands = ready({0: 8, 1: 0})
     assert batch(hands, {0: 5, 1: 2}) == {1: (0, 2)}, "the others go on"
-    hands.wait(REWOUND_PATIENCE_S - 0.1)
+    hands.wait(DOUBT_S - 0.1)
     assert batch(hands, {0: 5, 1: 3}) == {1: (2, 3)}
     hands.wait(0.2)
     with pytest.raises(DataLossError, match=r"orders-0 ends at 5.*read it up to 8"):
@@ -99,7 +101,7 @@ def test_end_below_the_position_is_doubted_then_final() -> None:
 def test_end_that_recovers_in_time_is_forgiven() -> None:
     hands = ready({0: 8})
     assert batch(hands, {0: 5}) == {}
-    hands.wait(REWOUND_PATIENCE_S - 0.1)
+    hands.wait(DOUBT_S - 0.1)
     assert batch(hands, {0: 9}) == {0: (8, 9)}
     assert batch(hands, {0: 5}) == {}
     hands.wait(1.0)
@@ -109,11 +111,14 @@ def test_end_that_recovers_in_time_is_forgiven() -> None:
 def test_truncated_log_is_gone_on_with_where_that_is_wanted() -> None:
     hands = ready({0: 8}, fail_on_data_loss=False)
     assert batch(hands, {0: 5}) == {}
-    hands.wait(REWOUND_PATIENCE_S + 0.1)
+    hands.wait(DOUBT_S - 0.1)
     assert batch(hands, {0: 5}) == {}
     assert len(hands.find(DataLost)) == 0
-    hands.pump()
+    hands.wait(0.2)
+    assert batch(hands, {0: 5}) == {}
     assert len(hands.find(DataLost)) == 1
+    assert isinstance(hands.request(Lane.OFFSETS), m.OffsetCommitRequest)
+    hands.answer(Lane.OFFSETS, all_of(hands.request(Lane.OFFSETS)))
     assert batch(hands, {0: 7}) == {0: (5, 7)}
 
 
@@ -123,3 +128,53 @@ def test_what_is_known_of_a_partition_goes_with_it() -> None:
     hands.beat(accepted(2, parts(1)))
     assert hands.client.planner.log_ends == ends({1: 4})
     assert hands.client.parts.unread_left == {key(0): 2}
+
+
+def test_commits_carry_the_leader_epoch_and_a_new_one_is_asked_about_first() -> None:
+    hands = ready({0: 0, 1: 0})
+    assert batch(hands, {0: 4, 1: 4}, leader_epoch=2) == {0: (0, 4), 1: (0, 4)}
+    plan = hands.client.plan(ALL, ends({0: 6, 1: 6}), hands.now, {key(0): 2, key(1): 3})
+    assert plan is not None
+    assert [each.partition for each in plan.ranges] == [0]
+    hands.pump()
+    request = hands.request(Lane.CLUSTER)
+    assert isinstance(request, m.OffsetForLeaderEpochRequest)
+    assert request.lookups == {key(1): m.EpochLookup(2, 3)}
+    confirmed = m.OffsetForLeaderEpochResponse(ends={key(1): m.EpochEnd(4, 2)})
+    hands.answer(Lane.CLUSTER, confirmed)
+    hands.client.finish(plan, hands.now)
+    hands.pump()
+    commit = hands.request(Lane.OFFSETS)
+    assert isinstance(commit, m.OffsetCommitRequest)
+    assert commit.offsets[key(0)].leader_epoch == 2
+    hands.answer(Lane.OFFSETS, all_of(commit))
+    assert batch(hands, {0: 6, 1: 6}, leader_epoch=3) == {1: (4, 6)}, "0 is asked about now"
+    assert Lane.CLUSTER in hands.under_way
+
+
+def test_log_that_was_cut_and_has_grown_again_fails_the_query() -> None:
+    hands = ready({0: 0})
+    assert batch(hands, {0: 8}, leader_epoch=2) == {0: (0, 8)}
+    assert batch(hands, {0: 99}, leader_epoch=3) == {}
+    cut = m.OffsetForLeaderEpochResponse(ends={key(0): m.EpochEnd(5, 2)})
+    hands.answer(Lane.CLUSTER, cut)
+    with pytest.raises(DataLossError, match=r"orders-0 was truncated.*\[5, 8\)"):
+        hands.client.check()
+    hands.wait(2.0)
+    assert Lane.CLUSTER not in hands.under_way, "the same is not asked again"
+
+
+def test_where_it_is_gone_on_with_a_cut_log_is_committed_at_once() -> None:
+    """Whoever comes next could not tell from the offset that was committed before."""
+    hands = ready({0: 0}, fail_on_data_loss=False)
+    assert batch(hands, {0: 8}, leader_epoch=2) == {0: (0, 8)}
+    assert batch(hands, {0: 99}, leader_epoch=3) == {}
+    cut = m.OffsetForLeaderEpochResponse(ends={key(0): m.EpochEnd(5, 2)})
+    hands.answer(Lane.CLUSTER, cut)
+    commit = hands.request(Lane.OFFSETS)
+    assert isinstance(commit, m.OffsetCommitRequest)
+    assert commit.offsets[key(0)].committed_offset == 5
+    assert commit.offsets[key(0)].leader_epoch == 3
+    hands.answer(Lane.OFFSETS, all_of(commit))
+    assert len(hands.find(DataLost)) == 1
+    assert batch(hands, {0: 99}, leader_epoch=3) == {0: (5, 99)}

@@ -13,7 +13,7 @@ from __future__ import annotations
 import heapq
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from random import Random
 
@@ -24,6 +24,7 @@ from spark_groups.errors import ErrorCode
 from spark_groups.offsets.starting import StartingPoint
 from spark_groups.protocol import messages as m
 from tests.client.checkers import Checkers
+from tests.client.partition_log import PartitionLog
 from tests.client.queries import SESSION_S, Query
 from tests.client.scripted_coordinator import PROFILES, Key, ScriptedCoordinator
 
@@ -54,6 +55,8 @@ class Swarm:
         delay: Chance that an answer takes long.
         errors: Chance that a coordinator refuses for now.
         moves: How often the coordinator moves.
+        elections: How often a partition gets another leader that has the whole log.
+        truncations: How often it gets one that lacks the end of it.
         crashes: How often a query is killed and started again from its checkpoint.
         pauses: How often a query stands still, at times for longer than its session.
         late: True if a request may arrive after its sender gave it up.
@@ -71,6 +74,8 @@ class Swarm:
     delay: float = 0.0
     errors: float = 0.0
     moves: int = 0
+    elections: int = 0
+    truncations: int = 0
     crashes: int = 0
     pauses: int = 0
     late: bool = False
@@ -86,6 +91,7 @@ class Swarm:
             rebalance_timeout_s=random.choice((10.0, 30.0, 120.0)),
             stops=random.randint(0, 6),
             growth=random.randint(0, 2),
+            elections=random.choice((0, 0, 3, 10)),
         )
         if random.random() < 0.25:
             return calm
@@ -97,6 +103,7 @@ class Swarm:
                 "delay": random.choice((0.0, 0.05, 0.3)),
                 "errors": random.choice((0.0, 0.02, 0.2)),
                 "moves": random.randint(0, 3),
+                "truncations": random.choice((0, 0, 2, 8)),
                 "crashes": random.randint(0, 5),
                 "pauses": random.randint(0, 4),
             }
@@ -105,7 +112,7 @@ class Swarm:
     @property
     def is_calm(self) -> bool:
         faults = (self.loss, self.delay, self.errors, self.moves, self.crashes, self.pauses)
-        return not any(faults)
+        return not any((*faults, self.truncations))
 
 
 class World:
@@ -128,7 +135,9 @@ class World:
         self.coordinator = ScriptedCoordinator(
             PROFILES[profile], self.topics, session_timeout_s=SESSION_S
         )
-        self.ends = {key: self.random.randint(0, 50) for key in self.coordinator.partitions()}
+        self.logs = {
+            key: PartitionLog(self.random.randint(0, 50)) for key in self.coordinator.partitions()
+        }
         self.queries = [Query(self, f"q{index}") for index in range(self.swarm.queries)]
         self.check = Checkers(self)
         self.coordinator.on_commit = self.check.commit_accepted
@@ -137,6 +146,11 @@ class World:
         self._requests: Counter[tuple[str, Lane, int]] = Counter()
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._entries = 0
+
+    @property
+    def ends(self) -> dict[Key, int]:
+        """How far each log reaches."""
+        return {key: log.end_offset for key, log in self.logs.items()}
 
     def at(self, when: float, act: Callable[[], None]) -> None:
         """Let something happen later; things of the same instant happen in the order asked."""
@@ -163,6 +177,8 @@ class World:
         for count, act in (
             (swarm.growth, self._grow),
             (swarm.moves, self._move_coordinator),
+            (swarm.elections, lambda: self._elect(0)),
+            (swarm.truncations, lambda: self._elect(random.choice((1, 5, 60)))),
             (swarm.stops, lambda: self._one().stop(random.choice((0.1, 3.0, 10.0)))),
             (swarm.crashes, lambda: self._one().kill(random.choice((0.1, 3.0, 20.0)))),
             (swarm.pauses, lambda: self._one().stand_still(random.choice((2.0, 11.0, 14.0, 30.0)))),
@@ -189,8 +205,8 @@ class World:
     # The cluster.
 
     def _produce(self) -> None:
-        for key in self.ends:
-            self.ends[key] += self.random.choice((0, 0, 1, 5, 40))
+        for log in self.logs.values():
+            log.append(self.random.choice((0, 0, 1, 5, 40)))
         if self.now < self.swarm.chaos_s:
             self.at(self.now + self.random.uniform(0.2, 3.0), self._produce)
 
@@ -198,7 +214,7 @@ class World:
         (topic,) = self.topics.values()
         count = topic.partition_count + 1
         self.topics[topic.topic_id] = m.TopicMetadata(topic.topic_id, topic.name, count)
-        self.ends[Key(topic.topic_id, count - 1)] = self.random.randint(0, 30)
+        self.logs[Key(topic.topic_id, count - 1)] = PartitionLog(self.random.randint(0, 30))
         if self.coordinator.committed:
             self.check.added.add(Key(topic.topic_id, count - 1))
         self.say(f"the topic has {count} partitions")
@@ -208,6 +224,34 @@ class World:
         self._loading_until = self.now + self.random.choice((0.0, 0.5, 3.0))
         self.coordinator.loaded(self.now)
         self.say(f"the coordinator moves to {self._node}")
+
+    def _elect(self, lost: int) -> None:
+        """Give a partition a new leader, whose log lacks so many records and has others since."""
+        key = self.random.choice(sorted(self.logs))
+        log = self.logs[key]
+        log.elect(lost, self.now)
+        if lost:
+            self.check.truncated(key, log.end_offset)
+            log.append(self.random.choice((0, 1, 80)))
+        self.say(f"{key} lost {lost}, leader epoch {log.leader_epoch}, ends at {log.end_offset}")
+
+    def list_end(self, key: Key) -> tuple[int, int]:
+        """Return an end and its leader epoch; for a moment the old leader may still answer."""
+        log = self.logs[key]
+        if self.now < log.deposed_at + 2.0 and self.random.random() < 0.3:
+            return log.deposed
+        return log.end_offset, log.leader_epoch
+
+    def _epoch_ends(self, lookups: Mapping[Key, m.EpochLookup]) -> m.OffsetForLeaderEpochResponse:
+        fails = self.faults_on and self.random.random() < self.swarm.errors
+        if fails:
+            fenced = int(ErrorCode.FENCED_LEADER_EPOCH)
+            return m.OffsetForLeaderEpochResponse(errors=dict.fromkeys(lookups, fenced))
+        for key, each in lookups.items():
+            assert each.leader_epoch < each.current_leader_epoch <= self.logs[key].leader_epoch
+        return m.OffsetForLeaderEpochResponse(
+            ends={key: self.logs[key].end_of(each.leader_epoch) for key, each in lookups.items()}
+        )
 
     def _answer(self, outgoing: Outgoing) -> m.Response:
         request = outgoing.request
@@ -225,9 +269,16 @@ class World:
                 return m.GroupSettingsResponse(session_timeout_ms=int(SESSION_S * 1000))
             case m.ListOffsetsRequest():
                 first = request.timestamp_ms == m.EARLIEST_TIMESTAMP
+                ends = self.ends
                 return m.ListOffsetsResponse(
-                    offsets={key: 0 if first else self.ends[key] for key in request.partitions}
+                    offsets={key: 0 if first else ends[key] for key in request.partitions},
+                    leader_epochs={
+                        key: 0 if first else self.logs[key].leader_epoch
+                        for key in request.partitions
+                    },
                 )
+            case m.OffsetForLeaderEpochRequest(lookups=lookups):
+                return self._epoch_ends(lookups)
         code = ErrorCode.NONE
         if outgoing.node != self._node:
             code = ErrorCode.NOT_COORDINATOR

@@ -299,3 +299,54 @@ def test_start_in_a_topic_that_is_gone_contests_nothing() -> None:
     ledger.note_topics_gone(frozenset({TOPIC}))
     assert contested(ledger) == NO_PARTITIONS
     assert ledger.unready() == {key(0), key(1)}
+
+
+def test_commits_and_positions_carry_the_leader_epoch_of_the_end_they_were_planned_from() -> None:
+    ledger = owning({0: 5, 1: 5})
+    ledger.owned[key(1)].leader_epoch, ledger.owned[key(1)].reached_offset = 2, 5
+    batch = plan(span(0, 5, 9), span(1, 5, 9))
+    ledger.record(batch, {key(0): 4})
+    assert (ledger.owned[key(0)].leader_epoch, ledger.owned[key(0)].reached_offset) == (4, 9)
+    assert (ledger.owned[key(1)].leader_epoch, ledger.owned[key(1)].reached_offset) == (2, 5)
+    finished = ledger.finish(batch).commits
+    assert {each.key.partition: each.leader_epoch for each in finished} == {0: 4, 1: -1}
+
+
+@pytest.mark.parametrize(
+    ("run_epoch", "listed_end", "commit_epoch", "reached"),
+    [(4, -1, 4, (4, 9)), (-1, 8, -1, (2, 5)), (-1, 9, 2, (2, 9))],
+)
+def test_inherited_run_keeps_the_leader_epoch_that_is_known(
+    run_epoch: int, listed_end: int, commit_epoch: int, reached: tuple[int, int]
+) -> None:
+    """Without one, what was committed is all that is known of a log that is too short."""
+    ledger = owning({0: 5})
+    batch = plan(span(0, 5, 9))
+    ledger.record(batch, {key(0): run_epoch})
+    ledger.drop([key(0)])
+    ledger.finish(batch)
+    regained(ledger, {0: 5})
+    owned = ledger.owned[key(0)]
+    owned.stand_at(5, 2)
+    owned.listed_end = listed_end
+    (commit,) = ledger.inherit(6).commits
+    assert (commit.committed_offset, commit.leader_epoch) == (9, commit_epoch)
+    assert (owned.position, owned.leader_epoch, owned.reached_offset) == (9, *reached)
+
+
+def test_run_of_an_earlier_incarnation_waits_until_the_leader_of_the_moment_was_heard() -> None:
+    ledger = owning({0: 5})
+    ledger.owned[key(0)].leader_epoch = 2
+    ledger.finish(plan(span(0, 5, 9), member_id="before"))
+    assert ledger.inherit(6).taken == ()
+    assert ledger.is_undecided(key(0))
+    ledger.owned[key(0)].listed_end = 30
+    assert ledger.inherit(6).taken == (span(0, 5, 9),)
+    assert not ledger.is_undecided(key(0))
+
+
+def test_position_that_is_being_confirmed_does_not_keep_a_revocation() -> None:
+    ledger = owning({0: 5, 1: 5})
+    ledger.owned[key(0)].phase = Phase.VALIDATING
+    assert ledger.unready() == {key(0)}
+    assert ledger.contested(parts(0), frozenset(), settle_first=True) == NO_PARTITIONS

@@ -80,7 +80,7 @@ class Scene:
         request = self.resolver.to_list()
         assert request is not None
         answer = ListOffsetsResponse(offsets={key(each): at for each, at in offsets.items()})
-        self.resolver.handle_list(request, answer, 3)
+        self.resolver.handle_list(request, answer, member_epoch=3, now=1.0)
         return request
 
     def settle(self) -> dict[int, PendingCommit]:
@@ -89,6 +89,10 @@ class Scene:
         for each in chosen.values():
             self.resolver.settled(each, 9.0)
         return {each.partition: commit for each, commit in chosen.items()}
+
+
+def indexes(request: ListOffsetsRequest) -> list[int]:
+    return sorted(each.partition for each in request.partitions)
 
 
 def committed(offset: int, count: int | None = 4) -> OffsetAndMetadata:
@@ -209,11 +213,16 @@ def test_start_is_listed_committed_and_only_then_ready(
     assert (scene.of(0).phase, scene.of(0).committed_offset) == (Phase.READY, 42)
 
 
-def test_start_that_is_an_offset_is_committed_without_listing() -> None:
-    scene = Scene(StartingOffsets(by_partition={TopicPartition("orders", 0): 7}))
-    scene.fetched({0: NONE})
-    assert scene.resolver.to_list() is None
-    assert scene.settle()[0].committed_offset == 7
+def test_positions_carry_the_leader_epochs_they_came_with() -> None:
+    scene = Scene(EARLIEST, 0, 1)
+    scene.fetched({0: OffsetAndMetadata(17, "", 6), 1: NONE})
+    assert (scene.of(0).leader_epoch, scene.of(0).reached_offset) == (6, 17)
+    request = scene.resolver.to_list()
+    assert request is not None
+    answer = ListOffsetsResponse(offsets={key(1): 4}, leader_epochs={key(1): 2})
+    scene.resolver.handle_list(request, answer, member_epoch=3, now=1.0)
+    assert (scene.of(1).leader_epoch, scene.of(1).reached_offset) == (2, 4)
+    assert scene.settle()[1].leader_epoch == 2
 
 
 def test_partition_added_since_the_group_began_starts_at_its_beginning() -> None:
@@ -312,7 +321,7 @@ def test_start_that_cannot_be_listed_is_asked_for_again() -> None:
     answer = ListOffsetsResponse(
         offsets={key(1): 4}, errors={key(0): int(ErrorCode.NOT_LEADER_OR_FOLLOWER)}
     )
-    resolved = scene.resolver.handle_list(request, answer, 3)
+    resolved = scene.resolver.handle_list(request, answer, member_epoch=3, now=1.0)
     assert resolved.reaction is Reaction.REFRESH_TOPICS
     assert (scene.of(0).phase, scene.of(1).phase) == (Phase.LISTING, Phase.SETTLING)
     again = scene.resolver.to_list()
@@ -333,7 +342,8 @@ def test_listed_offset_of_a_lost_partition_is_ignored() -> None:
     request = scene.resolver.to_list()
     assert request is not None
     scene.ledger.drop([key(0)])
-    scene.resolver.handle_list(request, ListOffsetsResponse(offsets={key(0): 4}), 3)
+    answer = ListOffsetsResponse(offsets={key(0): 4})
+    scene.resolver.handle_list(request, answer, member_epoch=3, now=1.0)
     assert not scene.commits.pending()
 
 

@@ -6,14 +6,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from spark_groups.offsets.events import DataLost
 from spark_groups.offsets.starting import (
     StartingOffsets,
     StartingPoint,
     commit_metadata,
     parse_commit_metadata,
 )
-from spark_groups.protocol.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from spark_groups.protocol.messages import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    ListOffsetsResponse,
+)
 from spark_groups.types import TopicPartition
+from tests.offsets.test_resolution import NONE, Scene, indexes, key
 
 FIRST, ADDED = TopicPartition("orders", 0), TopicPartition("orders", 4)
 
@@ -58,3 +64,33 @@ def test_what_others_kept_there_is_no_count(metadata: str) -> None:
 
 def test_metadata_fits_the_brokers_limit() -> None:
     assert len(commit_metadata(2**31)) < 4096
+
+
+NAMED = StartingOffsets(by_partition={TopicPartition("orders", 0): 7})
+
+
+@pytest.mark.parametrize("end", [7, 9])
+def test_start_that_is_an_offset_is_committed_where_the_log_has_it(end: int) -> None:
+    scene = Scene(NAMED, 0, 1)
+    scene.fetched({0: NONE, 1: NONE})
+    questions = {
+        each.read_committed: each for each in (scene.listed({0: end}), scene.listed({1: 3}))
+    }
+    assert indexes(questions[False]) == [0], "it may be above the last stable offset"
+    assert indexes(questions[True]) == [1]
+    assert {at: each.committed_offset for at, each in scene.settle().items()} == {0: 7, 1: 3}
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_start_beyond_the_end_of_the_log_is_said_and_not_committed(fails: bool) -> None:
+    scene = Scene(NAMED, fail_on_data_loss=fails)
+    scene.fetched({0: NONE})
+    request = scene.resolver.to_list()
+    assert request is not None
+    answer = ListOffsetsResponse(offsets={key(0): 5})
+    resolved = scene.resolver.handle_list(request, answer, member_epoch=3, now=1.0)
+    (event,) = resolved.events
+    assert isinstance(event, DataLost)
+    assert event.message.startswith("startingOffsets of orders-0 is 7, but its log ends at 5:")
+    assert resolved.data_loss == (event.message if fails else None)
+    assert [each.committed_offset for each in scene.settle().values()] == ([] if fails else [5])

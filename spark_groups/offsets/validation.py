@@ -1,0 +1,216 @@
+"""Whether the log still has what was read of it: leader epochs, and logs that were truncated.
+
+A position is kept with a leader epoch whose log is known to have reached it: the epoch under which
+the end was listed that it was planned from. When the leader changes, the new one says how far its
+log agrees with that epoch (KIP-320); if that is below the position, records that were read are
+gone, and others may stand in their place. A log that has grown past the position again shows only
+this way. Where an epoch is not known, an end below the position is doubted for some seconds, as a
+new leader's answer may be old, and then believed.
+
+Under one leader epoch a log does not shrink: an end below the position is then a last stable
+offset, and is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from spark_groups.errors import ErrorCode, rule_for
+from spark_groups.offsets.events import DataLost
+from spark_groups.offsets.ledger import Ledger, OwnedPartition, Phase
+from spark_groups.offsets.resolution import Resolved
+from spark_groups.offsets.topics import TopicDirectory
+from spark_groups.protocol.messages import (
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    EpochEnd,
+    EpochLookup,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from spark_groups.types import TopicIdPartition
+
+DOUBT_S: Final = 5.0
+"""How long an end below the position, or the word of an old leader, is not taken for the truth."""
+
+
+class PositionValidator:
+    """Decides which positions may be planned from, and asks about those whose leader changed.
+
+    Args:
+        ledger: What is owned.
+        topics: Names of topics.
+        fail_on_data_loss: `failOnDataLoss`.
+    """
+
+    def __init__(self, ledger: Ledger, topics: TopicDirectory, fail_on_data_loss: bool) -> None:
+        self._ledger = ledger
+        self._topics = topics
+        self._fail_on_data_loss = fail_on_data_loss
+        self._doubted_since: dict[TopicIdPartition, float] = {}
+
+    def compare(
+        self, ends: Mapping[TopicIdPartition, int], leader_epochs: Mapping[TopicIdPartition, int]
+    ) -> bool:
+        """Take the leader epochs under which ends were listed.
+
+        Returns:
+            True if positions have to be confirmed by a new leader; they are not planned until then.
+        """
+        found = False
+        for key, listed in leader_epochs.items():
+            owned = self._ledger.owned.get(key)
+            if owned is None or owned.phase is not Phase.READY:
+                continue
+            if listed == owned.leader_epoch:
+                owned.listed_end = ends[key]
+            elif NO_LEADER_EPOCH < owned.leader_epoch < listed:
+                owned.phase, owned.current_leader_epoch = Phase.VALIDATING, listed
+                owned.listed_end = ends[key]
+                found = True
+        return found
+
+    def usable(
+        self,
+        positions: Mapping[TopicIdPartition, int],
+        ends: Mapping[TopicIdPartition, int],
+        leader_epochs: Mapping[TopicIdPartition, int],
+        now: float,
+    ) -> tuple[dict[TopicIdPartition, int], Resolved]:
+        """Return the positions that may be planned from, and what was found out about others.
+
+        Args:
+            positions: Positions of partitions that are ready, `compare` included.
+            ends: Log ends.
+            leader_epochs: Under which leader epoch each end was listed.
+            now: Seconds.
+        """
+        usable: dict[TopicIdPartition, int] = {}
+        resolved = Resolved()
+        for key, position in positions.items():
+            if key not in ends:
+                continue
+            owned = self._ledger.owned[key]
+            listed = leader_epochs.get(key, NO_LEADER_EPOCH)
+            as_before = listed in (owned.leader_epoch, NO_LEADER_EPOCH)
+            if as_before and ends[key] >= position:
+                usable[key] = position
+                self._doubted_since.pop(key, None)
+            elif self._examine(key, owned, EpochEnd(ends[key], listed), resolved, now):
+                usable[key] = owned.position
+        return usable, resolved
+
+    def _examine(
+        self,
+        key: TopicIdPartition,
+        owned: OwnedPartition,
+        listed: EpochEnd,
+        resolved: Resolved,
+        now: float,
+    ) -> bool:
+        """Tell whether a partition may be planned of which something is not as it was."""
+        known = owned.leader_epoch
+        if known == listed.leader_epoch and owned.reached_offset == owned.position and known >= 0:
+            return False
+        if known == NO_LEADER_EPOCH and listed.end_offset >= owned.position:
+            owned.stand_at(owned.position, listed.leader_epoch)
+            self._doubted_since.pop(key, None)
+            return True
+        since = self._doubted_since.setdefault(key, now)
+        if now - since < DOUBT_S:
+            return False
+        if NO_LEADER_EPOCH < listed.leader_epoch < known:
+            # No leader this old can be in office for so long: the position's epoch is wrong.
+            owned.leader_epoch = NO_LEADER_EPOCH
+            self._doubted_since.pop(key)
+            return False
+        message = (
+            f"{self._name(key)} ends at {listed.end_offset}, but this group has read it up to"
+            f" {owned.position}: the log was truncated. Set failOnDataLoss=false to go on from"
+            f" {listed.end_offset}"
+        )
+        self._truncated(key, listed, DataLost(now, message), resolved)
+        return not self._fail_on_data_loss
+
+    def to_ask(self) -> OffsetForLeaderEpochRequest | None:
+        """Return the request for the ends of leader epochs, None if none is due."""
+        validating = self._ledger.in_phase(Phase.VALIDATING)
+        if not validating:
+            return None
+        owned = self._ledger.owned
+        return OffsetForLeaderEpochRequest(
+            lookups={
+                key: EpochLookup(owned[key].leader_epoch, owned[key].current_leader_epoch)
+                for key in validating
+            }
+        )
+
+    @property
+    def is_waiting(self) -> bool:
+        """True while positions wait for the word of a new leader."""
+        return bool(self._ledger.in_phase(Phase.VALIDATING))
+
+    def handle_ends(
+        self,
+        request: OffsetForLeaderEpochRequest,
+        response: OffsetForLeaderEpochResponse,
+        now: float,
+    ) -> Resolved:
+        """Take how far the leaders' logs agree with the epochs of positions."""
+        resolved = Resolved()
+        for key, lookup in request.lookups.items():
+            owned = self._ledger.owned.get(key)
+            if owned is None or owned.phase is not Phase.VALIDATING:
+                continue
+            asked = EpochLookup(owned.leader_epoch, owned.current_leader_epoch)
+            if asked != lookup:
+                continue
+            end = response.ends.get(key)
+            if end is None:
+                resolved.error = response.errors.get(key, int(ErrorCode.UNKNOWN_SERVER_ERROR))
+                resolved.reaction = rule_for(resolved.error).lookup
+            elif end.end_offset == NO_OFFSET or end.end_offset >= owned.reached_offset:
+                owned.leader_epoch, owned.phase = owned.current_leader_epoch, Phase.READY
+            else:
+                self._diverged(key, owned, end.end_offset, resolved, now)
+        return resolved
+
+    def forget(self, key: TopicIdPartition) -> None:
+        """Drop what is known of a partition that is not ours any more."""
+        self._doubted_since.pop(key, None)
+
+    def _diverged(
+        self,
+        key: TopicIdPartition,
+        owned: OwnedPartition,
+        end_offset: int,
+        resolved: Resolved,
+        now: float,
+    ) -> None:
+        message = (
+            f"{self._name(key)} was truncated: this group has read it up to {owned.position} under"
+            f" leader epoch {owned.leader_epoch}, but the log of leader epoch"
+            f" {owned.current_leader_epoch} has left that one at {end_offset}. Offsets"
+            f" [{end_offset}, {owned.position}) that were read are gone, and what is written there"
+            f" now was not read (an unclean leader election does this). Set failOnDataLoss=false"
+            f" to go on from {end_offset}"
+        )
+        confirmed = EpochEnd(end_offset, owned.current_leader_epoch)
+        self._truncated(key, confirmed, DataLost(now, message), resolved)
+
+    def _truncated(
+        self, key: TopicIdPartition, found: EpochEnd, event: DataLost, resolved: Resolved
+    ) -> None:
+        resolved.events.append(event)
+        if self._fail_on_data_loss:
+            resolved.data_loss = event.message
+            return
+        owned = self._ledger.owned[key]
+        owned.stand_at(found.end_offset, found.leader_epoch)
+        owned.phase = Phase.READY
+        resolved.moved_back.append(key)
+        self.forget(key)
+
+    def _name(self, key: TopicIdPartition) -> str:
+        return f"{self._topics.name(key.topic_id) or key.topic_id}-{key.partition}"

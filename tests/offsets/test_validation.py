@@ -1,0 +1,188 @@
+"""Which positions may be planned from after their leader changed, and which logs were truncated."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+
+import pytest
+
+from spark_groups.errors import ErrorCode, Reaction
+from spark_groups.offsets.ledger import Ledger, OwnedPartition, Phase
+from spark_groups.offsets.topics import TopicDirectory
+from spark_groups.offsets.validation import DOUBT_S, PositionValidator
+from spark_groups.protocol.messages import (
+    EpochEnd,
+    EpochLookup,
+    OffsetForLeaderEpochResponse,
+    TopicMetadata,
+)
+from spark_groups.types import Assignment, TopicIdPartition
+
+TOPIC = uuid.UUID(int=1)
+
+
+def key(partition: int) -> TopicIdPartition:
+    return TopicIdPartition(TOPIC, partition)
+
+
+class Scene:
+    """Partitions that are ready, at positions with leader epochs."""
+
+    def __init__(self, stands: Mapping[int, tuple[int, int]], *, fails: bool = True) -> None:
+        self.ledger, topics = Ledger(), TopicDirectory()
+        topics.learn(TopicMetadata(TOPIC, "orders", 4))
+        self.validator = PositionValidator(self.ledger, topics, fails)
+        self.ledger.assign(Assignment.of({TOPIC: stands}), 3)
+        for partition, (position, leader_epoch) in stands.items():
+            self.of(partition).stand_at(position, leader_epoch)
+            self.of(partition).phase = Phase.READY
+
+    def of(self, partition: int) -> OwnedPartition:
+        return self.ledger.owned[key(partition)]
+
+    def stand(self, partition: int) -> tuple[int, int]:
+        return self.of(partition).position, self.of(partition).leader_epoch
+
+    def listed(self, ends: Mapping[int, tuple[int, int]], now: float = 1.0):
+        """Take ends with leader epochs; what may be planned, and why the query must fail."""
+        epochs = {key(each): epoch for each, (_, epoch) in ends.items()}
+        self.validator.compare({key(each): end for each, (end, _) in ends.items()}, epochs)
+        usable, resolved = self.validator.usable(
+            self.ledger.positions(Assignment(frozenset(self.ledger.owned))),
+            {key(each): end for each, (end, _) in ends.items()},
+            epochs,
+            now,
+        )
+        return {each.partition: position for each, position in usable.items()}, resolved
+
+    def answered(
+        self, ends: Mapping[int, tuple[int, int]], errors: Mapping[int, int] | None = None
+    ):
+        """Take how far epochs reach."""
+        request = self.validator.to_ask()
+        assert request is not None
+        response = OffsetForLeaderEpochResponse(
+            ends={key(each): EpochEnd(*end) for each, end in ends.items()},
+            errors={key(each): int(code) for each, code in (errors or {}).items()},
+        )
+        return self.validator.handle_ends(request, response, 2.0)
+
+
+def test_nothing_is_asked_while_leaders_stay() -> None:
+    scene = Scene({0: (5, 2), 1: (7, 3)})
+    usable, resolved = scene.listed({0: (9, 2), 1: (7, 3)})
+    assert usable == {0: 5, 1: 7}
+    assert not resolved.events
+    assert scene.validator.to_ask() is None
+    assert not scene.validator.is_waiting
+
+
+def test_position_without_an_epoch_takes_that_of_the_first_end_above_it() -> None:
+    scene = Scene({0: (5, -1), 1: (5, -1)})
+    usable, _ = scene.listed({0: (5, 4), 1: (4, 4)})
+    assert usable == {0: 5}
+    assert (scene.stand(0), scene.stand(1)) == ((5, 4), (5, -1))
+
+
+def test_new_leader_is_asked_before_the_partition_is_planned() -> None:
+    scene = Scene({0: (5, 2), 1: (7, 3)})
+    usable, _ = scene.listed({0: (99, 4), 1: (9, 3)})
+    assert usable == {1: 7}, "the others go on"
+    assert scene.of(0).phase is Phase.VALIDATING
+    request = scene.validator.to_ask()
+    assert request is not None
+    assert request.lookups == {key(0): EpochLookup(2, 4)}
+    assert scene.answered({0: (5, 2)}).data_loss is None
+    assert not scene.validator.is_waiting
+    assert scene.stand(0) == (5, 4)
+    assert scene.listed({0: (99, 4), 1: (9, 3)})[0] == {0: 5, 1: 7}
+
+
+def test_log_that_left_the_epoch_below_the_position_was_truncated() -> None:
+    scene = Scene({0: (8, 2)})
+    scene.listed({0: (99, 4)})
+    resolved = scene.answered({0: (5, 1)})
+    assert resolved.data_loss is not None
+    assert "orders-0 was truncated" in resolved.data_loss
+    assert "[5, 8)" in resolved.data_loss
+    assert "under leader epoch 2" in resolved.data_loss
+    assert "leader epoch 4 has left that one at 5" in resolved.data_loss
+    assert scene.listed({0: (99, 4)})[0] == {}, "it is not planned from where it stood"
+
+
+def test_truncated_log_is_gone_on_with_where_that_is_wanted() -> None:
+    scene = Scene({0: (8, 2)}, fails=False)
+    scene.listed({0: (99, 4)})
+    resolved = scene.answered({0: (5, 1)})
+    assert resolved.data_loss is None
+    assert len(resolved.events) == 1
+    assert scene.stand(0) == (5, 4)
+    assert scene.listed({0: (99, 4)})[0] == {0: 5}
+
+
+def test_leader_that_does_not_know_is_believed_by_its_end() -> None:
+    scene = Scene({0: (8, 2)})
+    scene.listed({0: (99, 4)})
+    assert scene.answered({0: (-1, -1)}).data_loss is None
+    assert scene.stand(0) == (8, 4)
+
+
+def test_only_what_is_known_of_the_log_is_compared() -> None:
+    """The end of an inherited run may lie in an epoch that began after the committed offset."""
+    scene = Scene({0: (5, 2)})
+    scene.of(0).position = 9
+    scene.listed({0: (12, 4)})
+    assert scene.answered({0: (6, 2)}).data_loss is None
+    assert scene.stand(0) == (9, 4)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH])
+def test_leader_that_refuses_is_asked_again(code: ErrorCode) -> None:
+    scene = Scene({0: (8, 2)})
+    scene.listed({0: (99, 4)})
+    resolved = scene.answered({}, {0: code})
+    assert (resolved.reaction, resolved.error) == (Reaction.REFRESH_TOPICS, code)
+    assert scene.validator.to_ask() is not None
+
+
+def test_answer_about_an_earlier_tenure_says_nothing() -> None:
+    scene = Scene({0: (8, 2)})
+    scene.listed({0: (99, 4)})
+    request = scene.validator.to_ask()
+    assert request is not None
+    scene.ledger.drop([key(0)])
+    scene.ledger.assign(Assignment.of({TOPIC: (0,)}), 5)
+    response = OffsetForLeaderEpochResponse(ends={key(0): EpochEnd(3, 2)})
+    assert scene.validator.handle_ends(request, response, 2.0).data_loss is None
+    assert scene.of(0).phase is Phase.FETCHING
+
+
+def test_word_of_an_old_leader_is_not_taken_and_not_waited_out_for_ever() -> None:
+    scene = Scene({0: (8, 6)})
+    assert scene.listed({0: (99, 4)}, 1.0)[0] == {}
+    assert scene.listed({0: (99, 4)}, 1.0 + DOUBT_S - 0.1)[0] == {}
+    assert scene.listed({0: (99, 4)}, 1.0 + DOUBT_S)[0] == {}
+    assert scene.listed({0: (99, 4)}, 1.1 + DOUBT_S)[0] == {0: 8}
+    assert scene.stand(0) == (8, 4)
+
+
+def test_log_does_not_shrink_under_one_leader() -> None:
+    """A last stable offset below the position is waited for."""
+    scene = Scene({0: (8, 2)})
+    for now in (1.0, 2.0 + DOUBT_S, 9.0 * DOUBT_S):
+        usable, resolved = scene.listed({0: (5, 2)}, now)
+        assert (usable, resolved.data_loss) == ({}, None)
+
+
+@pytest.mark.parametrize("epochs", [(-1, -1), (2, -1), (-1, 2)])
+def test_end_below_the_position_is_doubted_then_believed_where_epochs_are_not_known(
+    epochs: tuple[int, int],
+) -> None:
+    known, listed = epochs
+    scene = Scene({0: (8, known)})
+    assert scene.listed({0: (5, listed)}, 1.0)[1].data_loss is None
+    assert scene.listed({0: (5, listed)}, 0.9 + DOUBT_S)[1].data_loss is None
+    _, resolved = scene.listed({0: (5, listed)}, 1.0 + DOUBT_S)
+    assert resolved.data_loss is not None
+    assert "orders-0 ends at 5" in resolved.data_loss
