@@ -50,10 +50,12 @@ class GroupSettings:
         settings: Sorted by name; the brokers' alone if the group's may not be read; empty if
             neither may.
         reason: Why something is not known; empty if everything is.
+        group_is_known: False if only the brokers' values are, because the group's may not be read.
     """
 
     settings: tuple[GroupSetting, ...] = ()
     reason: str = ""
+    group_is_known: bool = True
 
     @property
     def session_timeout_ms(self) -> int | None:
@@ -107,6 +109,7 @@ def group_settings(cluster: Cluster, group_id: str) -> GroupSettings:
     return GroupSettings(
         settings=merge_settings(names, own, broker or {}),
         reason="; ".join(reasons) and f"{'; '.join(reasons)} (needs DESCRIBE_CONFIGS)",
+        group_is_known=own is not None,
     )
 
 

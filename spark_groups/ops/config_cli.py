@@ -74,6 +74,7 @@ def _settings_with(
     deadline = time.monotonic() + min(timeout_s, _SHOWN_WITHIN_S)
     while True:
         settings = group_settings(cluster, group_id)
-        if are_in_force(changes, settings) or settings.reason or time.monotonic() > deadline:
+        cannot_tell = not settings.group_is_known
+        if are_in_force(changes, settings) or cannot_tell or time.monotonic() > deadline:
             return settings
         time.sleep(_ASK_AGAIN_S)

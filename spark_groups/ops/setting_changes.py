@@ -95,19 +95,17 @@ def check_changes(changes: Mapping[str, str | None], settings: GroupSettings) ->
 
     Args:
         changes: New values by name; None takes one away.
-        settings: What the broker lists; where that is nothing, the broker is left to decide.
+        settings: What the broker lists; what is not known is left to the broker to decide.
 
     Raises:
         OptionsError: Names that the broker does not have, or values it does not take; lists all.
     """
-    if not settings.settings:
-        return
     problems = []
     for name, value in sorted(changes.items()):
         setting = settings.of(name)
-        if setting is None:
+        if setting is None and settings.group_is_known:
             problems.append(_unknown_name(name, [each.name for each in settings.settings]))
-        elif value is not None:
+        elif setting is not None and value is not None:
             problems += _out_of_range(setting, value)
     if problems:
         raise OptionsError("; ".join(problems))

@@ -25,6 +25,10 @@ from spark_groups.kafka.group_settings import (
 from tests.brokers import ANSWER_S, admin
 from tests.waiting import wait_until
 
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
 BROKER = {
     "group.consumer.session.timeout.ms": ConfigEntry("20000", ConfigOrigin.STATIC_BROKER),
     "group.consumer.min.session.timeout.ms": ConfigEntry("1000", ConfigOrigin.STATIC_BROKER),
@@ -96,7 +100,7 @@ def test_settings_of_a_group_on_a_real_broker(kafka_version, version, names, gro
     with Cluster(kafka_version(version).bootstrap_servers) as cluster:
         before = group_settings(cluster, group_id)
         assert [each.name for each in before.settings] == names
-        assert before.reason == ""
+        assert (before.reason, before.group_is_known) == ("", True)
         assert (before.session_timeout_ms, before.heartbeat_interval_ms) == (45000, 5000)
         assert before.of(HEARTBEAT_INTERVAL_MS) == GroupSetting(
             name=HEARTBEAT_INTERVAL_MS,
@@ -134,11 +138,7 @@ def test_the_brokers_own_file_shows_through_on_4_0(group_id) -> None:
 
 @pytest.mark.broker
 def test_without_describe_configs_the_reason_is_given(group_id) -> None:
-    properties = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "allow.everyone.if.no.acl.found": "true",
-    }
-    with EmbeddedKafka(server_properties=properties) as kafka:
+    with EmbeddedKafka(server_properties=AUTHORIZER) as kafka:
         servers = kafka.bootstrap_servers
         group = (ResourceType.GROUP, group_id, AclOperation.DESCRIBE_CONFIGS)
         brokers = (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS)
@@ -150,6 +150,7 @@ def test_without_describe_configs_the_reason_is_given(group_id) -> None:
             )
             without_group = group_settings(cluster, group_id)
             assert without_group.session_timeout_ms == 45000
+            assert not without_group.group_is_known
             assert "GROUP_AUTHORIZATION_FAILED" in without_group.reason
             assert "DESCRIBE_CONFIGS" in without_group.reason
             add_acl(servers, *everything, AclPermissionType.ALLOW)

@@ -6,12 +6,18 @@ import json
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AclOperation, AclPermissionType, ResourceType
 
+from spark_groups.kafka.cluster import Cluster
+from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.kafka.group_settings import group_settings
 from spark_groups.protocol.messages import HeartbeatRequest
 from spark_groups.types import NO_PARTITIONS
 from tests.brokers import create_topic
 from tests.kafka.members import heartbeat
+from tests.kafka.test_group_settings import AUTHORIZER, add_acl
 from tests.ops.commands import Run
+from tests.waiting import wait_until
 
 HEARTBEAT, SESSION = "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"
 ASSIGNMENT = "consumer.assignment.interval.ms"
@@ -128,6 +134,28 @@ def test_a_setting_of_a_newer_broker_is_not_known_to_an_older(
     done = command("config", group_id, "--set", f"{ASSIGNMENT}=0", *where)
     assert done.returncode == 1
     assert f"this broker has no setting {ASSIGNMENT} for consumer groups" in done.stderr
+
+
+@pytest.mark.broker
+def test_who_may_not_see_the_settings_is_told_so(command: Run, group_id: str) -> None:
+    with EmbeddedKafka(server_properties=AUTHORIZER) as kafka:
+        servers = kafka.bootstrap_servers
+        where = ("--bootstrap-server", servers)
+        group = (ResourceType.GROUP, group_id, AclOperation.DESCRIBE_CONFIGS)
+        add_acl(servers, *group, AclPermissionType.DENY)
+        with Cluster(servers) as cluster:
+            wait_until(
+                lambda: not group_settings(cluster, group_id).group_is_known,
+                what="the group's settings gone",
+            )
+        shown = command("config", group_id, *where)
+        assert (shown.returncode, shown.stderr) == (0, "")
+        assert "not everything is known" in shown.stdout
+        assert "needs DESCRIBE_CONFIGS" in shown.stdout
+        refused = command("config", group_id, "--set", f"{HEARTBEAT}=900", *where)
+        assert refused.returncode == 1
+        assert "GROUP_AUTHORIZATION_FAILED" in refused.stderr
+        assert "needs ALTER_CONFIGS on the group" in refused.stderr
 
 
 def test_help_has_an_example_and_an_empty_group_is_refused(command: Run) -> None:

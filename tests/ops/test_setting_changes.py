@@ -109,7 +109,11 @@ def test_what_the_broker_would_refuse_is_refused_first(changes, says: str) -> No
 
 
 def test_what_is_not_known_is_left_to_the_broker() -> None:
-    check_changes({"zzz": "1"}, GroupSettings(reason="refused"))
+    check_changes({"zzz": "1"}, GroupSettings(reason="refused", group_is_known=False))
+    brokers_only = GroupSettings(settings=(HEARTBEAT,), reason="refused", group_is_known=False)
+    check_changes({"consumer.newer": "1", HEARTBEAT_INTERVAL_MS: "900"}, brokers_only)
+    with pytest.raises(OptionsError, match="out of range"):
+        check_changes({HEARTBEAT_INTERVAL_MS: "99"}, brokers_only)
 
 
 @pytest.mark.parametrize(
