@@ -8,6 +8,7 @@ import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -16,7 +17,9 @@ from spark_groups.errors import BrokerUnreachableError, OptionsError
 from spark_groups.kafka.addresses import parse_bootstrap_servers
 from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.connection import RequestError
+from spark_groups.kafka.properties_file import read_properties
 from spark_groups.kafka.security import Security
+from spark_groups.kafka.security_settings import security_of
 from spark_groups.ops.broker_state import running_broker
 from spark_groups.ops.observe import CLIENT_ID, OBSERVE_TIMEOUT_S, GroupObserver
 
@@ -35,6 +38,13 @@ BootstrapServer = Annotated[
 ]
 Timeout = Annotated[
     float, typer.Option(metavar="SECONDS", help="Seconds for all answers.", min=0.1)
+]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="How to connect to secured brokers: Kafka's own client settings, as its tools take.",
+    ),
 ]
 
 
@@ -92,12 +102,15 @@ class Brokers:
 
 
 def named_brokers(
-    bootstrap_server: BootstrapServer = None, timeout: Timeout = OBSERVE_TIMEOUT_S
+    bootstrap_server: BootstrapServer = None,
+    timeout: Timeout = OBSERVE_TIMEOUT_S,
+    command_config: CommandConfig = None,
 ) -> Brokers:
     """Return the brokers that somebody means; its parameters are options of every command.
 
     Raises:
-        BadParameter: No broker is named and none was started, or an address is malformed.
+        BadParameter: No broker is named and none was started, an address is malformed, or the
+            settings are wrong.
     """
     if bootstrap_server is None:
         started = running_broker()
@@ -112,7 +125,17 @@ def named_brokers(
         parse_bootstrap_servers(bootstrap_server)
     except OptionsError as error:
         raise typer.BadParameter(str(error), param_hint="--bootstrap-server") from error
-    return Brokers(bootstrap_server, timeout)
+    return Brokers(bootstrap_server, timeout, _security(command_config))
+
+
+def _security(command_config: Path | None) -> Security | None:
+    """Return what a file of Kafka's client settings says about security."""
+    if command_config is None:
+        return None
+    try:
+        return security_of(read_properties(command_config), prefix="")
+    except OptionsError as error:
+        raise typer.BadParameter(str(error), param_hint="--command-config") from error
 
 
 def connects(command: Callable[..., None]) -> Callable[..., None]:

@@ -1,0 +1,62 @@
+"""Reads files of java.util.Properties, such as Kafka's own tools take with --command-config."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from spark_groups.errors import OptionsError
+
+_ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+_ESCAPED: Final = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
+_KEY: Final = re.compile(r"((?:\\.|[^\\=:\s])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+_FILE_BYTES_MAX: Final = 16 * 1024 * 1024
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Return the properties of a file.
+
+    Args:
+        path: The file, in ISO 8859-1 as Java has it.
+
+    Raises:
+        OptionsError: It cannot be read.
+    """
+    try:
+        with path.open(encoding="latin-1") as file:
+            text = file.read(_FILE_BYTES_MAX)
+    except OSError as error:
+        raise OptionsError(f"{path} cannot be read: {error.strerror}") from None
+    return parse_properties(text)
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Return the properties of a text; of two with one name the last.
+
+    Args:
+        text: Lines of `name=value`, with Java's comments, escapes and continued lines.
+    """
+    found: dict[str, str] = {}
+    continued = ""
+    for line in (*re.split(r"\r\n|\r|\n", text), ""):
+        part = line.lstrip(" \t\f")
+        if not continued and (not part or part[0] in "#!"):
+            continue
+        continued += part
+        backslashes = len(continued) - len(continued.rstrip("\\"))
+        if backslashes % 2:
+            continued = continued[:-1]
+            continue
+        name, value = _KEY.fullmatch(continued).groups()  # type: ignore[union-attr]
+        found[_unescaped(name)] = _unescaped(value)
+        continued = ""
+    return found
+
+
+def _unescaped(text: str) -> str:
+    def plain(escaped: re.Match[str]) -> str:
+        mark = escaped[1]
+        return chr(int(mark[1:], 16)) if len(mark) > 1 else _ESCAPES.get(mark, mark)
+
+    return _ESCAPED.sub(plain, text)
