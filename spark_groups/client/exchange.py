@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from spark_groups.client.answers import Answers
+from spark_groups.client.deletions import DeletionWatch
 from spark_groups.client.lanes import Lane, Outgoing
 from spark_groups.client.parts import Parts
 from spark_groups.errors import ErrorCode
@@ -20,6 +21,7 @@ from spark_groups.protocol.messages import (
     HeartbeatResponse,
     ListOffsetsRequest,
     MetadataRequest,
+    MetadataResponse,
     OffsetCommitRequest,
     OffsetFetchRequest,
     OffsetForLeaderEpochRequest,
@@ -57,11 +59,13 @@ class Exchange:
         self.last_failure = ""
         self._parts = parts
         self._answers = Answers(parts)
+        self._deletions = DeletionWatch(parts.ledger, parts.topics, parts.unread_left)
         self._under_way: dict[Lane, Outgoing] = {}
         self._turn = 0
 
     def poll(self, now: float) -> list[Outgoing]:
         """Return the requests to send now, at most one for each lane that is free."""
+        self._deletions.look()
         outgoing = []
         for lane, next_request in (
             (Lane.CLUSTER, self._next_of_cluster),
@@ -85,6 +89,9 @@ class Exchange:
         if self._under_way.pop(outgoing.lane, None) is None:
             return
         self._note_way_to_the_group(outgoing.request, response, now)
+        if isinstance(outgoing.request, MetadataRequest) and isinstance(response, MetadataResponse):
+            deleted = self._deletions.handle_metadata(outgoing.request, response, now)
+            self._parts.events.extend(deleted)
         self._answers.handle(outgoing.request, response, now)
 
     def handle_failure(self, outgoing: Outgoing, failed: RequestFailed, now: float) -> None:
@@ -158,7 +165,12 @@ class Exchange:
             names = parts.member.config.subscription.topic_names
             return MetadataRequest(topic_names=frozenset(names))
         # What cannot be answered must not keep the rest from being asked: they take turns.
-        questions = (self._ask_for_topics, parts.resolver.to_list, parts.validator.to_ask)
+        questions = (
+            self._ask_for_topics,
+            parts.resolver.to_list,
+            parts.validator.to_ask,
+            self._deletions.to_ask,
+        )
         for turn in range(self._turn, self._turn + len(questions)):
             request = questions[turn % len(questions)]() if parts.data_loss is None else None
             if request is not None:

@@ -131,16 +131,6 @@ def _of_incidents(  # noqa: PLR0911
     event: offset.OffsetEvent, name_of: NameOf
 ) -> tuple[Severity, str]:
     match event:
-        case offset.TopicsMissing(names=names):
-            return Severity.WARNING, f"no such topic yet: {', '.join(names)}; waiting for it"
-        case offset.TopicRecreated(name=name, unread=unread):
-            return (
-                Severity.WARNING,
-                f"topic {name} was deleted and created again; {unread} known rows of the old one"
-                " were never read; the new one is read from its beginning",
-            )
-        case offset.TopicGone(partitions=partitions):
-            return Severity.WARNING, f"{_keys(partitions, name_of)} is gone with its topic"
         case offset.DataLost(message=message):
             return Severity.ERROR, message
         case offset.RevocationBudgetUsed(percent=percent, waiting_for=waiting_for):
@@ -179,6 +169,28 @@ def _of_incidents(  # noqa: PLR0911
             return Severity.WARNING, f"nobody coordinates the group yet: {error}; asked again"
         case offset.RequestUnanswered(request=request, reason=reason):
             return Severity.WARNING, f"{request} got no answer: {reason}"
+        case _:
+            return _of_topics(event, name_of)
+
+
+def _of_topics(event: offset.OffsetEvent, name_of: NameOf) -> tuple[Severity, str]:
+    match event:
+        case offset.TopicsMissing(names=names):
+            return Severity.WARNING, f"no such topic yet: {', '.join(names)}; waiting for it"
+        case offset.TopicRecreated(name=name, unread=unread):
+            return (
+                Severity.WARNING,
+                f"topic {name} was deleted and created again; {unread} known rows of the old one"
+                " were never read; the new one is read from its beginning",
+            )
+        case offset.TopicDeleted(name=name, unread=unread):
+            return (
+                Severity.WARNING,
+                f"topic {name} was deleted, or may not be seen any more; {unread} known rows of it"
+                " were never read",
+            )
+        case offset.TopicGone(partitions=partitions):
+            return Severity.WARNING, f"{_keys(partitions, name_of)} is gone with its topic"
         case _:
             return Severity.DEBUG, str(event)
 

@@ -94,6 +94,15 @@ class TopicRecreated(OffsetEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class TopicDeleted(OffsetEvent):
+    """A topic that was given up is gone, or may not be seen any more, with `unread` rows."""
+
+    name: str
+    topic_id: TopicId
+    unread: int
+
+
+@dataclass(frozen=True, slots=True)
 class TopicGone(OffsetEvent):
     """Offsets could not be committed because the topic does not exist any more."""
 

@@ -32,6 +32,7 @@ SAMPLES: dict[str, object] = {
     "message": "what the broker said",
     "key": key(0),
     "topic": "orders",
+    "topic_id": TOPIC,
     "position": 7,
     "committed": True,
     "plan": BatchPlan("g", "m1", 3, (RANGE,)),
