@@ -180,10 +180,20 @@ class Answers:
             member.report_in_full(now)
         if more is not None and member.state is not MemberState.JOINING:
             member.pace.expect(now, more=more)
-        if parts.target.settled(member.member_epoch):
-            parts.topics.end_first_sight()
+        self._end_first_sight()
         if response.error_code == ErrorCode.NOT_COORDINATOR:
             self._parts.coordinator = None
+
+    def _end_first_sight(self) -> None:
+        """What is subscribed at the beginning is known once all that was assigned has a name."""
+        parts = self._parts
+        owned_topics = {key.topic_id for key in parts.ledger.owned}
+        if (
+            parts.target.settled(parts.member.member_epoch)
+            and not parts.baseline_wanted
+            and not parts.topics.unknown(owned_topics)
+        ):
+            parts.topics.end_first_sight()
 
     def _coordinator_found(self, response: FindCoordinatorResponse, now: float) -> None:
         if response.coordinator is not None and response.error_code == ErrorCode.NONE:
@@ -243,6 +253,7 @@ class Answers:
             topics.saw_absent(missing)
             if missing:
                 self._emit(TopicsMissing(now, tuple(sorted(missing))))
+        self._end_first_sight()
         unknown = topics.unknown(request.topic_ids)
         self._parts.ledger.note_topics_gone(unknown)
         if response.errors or unknown:
@@ -254,9 +265,12 @@ class Answers:
         self, request: ListOffsetsRequest, response: ListOffsetsResponse, now: float
     ) -> None:
         member_epoch = self._parts.member.member_epoch
-        resolved = self._parts.resolver.handle_list(
-            request, response, member_epoch=member_epoch, now=now
-        )
+        if self._parts.validator.asked_for(request):
+            resolved = self._parts.validator.handle_list(response)
+        else:
+            resolved = self._parts.resolver.handle_list(
+                request, response, member_epoch=member_epoch, now=now
+            )
         self._leaders_answered(resolved, "ListOffsets", now)
 
     def _leaders_answered(self, resolved: Resolved, request: str, now: float) -> None:

@@ -22,6 +22,7 @@ from spark_groups.protocol import messages as m
 from spark_groups.protocol.membership import MemberState
 from spark_groups.types import Assignment
 from tests.client.hands import (
+    NODE,
     TOPIC,
     Hands,
     accepted,
@@ -261,6 +262,23 @@ def test_missing_topics_are_told_once_and_start_at_the_beginning_later() -> None
     request = hands.until(m.ListOffsetsRequest)
     assert isinstance(request, m.ListOffsetsRequest)
     assert request.timestamp_ms == m.EARLIEST_TIMESTAMP
+
+
+def test_topic_that_is_named_late_starts_where_the_query_is_to_start() -> None:
+    """The group is settled before the first question about the topic is answered."""
+    hands = Hands()
+    hands.answer(Lane.CLUSTER, m.FindCoordinatorResponse(coordinator=NODE))
+    errors = {"orders": int(ErrorCode.LEADER_NOT_AVAILABLE)}
+    hands.answer(Lane.CLUSTER, m.MetadataResponse(errors=errors))
+    hands.beat(accepted(2, parts(0, 1, 2, 3)))
+    assert hands.client.target.settled(2)
+    hands.until(m.MetadataRequest)
+    hands.cluster()
+    hands.until(m.OffsetFetchRequest)
+    hands.answer(Lane.OFFSETS, committed({}))
+    listed = hands.until(m.ListOffsetsRequest)
+    assert isinstance(listed, m.ListOffsetsRequest)
+    assert listed.timestamp_ms == m.LATEST_TIMESTAMP
 
 
 def test_topic_that_may_not_be_seen_is_final() -> None:
