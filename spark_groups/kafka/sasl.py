@@ -6,8 +6,6 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from scramp import ScramClient, ScramException
-
 from spark_groups.errors import AccessError
 
 
@@ -76,6 +74,9 @@ def password_exchange(login: PasswordLogin) -> Exchange:
     if login.mechanism is Mechanism.PLAIN:
         yield f"\0{login.username}\0{login.password}".encode()
         return
+    # It takes a tenth of a second to import, which not every executor should wait for.
+    from scramp import ScramClient, ScramException  # noqa: PLC0415
+
     try:
         client = ScramClient([login.mechanism.value], login.username, login.password)
         client.set_server_first((yield client.get_client_first().encode()).decode())

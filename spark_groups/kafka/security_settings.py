@@ -8,17 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 from spark_groups.errors import OptionsError
+from spark_groups.kafka.config_references import resolved
 from spark_groups.kafka.jaas import LoginModule, parse_jaas
-from spark_groups.kafka.keystores import (
-    identity_from_pem,
-    identity_from_pkcs12,
-    read_store,
-    trusted_from_pem,
-    trusted_from_pkcs12,
-)
 from spark_groups.kafka.sasl import Login, Mechanism, PasswordLogin, TokenLogin
 from spark_groups.kafka.security import PROTOCOLS, Security
 from spark_groups.kafka.tls import Tls
@@ -127,9 +122,15 @@ class _Reading:
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.problems: list[tuple[str, str]] = []
-        self._settings = settings
+        self._settings: dict[str, str] = {}
+        for name in (each.name for each in SECURITY_SETTINGS if each.name in settings):
+            text = self._try(name, partial(resolved, settings[name]))
+            if text is not None:
+                self._settings[name] = text
 
     def security(self) -> Security | None:
+        if self.problems:
+            return None
         protocol = self._settings.get("security.protocol", "PLAINTEXT").strip().upper()
         if protocol not in PROTOCOLS:
             self._wrong("security.protocol", f"{protocol!r} is none of {', '.join(PROTOCOLS)}")
@@ -165,23 +166,30 @@ class _Reading:
         )
 
     def _trusted(self) -> str | None:
+        # What it imports takes a tenth of a second, which not every executor should wait for.
+        from spark_groups.kafka import keystores  # noqa: PLC0415
+
         location, texts = "ssl.truststore.location", "ssl.truststore.certificates"
         path, text = self._settings.get(location), self._settings.get(texts)
         if path is not None and text is not None:
             self._wrong(texts, f"is set beside {location}: give one of them")
         elif text is not None:
-            return self._try(texts, lambda: trusted_from_pem(text))
+            return self._try(texts, lambda: keystores.trusted_from_pem(text))
         elif path is not None:
             return self._try(location, lambda: self._trusted_in(path))
         return None
 
     def _trusted_in(self, path: str) -> str:
-        kind, content = read_store(path, self._settings.get("ssl.truststore.type"))
+        from spark_groups.kafka import keystores  # noqa: PLC0415
+
+        kind, content = keystores.read_store(path, self._settings.get("ssl.truststore.type"))
         if kind == "PEM":
-            return trusted_from_pem(content.decode("latin-1"))
-        return trusted_from_pkcs12(content, self._settings.get("ssl.truststore.password"))
+            return keystores.trusted_from_pem(content.decode("latin-1"))
+        return keystores.trusted_from_pkcs12(content, self._settings.get("ssl.truststore.password"))
 
     def _identity(self) -> tuple[str, str] | None:
+        from spark_groups.kafka import keystores  # noqa: PLC0415
+
         location, chain, key = (
             f"ssl.keystore.{each}" for each in ("location", "certificate.chain", "key")
         )
@@ -191,17 +199,19 @@ class _Reading:
             return self._try(location, lambda: self._identity_in(self._settings[location]))
         if given == [chain, key]:
             texts = self._settings[chain], self._settings[key]
-            return self._try(chain, lambda: identity_from_pem(*texts, password))
+            return self._try(chain, lambda: keystores.identity_from_pem(*texts, password))
         if given:
             self._wrong(given[0], f"give either {location}, or both of {chain} and {key}")
         return None
 
     def _identity_in(self, path: str) -> tuple[str, str]:
-        kind, content = read_store(path, self._settings.get("ssl.keystore.type"))
+        from spark_groups.kafka import keystores  # noqa: PLC0415
+
+        kind, content = keystores.read_store(path, self._settings.get("ssl.keystore.type"))
         if kind == "PEM":
             text = content.decode("latin-1")
-            return identity_from_pem(text, text, self._settings.get("ssl.key.password"))
-        return identity_from_pkcs12(content, self._settings.get("ssl.keystore.password"))
+            return keystores.identity_from_pem(text, text, self._settings.get("ssl.key.password"))
+        return keystores.identity_from_pkcs12(content, self._settings.get("ssl.keystore.password"))
 
     def _login(self) -> Login | None:
         name = self._settings.get("sasl.mechanism", "").strip().upper()

@@ -13,13 +13,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    PrivateFormat,
-    load_pem_private_key,
-)
-
 _CONTEXTS_MAX: Final = 8
 
 
@@ -62,10 +55,15 @@ def _load_certificate(context: ssl.SSLContext, certificate_pem: str, key_pem: st
 
     The password is made for the moment, and the file is gone when this returns.
     """
+    # It takes a tenth of a second to import, which not every executor should wait for.
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
+
     password = secrets.token_bytes(24).hex()
-    key = load_pem_private_key(key_pem.encode(), password=None)
+    key = serialization.load_pem_private_key(key_pem.encode(), password=None)
     encrypted = key.private_bytes(
-        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password.encode())
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(password.encode()),
     )
     with tempfile.TemporaryDirectory(prefix="spark-groups-") as directory:
         path = Path(directory, "certificate.pem")

@@ -19,6 +19,12 @@ SECURITY_OPTIONS: Final[tuple[tuple[str, str, str], ...]] = tuple(
 )
 """Name, default and meaning of each, as the option table shows them."""
 
+_KEY_IN_THE_OPEN: Final = (
+    f"{_PREFIX}ssl.keystore.key: a key without a password would be shown by Spark, which prints"
+    " options with its plans: give an encrypted key and kafka.ssl.key.password, or"
+    " kafka.ssl.keystore.location, or a reference such as ${env:NAME} or ${directory:PATH:FILE}"
+)
+
 
 def read_security(given: Mapping[str, str], problems: list[str]) -> Security:
     """Return how connections are secured.
@@ -30,6 +36,9 @@ def read_security(given: Mapping[str, str], problems: list[str]) -> Security:
     settings = {
         name.removeprefix(_PREFIX): given[name] for name, _, _ in SECURITY_OPTIONS if name in given
     }
+    key = settings.get("ssl.keystore.key", "")
+    if "PRIVATE KEY-----" in key and "ENCRYPTED PRIVATE KEY-----" not in key:
+        problems.append(_KEY_IN_THE_OPEN)
     try:
         return security_of(settings, prefix=_PREFIX)
     except OptionsError as error:

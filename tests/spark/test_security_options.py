@@ -12,7 +12,7 @@ from spark_groups.kafka.security_settings import SECURITY_SETTINGS
 from spark_groups.spark.consumers import librdkafka_settings
 from spark_groups.spark.options import SourceOptions, option_table
 from spark_groups.spark.security_options import SECURITY_OPTIONS, read_security
-from tests.secured import jaas
+from tests.secured import issue, jaas
 
 SECRET = "hush-123456"
 NEEDED = {
@@ -71,3 +71,21 @@ def test_what_is_wrong_is_listed_with_the_rest_and_without_secrets() -> None:
     assert "did you mean kafka.ssl.keystore.password?" in said
     assert "kafka.sasl.jaas.config: org.apache.kafka.common.security.scram.Scram" in said
     assert said.count("\n  - ") == 3
+
+
+def test_a_key_that_spark_would_show_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = issue("carol")
+    options = {
+        **NEEDED,
+        "kafka.security.protocol": "SSL",
+        "kafka.ssl.keystore.certificate.chain": client.certificate_pem,
+        "kafka.ssl.keystore.key": client.key_pem,
+    }
+    with pytest.raises(OptionsError, match="a key without a password would be shown") as raised:
+        SourceOptions.of(options)
+    assert client.key_pem.splitlines()[1] not in str(raised.value)
+    monkeypatch.setenv("SPARK_GROUPS_TEST_KEY", client.key_pem)
+    referred = SourceOptions.of(
+        options | {"kafka.ssl.keystore.key": "${env:SPARK_GROUPS_TEST_KEY}"}
+    )
+    assert referred.security().tls.key_pem == client.key_pem
