@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import re2
 
+from spark_groups.protocol.pattern_hints import why_not_re2
+
 LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """Kafka's rule for topic names (org.apache.kafka.common.internals.Topic)."""
 
@@ -65,7 +67,10 @@ class Subscription:
             re2.compile(pattern, options)
         except re2.error as error:
             reason = error.args[0].decode("utf-8", "replace")
-            raise ValueError(f"{pattern!r} is not an RE2 expression: {reason}") from error
+            advice = why_not_re2(pattern)
+            raise ValueError(
+                f"{pattern!r} is not an RE2 expression: {reason}{advice and '; ' + advice}"
+            ) from error
         return cls(topic_regex=pattern)
 
     def matches(self, topic: str) -> bool:

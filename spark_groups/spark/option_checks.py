@@ -32,6 +32,10 @@ def unknown_or_refused(given: Mapping[str, str], known: Mapping[str, str]) -> It
             yield f"{_REFUSED[name]} is refused: {REFUSED[_REFUSED[name]]}"
         elif prefix is not None:
             yield f"{name} is refused: {REFUSED_PREFIXES[prefix]}"
+        elif f"kafka.{name}" in _REFUSED:
+            yield f"{name} is refused: {REFUSED[_REFUSED[f'kafka.{name}']]}"
+        elif f"kafka.{name}" in known:
+            yield f"{name} is not an option of this source: write {known[f'kafka.{name}']}"
         elif name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {known[near[0]]}?" if near else ""

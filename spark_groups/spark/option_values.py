@@ -6,13 +6,17 @@ Each function raises ValueError with what is wrong, so that the options can list
 from __future__ import annotations
 
 import json
+import os
 import re
+import socket
 from enum import Enum
+from math import inf
 from typing import Any, Final
 
 from spark_groups.errors import OptionsError
 from spark_groups.kafka.addresses import parse_bootstrap_servers
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint
+from spark_groups.protocol.subscription import LEGAL_TOPIC_NAME
 from spark_groups.types import TopicPartition
 
 EARLIEST_OFFSET: Final = -2
@@ -58,6 +62,70 @@ def parse_duration_s(text: str) -> float:
         units = ", ".join(unit for unit in _UNIT_S if unit)
         raise ValueError(f"{text!r} is not a duration: a number and one of {units}")
     return int(found[1]) * _UNIT_S[found[2]]
+
+
+def parse_limit_s(text: str) -> float:
+    """Read a duration that may be no limit at all, in seconds.
+
+    Args:
+        text: A duration as for `parse_duration_s`; `none` and 0 are no limit.
+
+    Raises:
+        ValueError: It is not such a text.
+    """
+    if str(text).strip().lower() == "none":
+        return inf
+    try:
+        return parse_duration_s(text) or inf
+    except ValueError as error:
+        raise ValueError(f"{error}; or none") from error
+
+
+def parse_instance_id(text: str) -> str:
+    """Read `kafka.group.instance.id`; `${NAME}` is taken from the environment of the driver.
+
+    Args:
+        text: The instance id. `${HOSTNAME}` is this host's name where it is not set.
+
+    Raises:
+        ValueError: A variable is not set, or what comes out is not what Kafka takes.
+    """
+    missing: list[str] = []
+
+    def value_of(found: re.Match[str]) -> str:
+        value = os.environ.get(found[1])
+        if not value and found[1] == "HOSTNAME":
+            value = socket.gethostname()
+        if not value:
+            missing.append(found[1])
+        return value or ""
+
+    expanded = re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", value_of, text.strip())
+    if missing:
+        names = ", ".join(dict.fromkeys(missing))
+        raise ValueError(f"{text!r} needs {names} in the environment of the driver: set it there")
+    if not LEGAL_TOPIC_NAME.fullmatch(expanded) or expanded in (".", ".."):
+        became = "" if expanded == text.strip() else f", which becomes {expanded!r},"
+        raise ValueError(
+            f"{text!r}{became} is not an instance id: up to 249 letters, digits, '.', '_', '-';"
+            " ${NAME} is taken from the environment of the driver"
+        )
+    return expanded
+
+
+def parse_unreleased(text: str) -> bool:
+    """Read `unreleasedInstance`; True to wait.
+
+    Args:
+        text: `wait` or `fail`.
+
+    Raises:
+        ValueError: It is another text.
+    """
+    choices = {"wait": True, "fail": False}
+    if text.strip().lower() not in choices:
+        raise ValueError(f"{text!r} is neither wait nor fail")
+    return choices[text.strip().lower()]
 
 
 def parse_isolation(text: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from math import inf
 from typing import Annotated, Any, Final
 
 from pydantic import (
@@ -23,6 +24,7 @@ from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
 from spark_groups.client import ClientConfig
+from spark_groups.client.liveness import LivenessLimits
 from spark_groups.errors import OptionsError
 from spark_groups.kafka.security import PLAINTEXT, Security
 from spark_groups.offsets.planning import PlanLimit
@@ -39,10 +41,13 @@ from spark_groups.spark.option_checks import (
 from spark_groups.spark.option_values import (
     MoveWithState,
     parse_duration_s,
+    parse_instance_id,
     parse_isolation,
+    parse_limit_s,
     parse_move_with_state,
     parse_servers,
     parse_starting_offsets,
+    parse_unreleased,
 )
 from spark_groups.spark.range_settings import RangeSettings
 from spark_groups.spark.security_options import SECURITY_OPTIONS, read_security
@@ -146,10 +151,40 @@ class SourceOptions:
         "How long a task waits for the next record of its ranges.",
         default=120_000,
     )
-    instance_id: Text | None = _option(
+    instance_id: Annotated[str, BeforeValidator(parse_instance_id)] | None = _option(
         "kafka.group.instance.id",
-        "Makes the query a static member; each query needs its own.",
+        "Makes the query a static member; each query needs its own. ${HOSTNAME}, ${POD_NAME} and"
+        " the like are taken from the driver's environment.",
         default=None,
+    )
+    leave_on_stop: bool = _option(
+        "leaveOnStop",
+        "Whether a static member that is stopped gives its partitions away at once.",
+        default=False,
+    )
+    await_instance: Annotated[bool, BeforeValidator(parse_unreleased)] = _option(
+        "unreleasedInstance",
+        "What to do where another member holds the instance id: wait, at most for the session"
+        " time-out, or fail.",
+        default=True,
+        shown="wait",
+    )
+    fast_heartbeats: bool = _option(
+        "fastHeartbeats",
+        "Whether a member heartbeats several times a second while partitions move.",
+        default=True,
+    )
+    max_idle_s: Annotated[float, BeforeValidator(parse_limit_s)] | None = _option(
+        "maxIdleTime",
+        "After which silence of Spark, with no batch running, the member leaves; none is never.",
+        default=None,
+        shown="4 times the longest gap between calls, at least 10m",
+    )
+    max_batch_s: Annotated[float, BeforeValidator(parse_limit_s)] = _option(
+        "maxBatchTime",
+        "After which time in one batch the member leaves; the batch goes on, uncommitted.",
+        default=inf,
+        shown="none",
     )
     remote_assignor: Text | None = _option(
         "kafka.group.remote.assignor",
@@ -226,8 +261,12 @@ class SourceOptions:
             raise OptionsError("neither subscribe nor subscribePattern is set")
         return subscription
 
-    def client_config(self) -> ClientConfig:
-        """Return how the group's member behaves."""
+    def client_config(self, restart_s: float | None = None) -> ClientConfig:
+        """Return how the group's member behaves.
+
+        Args:
+            restart_s: How many seconds a restart of the application takes, if that is known.
+        """
         return ClientConfig(
             member=MemberConfig(
                 group_id=self.group_id,
@@ -236,10 +275,14 @@ class SourceOptions:
                 rack_id=self.rack,
                 rebalance_timeout_ms=self.max_poll_interval_ms,
                 server_assignor=self.remote_assignor,
+                fast_heartbeats=self.fast_heartbeats,
+                await_instance=self.await_instance,
+                restart_s=restart_s,
             ),
             starting_offsets=self.starting_offsets,
             read_committed=self.read_committed,
             fail_on_data_loss=self.fail_on_data_loss,
+            liveness=LivenessLimits(max_idle_s=self.max_idle_s, max_batch_s=self.max_batch_s),
         )
 
     def plan_limit(self) -> PlanLimit:

@@ -9,6 +9,8 @@ earlier still: as soon as the batch is in the commit log.
 from __future__ import annotations
 
 import logging
+import os
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -19,6 +21,8 @@ from spark_groups.offsets.plan_text import (
     plan_from_json,
 )
 from spark_groups.offsets.planning import PlanLimit
+from spark_groups.protocol.pattern_hints import surprising
+from spark_groups.spark.application_age import restart_s
 from spark_groups.spark.options import SourceOptions
 from spark_groups.spark.runner_control import RunnerControl
 from spark_groups.types import OffsetRange
@@ -27,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 Offset = Mapping[str, Any]
 LAST_COMMIT_TIMEOUT_S: Final = 30.0
+JVM_DYING_S: Final = 0.3
 LAST_REPORT_TIMEOUT_S: Final = 3.0
 """How long the end of a run waits to hear whether its last batch is finished."""
 
@@ -39,8 +44,9 @@ class QueryRun:
     """
 
     def __init__(self, options: SourceOptions) -> None:
+        self._jvm_pid = os.getppid()
         self.driver = GroupDriver(
-            options.client_config(),
+            options.client_config(restart_s(self._jvm_pid)),
             bootstrap_servers=options.bootstrap_servers,
             client_id=options.client_id,
             security=options.security(),
@@ -52,7 +58,10 @@ class QueryRun:
             self.driver, group_id=options.group_id, move_with_state=options.move_with_state
         )
         self._limit = options.plan_limit()
-        self._will_return = options.instance_id is not None
+        hint = surprising(options.subscription.topic_regex or "")
+        if hint is not None:
+            logger.warning("%s", hint)
+        self._leave_on_stop = options.leave_on_stop
         self._handed_out: Offset | None = None
         self._proven: Offset | None = None
         self._available_now = False
@@ -134,8 +143,17 @@ class QueryRun:
 
     def leave(self, timeout_s: float = 5.0) -> None:
         """Commit what is known to be finished and leave the group; a second call does nothing."""
-        self.driver.leave(timeout_s, will_return=self._will_return)
+        # An application that crashed was not stopped: it will be back.
+        will_return = not self._leave_on_stop or self._jvm_is_gone()
+        self.driver.leave(timeout_s, will_return=will_return)
         self.control.close()
+
+    def _jvm_is_gone(self) -> bool:
+        """Whether the JVM died; its connections end a moment before it does."""
+        deadline_s = time.monotonic() + JVM_DYING_S
+        while os.getppid() == self._jvm_pid and time.monotonic() < deadline_s:
+            time.sleep(JVM_DYING_S / 10)
+        return os.getppid() != self._jvm_pid
 
     def _must_drain(self) -> bool:
         """Whether the driver asked for an end; says so the first time."""

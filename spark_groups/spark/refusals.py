@@ -20,8 +20,12 @@ _ENDS: Final = "belongs to a batch query; a stream has no end: use Trigger.Avail
 REFUSED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "assign": "the group's coordinator assigns partitions: use subscribe or subscribePattern",
-        "kafka.session.timeout.ms": f"{_SERVER_SIDE} (group.consumer.session.timeout.ms)",
-        "kafka.heartbeat.interval.ms": f"{_SERVER_SIDE} (group.consumer.heartbeat.interval.ms)",
+        "kafka.session.timeout.ms": (
+            f"{_SERVER_SIDE} (spark-groups config GROUP --set consumer.session.timeout.ms=...)"
+        ),
+        "kafka.heartbeat.interval.ms": (
+            f"{_SERVER_SIDE} (spark-groups config GROUP --set consumer.heartbeat.interval.ms=...)"
+        ),
         "kafka.partition.assignment.strategy": (
             "the coordinator assigns: kafka.group.remote.assignor names one of its assignors"
         ),

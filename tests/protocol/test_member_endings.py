@@ -79,7 +79,7 @@ def test_join_of_a_group_that_cannot_be_converted_is_final() -> None:
     m.join(0.0)
     beat(m, refused(ErrorCode.GROUP_ID_NOT_FOUND))
     assert m.state is S.FATAL
-    assert "classic group" in (m.failure or "")
+    assert "classic consumers that cannot be converted" in (m.failure or "")
 
 
 def test_answer_that_arrives_after_a_loss_is_ignored() -> None:

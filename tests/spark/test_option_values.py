@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import socket
+from math import inf
+
 import pytest
 
-from spark_groups.spark.option_values import parse_duration_s, parse_servers
+from spark_groups.spark.option_values import (
+    parse_duration_s,
+    parse_instance_id,
+    parse_limit_s,
+    parse_servers,
+    parse_unreleased,
+)
 
 SECONDS = {"15m": 900.0, "10 min": 600.0, "90s": 90.0, "2h": 7200.0, "1d": 86400.0} | {
     "250ms": 0.25,
@@ -23,6 +33,56 @@ def test_durations_are_spelled_as_spark_spells_them(text: str, seconds: float) -
 def test_other_durations_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
         parse_duration_s(text)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("none", inf), ("0", inf), ("20m", 1200.0)])
+def test_limit_may_be_none(text: str, seconds: float) -> None:
+    assert parse_limit_s(text) == seconds
+
+
+def test_limit_that_is_no_duration_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"is not a duration.*or none"):
+        parse_limit_s("soon")
+
+
+def test_instance_id_takes_variables_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POD_NAME", "reader-2")
+    monkeypatch.setenv("ZONE", "a")
+    assert parse_instance_id(" flights-${POD_NAME}.${ZONE} ") == "flights-reader-2.a"
+    assert parse_instance_id("plain") == "plain"
+
+
+def test_hostname_is_known_without_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOSTNAME", raising=False)
+    assert parse_instance_id("${HOSTNAME}") == socket.gethostname()
+    monkeypatch.setenv("HOSTNAME", "set-by-hand")
+    assert parse_instance_id("${HOSTNAME}") == "set-by-hand"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("${NO_SUCH_ONE}-${NOR_THIS}", "needs NO_SUCH_ONE, NOR_THIS in the environment"),
+        ("${}", "is not an instance id"),
+        ("${HOSTNAME", "is not an instance id"),
+        ("a b", "is not an instance id"),
+        ("", "is not an instance id"),
+        ("x" * 250, "up to 249"),
+        ("${SPACED}", "'${SPACED}', which becomes 'a b', is not an instance id"),
+    ],
+)
+def test_instance_id_that_cannot_be_is_refused(
+    text: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPACED", "a b")
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        parse_instance_id(text)
+
+
+def test_unreleased_instance_is_awaited_or_not() -> None:
+    assert (parse_unreleased("wait"), parse_unreleased("FAIL")) == (True, False)
+    with pytest.raises(ValueError, match="neither wait nor fail"):
+        parse_unreleased("fence")
 
 
 def test_servers_are_listed_once_each() -> None:

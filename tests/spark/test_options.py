@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pickle
+from math import inf
 
 import pytest
 from confluent_kafka import Consumer, KafkaException
 
+from spark_groups.client.liveness import LivenessLimits
 from spark_groups.errors import OptionsError
 from spark_groups.offsets.starting import StartingPoint
 from spark_groups.spark.fetch_tuning import FETCH_TUNING
@@ -214,6 +216,53 @@ def test_everything_wrong_is_in_one_error() -> None:
 def test_missing_and_contradicting_options(changes: dict[str, str | None], reason: str) -> None:
     with pytest.raises(OptionsError, match=reason):
         options(**changes)
+
+
+def test_membership_is_as_the_options_say() -> None:
+    config = options().client_config()
+    assert config.liveness == LivenessLimits(max_idle_s=None, max_batch_s=inf)
+    assert (config.member.fast_heartbeats, config.member.await_instance) == (True, True)
+    assert config.member.restart_s is None
+    assert not options().leave_on_stop
+    changed = options(
+        kafka__group__instance__id="i1",
+        kafka__group__protocol="CONSUMER",
+        leaveOnStop="true",
+        unreleasedInstance="fail",
+        fastHeartbeats="false",
+        maxIdleTime="none",
+        maxBatchTime="2h",
+    )
+    config = changed.client_config(restart_s=61.0)
+    assert config.liveness == LivenessLimits(max_idle_s=inf, max_batch_s=7200.0)
+    assert (config.member.fast_heartbeats, config.member.await_instance) == (False, False)
+    assert (config.member.instance_id, config.member.restart_s) == ("i1", 61.0)
+    assert changed.leave_on_stop
+
+
+@pytest.mark.parametrize("protocol", ["classic", "generic", "share", "streams"])
+def test_other_protocols_are_refused_with_the_reason(protocol: str) -> None:
+    with pytest.raises(OptionsError, match="a member by the consumer protocol"):
+        options(kafka__group__protocol=protocol)
+
+
+def test_variable_that_is_not_set_is_named() -> None:
+    with pytest.raises(OptionsError, match=r"kafka.group.instance.id: .* needs NO_SUCH_ONE in"):
+        options(kafka__group__instance__id="${NO_SUCH_ONE}")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("session.timeout.ms", "config GROUP --set consumer.session.timeout.ms="),
+        ("kafka.heartbeat.interval.ms", "config GROUP --set consumer.heartbeat.interval.ms="),
+        ("group.local.assignors", "kafka.group.remote.assignor names one"),
+        ("group.instance.id", "write kafka.group.instance.id"),
+    ],
+)
+def test_name_of_a_consumer_without_its_prefix_is_understood(name: str, reason: str) -> None:
+    with pytest.raises(OptionsError, match=reason):
+        SourceOptions.of({**NEEDED, name: "1"})
 
 
 def test_pattern_is_an_re2_expression() -> None:
