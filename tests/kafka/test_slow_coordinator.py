@@ -67,9 +67,8 @@ def test_no_heartbeat_waits_behind_a_slow_request(
         assert committed(broker.bootstrap_servers, group_id) == all_at(topic_name, 2, 10)
 
 
-@pytest.mark.parametrize(
-    "silenced", [pytest.param(OFFSET_COMMIT, marks=pytest.mark.slow), HEARTBEAT]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("silenced", [OFFSET_COMMIT, HEARTBEAT])
 def test_a_connection_that_hangs_is_replaced_and_the_other_one_goes_on(
     broker: EmbeddedKafka, proxy: Proxy, topic_name: str, group_id: str, silenced: int
 ) -> None:
@@ -99,3 +98,18 @@ def test_a_connection_that_hangs_is_replaced_and_the_other_one_goes_on(
 
 def heard_since(proxy: Proxy, since: float) -> int:
     return sum(1 for at, key in proxy.seen if key == HEARTBEAT and at > since)
+
+
+def test_a_coordinator_that_says_nothing_does_not_hold_up_an_end(
+    broker: EmbeddedKafka, proxy: Proxy, topic_name: str, group_id: str
+) -> None:
+    create_topic(broker.bootstrap_servers, topic_name, 2)
+    with queries(proxy.address, group_id, topic_name) as start:
+        query = start()
+        query.plan()
+        proxy.silent_once.add(HEARTBEAT)
+        wait_until(lambda: HEARTBEAT in proxy.silenced, what="the connection to hang")
+        began_at = time.monotonic()
+        query.driver.leave(1.0)
+        assert time.monotonic() - began_at < 4.0
+        proxy.silenced.clear()
