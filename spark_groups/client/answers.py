@@ -61,7 +61,12 @@ class Answers:
             response: The answer; of the request's kind.
             now: Seconds.
         """
+        pending = self._parts.pending
         match request, response:
+            case OffsetFetchRequest(), OffsetFetchResponse() if pending.asked_for(request):
+                self._parts.events.extend(pending.handle_fetch(response, now))
+            case ListOffsetsRequest(), ListOffsetsResponse() if pending.asked_for(request):
+                self._parts.events.extend(pending.handle_list(response, now))
             case HeartbeatRequest(), HeartbeatResponse():
                 self._heartbeat_answered(request, response, now)
             case OffsetCommitRequest(), OffsetCommitResponse():
@@ -176,6 +181,14 @@ class Answers:
             owned=member.owned,
             now=now,
         )
+        if more is not None:
+            pending = parts.target.pending - member.owned
+            names = {
+                each.topic_id: parts.topics.name(each.topic_id)
+                or response.topic_names.get(each.topic_id, str(each.topic_id))
+                for each in pending
+            }
+            parts.pending.refresh(pending, names, now)
         if more and parts.target.untold:
             member.report_in_full(now)
         if more is not None and member.state is not MemberState.JOINING:

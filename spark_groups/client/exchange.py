@@ -113,6 +113,8 @@ class Exchange:
 
     def _ask_again_later(self, request: Request, failed: RequestFailed, now: float) -> None:
         match request:
+            case _ if self._parts.pending.asked_for(request):
+                self._parts.pending.unanswered(request)
             case HeartbeatRequest() if self._parts.releases.is_one(request):
                 self._parts.lookup_backoff.failed(now)
             case HeartbeatRequest():
@@ -169,6 +171,7 @@ class Exchange:
             self._ask_for_topics,
             parts.resolver.to_list,
             parts.validator.to_ask,
+            parts.validator.to_list,
             self._deletions.to_ask,
         )
         for turn in range(self._turn, self._turn + len(questions)):
@@ -176,7 +179,7 @@ class Exchange:
             if request is not None:
                 self._turn = turn % len(questions) + 1
                 return request
-        return self._settings_question(now)
+        return self._settings_question(now) or parts.pending.to_list()
 
     def _ask_for_topics(self) -> Request | None:
         unknown = self._parts.topics.unknown({key.topic_id for key in self._parts.ledger.owned})
@@ -234,7 +237,14 @@ class Exchange:
         if member.state in _LOOKS_AROUND and due_at is not None and due_at <= now:
             parts.target.asked(now)
             return DescribeGroupRequest(group_id=member.config.group_id)
-        return None
+        # What is only shown comes last.
+        if member.state not in _MAY_COMMIT or member.member_epoch <= 0:
+            return None
+        return parts.pending.to_fetch(
+            group_id=member.config.group_id,
+            member_id=member.member_id,
+            member_epoch=member.member_epoch,
+        )
 
     def _to_fetch(self, now: float) -> frozenset[TopicIdPartition]:
         if now < self._parts.fetch_backoff.not_before:

@@ -175,6 +175,9 @@ def _of_incidents(  # noqa: PLR0911
 
 def _of_topics(event: offset.OffsetEvent, name_of: NameOf) -> tuple[Severity, str]:
     match event:
+        case offset.RangesWithheld(withheld=withheld, unresolved=unresolved):
+            named = _listed([str(each) for each in withheld], unresolved)
+            return Severity.INFO, f"waits for {named}, withheld until the present owner lets go"
         case offset.TopicsMissing(names=names):
             return Severity.WARNING, f"no such topic yet: {', '.join(names)}; waiting for it"
         case offset.TopicRecreated(name=name, unread=unread):
@@ -207,6 +210,6 @@ def _ranges(ranges: Iterable[OffsetRange]) -> str:
     return _listed(named) or "no ranges"
 
 
-def _listed(named: list[str]) -> str:
-    rest = len(named) - SHOWN
+def _listed(named: list[str], unnamed: int = 0) -> str:
+    rest = len(named[SHOWN:]) + unnamed
     return ", ".join(named[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from spark_groups.client.pending import PendingWatch
 from spark_groups.client.releases import Releases
 from spark_groups.client.settings import SettingsWatch
 from spark_groups.client.target import TargetWatch
@@ -36,6 +37,7 @@ class Parts:
         target: Whether more is to come.
         releases: Member ids of earlier incarnations to be released before the member joins.
         settings: The group's settings.
+        pending: What waits in partitions that are not released yet.
         coordinator: The group's coordinator, None while it is looked for.
         baseline_wanted: True until it is known which subscribed topics exist at the beginning.
         fetch_after_heartbeat: OffsetFetch waits for a heartbeat sent after this instant.
@@ -57,6 +59,7 @@ class Parts:
     target: TargetWatch
     releases: Releases
     settings: SettingsWatch
+    pending: PendingWatch = field(default_factory=PendingWatch)
     coordinator: Node | None = None
     baseline_wanted: bool = True
     fetch_after_heartbeat: float | None = None

@@ -97,8 +97,9 @@ class BatchPlanner:
         self._parts.take(resolved)
         if resolved.data_loss is not None:
             raise DataLossError(resolved.data_loss)
-        undecided = self._parts.ledger.is_undecided
-        return {key: position for key, position in positions.items() if not undecided(key)}
+        for key in self._parts.ledger.undecided():
+            positions.pop(key, None)
+        return positions
 
     def _clip(
         self,

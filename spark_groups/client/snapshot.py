@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from math import isinf
 from typing import Any
 
@@ -45,6 +46,10 @@ def take_snapshot(client: GroupClient, now: float) -> dict[str, Any]:
         "left_because_idle": client.attendance.is_absent,
         "assigned": _partitions(client, member.assigned),
         "pending": _partitions(client, client.target.pending - member.owned),
+        "pending_ranges": [
+            asdict(each)
+            for each in client.parts.pending.withheld(client.target.pending - member.owned)
+        ],
         "revoking": _partitions(client, member.revoking),
         "revocation_age_s": _age(told_at, now),
         "uncommitted": _partitions(client, client.commits.pending()),

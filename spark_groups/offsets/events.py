@@ -77,6 +77,38 @@ class RangesOverruled(OffsetEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class WithheldRange:
+    """What waits in a partition that its present owner has not released.
+
+    Args:
+        topic: Name of its topic.
+        partition: Its index.
+        committed_offset: The next offset to read; None: unknown, or none is committed.
+        log_end_offset: The next offset to be written; None: unknown.
+    """
+
+    topic: str
+    partition: int
+    committed_offset: int | None
+    log_end_offset: int | None
+
+    def __str__(self) -> str:
+        first, until = (
+            "?" if each is None else str(each)
+            for each in (self.committed_offset, self.log_end_offset)
+        )
+        return f"{self.topic}-{self.partition}: [{first}, {until})"
+
+
+@dataclass(frozen=True, slots=True)
+class RangesWithheld(OffsetEvent):
+    """Partitions are meant for this member and not released yet; `unresolved` are not listed."""
+
+    withheld: tuple[WithheldRange, ...]
+    unresolved: int
+
+
+@dataclass(frozen=True, slots=True)
 class TopicsMissing(OffsetEvent):
     """Subscribed topics do not exist; the group assigns them once they do."""
 

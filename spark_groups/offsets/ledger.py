@@ -226,10 +226,15 @@ class Ledger:
             key, owned.tenure, member_epoch, owned.position, owned.known_count, leader_epoch
         )
 
-    def is_undecided(self, key: TopicIdPartition) -> bool:
-        """Tell whether an owned partition has a finished run that could not be settled yet."""
-        run = self._runs.get(key)
-        return run is not None and run.tenure != self.owned[key].tenure
+    def undecided(self) -> frozenset[TopicIdPartition]:
+        """Return partitions that are ready, but have finished runs that are not settled yet."""
+        return frozenset(
+            key
+            for key, run in self._runs.items()
+            if (owned := self.owned.get(key))
+            and owned.phase is Phase.READY
+            and owned.tenure != run.tenure
+        )
 
     def positions(self, assigned: Assignment) -> dict[TopicIdPartition, int]:
         """Return the position of every partition that may be planned.

@@ -16,16 +16,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from spark_groups.errors import ErrorCode, rule_for
+from spark_groups.errors import ErrorCode, Reaction, rule_for
 from spark_groups.offsets.events import DataLost
 from spark_groups.offsets.ledger import Ledger, OwnedPartition, Phase
 from spark_groups.offsets.resolution import Resolved
 from spark_groups.offsets.topics import TopicDirectory
 from spark_groups.protocol.messages import (
+    LATEST_TIMESTAMP,
     NO_LEADER_EPOCH,
     NO_OFFSET,
     EpochEnd,
     EpochLookup,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
@@ -49,6 +52,7 @@ class PositionValidator:
         self._topics = topics
         self._fail_on_data_loss = fail_on_data_loss
         self._doubted_since: dict[TopicIdPartition, float] = {}
+        self._listing: ListOffsetsRequest | None = None
 
     def compare(
         self, ends: Mapping[TopicIdPartition, int], leader_epochs: Mapping[TopicIdPartition, int]
@@ -132,6 +136,36 @@ class PositionValidator:
         )
         self._truncated(key, listed, DataLost(now, message), resolved)
         return not self._fail_on_data_loss
+
+    def to_list(self) -> ListOffsetsRequest | None:
+        """Return the request for ends that finished runs wait for, None if none is due."""
+        owned = self._ledger.owned
+        waiting = frozenset(
+            key
+            for key in self._ledger.undecided()
+            if owned[key].listed_end == NO_OFFSET and owned[key].leader_epoch != NO_LEADER_EPOCH
+        )
+        if not waiting:
+            return None
+        self._listing = ListOffsetsRequest(partitions=waiting, timestamp_ms=LATEST_TIMESTAMP)
+        return self._listing
+
+    def asked_for(self, request: ListOffsetsRequest) -> bool:
+        """Tell whether a request is that of `to_list`."""
+        return request is self._listing
+
+    def handle_list(self, response: ListOffsetsResponse) -> Resolved:
+        """Take the ends that `to_list` asked for."""
+        self.compare(response.offsets, response.leader_epochs)
+        for key in response.offsets:
+            owned = self._ledger.owned.get(key)
+            if owned is not None and response.leader_epochs.get(key, NO_LEADER_EPOCH) < 0:
+                owned.leader_epoch = NO_LEADER_EPOCH
+        # The word of an old leader is no error, but it must not be asked for at once either.
+        resolved = Resolved() if self.to_list() is None else Resolved(reaction=Reaction.RETRY)
+        for code in response.errors.values():
+            resolved.error, resolved.reaction = code, rule_for(code).lookup
+        return resolved
 
     def to_ask(self) -> OffsetForLeaderEpochRequest | None:
         """Return the request for the ends of leader epochs, None if none is due."""

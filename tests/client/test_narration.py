@@ -37,6 +37,8 @@ SAMPLES: dict[str, object] = {
     "committed": True,
     "plan": BatchPlan("g", "m1", 3, (RANGE,)),
     "ranges": (RANGE,),
+    "withheld": (offset.WithheldRange("orders", 3, 120, 400),),
+    "unresolved": 0,
     "names": ("orders", "bills"),
     "name": "orders",
     "old_id": TOPIC,

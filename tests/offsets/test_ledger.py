@@ -339,10 +339,10 @@ def test_run_of_an_earlier_incarnation_waits_until_the_leader_of_the_moment_was_
     ledger.owned[key(0)].leader_epoch = 2
     ledger.finish(plan(span(0, 5, 9), member_id="before"))
     assert ledger.inherit(6).taken == ()
-    assert ledger.is_undecided(key(0))
+    assert ledger.undecided() == {key(0)}
     ledger.owned[key(0)].listed_end = 30
     assert ledger.inherit(6).taken == (span(0, 5, 9),)
-    assert not ledger.is_undecided(key(0))
+    assert not ledger.undecided()
 
 
 def test_position_that_is_being_confirmed_does_not_keep_a_revocation() -> None:

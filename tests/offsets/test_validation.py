@@ -14,10 +14,11 @@ from spark_groups.offsets.validation import DOUBT_S, PositionValidator
 from spark_groups.protocol.messages import (
     EpochEnd,
     EpochLookup,
+    ListOffsetsResponse,
     OffsetForLeaderEpochResponse,
     TopicMetadata,
 )
-from spark_groups.types import Assignment, TopicIdPartition
+from spark_groups.types import Assignment, BatchPlan, OffsetRange, TopicIdPartition
 
 TOPIC = uuid.UUID(int=1)
 
@@ -186,3 +187,45 @@ def test_end_below_the_position_is_doubted_then_believed_where_epochs_are_not_kn
     _, resolved = scene.listed({0: (5, listed)}, 1.0 + DOUBT_S)
     assert resolved.data_loss is not None
     assert "orders-0 ends at 5" in resolved.data_loss
+
+
+RUN = BatchPlan("g", "before", 2, (OffsetRange(TOPIC, "orders", 0, 8, 12),))
+
+
+@pytest.mark.parametrize(
+    ("listed", "ready", "asks_again"),
+    [
+        ((40, 2), True, False),
+        ((40, 3), False, False),
+        ((40, 1), True, True),
+        ((40, -1), True, False),
+    ],
+)
+def test_finished_runs_ask_for_the_leader_of_the_moment_without_a_plan(
+    listed: tuple[int, int], ready: bool, asks_again: bool
+) -> None:
+    """Same leader; a new one, which has to confirm; an old one; one that does not say."""
+    scene = Scene({0: (8, 2), 1: (5, 2)})
+    scene.of(0).committed_offset = 8
+    assert scene.validator.to_list() is None
+    scene.ledger.finish(RUN)
+    request = scene.validator.to_list()
+    assert request is not None
+    assert (request.partitions, request.timestamp_ms) == ({key(0)}, -1)
+    assert scene.validator.asked_for(request)
+    end, leader_epoch = listed
+    resolved = scene.validator.handle_list(
+        ListOffsetsResponse(offsets={key(0): end}, leader_epochs={key(0): leader_epoch})
+    )
+    assert (scene.of(0).phase is Phase.READY) == ready
+    assert (resolved.reaction is Reaction.RETRY) == asks_again
+    assert bool(scene.ledger.inherit(6).taken) == (ready and not asks_again)
+
+
+def test_end_that_cannot_be_listed_for_a_finished_run_is_asked_for_again() -> None:
+    scene = Scene({0: (8, 2)})
+    scene.ledger.finish(RUN)
+    moved = ListOffsetsResponse(errors={key(0): int(ErrorCode.LEADER_NOT_AVAILABLE)})
+    assert scene.validator.to_list() is not None
+    assert scene.validator.handle_list(moved).reaction is Reaction.REFRESH_TOPICS
+    assert scene.validator.to_list() is not None
