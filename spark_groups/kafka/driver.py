@@ -203,6 +203,11 @@ class GroupDriver(Engine):
                 for key, end in self._client.planner.log_ends.items()
             }
 
+    def note_end(self) -> None:
+        """Say that the run is about to leave: its successor on this host waits for that."""
+        if self._instance_lock is not None:
+            self._instance_lock.note(leaving=True)
+
     def leave(self, timeout_s: float = 5.0, *, will_return: bool = False) -> None:
         """Commit what is finished and leave the group, best effort; then end all threads.
 
@@ -215,8 +220,7 @@ class GroupDriver(Engine):
             if client is None or self._closing:
                 return
             now = suspension_clock()
-            if self._instance_lock is not None:
-                self._instance_lock.note(leaving=True)
+            self.note_end()
             if self._crash is None:
                 client.leave(now, leave_by=now + timeout_s, will_return=will_return)
                 self._pump(now)

@@ -133,6 +133,7 @@ class QueryRun:
         Args:
             timeout_s: How long at most.
         """
+        self.driver.note_end()
         if not self.control.await_report(timeout_s):
             logger.warning(
                 "the last batch is not known to be finished, so its offsets are not committed: the"
