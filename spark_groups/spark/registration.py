@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from spark_groups.spark.source import KafkaGroupDataSource
@@ -15,4 +16,9 @@ def register(spark: SparkSession) -> None:
     Args:
         spark: The session.
     """
-    spark.dataSource.register(KafkaGroupDataSource)
+    try:
+        spark.dataSource.register(KafkaGroupDataSource)
+    except AnalysisException as error:
+        # Spark 4.0 refuses what it has found by itself.
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 import spark_groups
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.offsets.plan_text import parse_plan_text
+from spark_groups.spark.source import HAS_ADMISSION_CONTROL
 from spark_groups.types import BatchPlan
 from tests.brokers import Row, create_topic, produce
 from tests.processes import environment, is_alive
@@ -26,6 +27,9 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 PARTITIONS = 3
+needs_admission_control = pytest.mark.skipif(
+    not HAS_ADMISSION_CONTROL, reason="before Spark 4.2 a source sees neither limit nor trigger"
+)
 
 
 @pytest.fixture
@@ -79,6 +83,7 @@ def test_source_is_found_by_registration_too(spark: SparkSession) -> None:
         spark.readStream.format("kafka-group").load()
 
 
+@needs_admission_control
 def test_available_now_reads_all_commits_all_and_leaves(query: GroupQuery) -> None:
     produced = produce_values(query, 0, 300)
     query.options["maxOffsetsPerTrigger"] = "90"
@@ -145,6 +150,7 @@ def test_idle_query_makes_no_batches(query: GroupQuery) -> None:
         assert running.isActive
 
 
+@needs_admission_control
 def test_end_offset_is_the_plan_and_lag_is_reported(query: GroupQuery) -> None:
     produce_values(query, 0, 30)
     with query.running() as running:
@@ -241,6 +247,7 @@ def test_sigterm_from_elsewhere_is_left_to_the_jvm(query: GroupQuery) -> None:
     assert query.values() == produced
 
 
+@needs_admission_control
 def test_trigger_once_is_refused_with_the_reason(query: GroupQuery) -> None:
     produce_values(query, 0, 3)
     with query.running(once=True) as running, pytest.raises(StreamingQueryException) as caught:
