@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Future
+from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from spark_groups.errors import BrokerUnreachableError
+from spark_groups.errors import AccessError, BrokerUnreachableError
 from spark_groups.spark.fetch_tuning import FETCH_DEFAULTS
 from spark_groups.spark.range_settings import RangeSettings
 from spark_groups.types import TopicId, parse_topic_id
@@ -25,6 +25,9 @@ _log = logging.getLogger(__name__)
 
 IDLE_CONSUMERS_MAX: Final = 4
 _DAY_MS: Final = 86_400_000
+_LOOK_S: Final = 0.1
+"""How often it is looked whether a broker refused us, while there is no answer."""
+_REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})
 _UNREACHABLE: Final = frozenset(
     {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
 )
@@ -69,6 +72,7 @@ class RangeConsumer:
     def __init__(self, settings: RangeSettings) -> None:
         self.settings = settings
         self.last_error: str | None = None
+        self._refusal: str | None = None
         self.fetcher = Consumer(
             librdkafka_settings(settings) | {"error_cb": self._note_error}, logger=_log
         )
@@ -101,6 +105,7 @@ class RangeConsumer:
 
         Raises:
             BrokerUnreachableError: No broker answered within `request_timeout_s`.
+            AccessError: A certificate or the login was refused.
         """
         if self._admin is None:
             configuration: dict[str, Any] = self.settings.security.librdkafka_settings()
@@ -117,8 +122,17 @@ class RangeConsumer:
         described = self._admin.describe_topics(
             TopicCollection(list(topics)), request_timeout=self.settings.request_timeout_s
         )
+        self._await(self._admin, described.values())
         found = {topic: self._topic_id(topic, future) for topic, future in described.items()}
         return {topic: topic_id for topic, topic_id in found.items() if topic_id is not None}
+
+    def _await(self, admin: AdminClient, futures: Collection[Future[Any]]) -> None:
+        """Wait for answers, but not after a broker refused us: librdkafka would go on asking."""
+        while wait(futures, timeout=_LOOK_S).not_done:
+            admin.poll(0)
+            if self._refusal is not None:
+                servers = ",".join(self.settings.bootstrap_servers)
+                raise AccessError(f"brokers of {servers} refuse this executor: {self._refusal}")
 
     def _topic_id(self, topic: str, described: Future[Any]) -> TopicId | None:
         try:
@@ -157,6 +171,8 @@ class RangeConsumer:
 
     def _note_error(self, error: KafkaError) -> None:
         self.last_error = error.str()
+        if error.code() in _REFUSED:
+            self._refusal = self.last_error
 
 
 class ConsumerCache:

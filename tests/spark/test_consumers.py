@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from dataclasses import replace
 
 import pytest
 
-from spark_groups.errors import BrokerUnreachableError
+from spark_groups.errors import AccessError, BrokerUnreachableError
 from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.kafka.security_settings import security_of
 from spark_groups.spark.consumers import ConsumerCache, RangeConsumer, librdkafka_settings
 from spark_groups.spark.fetch_tuning import FETCH_TUNING
 from spark_groups.spark.range_settings import RangeSettings
 from tests.brokers import create_topic
+from tests.secured import SecuredKafka
 from tests.waiting import wait_until
 
 SETTINGS = RangeSettings(bootstrap_servers=("127.0.0.1:1",), group_id="g")
@@ -74,3 +77,25 @@ def test_topics_that_do_not_exist_have_no_id(kafka: EmbeddedKafka, topic_name: s
         assert list(consumer.topic_ids([topic_name, f"{topic_name}-not"])) == [topic_name]
         consumer.look_up([topic_name])
     cache.close()
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("listener", ["LOGIN", "OTHERHOST"])
+def test_who_is_refused_is_told_at_once(secured: SecuredKafka, listener: str) -> None:
+    settings = secured.login("SCRAM-SHA-512", password="wrong-word")
+    if listener == "OTHERHOST":
+        settings = secured.tls()
+    consumer = RangeConsumer(
+        RangeSettings(
+            bootstrap_servers=(secured.kafka.listener(listener),),
+            group_id="g",
+            security=security_of(settings),
+            request_timeout_s=60,
+        )
+    )
+    began_at = time.monotonic()
+    with pytest.raises(AccessError, match="refuse this executor") as raised:
+        consumer.topic_ids(["t"])
+    assert time.monotonic() - began_at < 10
+    assert "wrong-word" not in str(raised.value)
+    consumer.close()
