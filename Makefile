@@ -5,6 +5,8 @@
 PYTHON ?= python3
 LOCK_FLAGS ?=
 PYTEST_FLAGS ?=
+# The versions of Spark that `make spark-versions` tests, beside the one in requirements.lock.
+SPARK_VERSIONS ?= 4.0.1 4.1.1
 # Tests wait for brokers more than they compute: three workers keep two cores busy.
 WORKERS ?= 3
 
@@ -18,14 +20,14 @@ step = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env prerequisites demo test unit lint types format wheel lock clean
+.PHONY: help env prerequisites demo test unit spark-versions lint types format wheel lock clean
 
 ##@ Start here
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "; print "make TARGET"} \
 	  /^##@ / {printf "\n%s\n", substr($$0, 5)} \
-	  /^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	  /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: prerequisites env ## Hand a real topic over between two Spark applications, and check it
 	$(PY) -m demo.run
@@ -42,6 +44,8 @@ env: $(PROJECT) ## Make the environment in .venv, from requirements.lock
 unit: env ## Run the tests that need neither broker nor Spark
 	$(call step,pytest: no broker$(comma) no Spark)
 	$(PY) -m pytest -m "not slow and not broker and not spark" $(PYTEST_FLAGS)
+
+spark-versions: prerequisites $(SPARK_VERSIONS:%=spark-%) ## Test the source on older versions of Spark, too
 
 lint: env ## Check style, formatting and the direction of imports
 	$(call step,ruff check: style)
@@ -69,7 +73,7 @@ lock: env ## Pin every package anew, in requirements.lock
 	  --no-header --no-emit-index-url --generate-hashes $(LOCK_FLAGS) -o requirements.lock
 
 clean: ## Remove the environment and everything that was built
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache \
+	rm -rf $(VENV) .venvs dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache \
 	  .hypothesis spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -85,6 +89,27 @@ $(PACKAGES): requirements.lock
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --use-pep517 --require-hashes -r requirements.lock
 	@touch $@
+
+# What requirements.lock pins, with another Spark in place of its own.
+.venvs/spark-%/.installed: requirements.lock pyproject.toml
+	$(call step,environment: .venvs/spark-$*)
+	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	awk '/^pyspark==/ {skip = 1} !skip {print} skip && !/\\$$/ {skip = 0}' requirements.lock \
+	  >$(@D)/requirements.txt
+	$(@D)/bin/python -m pip --disable-pip-version-check install --quiet --use-pep517 \
+	  --require-hashes -r $(@D)/requirements.txt
+	$(@D)/bin/python -m pip --disable-pip-version-check install --quiet pyspark==$*
+	$(@D)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps \
+	  --no-build-isolation --editable .
+	@touch $@
+
+spark-%: .venvs/spark-%/.installed
+	$(call step,pytest: the source on Spark $*)
+	PYSPARK_PYTHON=$(CURDIR)/.venvs/spark-$*/bin/python .venvs/spark-$*/bin/python -m pytest \
+	  tests/spark/test_source.py tests/spark/test_listener.py \
+	  $(PYTEST_FLAGS)
+
+.PRECIOUS: .venvs/spark-%/.installed
 
 # Without isolation the project is built by the hatchling of the lock.
 $(PROJECT): $(PACKAGES) pyproject.toml
