@@ -6,6 +6,8 @@ import re
 import ssl
 
 import pytest
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
+from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 
 from spark_groups.kafka.addresses import Address
 from spark_groups.kafka.tls import Tls
@@ -21,6 +23,14 @@ def test_what_is_right(secured: SecuredKafka) -> None:
     client = str(secured.directory / "client.pem")
     in_a_file = secured.tls(ssl__keystore__location=client)
     assert opened(secured.kafka.listener("MUTUAL"), in_a_file) == 1
+    store = secured.directory / "client.p12"
+    encryption = BestAvailableEncryption(b"store-secret")
+    identity = (secured.client.key, secured.client.certificate, secured.client.chain)
+    store.write_bytes(serialize_key_and_certificates(b"carol", *identity, encryption))
+    in_a_store = secured.tls(
+        ssl__keystore__location=str(store), ssl__keystore__password="store-secret"
+    )
+    assert opened(secured.kafka.listener("MUTUAL"), in_a_store) == 1
     unchecked = secured.tls(ssl__endpoint__identification__algorithm="")
     assert opened(secured.kafka.listener("OTHERHOST"), unchecked) == 1
 
