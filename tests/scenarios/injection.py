@@ -1,0 +1,148 @@
+"""Each error of Kafka's as the answer to each request: what a client does next, and what is lost.
+
+Nothing here is real but the client: a scripted coordinator answers, one request is answered with
+the error, and the next half minute passes on the client's own clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from spark_groups.errors import ErrorCode
+from spark_groups.protocol import messages as m
+from spark_groups.types import TopicId
+from tests.client.scripted_coordinator import PROFILES, ScriptedCoordinator
+from tests.scenarios.clients import Clients
+from tests.scenarios.scene import Command, Scene
+from tests.scenarios.wording import code_text
+from tests.scenarios.world import World
+
+KINDS: dict[str, type] = {
+    "heartbeat": m.HeartbeatRequest,
+    "commit": m.OffsetCommitRequest,
+    "fetch": m.OffsetFetchRequest,
+    "find-coordinator": m.FindCoordinatorRequest,
+    "metadata": m.MetadataRequest,
+    "list-offsets": m.ListOffsetsRequest,
+    "describe": m.DescribeGroupRequest,
+}
+ROWS = 10
+LINES = 14
+"""How much of what follows is shown."""
+
+ORDERS = TopicId(int=1)
+NODE = m.Node(1, "broker", 9092)
+
+
+class ScriptedWorld:
+    """A cluster of one topic that answers one request with an error.
+
+    Args:
+        clock: The client's clock.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._topic = m.TopicMetadata(ORDERS, "orders", 2)
+        self._coordinator = ScriptedCoordinator(
+            PROFILES["4.3"],
+            {ORDERS: self._topic},
+            session_timeout_s=45.0,
+            heartbeat_interval_s=5.0,
+        )
+        self.rows = ROWS
+        self._kind: type | None = None
+        self._code: int | None = None
+
+    def inject(self, kind: type, code: int | None) -> None:
+        """Answer the next request of a kind with an error, or not at all if there is none."""
+        self._kind, self._code = kind, code
+
+    def ask(self, request: m.Request) -> m.Response | m.RequestFailed:
+        """Answer a request."""
+        code = 0
+        if type(request) is self._kind:
+            self._kind = None
+            if self._code is None:
+                return m.RequestFailed("the connection was closed")
+            code = self._code
+        match request:
+            case m.FindCoordinatorRequest():
+                return m.FindCoordinatorResponse(
+                    error_code=code, coordinator=None if code else NODE
+                )
+            case m.GroupSettingsRequest():
+                return m.GroupSettingsResponse(session_timeout_ms=45_000)
+            case m.MetadataRequest():
+                return m.MetadataResponse(
+                    topics=() if code else (self._topic,), errors={"orders": code} if code else {}
+                )
+            case m.ListOffsetsRequest():
+                return self._listed(request, code)
+            case m.OffsetForLeaderEpochRequest():
+                raise AssertionError("there is one leader for ever")
+            case _:
+                return self._coordinator.answer(request, code, self._clock())
+
+    def _listed(self, request: m.ListOffsetsRequest, code: int) -> m.ListOffsetsResponse:
+        if code:
+            return m.ListOffsetsResponse(errors=dict.fromkeys(request.partitions, code))
+        offset = 0 if request.timestamp_ms == m.EARLIEST_TIMESTAMP else self.rows
+        return m.ListOffsetsResponse(offsets=dict.fromkeys(request.partitions, offset))
+
+
+class Injections:
+    """The command `answer KIND with ERROR`; each begins with a new client and a new cluster."""
+
+    def play(self, line: str) -> list[str]:
+        """Run one command and return what it prints."""
+        command = Command.parse(line)
+        name, kind, _, error = [command.name, *command.words]
+        assert name == "answer", f"no command {name!r}: answer KIND with ERROR"
+        instance_id = command.take("instance")
+        command.done()
+        code = None if error == "nothing" else code_of(error)
+        clients = Clients(Scene(cast(World, None), "g", "g"))
+        world = ScriptedWorld(lambda: clients.now)
+        clients.scene.world = cast(World, world)
+        clients.scene.names.created("orders", ORDERS)
+        join = "client c1 join topics=orders start=latest"
+        if instance_id:
+            join += f" instance={instance_id}"
+        if kind in ("heartbeat", "commit"):
+            self._play(clients, join, "run 6", "produce", "client c1 plan")
+        world.inject(KINDS[kind], code)
+        clients.told_in_any_case = {KINDS[kind]: 2}
+        if kind == "heartbeat":
+            lines = self._play(clients, "run 30", "client c1 finish", "run 1")
+        elif kind == "commit":
+            lines = self._play(clients, "client c1 finish", "run 30")
+        else:
+            lines = self._play(clients, join, "run 30")
+        return [*self._cut(lines, code), *self._end(clients)]
+
+    def _play(self, clients: Clients, *lines: str) -> list[str]:
+        said: list[str] = []
+        for line in lines:
+            if line == "produce":
+                cast(ScriptedWorld, clients.scene.world).rows += ROWS
+                continue
+            command = Command.parse(line)
+            said += clients.commands[command.name](command)
+        return said
+
+    def _cut(self, lines: list[str], code: int | None) -> list[str]:
+        """What came before the error is the same everywhere."""
+        shown = "no answer" if code is None else code_text(code)
+        error = next(index for index, line in enumerate(lines) if f"-> {shown}" in line)
+        return lines[error : error + LINES]
+
+    def _end(self, clients: Clients) -> list[str]:
+        said = self._play(clients, "client c1 plan", "client c1 show")
+        return [f"then {each}" for each in said if " planned " in each or " * " not in each]
+
+
+def code_of(name: str) -> int:
+    """Return the code of a name, or of a number that has none."""
+    return ErrorCode[name].value if name in ErrorCode.__members__ else int(name)

@@ -1,0 +1,42 @@
+"""The README lists every fact, and where it is proven; the error table has its transcripts."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from spark_groups.errors import ERROR_RULES, ErrorCode
+from tests.scenarios.facts import facts, listed, listing, with_listing
+from tests.scenarios.injection import KINDS
+from tests.scenarios.test_scenarios import FOLDER, SCENARIOS
+from tests.scenarios.transcript import Transcript
+
+README = FOLDER / "README.md"
+
+
+def test_readme_lists_the_facts() -> None:
+    found = facts(SCENARIOS)
+    readme = README.read_text(encoding="utf-8")
+    if os.environ.get("REWRITE") == "1":
+        README.write_text(with_listing(readme, found), encoding="utf-8")
+    else:
+        assert listed(readme) == listing(found), "run the tests again with REWRITE=1"
+
+
+def test_facts_are_numbered_without_a_gap() -> None:
+    numbers = [fact.number for fact in facts(SCENARIOS)]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_error_is_injected_at_each_request(kind: str) -> None:
+    path = FOLDER / "errors" / f"{kind.replace('-', '_')}.txt"
+    commands = [
+        command.split() for block in Transcript.read(path).blocks for command in block.commands
+    ]
+    injected = {words[3] for words in commands if words[:3] == ["answer", kind, "with"]}
+    known = {code.name for code in ERROR_RULES if code != ErrorCode.NONE}
+    assert injected >= {*known, "nothing"}, sorted(known - injected)
+    assert any(each.isdecimal() for each in injected), "a code that nobody knows"
+    assert injected <= {*ErrorCode.__members__, "nothing", "999"}

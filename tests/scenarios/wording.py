@@ -1,0 +1,117 @@
+"""How scenarios write down partitions, epochs and answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from spark_groups.errors import ErrorCode
+from spark_groups.types import Assignment, TopicId, TopicIdPartition
+
+TOPIC_LIST = re.compile(r"([\w.]+)\[([\d,-]+)\]")
+
+
+class Names:
+    """Topics by name and id, and the epochs of groups counted from the first one that was told.
+
+    Kafka 4.0 to 4.2 begin with epoch 1, later ones with 2; a scenario that is not about that
+    counts from 1 everywhere.
+    """
+
+    def __init__(self) -> None:
+        self.topic_ids: dict[str, TopicId] = {}
+        self.old_ids: dict[str, TopicId] = {}
+        self.absolute = False
+        self._names: dict[TopicId, str] = {}
+        self._before_first: dict[str, int] = {}
+
+    def created(self, name: str, topic_id: TopicId) -> None:
+        """Note a topic; one of the same name is the old one from now on."""
+        if name in self.topic_ids:
+            self.old_ids[name] = self.topic_ids[name]
+            self._names[self.old_ids[name]] = f"{name}(old)"
+        self.topic_ids[name] = topic_id
+        self._names[topic_id] = name
+
+    def name(self, topic_id: TopicId) -> str:
+        return self._names.get(topic_id, "(unknown)")
+
+    def wire_names(self) -> dict[TopicId, str]:
+        """Return what each topic id was ever called on the wire."""
+        return {each: name.removesuffix("(old)") for each, name in self._names.items()}
+
+    def told_epoch(self, group_id: str, epoch: int) -> None:
+        """Note an epoch that a joining member was told."""
+        if epoch > 0:
+            self._before_first.setdefault(group_id, epoch - 1)
+
+    def epoch_out(self, group_id: str, epoch: int) -> int:
+        """Return how an epoch is shown."""
+        return epoch - self._shift(group_id) if epoch > 0 else epoch
+
+    def epoch_in(self, group_id: str, shown: int) -> int:
+        """Return the epoch that is meant by one shown."""
+        return shown + self._shift(group_id) if shown > 0 else shown
+
+    def _shift(self, group_id: str) -> int:
+        return 0 if self.absolute else self._before_first.get(group_id, 0)
+
+    def plain(self, text: str, group_id: str) -> str:
+        """Return a text of the client with topic names for ids and epochs as they are shown."""
+        for topic_id, name in self._names.items():
+            text = text.replace(str(topic_id), name)
+        return re.sub(
+            r"\bepoch (\d+)",
+            lambda found: f"epoch {self.epoch_out(group_id, int(found[1]))}",
+            text,
+        )
+
+    def partitions(self, keys: Iterable[TopicIdPartition]) -> str:
+        """Write partitions as `orders[0-2,5]`, sorted by topic name."""
+        by_name: dict[str, list[int]] = {}
+        for key in keys:
+            by_name.setdefault(self.name(key.topic_id), []).append(key.partition)
+        return by_topic_text(by_name)
+
+    def assignment(self, text: str) -> Assignment:
+        """Read partitions as `partitions` writes them; `none` is the empty set."""
+        by_topic: dict[TopicId, list[int]] = {}
+        for name, indexes in TOPIC_LIST.findall(text):
+            by_topic.setdefault(self.topic_ids[name], []).extend(_indexes(indexes))
+        if not by_topic and text != "none":
+            raise ValueError(f"{text!r} are no partitions: write topic[0-2,5] or none")
+        return Assignment.of(by_topic)
+
+    def key(self, text: str, *, old: bool = False) -> TopicIdPartition:
+        """Read a partition as `orders-0`."""
+        name, _, index = text.rpartition("-")
+        return TopicIdPartition((self.old_ids if old else self.topic_ids)[name], int(index))
+
+
+def by_topic_text(by_topic: Mapping[str, Iterable[int]]) -> str:
+    """Write partitions by topic name as `orders[0-2,5]`."""
+    texts = [f"{name}[{_ranges(sorted(by_topic[name]))}]" for name in sorted(by_topic)]
+    return " ".join(texts) or "nothing"
+
+
+def code_text(code: int) -> str:
+    """Write an error code: `ok`, or Kafka's name of it."""
+    return "ok" if code == ErrorCode.NONE else ErrorCode.name_of(code)
+
+
+def _ranges(indexes: list[int]) -> str:
+    runs: list[list[int]] = []
+    for index in indexes:
+        if runs and runs[-1][-1] == index - 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
+
+
+def _indexes(text: str) -> list[int]:
+    found: list[int] = []
+    for each in text.split(","):
+        first, _, last = each.partition("-")
+        found.extend(range(int(first), int(last or first) + 1))
+    return found

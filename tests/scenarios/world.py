@@ -1,0 +1,96 @@
+"""What a scenario is played in: a cluster that is asked, and a clock; nothing says how.
+
+A real broker is one world (`broker_world`), a scripted coordinator another (`scripted_world`).
+Nothing here, and nothing in the commands, assumes sockets or that time passes by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from spark_groups.protocol import messages as m
+from spark_groups.types import TopicId
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A group as ListGroups shows it."""
+
+    group_id: str
+    group_type: str
+    group_state: str
+
+
+class ClassicClient(Protocol):
+    """A consumer of the classic protocol, which lives by itself while it is polled."""
+
+    def poll(self) -> dict[str, tuple[int, ...]]:
+        """Let it live for a moment and return the partitions it has, by topic."""
+
+    def close(self) -> None:
+        """Leave the group."""
+
+
+class World(Protocol):
+    """A cluster and its clock."""
+
+    def now(self) -> float:
+        """Return the time in seconds."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+
+    # Topics: what was done is known to the coordinator when these return.
+
+    def create_topic(self, name: str, partitions: int) -> TopicId:
+        """Create a topic."""
+
+    def grow_topic(self, name: str, partitions: int) -> None:
+        """Give a topic more partitions."""
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic."""
+
+    def produce(self, topic: str, rows: Mapping[int, int]) -> None:
+        """Write so many rows to each partition of a topic."""
+
+    # Requests.
+
+    def ask(self, request: m.Request) -> m.Response | m.RequestFailed:
+        """Send a request as a member of this project does."""
+
+    def commit(
+        self, request: m.OffsetCommitRequest, names: Mapping[TopicId, str], api_version: int
+    ) -> Mapping[tuple[TopicId, int], int]:
+        """Send an OffsetCommit of one version, by name before v10, and return the error codes."""
+
+    def fetch(
+        self, request: m.OffsetFetchRequest, names: Mapping[TopicId, str], api_version: int
+    ) -> m.OffsetFetchResponse:
+        """Send an OffsetFetch of one version, by name before v10."""
+
+    def list_groups(self, states: tuple[str, ...], types: tuple[str, ...]) -> list[Listed]:
+        """List the groups of this scenario."""
+
+    # What operators do.
+
+    def configure(self, group_id: str, values: Mapping[str, str | None]) -> tuple[int, str]:
+        """Change a group's configuration (None removes a value); return code and message."""
+
+    def configuration(self, group_id: str) -> dict[str, tuple[str, str]]:
+        """Return a group's configuration: value and where it comes from."""
+
+    def set_feature(self, name: str, level: int) -> None:
+        """Set a feature of the cluster to a level, in effect when it returns."""
+
+    def allow(self, resource: str, name: str, operation: str) -> None:
+        """Forbid everybody everything on a group or a topic but one operation."""
+
+    # Others in the group.
+
+    def classic_client(
+        self, client_id: str, group_id: str, topic: str, strategy: str
+    ) -> ClassicClient:
+        """Start a consumer of the classic protocol."""
