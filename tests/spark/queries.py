@@ -24,6 +24,22 @@ from tests.waiting import wait_until
 READ_S = 120.0
 
 
+def written_rows(directory: Path) -> list[dict[str, Any]]:
+    """Return what a query wrote into `directory/rows`, in the order of offsets.
+
+    Args:
+        directory: Where its rows lie.
+    """
+    log = directory / "rows" / "_spark_metadata"
+    paths = {
+        urllib.parse.unquote(urllib.parse.urlparse(json.loads(line)["path"]).path)
+        for batch in log.glob("[0-9]*")
+        for line in batch.read_text().splitlines()[1:]
+    }
+    rows = [row for path in sorted(paths) for row in parquet.ParquetFile(path).read().to_pylist()]
+    return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
+
+
 @dataclass
 class GroupQuery:
     """A query on one group that writes what it reads into a directory.
@@ -86,16 +102,7 @@ class GroupQuery:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return what was written, in the order of offsets; asks no Spark, which has to write."""
-        log = self.directory / "rows" / "_spark_metadata"
-        paths = {
-            urllib.parse.unquote(urllib.parse.urlparse(json.loads(line)["path"]).path)
-            for batch in log.glob("[0-9]*")
-            for line in batch.read_text().splitlines()[1:]
-        }
-        rows = [
-            row for path in sorted(paths) for row in parquet.ParquetFile(path).read().to_pylist()
-        ]
-        return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
+        return written_rows(self.directory)
 
     def values(self) -> Counter[bytes]:
         """Return how often each value was written."""
