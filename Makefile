@@ -20,7 +20,7 @@ step = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env prerequisites demo test unit spark-versions lint types format wheel lock clean
+.PHONY: help env prerequisites demo test unit conformance spark-versions lint types format wheel lock clean
 
 ##@ Start here
 
@@ -44,6 +44,10 @@ env: $(PROJECT) ## Make the environment in .venv, from requirements.lock
 unit: env ## Run the tests that need neither broker nor Spark
 	$(call step,pytest: no broker$(comma) no Spark)
 	$(PY) -m pytest -m "not slow and not broker and not spark" $(PYTEST_FLAGS)
+
+conformance: prerequisites env ## Play the scenarios on Kafka 4.0, 4.1, 4.2, 4.3 and 4.4; REWRITE=1 writes them
+	$(call step,pytest: tests/scenarios on every version of Kafka)
+	$(PY) -m pytest tests/scenarios -n $(WORKERS) --dist loadgroup $(PYTEST_FLAGS)
 
 spark-versions: prerequisites $(SPARK_VERSIONS:%=spark-%) ## Test the source on older versions of Spark, too
 
