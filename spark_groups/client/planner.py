@@ -62,8 +62,9 @@ class BatchPlanner:
         """
         member = self._parts.member
         topics = self._parts.topics
-        self.log_ends.update(ends)
         positions = self._positions(ends, leader_epochs, now)
+        # An end that is doubted may be that of another topic, created again under the name.
+        self.log_ends.update({key: ends[key] for key in positions if key in ends})
         clipped = self._clip(positions, ends)
         backlog = sum(max(0, clipped[key] - positions[key]) for key in clipped)
         # The first batch with rows is never held back, as in Spark's own source.

@@ -108,6 +108,14 @@ def test_end_that_recovers_in_time_is_forgiven() -> None:
     assert batch(hands, {0: 5}) == {}
 
 
+def test_end_that_is_doubted_says_nothing_about_what_is_left_unread() -> None:
+    hands = ready({0: 0})
+    assert batch(hands, {0: 12}, PlanLimit(max_offsets=8)) == {0: (0, 8)}
+    assert batch(hands, {0: 2}) == {}, "of a topic that was created again under this name"
+    assert hands.client.planner.log_ends == {key(0): 12}
+    assert hands.client.planner.forget(key(0)) == 4
+
+
 def test_truncated_log_is_gone_on_with_where_that_is_wanted() -> None:
     hands = ready({0: 8}, fail_on_data_loss=False)
     assert batch(hands, {0: 5}) == {}
