@@ -9,6 +9,8 @@ from spark_groups.client.parts import Parts
 from spark_groups.protocol.events import BatchOverdue, BatchRunsLong, QueryGone, QueryReturned
 from spark_groups.protocol.membership import MemberState
 
+LEAVE_S: Final = 5.0
+"""How long a member whose query is gone may take to leave."""
 _JUDGED: Final = (
     MemberState.JOINING,
     MemberState.RECONCILING,
@@ -32,6 +34,11 @@ class Attendance:
         """True from when the member leaves until it joins again."""
         self._is_called_back = False
         self._parts = parts
+
+    @property
+    def is_member(self) -> bool:
+        """True from the answer to a join until the member leaves by itself."""
+        return self._parts.member.member_epoch > 0 and not self.is_absent
 
     def called(self, now: float) -> None:
         """Note that Spark calls: an absent member is to come back."""

@@ -9,9 +9,8 @@ simulation. Whoever drives it calls one method at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
 
-from spark_groups.client.attendance import Attendance
+from spark_groups.client.attendance import LEAVE_S, Attendance
 from spark_groups.client.config import ClientConfig
 from spark_groups.client.exchange import Exchange
 from spark_groups.client.hold import RevocationHold
@@ -48,9 +47,6 @@ from spark_groups.protocol.member import Member
 from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.messages import RequestFailed, Response
 from spark_groups.types import Assignment, BatchPlan, TopicIdPartition
-
-LEAVE_S: Final = 5.0
-"""How long a member whose query is gone may take to leave."""
 
 
 class GroupClient:

@@ -300,9 +300,8 @@ class GroupDriver(Engine):
     def _await_first_answer(self, client: GroupClient) -> None:
         """Wait for an answer, and for an instance id that is not released yet."""
         began_at = suspension_clock()
-        is_in = lambda: client.member.member_epoch > 0 and not client.attendance.is_absent  # noqa: E731
         wait_s = self._api_timeout_s
-        while not self._await(is_in, wait_s):
+        while not self._await(lambda: client.attendance.is_member, wait_s):
             with self._changed:
                 now = suspension_clock()
                 # Until then the member decides by itself that it has waited for long enough.
