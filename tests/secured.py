@@ -35,7 +35,7 @@ from tests.brokers import ANSWER_S, admin
 CLIENT_ID: Final = "batch-client"
 CLIENT_SECRET: Final = "token-secret-31415"
 PASSWORDS: Final = {"alice": "wonder-2718", "bob": "builder-1618", "nobody": "nothing-1414"}
-SESSION_LIFETIME_MS: Final = 2_000
+SESSION_LIFETIME_MS: Final = 4_000
 _PACKAGE = "org.apache.kafka.common.security."
 _DAY = datetime.timedelta(days=1)
 

@@ -49,12 +49,11 @@ def main(directory: Path) -> None:
         )
         queries.append(query)
     (directory / "ui").write_text(spark.sparkContext.uiWebUrl or "")
-    while not (directory / "stop").exists():
+    while not (directory / "stop").exists() and all(query.isActive for query in queries):
         time.sleep(0.1)
-        for query in queries:
-            if query.exception() is not None:
-                print(query.exception())
     for query in queries:
+        if query.exception() is not None:
+            print(f"the query {query.name} failed: {query.exception()}", flush=True)
         query.explain(extended=True)
         print(query.lastProgress)
         query.stop()

@@ -126,7 +126,7 @@ def test_rows_arrive_and_no_secret_is_shown(
     application: Path, queries: dict[str, dict[str, str]], secured: SecuredKafka
 ) -> None:
     def failed() -> bool:
-        return "StreamingQueryException" in (application / "log").read_text(errors="replace")
+        return "the query with_" in (application / "log").read_text(errors="replace")
 
     for name in queries:
         wait_until(
