@@ -2,7 +2,8 @@
 
 A query that lives calls again and again, or runs a batch. One that does neither for long enough
 holds partitions that nobody reads: its member leaves, and joins again if Spark calls after all. How
-long is long enough depends on the trigger, which no source is told: so it is measured.
+long is long enough depends on the trigger, which no source is told: so it is measured, unless a
+listener knows it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class LivenessLimits:
 
     Args:
         max_idle_s: Without a batch and without a call, in seconds; None: four times the longest
-            of the last gaps between two calls, at least ten minutes; infinite: for ever.
+            of the last gaps between two calls, or the trigger's interval, at least ten minutes;
+            infinite: for ever.
         max_batch_s: While a batch runs.
     """
 
@@ -61,6 +63,7 @@ class Liveness:
         self._seen_at: float | None = None
         self._is_calling = False
         self._gaps_s: deque[float] = deque(maxlen=GAPS_KEPT)
+        self._known_gap_s = 0.0
         self._batch: BatchPlan | None = None
         self._batch_began_at: float | None = None
         self._report_batch_at = inf
@@ -70,12 +73,20 @@ class Liveness:
         """For how long nobody may call while no batch runs, in seconds."""
         if self._limits.max_idle_s is not None:
             return self._limits.max_idle_s
-        return max(LEAST_IDLE_S, PATIENCE * max(self._gaps_s, default=0.0))
+        return max(LEAST_IDLE_S, PATIENCE * max((self._known_gap_s, *self._gaps_s)))
 
     @property
     def max_batch_s(self) -> float:
         """For how long a batch may run, in seconds."""
         return self._limits.max_batch_s
+
+    def expect_calls_every(self, gap_s: float) -> None:
+        """Take it that the query's trigger lets so much time pass between two calls.
+
+        Args:
+            gap_s: Seconds, from somebody who knows the trigger.
+        """
+        self._known_gap_s = gap_s
 
     def call_began(self, now: float) -> None:
         """Note that Spark calls."""

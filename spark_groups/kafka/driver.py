@@ -135,6 +135,12 @@ class GroupDriver(Engine):
         """
         self._timeline.observe = observe
 
+    def expect_calls_every(self, gap_s: float) -> None:
+        """Take it that the query's trigger lets `gap_s` seconds pass between two calls."""
+        with self._changed:
+            self._started().attendance.liveness.expect_calls_every(gap_s)
+            self._changed.notify_all()
+
     def hold_revocations(self, is_wanted: bool) -> None:
         """Hold each revocation until it is released, or do so no more.
 

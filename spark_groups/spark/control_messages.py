@@ -52,12 +52,14 @@ class BatchReported(Message):
         query_id: Spark's id of the query.
         is_stateful: Whether the query keeps state in Spark.
         is_asynchronous: Whether it tracks its progress asynchronously: then nothing is proven.
+        trigger_interval_s: From the start of one batch to the next, in seconds; 0: not fixed.
     """
 
     plan: str
     query_id: str
     is_stateful: bool
     is_asynchronous: bool
+    trigger_interval_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ one. The other way, partitions that come and go are handed to the driver's own c
 optional: without it everything works, later.
 
 `spark.sql.streaming.streamingQueryListeners` cannot name this listener: it takes classes of the
-JVM only, and fails the session for anything else.
+JVM only, and starts no query if it is given anything else.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ logger = logging.getLogger(__name__)
 MAX_WAITING_CHANGES: Final = 1_000
 MAX_QUERIES: Final = 1_000
 ASYNCHRONOUS: Final = "AsyncProgressTrackingMicroBatchExecution"
+TIMED_TRIGGER: Final = "ProcessingTimeTrigger"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +120,13 @@ class GroupListener:
         threading.Thread(target=self._serve, name="rebalance-listener", daemon=True).start()
 
     def report(
-        self, query_id: str, ends: Iterable[str], *, is_stateful: bool, is_asynchronous: bool
+        self,
+        query_id: str,
+        ends: Iterable[str],
+        *,
+        is_stateful: bool,
+        is_asynchronous: bool,
+        trigger_interval_s: float = 0.0,
     ) -> None:
         """Pass on that Spark has a batch in its commit log.
 
@@ -128,6 +135,7 @@ class GroupListener:
             ends: Where the batch ended in each source, as it stands in the checkpoint.
             is_stateful: Whether the query keeps state in Spark.
             is_asynchronous: Whether it tracks its progress asynchronously.
+            trigger_interval_s: From the start of one batch to the next, in seconds; 0: not fixed.
         """
         for end in ends:
             member_id = _member_id(end)
@@ -142,6 +150,7 @@ class GroupListener:
                     query_id=query_id,
                     is_stateful=is_stateful,
                     is_asynchronous=is_asynchronous,
+                    trigger_interval_s=trigger_interval_s,
                 )
             )
 
@@ -210,26 +219,36 @@ class GroupListener:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What a query knows of itself and no event says."""
+
+    is_asynchronous: bool = False
+    trigger_interval_s: float = 0.0
+
+
 class _QueryEvents(StreamingQueryListener):
     """Spark's side: events of all queries of a session, on Spark's own thread."""
 
     def __init__(self, listener: GroupListener, spark: SparkSession) -> None:
         self._listener = listener
         self._session = spark
-        self._asynchronous: dict[str, bool] = {}
+        self._runs: dict[str, _Run] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        self._safely(lambda: self._is_asynchronous(str(event.runId), str(event.id)))
+        self._safely(lambda: self._run(str(event.runId), str(event.id)))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         progress = event.progress
 
         def report() -> None:
+            run = self._run(str(progress.runId), str(progress.id))
             self._listener.report(
                 str(progress.id),
                 [str(source.endOffset) for source in progress.sources],
                 is_stateful=bool(progress.stateOperators),
-                is_asynchronous=self._is_asynchronous(str(progress.runId), str(progress.id)),
+                is_asynchronous=run.is_asynchronous,
+                trigger_interval_s=run.trigger_interval_s,
             )
 
         self._safely(report)
@@ -238,22 +257,28 @@ class _QueryEvents(StreamingQueryListener):
         """Nothing is new."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        self._asynchronous.pop(str(event.runId), None)
+        self._runs.pop(str(event.runId), None)
         self._safely(lambda: self._listener.ended(str(event.id)))
 
-    def _is_asynchronous(self, run_id: str, query_id: str) -> bool:
-        """Ask the query itself, once: the option stands in no event."""
-        if run_id not in self._asynchronous:
-            if len(self._asynchronous) >= MAX_QUERIES:
-                self._asynchronous.clear()
-            running: Any = self._session.streams.get(query_id)
-            kind = (
-                None
-                if running is None
-                else running._jsq.streamingQuery().getClass().getSimpleName()
-            )
-            self._asynchronous[run_id] = kind == ASYNCHRONOUS
-        return self._asynchronous[run_id]
+    def _run(self, run_id: str, query_id: str) -> _Run:
+        """Ask the query itself, once."""
+        if run_id not in self._runs:
+            if len(self._runs) >= MAX_QUERIES:
+                del self._runs[next(iter(self._runs))]
+            self._runs[run_id] = self._ask(query_id)
+        return self._runs[run_id]
+
+    def _ask(self, query_id: str) -> _Run:
+        found: Any = self._session.streams.get(query_id)
+        if found is None:
+            return _Run()
+        execution = found._jsq.streamingQuery()
+        trigger = execution.trigger()
+        is_timed = trigger.getClass().getSimpleName() == TIMED_TRIGGER
+        return _Run(
+            is_asynchronous=execution.getClass().getSimpleName() == ASYNCHRONOUS,
+            trigger_interval_s=trigger.intervalMs() / 1000 if is_timed else 0.0,
+        )
 
     def _safely(self, act: Callable[[], object]) -> None:
         try:

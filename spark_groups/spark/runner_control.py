@@ -250,6 +250,9 @@ class RunnerControl:
                 )
                 return
             plan = self._expected if report.plan == self._expected_text else None
+        if report.trigger_interval_s:
+            # Before the batch is finished: the pause that follows is as long as the trigger's.
+            self._driver.expect_calls_every(report.trigger_interval_s)
         if plan is None:
             return
         self._driver.finish(plan)

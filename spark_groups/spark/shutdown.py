@@ -227,7 +227,11 @@ class _Drain:
         for query in queries:
             for plan in _finished_plans(query):
                 report = BatchReported(
-                    plan=plan, query_id=str(query.id), is_stateful=False, is_asynchronous=False
+                    plan=plan,
+                    query_id=str(query.id),
+                    is_stateful=False,
+                    is_asynchronous=False,
+                    trigger_interval_s=0.0,
                 )
                 self._server.broadcast(report)
         self._server.broadcast(NothingMoreReported(query_id="", had_reports=True))

@@ -67,6 +67,15 @@ def test_quick_trigger_is_given_ten_minutes_and_forgets_one_long_batch() -> None
     assert liveness.next_wakeup() == 7_220.0 + LEAST_IDLE_S
 
 
+def test_trigger_that_is_known_needs_no_call_to_be_measured() -> None:
+    liveness = Liveness(LivenessLimits())
+    liveness.call_began(0.0)
+    liveness.call_ended(0.0)
+    liveness.expect_calls_every(3600.0)
+    assert liveness.judge(3600.0) is Sign.NONE
+    assert liveness.judge(4 * 3600.0) is Sign.GONE
+
+
 def test_limit_can_be_switched_off() -> None:
     liveness = Liveness(LivenessLimits(max_idle_s=inf))
     called(liveness, 0.0)

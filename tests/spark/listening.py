@@ -74,7 +74,12 @@ class Driver:
         return message
 
     def report(
-        self, end: Offset, *, is_stateful: bool = False, is_asynchronous: bool = False
+        self,
+        end: Offset,
+        *,
+        is_stateful: bool = False,
+        is_asynchronous: bool = False,
+        trigger_interval_s: float = 0.0,
     ) -> None:
         """Say that a batch is in the commit log."""
         self.server.broadcast(
@@ -83,6 +88,7 @@ class Driver:
                 query_id=QUERY_ID,
                 is_stateful=is_stateful,
                 is_asynchronous=is_asynchronous,
+                trigger_interval_s=trigger_interval_s,
             )
         )
 

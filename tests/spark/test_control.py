@@ -179,7 +179,11 @@ def test_a_side_that_reads_nothing_is_cut_off_and_blocks_nobody(
     listener = driver(places, tmp_path / "c")
     (path,) = (tmp_path / "c").glob("*.sock")
     report = BatchReported(
-        plan="x" * 100_000, query_id="q", is_stateful=False, is_asynchronous=False
+        plan="x" * 100_000,
+        query_id="q",
+        is_stateful=False,
+        is_asynchronous=False,
+        trigger_interval_s=0.0,
     )
     with (
         socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as deaf,

@@ -23,7 +23,13 @@ from spark_groups.spark.control_messages import (
 
 MESSAGES = (
     Listening(reports_batches=True, holds_revocations=False),
-    BatchReported(plan='{"é": "\\n"}', query_id="q", is_stateful=True, is_asynchronous=False),
+    BatchReported(
+        plan='{"é": "\\n"}',
+        query_id="q",
+        is_stateful=True,
+        is_asynchronous=False,
+        trigger_interval_s=0.5,
+    ),
     NothingMoreReported(query_id="q", had_reports=True),
     Drain(),
     Released(number=7),

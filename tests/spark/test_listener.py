@@ -92,9 +92,19 @@ def test_partitions_are_handed_to_the_callbacks_as_values(
         partitions=(TopicPartition("flights", 0), TopicPartition("flights", 2)),
     )
     assert told.get(timeout=20) == expected
-    listener.report("q1", [PLAN, "7", "null"], is_stateful=True, is_asynchronous=False)
+    listener.report(
+        "q1",
+        [PLAN, "7", "null"],
+        is_stateful=True,
+        is_asynchronous=False,
+        trigger_interval_s=2.5,
+    )
     assert runner.next() == BatchReported(
-        plan=PLAN, query_id="q1", is_stateful=True, is_asynchronous=False
+        plan=PLAN,
+        query_id="q1",
+        is_stateful=True,
+        is_asynchronous=False,
+        trigger_interval_s=2.5,
     )
     runner.change("revoked", number=5, deadline_s=100.0)
     moved = told.get(timeout=20)
@@ -208,6 +218,9 @@ class TestOnSpark:
             wait_until(lambda: sum(query.committed().values()) == 30, 10, "the commit")
             latency_s = time.time() - query.commits_file(0).stat().st_mtime
             assert latency_s < 5.0
+            # What no event says is asked of the query itself.
+            run = listener_module._QueryEvents(listening, query.spark)._ask(str(running.id))
+            assert (run.is_asynchronous, run.trigger_interval_s) == (False, 3600.0)
             came = told.get(timeout=20)
             assert len(came.partitions) == PARTITIONS
             with queries(servers, query.group_id, query.topic) as start:

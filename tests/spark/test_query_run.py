@@ -158,6 +158,16 @@ def test_a_reported_batch_is_committed_without_another_call(
         wait_until(lambda: committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 8)
 
 
+def test_the_member_of_a_query_with_a_long_trigger_is_not_taken_for_a_silent_one(
+    start: Start, tmp_path: Path
+) -> None:
+    run = start()
+    with listening(run, tmp_path) as driver:
+        driver.report(until_rows(run, NOTHING_PLANNED), trigger_interval_s=3600.0)
+        liveness = run.driver._started().attendance.liveness
+        wait_until(lambda: liveness.idle_limit_s == 4 * 3600.0, what="the report")
+
+
 def test_a_replayed_batch_is_committed_when_it_is_reported(
     start: Start, kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
 ) -> None:
