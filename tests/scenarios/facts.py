@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -56,7 +57,12 @@ def listing(found: Iterable[Fact]) -> str:
     )
 
 
-def with_listing(readme: str, found: Iterable[Fact]) -> str:
-    """Return the README with the facts listed anew."""
-    before, _, rest = readme.partition(BEGIN)
-    return f"{before}{BEGIN}\n\n{listing(found)}\n\n{END}{rest.partition(END)[2]}"
+def list_anew(readme: Path, paths: Iterable[Path]) -> None:
+    """Write the list in the README; several processes may do so at once."""
+    with readme.open("r+", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        before, _, rest = file.read().partition(BEGIN)
+        text = f"{before}{BEGIN}\n\n{listing(facts(paths))}\n\n{END}{rest.partition(END)[2]}"
+        file.seek(0)
+        file.truncate()
+        file.write(text)

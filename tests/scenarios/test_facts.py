@@ -7,21 +7,17 @@ import os
 import pytest
 
 from spark_groups.errors import ERROR_RULES, ErrorCode
-from tests.scenarios.facts import facts, listed, listing, with_listing
+from tests.scenarios.facts import facts, list_anew, listed, listing
 from tests.scenarios.injection import KINDS
-from tests.scenarios.test_scenarios import FOLDER, SCENARIOS
+from tests.scenarios.test_scenarios import FOLDER, README, SCENARIOS
 from tests.scenarios.transcript import Transcript
-
-README = FOLDER / "README.md"
 
 
 def test_readme_lists_the_facts() -> None:
-    found = facts(SCENARIOS)
-    readme = README.read_text(encoding="utf-8")
     if os.environ.get("REWRITE") == "1":
-        README.write_text(with_listing(readme, found), encoding="utf-8")
-    else:
-        assert listed(readme) == listing(found), "run the tests again with REWRITE=1"
+        list_anew(README, SCENARIOS)
+    readme = README.read_text(encoding="utf-8")
+    assert listed(readme) == listing(facts(SCENARIOS)), "run the tests again with REWRITE=1"
 
 
 def test_facts_are_numbered_without_a_gap() -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from spark_groups.kafka.embedded import EmbeddedKafka
 from tests.scenarios.broker_world import BATCHING, SERVER_PROPERTIES, BrokerWorld
+from tests.scenarios.facts import list_anew
 from tests.scenarios.injection import Injections
 from tests.scenarios.scene import Scene
 from tests.scenarios.stage import Stage
@@ -23,6 +24,7 @@ from tests.scenarios.transcript import Transcript, rewrite
 from tests.scenarios.world import World
 
 FOLDER = Path(__file__).parent
+README = FOLDER / "README.md"
 SCENARIOS = sorted(FOLDER.glob("*.txt"))
 ERRORS = sorted((FOLDER / "errors").glob("*.txt"))
 IN_EVERY_RUN = ("4.0.0", "4.3.1", "4.4.0")
@@ -129,5 +131,6 @@ def compare(path: Path, version: str | None, play_line: Callable[[str], list[str
             wrong.append("\n".join([f"{where}: {' ; '.join(block.commands)}", *difference]))
     if os.environ.get("REWRITE") == "1":
         rewrite(path, version, outputs)
+        list_anew(README, SCENARIOS)
     else:
         assert not wrong, "\n" + "\n\n".join(wrong[:SHOWN])
