@@ -33,6 +33,7 @@ class SettingsWatch:
         """As last read; None: unknown."""
         self.reason = ""
         """Why it is unknown."""
+        self._session_timeout_max_ms: int | None = None
         self._assumed_session_timeout_ms = assumed_session_timeout_ms
         self._interval_s: float | None = None
         self._asked_at_interval_s: float | None = None
@@ -70,6 +71,7 @@ class SettingsWatch:
         before = (self.session_timeout_ms, self.reason)
         if response.session_timeout_ms is not None:
             self.session_timeout_ms, self.reason = response.session_timeout_ms, ""
+            self._session_timeout_max_ms = response.session_timeout_max_ms
         else:
             self.reason = response.reason
         self._is_in_doubt = self._asked_at_interval_s != self._interval_s
@@ -87,7 +89,13 @@ class SettingsWatch:
         if session_ms is None or restart_s is None or session_ms >= restart_s * 1000:
             return None
         wanted_ms = ceil(restart_s * RESTART_MARGIN / ROUND_S) * ROUND_S * 1000
-        return f"spark-groups config {group_id} --set consumer.session.timeout.ms={wanted_ms}"
+        command = f"spark-groups config {group_id} --set consumer.session.timeout.ms={wanted_ms}"
+        if self._session_timeout_max_ms is None or wanted_ms <= self._session_timeout_max_ms:
+            return command
+        return (
+            f"{command} (the brokers take {self._session_timeout_max_ms} at most: raise their"
+            " group.consumer.max.session.timeout.ms first)"
+        )
 
     def proven_for_s(self, interval_s: float) -> float:
         """Return for how long an accepted heartbeat proves what is owned, in seconds.

@@ -12,7 +12,7 @@ from spark_groups.errors import AccessError, ProtocolError
 from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.connection import RequestError
 from spark_groups.kafka.coordinator import CoordinatorLane
-from spark_groups.kafka.group_settings import group_settings
+from spark_groups.kafka.group_settings import SESSION_TIMEOUT_MS, group_settings
 from spark_groups.kafka.security import Security
 from spark_groups.protocol.messages import (
     DescribeGroupRequest,
@@ -163,8 +163,11 @@ class Carriers:
                 return self._cluster.epoch_ends(request)
             case GroupSettingsRequest() as request:
                 found = group_settings(self._settings, request.group_id)
+                setting = found.of(SESSION_TIMEOUT_MS)
                 return GroupSettingsResponse(
-                    session_timeout_ms=found.session_timeout_ms, reason=found.reason
+                    session_timeout_ms=found.session_timeout_ms,
+                    session_timeout_max_ms=None if setting is None else setting.maximum,
+                    reason=found.reason,
                 )
             case other:
                 raise TypeError(f"{type(other).__name__} does not go to any broker")

@@ -277,6 +277,8 @@ class GroupSettingsResponse:
 
     session_timeout_ms: int | None = None
     """After how many milliseconds of silence a member is removed; None: unknown."""
+    session_timeout_max_ms: int | None = None
+    """The most that an operator may set it to; None: unknown."""
     reason: str = ""
     """Why it is unknown."""
 

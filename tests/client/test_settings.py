@@ -95,6 +95,17 @@ def test_restart_that_outlasts_the_session_gets_the_command_that_raises_it(
     assert command == (wanted if wanted_ms else None)
 
 
+@pytest.mark.parametrize(("maximum_ms", "is_said"), [(60_000, True), (1_800_000, False)])
+def test_command_that_the_brokers_would_refuse_says_what_to_raise_first(
+    maximum_ms: int, is_said: bool
+) -> None:
+    watch = SettingsWatch(45_000)
+    response = GroupSettingsResponse(session_timeout_ms=45_000, session_timeout_max_ms=maximum_ms)
+    read(watch, response, 1.0)
+    command = watch.command_for_restart("g", 61.0) or ""
+    assert ("the brokers take 60000 at most" in command) is is_said
+
+
 def test_client_owns_nothing_once_its_session_may_be_over() -> None:
     hands = Hands()
     hands.settings = known(8_000)

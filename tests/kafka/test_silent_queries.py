@@ -92,6 +92,18 @@ def test_batch_that_runs_is_no_silence(
         query.commit_all()
 
 
+def test_static_member_that_restarts_for_longer_than_its_session_is_told_what_to_set(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name)
+    with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
+        query = start(member={"instance_id": "i1", "restart_s": 61.0})
+        query.plan()
+        wait_until(lambda: "a restart gives its partitions away" in caplog.text, 30)
+    command = f"spark-groups config {group_id} --set consumer.session.timeout.ms=135000"
+    assert f"{command} (the brokers take 60000 at most" in caplog.text
+
+
 @pytest.mark.parametrize("version", ["4.0.0", "4.3.1"])
 def test_settings_that_an_operator_changes_are_followed(
     kafka_version: object, version: str, topic_name: str, group_id: str
