@@ -136,6 +136,26 @@ class Reaction(Enum):
     FAIL = "give up with a message that says what to do"
 
 
+GRAVITY: Final = (
+    Reaction.ACCEPT,
+    Reaction.RETRY,
+    Reaction.REFRESH_TOPICS,
+    Reaction.DROP_TOPIC,
+    Reaction.REFRESH_EPOCH,
+    Reaction.REDISCOVER,
+    Reaction.AWAIT_INSTANCE,
+    Reaction.REJOIN_SAME_ID,
+    Reaction.REJOIN_NEW_ID,
+    Reaction.FAIL,
+)
+"""All reactions, the gravest last: where partitions of one answer differ, it is what counts."""
+
+
+def is_graver(reaction: Reaction, other: Reaction) -> bool:
+    """Tell whether a reaction is graver than another."""
+    return GRAVITY.index(reaction) > GRAVITY.index(other)
+
+
 REPORT_IT: Final = "try again; if that does not help, report it with the broker's version"
 
 

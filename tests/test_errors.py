@@ -9,11 +9,13 @@ from confluent_kafka import KafkaError
 
 from spark_groups import errors
 from spark_groups.errors import (
+    GRAVITY,
     REPORT_IT,
     UNKNOWN_RULE,
     ErrorCode,
     Reaction,
     SparkGroupsError,
+    is_graver,
     rule_for,
 )
 
@@ -77,3 +79,9 @@ def test_stale_commit_waits_for_the_newer_epoch() -> None:
 @pytest.mark.parametrize("exception", EXCEPTIONS)
 def test_exception_is_drawn_in_the_tree(exception: type[SparkGroupsError]) -> None:
     assert exception.__name__ in (errors.__doc__ or "")
+
+
+def test_every_reaction_has_its_gravity() -> None:
+    assert sorted(GRAVITY, key=str) == sorted(Reaction, key=str)
+    assert is_graver(Reaction.FAIL, Reaction.REJOIN_NEW_ID)
+    assert not is_graver(Reaction.RETRY, Reaction.RETRY)

@@ -136,8 +136,7 @@ class Answers:
             resolved = parts.resolver.handle_fetch(
                 response, member_epoch=request.member_epoch, now=now
             )
-            if resolved.reaction is Reaction.ACCEPT:
-                resolved.reaction, resolved.error = unverified.reaction, unverified.error
+            resolved.react(unverified.reaction, unverified.error)
         else:
             reaction = rule_for(response.error_code).offsets
             resolved = Resolved(reaction=reaction, error=response.error_code)
@@ -169,7 +168,7 @@ class Answers:
                 commits.drop([key])
                 self._emit(TopicGone(now, (key,)))
             else:
-                resolved.reaction, resolved.error = reaction, code
+                resolved.react(reaction, code)
         return resolved
 
     def _described(self, response: DescribeGroupResponse, now: float) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from spark_groups.errors import ErrorCode, Reaction, rule_for
+from spark_groups.errors import ErrorCode, Reaction, is_graver, rule_for
 from spark_groups.offsets.starting import commit_metadata
 from spark_groups.protocol.backoff import Backoff
 from spark_groups.protocol.messages import (
@@ -164,7 +164,7 @@ class CommitQueue:
                 if reaction is Reaction.REFRESH_EPOCH:
                     refused += 1
                     each = replace(each, refused_at=now)  # noqa: PLW2901
-                else:
+                elif is_graver(reaction, gravest):
                     gravest, error = reaction, code
                 self._again(each)
         self.refused += refused

@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
 from spark_groups.offsets.commits import PendingCommit
-from spark_groups.protocol.messages import NO_LEADER_EPOCH, NO_OFFSET
+from spark_groups.offsets.owned import BEFORE_START, FinishedRun, OwnedPartition, Phase
+from spark_groups.protocol.messages import NO_LEADER_EPOCH
 from spark_groups.types import (
     NO_PARTITIONS,
     Assignment,
@@ -30,115 +30,12 @@ from spark_groups.types import (
     TopicIdPartition,
 )
 
+VOID: Final = -1
+"""No tenure: what a batch has read of a log that was cut meanwhile is never taken over."""
 FINISHED_KEPT: Final = 16
 """How many finished batches are remembered, for proofs that come late."""
 NOT_KNOWN: Final[Mapping[TopicIdPartition, int]] = MappingProxyType({})
 """No leader epoch of any partition."""
-MAX_BOUNDARIES: Final = 16
-"""How many commit points of a finished run are kept; to forget one costs re-reading, no more."""
-
-
-class Phase(Enum):
-    """How far an assigned partition is on its way to being planned."""
-
-    FETCHING = "its committed offset is asked for"
-    LISTING = "nothing is committed: where it starts is asked for"
-    SETTLING = "where it starts is being committed"
-    VALIDATING = "its leader changed: whether the log still reaches its position is asked"
-    READY = "may be planned"
-
-
-BEFORE_START: Final = (Phase.FETCHING, Phase.LISTING, Phase.SETTLING)
-"""Where it is not known, or not committed, where a partition starts."""
-
-
-@dataclass(slots=True)
-class OwnedPartition:
-    """One partition while it is owned.
-
-    Args:
-        tenure: Which unbroken time of ownership this is.
-        assigned_epoch: The member epoch at which it was assigned.
-        phase: How far it is.
-        position: Next offset to plan, NO_OFFSET until it is known.
-        committed_offset: The last offset known to be committed, NO_OFFSET if there is none.
-        known_count: Partitions of the topic when the group began to read it.
-        starting_timestamp: While LISTING: which offset is asked for.
-        wanted_offset: While LISTING: the first offset that `startingOffsets` names, if it does.
-        leader_epoch: A leader epoch whose log is known to have reached `reached_offset`;
-            NO_LEADER_EPOCH if none is.
-        reached_offset: The position, or an offset before it where that is all that is known.
-        current_leader_epoch: While VALIDATING: the leader epoch that has to confirm it.
-        listed_end: The log end that was listed under `leader_epoch`, or under the one that has to
-            confirm it; NO_OFFSET until the leader of the moment was heard.
-        topic_gone: True if nobody knew its topic when it was last asked about.
-    """
-
-    tenure: int
-    assigned_epoch: int
-    phase: Phase = Phase.FETCHING
-    position: int = NO_OFFSET
-    committed_offset: int = NO_OFFSET
-    known_count: int = 0
-    starting_timestamp: int = 0
-    wanted_offset: int | None = None
-    leader_epoch: int = NO_LEADER_EPOCH
-    reached_offset: int = NO_OFFSET
-    current_leader_epoch: int = NO_LEADER_EPOCH
-    listed_end: int = NO_OFFSET
-    topic_gone: bool = False
-
-    def stand_at(self, position: int, leader_epoch: int) -> None:
-        """Move to a position that the log of a leader epoch has reached."""
-        self.position = self.reached_offset = position
-        self.leader_epoch = leader_epoch
-        self.listed_end = NO_OFFSET
-
-    def can_inherit(self, run: FinishedRun) -> bool:
-        """Tell whether a finished run may be settled: what is committed was confirmed."""
-        heard = self.listed_end != NO_OFFSET or self.leader_epoch == NO_LEADER_EPOCH
-        return heard or run.leader_epoch != NO_LEADER_EPOCH
-
-    def inherit(self, run: FinishedRun) -> None:
-        """Move to the end of a finished run, with a leader epoch if one is known to reach it."""
-        if run.leader_epoch != NO_LEADER_EPOCH:
-            self.stand_at(run.until_offset, run.leader_epoch)
-        elif run.until_offset <= self.listed_end:
-            self.stand_at(run.until_offset, self.leader_epoch)
-        else:
-            self.position = run.until_offset
-
-
-@dataclass(slots=True)
-class FinishedRun:
-    """What this query has finished of a partition and is not known to be committed.
-
-    Args:
-        topic: Name of the topic.
-        boundaries: Where each batch began, and where the last one ended: any of them but the last
-            may be the committed offset.
-        tenure: The tenure in which its commit is under way, None if it is not.
-        leader_epoch: A leader epoch whose log reached its end, NO_LEADER_EPOCH if not known: the
-            plan in the checkpoint does not tell.
-    """
-
-    topic: str
-    boundaries: list[int]
-    tenure: int | None
-    leader_epoch: int
-
-    @property
-    def until_offset(self) -> int:
-        return self.boundaries[-1]
-
-    def extend(self, each: OffsetRange, tenure: int | None, leader_epoch: int) -> None:
-        """Add a batch that goes on where the last one ended, or begin anew with it."""
-        if self.until_offset == each.from_offset:
-            self.boundaries.append(each.until_offset)
-            del self.boundaries[1 : len(self.boundaries) - MAX_BOUNDARIES + 1]
-        else:
-            self.boundaries = [each.from_offset, each.until_offset]
-        self.tenure, self.leader_epoch = tenure, leader_epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,14 +114,21 @@ class Ledger:
         """Return the partitions of which it is not known and committed where they start."""
         return frozenset(k for k, owned in self.owned.items() if owned.phase in BEFORE_START)
 
+    def move_back(self, key: TopicIdPartition, position: int, leader_epoch: int) -> None:
+        """Go on from where a log was cut, in a new tenure: what was read beyond it is void."""
+        self._tenures += 1
+        self._runs.pop(key, None)
+        self._planned_tenures[key] = VOID
+        owned = self.owned[key]
+        owned.tenure, owned.phase = self._tenures, Phase.READY
+        owned.stand_at(position, leader_epoch)
+
     def commit_of_position(self, key: TopicIdPartition, member_epoch: int) -> PendingCommit:
         """Return the commit that says where an owned partition stands, whatever was read of it."""
         owned = self.owned[key]
-        is_reached = owned.reached_offset == owned.position
-        leader_epoch = owned.leader_epoch if is_reached else NO_LEADER_EPOCH
-        return PendingCommit(
-            key, owned.tenure, member_epoch, owned.position, owned.known_count, leader_epoch
-        )
+        known = owned.leader_epoch if owned.reached_offset == owned.position else NO_LEADER_EPOCH
+        place = (owned.position, owned.known_count, known)
+        return PendingCommit(key, owned.tenure, member_epoch, *place)
 
     def undecided(self) -> frozenset[TopicIdPartition]:
         """Return partitions that are ready, but have finished runs that are not settled yet."""
@@ -260,12 +164,11 @@ class Ledger:
     def record(
         self, plan: BatchPlan, leader_epochs: Mapping[TopicIdPartition, int] = NOT_KNOWN
     ) -> None:
-        """Hand a plan of this member to Spark: positions move to the ends of its ranges.
+        """Hand a plan to Spark: positions move to the ends of its ranges.
 
         Args:
             plan: The plan.
-            leader_epochs: Under which leader epoch the ends were listed that it was made of; the
-                log of that epoch reaches every offset of the plan.
+            leader_epochs: Under which leader epoch each end was listed; its log reaches them.
         """
         self.in_flight = self._planned = plan
         self._planned_tenures = {}
@@ -313,9 +216,10 @@ class Ledger:
                 reached = (each.until_offset, owned.known_count, leader_epoch)
                 commits.append(PendingCommit(each.key, owned.tenure, plan.member_epoch, *reached))
                 continue
-            self._note_run(each, None, leader_epoch)
             if planned_here:
                 lost.append(each)
+            if not planned_here or self._planned_tenures[each.key] != VOID:
+                self._note_run(each, None, leader_epoch)
         return FinishedBatch(tuple(commits), tuple(lost))
 
     def settled(self, commit: PendingCommit) -> None:
@@ -338,8 +242,8 @@ class Ledger:
     def inherit(self, member_epoch: int) -> Inheritance:
         """Settle the finished runs whose partitions came back and are ready.
 
-        What is committed must be confirmed by the leader of the moment first, where that can be:
-        the commit of an inherited end may have to go without a leader epoch, and would hide it.
+        The leader of the moment must have confirmed what is committed, where that can be: the
+        commit of an inherited end may have to go without a leader epoch, and would hide it.
 
         Args:
             member_epoch: The member's epoch now; what the runs are committed under.

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from spark_groups.errors import ErrorCode, Reaction, rule_for
+from spark_groups.errors import ErrorCode, Reaction, is_graver, rule_for
 from spark_groups.offsets.commits import CommitQueue, PendingCommit
 from spark_groups.offsets.events import DataLost, OffsetEvent, PositionFound
-from spark_groups.offsets.ledger import Ledger, OwnedPartition, Phase
+from spark_groups.offsets.ledger import Ledger
+from spark_groups.offsets.owned import OwnedPartition, Phase
 from spark_groups.offsets.starting import (
     StartingOffsets,
     StartingPoint,
@@ -48,6 +49,11 @@ class Resolved:
     events: list[OffsetEvent] = field(default_factory=list)
     data_loss: str | None = None
     moved_back: list[TopicIdPartition] = field(default_factory=list)
+
+    def react(self, reaction: Reaction, error: int) -> None:
+        """Take a reaction and the code behind it, unless there is a graver one already."""
+        if is_graver(reaction, self.reaction):
+            self.reaction, self.error = reaction, error
 
 
 class PositionResolver:
@@ -127,8 +133,7 @@ class PositionResolver:
                 # Right after a topic is created, not every broker knows its id.
                 reaction = rule_for(code).offsets
                 owned.topic_gone = reaction is Reaction.DROP_TOPIC
-                resolved.reaction = Reaction.RETRY if reaction is Reaction.DROP_TOPIC else reaction
-                resolved.error = code
+                resolved.react(Reaction.RETRY if owned.topic_gone else reaction, code)
                 continue
             owned.topic_gone = False
             first_count = self._topics.first_count(key.topic_id)
@@ -179,8 +184,8 @@ class PositionResolver:
             if self._question(owned) != self._listed_last:
                 continue
             if key not in response.offsets:
-                resolved.error = response.errors.get(key, int(ErrorCode.UNKNOWN_SERVER_ERROR))
-                resolved.reaction = rule_for(resolved.error).lookup
+                code = response.errors.get(key, int(ErrorCode.UNKNOWN_SERVER_ERROR))
+                resolved.react(rule_for(code).lookup, code)
                 continue
             position = self._start_within(key, owned, response.offsets[key], resolved, now)
             if position is not None:
@@ -258,6 +263,12 @@ class PositionResolver:
             key.topic_id
             for key, each in response.offsets.items()
             if each.committed_offset != NO_OFFSET
+        }
+        # Partitions that were added since may be the only ones with an offset, and not asked for.
+        committed |= {
+            key.topic_id
+            for key, owned in self._ledger.owned.items()
+            if owned.committed_offset != NO_OFFSET
         }
         return set(self._topics.read()) - committed
 

@@ -2,7 +2,8 @@
 
 The count at the beginning tells a partition that was added later (it starts at its beginning) from
 one that was there already (`startingOffsets` applies). A topic that did not exist then, or that
-was deleted and created again since, had none.
+was deleted and created again since, had none. Neither has one that a pattern matches later, whether
+it is new or was only hidden before: to begin at its beginning loses nothing.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ from typing import Final
 
 from spark_groups.errors import ErrorCode, Reaction, rule_for
 from spark_groups.offsets.events import DataLost
-from spark_groups.offsets.ledger import Ledger, OwnedPartition, Phase
+from spark_groups.offsets.ledger import Ledger
+from spark_groups.offsets.owned import OwnedPartition, Phase
 from spark_groups.offsets.resolution import Resolved
 from spark_groups.offsets.topics import TopicDirectory
 from spark_groups.protocol.messages import (
@@ -164,7 +165,7 @@ class PositionValidator:
         # The word of an old leader is no error, but it must not be asked for at once either.
         resolved = Resolved() if self.to_list() is None else Resolved(reaction=Reaction.RETRY)
         for code in response.errors.values():
-            resolved.error, resolved.reaction = code, rule_for(code).lookup
+            resolved.react(rule_for(code).lookup, code)
         return resolved
 
     def to_ask(self) -> OffsetForLeaderEpochRequest | None:
@@ -202,8 +203,8 @@ class PositionValidator:
                 continue
             end = response.ends.get(key)
             if end is None:
-                resolved.error = response.errors.get(key, int(ErrorCode.UNKNOWN_SERVER_ERROR))
-                resolved.reaction = rule_for(resolved.error).lookup
+                code = response.errors.get(key, int(ErrorCode.UNKNOWN_SERVER_ERROR))
+                resolved.react(rule_for(code).lookup, code)
             elif end.end_offset == NO_OFFSET or end.end_offset >= owned.reached_offset:
                 owned.leader_epoch, owned.phase = owned.current_leader_epoch, Phase.READY
             else:
@@ -240,9 +241,7 @@ class PositionValidator:
         if self._fail_on_data_loss:
             resolved.data_loss = event.message
             return
-        owned = self._ledger.owned[key]
-        owned.stand_at(found.end_offset, found.leader_epoch)
-        owned.phase = Phase.READY
+        self._ledger.move_back(key, found.end_offset, found.leader_epoch)
         resolved.moved_back.append(key)
         self.forget(key)
 

@@ -283,6 +283,7 @@ class Member:
         if response.member_epoch >= 0 and response.member_epoch != self.member_epoch:
             previous, self.member_epoch = self.member_epoch, response.member_epoch
             self._emit(EpochChanged, now, previous=previous)
+            self.pace.renew(now)
             self.pace.expect(now, more=True)
         if self.state is MemberState.LEAVING:
             self.pace.at_once(now)

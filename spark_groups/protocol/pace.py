@@ -62,6 +62,13 @@ class Pace:
             self._expecting_interval_s = FAST_INTERVAL_S
             self._schedule(now)
 
+    def renew(self, now: float) -> None:
+        """Take it that what is awaited came closer: the fast period begins anew."""
+        if self._expecting_since is not None:
+            self._expecting_since = now
+            self._expecting_interval_s = FAST_INTERVAL_S
+            self._schedule(now)
+
     def sent(self, now: float) -> None:
         """Note that a heartbeat was sent; nothing is due until it is answered."""
         self.last_sent_at = now

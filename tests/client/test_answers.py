@@ -16,7 +16,7 @@ from spark_groups.offsets.events import (
     TopicRecreated,
     TopicsMissing,
 )
-from spark_groups.offsets.ledger import Phase
+from spark_groups.offsets.owned import Phase
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.protocol import messages as m
 from spark_groups.protocol.membership import MemberState

@@ -287,3 +287,17 @@ def test_request_carries_the_epoch_of_the_plan_and_the_partition_count() -> None
     (value,) = request.offsets.values()
     assert value.committed_offset == 10
     assert parse_commit_metadata(value.metadata) == 4
+
+
+@pytest.mark.parametrize("turn", [0, 1, 2])
+def test_of_several_reactions_the_gravest_counts(turn: int) -> None:
+    codes = [
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+    ]
+    queue = CommitQueue()
+    queue.add([commit(index) for index in range(3)])
+    poll(queue)
+    outcome = answer(queue, dict(enumerate(codes[turn:] + codes[:turn])))
+    assert (outcome.reaction, outcome.error) == (Reaction.FAIL, codes[1])

@@ -7,13 +7,9 @@ import uuid
 import pytest
 
 from spark_groups.offsets.commits import PendingCommit
-from spark_groups.offsets.ledger import (
-    FINISHED_KEPT,
-    MAX_BOUNDARIES,
-    NO_OFFSET,
-    Ledger,
-    Phase,
-)
+from spark_groups.offsets.ledger import FINISHED_KEPT, Ledger
+from spark_groups.offsets.owned import MAX_BOUNDARIES, Phase
+from spark_groups.protocol.messages import NO_OFFSET
 from spark_groups.types import NO_PARTITIONS, Assignment, BatchPlan, OffsetRange, TopicIdPartition
 
 TOPIC = uuid.UUID(int=1)

@@ -10,7 +10,8 @@ import pytest
 from spark_groups.errors import ERROR_RULES, ErrorCode, Reaction
 from spark_groups.offsets.commits import CommitQueue, PendingCommit
 from spark_groups.offsets.events import DataLost, PositionFound
-from spark_groups.offsets.ledger import Ledger, OwnedPartition, Phase
+from spark_groups.offsets.ledger import Ledger
+from spark_groups.offsets.owned import OwnedPartition, Phase
 from spark_groups.offsets.resolution import PositionResolver, Resolved
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint, commit_metadata
 from spark_groups.offsets.topics import TopicDirectory
@@ -375,3 +376,19 @@ def test_commit_of_a_batch_that_was_dropped_is_made_again_once_the_topic_is_know
     inheritance = scene.ledger.inherit(3)
     assert [each.committed_offset for each in inheritance.commits] == [9]
     assert scene.of(0).position == 9
+
+
+def test_of_several_reactions_the_gravest_counts() -> None:
+    scene = Scene(EARLIEST, 0, 1, 2)
+    retry, refused = ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    resolved = scene.fetched({}, {0: retry, 1: refused, 2: retry})
+    assert (resolved.reaction, resolved.error) == (Reaction.FAIL, refused)
+
+
+def test_offset_of_a_partition_that_was_added_tells_that_the_group_knows_the_topic() -> None:
+    scene = Scene(LATEST, 0, 4)
+    scene.topics.note_read([TOPIC])
+    scene.of(4).committed_offset = 58
+    resolved = scene.fetched(dict.fromkeys(range(4), NONE))
+    assert resolved.data_loss is None
+    assert scene.of(0).phase is Phase.LISTING

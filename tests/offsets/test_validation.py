@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import pytest
 
 from spark_groups.errors import ErrorCode, Reaction
-from spark_groups.offsets.ledger import Ledger, OwnedPartition, Phase
+from spark_groups.offsets.ledger import Ledger
+from spark_groups.offsets.owned import OwnedPartition, Phase
 from spark_groups.offsets.topics import TopicDirectory
 from spark_groups.offsets.validation import DOUBT_S, PositionValidator
 from spark_groups.protocol.messages import (
@@ -229,3 +230,29 @@ def test_end_that_cannot_be_listed_for_a_finished_run_is_asked_for_again() -> No
     assert scene.validator.to_list() is not None
     assert scene.validator.handle_list(moved).reaction is Reaction.REFRESH_TOPICS
     assert scene.validator.to_list() is not None
+
+
+def test_batch_that_reads_a_log_that_was_cut_is_void_where_it_is_gone_on_with() -> None:
+    """The new leader is heard while the batch runs: what the batch has read does not count."""
+    scene = Scene({0: (8, 2)}, fails=False)
+    batch = BatchPlan("g", "m1", 3, (OffsetRange(TOPIC, "orders", 0, 8, 12),))
+    scene.ledger.record(batch, {key(0): 2})
+    scene.validator.compare({key(0): 99}, {key(0): 4})
+    scene.answered({0: (5, 2)})
+    finished = scene.ledger.finish(batch)
+    assert (finished.commits, finished.lost) == ((), batch.ranges)
+    assert scene.stand(0) == (5, 4)
+    assert scene.ledger.inherit(6).taken == ()
+    assert scene.stand(0) == (5, 4)
+
+
+def test_batch_that_began_where_the_log_was_cut_is_not_taken_over_either() -> None:
+    scene = Scene({0: (8, 2)}, fails=False)
+    batch = BatchPlan("g", "m1", 3, (OffsetRange(TOPIC, "orders", 0, 8, 12),))
+    scene.ledger.record(batch, {key(0): 2})
+    scene.validator.compare({key(0): 99}, {key(0): 4})
+    scene.answered({0: (8, 2)})
+    assert scene.ledger.finish(batch).lost == batch.ranges
+    scene.of(0).committed_offset = 8
+    assert scene.ledger.inherit(6).taken == ()
+    assert scene.stand(0) == (8, 4)

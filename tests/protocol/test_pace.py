@@ -141,3 +141,20 @@ def test_throttle_of_a_refusal_is_obeyed() -> None:
     assert pace.due_at() == pytest.approx(3.0)
     pace.at_once(1.0)
     assert pace.due_at() == pytest.approx(3.0)
+
+
+def test_fast_period_begins_anew_when_what_is_awaited_comes_closer() -> None:
+    pace, now = started(), 0.0
+    pace.expect(now, more=True)
+    while now < 3 * FAST_PERIOD_S:
+        now = beat(pace, now)
+    assert beat(pace, now) - now > 1.0
+    pace.renew(now)
+    assert pace.due_at() == pytest.approx(now + FAST_INTERVAL_S)
+    assert beat(pace, now + FAST_INTERVAL_S) == pytest.approx(now + 2 * FAST_INTERVAL_S)
+
+
+def test_nothing_is_renewed_that_is_not_awaited() -> None:
+    pace = started()
+    pace.renew(0.0)
+    assert beat(pace, 0.0) == pytest.approx(5.0)
