@@ -167,7 +167,8 @@ def main(seconds: float, counts: Sequence[int]) -> None:
         seconds: How long each pace is measured.
         counts: How many members.
     """
-    print(f"{'members':>7} {'interval':>9} {'heartbeats/s':>12} {'broker, % of CPU':>16}")  # noqa: T201
+    columns = f"{'members':>7} {'interval':>9} {'heartbeats/s':>12} {'broker, % of CPU':>16}"
+    print(columns)  # noqa: T201
     with EmbeddedKafka() as kafka:
         client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
         topic = NewTopic(TOPIC, max(counts), 1)
