@@ -173,9 +173,13 @@ class GroupListener:
 
     def close(self) -> None:
         """Listen no more; what waits for a callback is let go."""
-        while self._removals:
-            self._removals.pop()()
         self._server.close()
+        while self._removals:
+            try:
+                self._removals.pop()()
+            except Exception as error:
+                # The session was stopped before: it calls nobody any more.
+                logger.info("the session's listener is not taken away: %r", error)
         try:
             self._waiting.put_nowait(None)
         except queue.Full:

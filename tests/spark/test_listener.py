@@ -169,6 +169,18 @@ def test_a_callback_that_does_not_return_keeps_no_more_than_its_own(
     listener.close()
 
 
+def test_listening_ends_also_when_the_session_is_gone(tmp_path: Path) -> None:
+    listener = GroupListener(JVM, directory=tmp_path)
+
+    def remove() -> None:
+        raise ConnectionError("no JVM")
+
+    listener.on_close(remove)
+    listener.close()
+    listener.close()
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_session_of_spark_connect_is_refused() -> None:
     with pytest.raises(OptionsError, match="Spark Connect cannot listen"):
         spark_groups.listen(object())  # type: ignore[arg-type]
