@@ -109,7 +109,7 @@ class GroupListener:
         self._waiting: queue.Queue[tuple[Link, PartitionsChanged, float] | None] = queue.Queue(
             MAX_WAITING_CHANGES
         )
-        self._removals: list[Callable[[], None]] = []
+        self._remove: Callable[[], None] | None = None
         self._server = ControlServer(
             jvm_pid,
             Listening(reports_batches=True, holds_revocations=on_revoked is not None),
@@ -169,17 +169,18 @@ class GroupListener:
         Args:
             remove: What.
         """
-        self._removals.append(remove)
+        self._remove = remove
 
     def close(self) -> None:
         """Listen no more; what waits for a callback is let go."""
         self._server.close()
-        while self._removals:
-            try:
-                self._removals.pop()()
-            except Exception as error:
-                # The session was stopped before: it calls nobody any more.
-                logger.info("the session's listener is not taken away: %r", error)
+        remove, self._remove = self._remove, None
+        try:
+            if remove is not None:
+                remove()
+        except Exception as error:
+            # The session was stopped before: it calls nobody any more.
+            logger.info("the session's listener is not taken away: %r", error)
         try:
             self._waiting.put_nowait(None)
         except queue.Full:
