@@ -38,6 +38,20 @@ def control_directory() -> Path:
     return Path(tempfile.gettempdir(), f"spark-groups-control-{os.getuid()}")
 
 
+def _sweep(directory: Path) -> None:
+    """Remove the sockets of processes that are gone: nobody of their JVM may ever look for them."""
+    for path in directory.glob("*-*-*.*"):
+        pid = path.name.split("-")[1]
+        try:
+            if pid.isdigit():
+                os.kill(int(pid), 0)
+        except ProcessLookupError:
+            path.unlink(missing_ok=True)
+        except OSError:
+            # Somebody else's process has the number now.
+            continue
+
+
 class Link:
     """One connection between a driver and a runner; both sides have one.
 
@@ -147,6 +161,7 @@ class ControlServer:
             OSError: The socket cannot be made, or its directory is somebody else's.
         """
         make_private(self._directory)
+        _sweep(self._directory)
         self._unready_path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:

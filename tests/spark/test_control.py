@@ -7,6 +7,8 @@ import os
 import queue
 import socket
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -143,6 +145,24 @@ def test_the_socket_of_a_dead_process_is_removed(places: ExitStack, tmp_path: Pa
         left_behind.bind(str(dead))
     assert runner(places, directory).found == 0
     assert not dead.exists()
+
+
+def test_what_processes_that_are_gone_left_behind_is_removed_by_the_next_driver(
+    places: ExitStack, tmp_path: Path
+) -> None:
+    directory = tmp_path / "c"
+    directory.mkdir(mode=0o700)
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait(30)
+    gone = directory / f"1-{ended.pid}-0.sock"
+    alive = directory / f"1-{os.getppid()}-0.sock"
+    other = directory / "a-b-c.sock"
+    for path in (gone, alive, other):
+        path.touch()
+    driver(places, directory)
+    assert not gone.exists()
+    assert alive.exists()
+    assert other.exists()
 
 
 def test_a_malformed_line_is_ignored_with_a_warning(
