@@ -20,7 +20,7 @@ step = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env prerequisites demo test unit conformance spark-versions lint types format wheel lock clean
+.PHONY: help env prerequisites demo test unit conformance spark-versions bench-handover lint types format wheel lock clean
 
 ##@ Start here
 
@@ -48,6 +48,9 @@ unit: env ## Run the tests that need neither broker nor Spark
 conformance: prerequisites env ## Play the scenarios on Kafka 4.0, 4.1, 4.2, 4.3 and 4.4; REWRITE=1 writes them
 	$(call step,pytest: tests/scenarios on every version of Kafka)
 	$(PY) -m pytest tests/scenarios -n $(WORKERS) --dist loadgroup $(PYTEST_FLAGS)
+
+bench-handover: prerequisites env ## Measure hand-overs beside confluent-kafka; about 10 minutes
+	$(PY) -m benchmarks.handover
 
 spark-versions: prerequisites $(SPARK_VERSIONS:%=spark-%) ## Test the source on older versions of Spark, too
 

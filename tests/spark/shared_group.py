@@ -24,22 +24,34 @@ class Feed:
         bootstrap_servers: The broker.
         topic: The topic.
         group_id: The group whose committed offsets say how much was read.
+        backlog: How many rows each partition is ahead of what was read.
+        pause_s: How long it rests after each look.
     """
 
-    def __init__(self, bootstrap_servers: str, topic: str, group_id: str) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        group_id: str,
+        *,
+        backlog: int = BACKLOG,
+        pause_s: float = 0.05,
+    ) -> None:
         self.ends = dict.fromkeys(range(PARTITIONS), 0)
         self._place = (bootstrap_servers, topic, group_id)
+        self._backlog = backlog
+        self._pause_s = pause_s
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def _run(self) -> None:
         servers, topic, group_id = self._place
-        while not self._ending.wait(0.05):
+        while not self._ending.wait(self._pause_s):
             read = committed(servers, group_id)
             rows = []
             for partition, end in self.ends.items():
-                self.ends[partition] = max(end, read.get((topic, partition), 0) + BACKLOG)
+                self.ends[partition] = max(end, read.get((topic, partition), 0) + self._backlog)
                 rows += [Row(b"v", partition=partition)] * (self.ends[partition] - end)
             produce(servers, topic, rows)
 

@@ -1,0 +1,44 @@
+"""A member by confluent-kafka for benchmarks/handover.py; runs as a process of its own.
+
+    python -m benchmarks.handover_consumer DIRECTORY BOOTSTRAP GROUP TOPIC PROTOCOL
+
+PROTOCOL is `consumer` (KIP-848) or `classic` (cooperative-sticky). SIGTERM ends it in good order.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer
+
+from benchmarks.handover_diary import Diary
+
+
+def main(directory: str, servers: str, group_id: str, topic: str, protocol: str) -> None:
+    """Read with confluent-kafka until SIGTERM; only the protocol differs from its defaults."""
+    ending: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: ending.append(number))
+    settings: dict[str, Any] = {
+        "bootstrap.servers": servers,
+        "group.id": group_id,
+        "group.protocol": protocol,
+        "auto.offset.reset": "latest",
+    }
+    if protocol == "classic":
+        settings["partition.assignment.strategy"] = "cooperative-sticky"
+    diary = Diary(Path(directory))
+    consumer = Consumer(settings)
+    consumer.subscribe([topic])
+    diary.note("joining")
+    while not ending:
+        messages = [each for each in consumer.consume(500, 0.05) if not each.error()]
+        if messages:
+            diary.note("rows", {each.partition() for each in messages})
+    consumer.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
