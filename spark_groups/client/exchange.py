@@ -68,18 +68,19 @@ class Exchange:
         self._deletions.look()
         outgoing = []
         for lane, next_request in (
+            (Lane.SEARCH, self._next_search),
             (Lane.CLUSTER, self._next_of_cluster),
             (Lane.HEARTBEAT, self._next_heartbeat),
             (Lane.OFFSETS, self._next_of_offsets),
         ):
             if lane in self._under_way:
                 continue
-            if lane is not Lane.CLUSTER and self._parts.coordinator is None:
+            if lane.leads_to_coordinator and self._parts.coordinator is None:
                 continue
             request = next_request(now)
             if request is None:
                 continue
-            node = None if lane is Lane.CLUSTER else self._parts.coordinator
+            node = self._parts.coordinator if lane.leads_to_coordinator else None
             self._under_way[lane] = Outgoing(lane, request, node)
             outgoing.append(self._under_way[lane])
         return outgoing
@@ -157,10 +158,14 @@ class Exchange:
         ]
         return min((each for each in due if each is not None and each > now), default=None)
 
+    def _next_search(self, now: float) -> Request | None:
+        parts = self._parts
+        if self._wants_coordinator() and now >= parts.lookup_backoff.not_before:
+            return FindCoordinatorRequest(group_id=parts.member.config.group_id)
+        return None
+
     def _next_of_cluster(self, now: float) -> Request | None:
         parts = self._parts
-        if self._wants_coordinator() and now >= self._parts.lookup_backoff.not_before:
-            return FindCoordinatorRequest(group_id=parts.member.config.group_id)
         if parts.member.state not in _LOOKS_AROUND or now < self._parts.cluster_backoff.not_before:
             return None
         if self._parts.baseline_wanted:

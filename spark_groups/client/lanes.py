@@ -1,7 +1,8 @@
 """What a client wants to send, and over which of its connections.
 
 A broker answers one connection strictly in order, so a heartbeat must never share one with a commit
-(measured: a heartbeat behind a 2 s request waited 1.9 s). Each lane carries one request at a time.
+(measured: a heartbeat behind a 2 s request waited 1.9 s), nor the search for a coordinator with a
+question to a leader that is dead. Each lane carries one request at a time.
 """
 
 from __future__ import annotations
@@ -26,11 +27,16 @@ from spark_groups.protocol.messages import (
 
 
 class Lane(Enum):
-    """The three ways out of a client."""
+    """The four ways out of a client."""
 
     HEARTBEAT = "to the coordinator: heartbeats, and nothing else"
     OFFSETS = "to the coordinator: commits, fetches, descriptions"
-    CLUSTER = "to any broker: who the coordinator is, metadata, settings, where partitions start"
+    SEARCH = "to any broker: who the coordinator is, and nothing else"
+    CLUSTER = "to any broker: metadata, settings, where partitions start"
+
+    @property
+    def leads_to_coordinator(self) -> bool:
+        return self in (Lane.HEARTBEAT, Lane.OFFSETS)
 
 
 TIMEOUT_S: Final[dict[type, float]] = {

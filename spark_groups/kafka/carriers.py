@@ -1,4 +1,4 @@
-"""Three threads that carry a client's requests to brokers and bring the answers back."""
+"""Four threads that carry a client's requests to brokers and bring the answers back."""
 
 from __future__ import annotations
 
@@ -59,8 +59,9 @@ class Carriers:
     ) -> None:
         self._answered = answered
         self._crashed = crashed
+        self._search = Cluster(bootstrap_servers, client_id=client_id, security=security)
         self._cluster = Cluster(bootstrap_servers, client_id=client_id, security=security)
-        # The search for a coordinator waits behind it, so it is given up soon.
+        # Metadata and starting positions wait behind it, so it is given up soon.
         self._settings = Cluster(
             bootstrap_servers,
             client_id=client_id,
@@ -69,7 +70,8 @@ class Carriers:
         )
         self._coordinators = {
             lane: CoordinatorLane(client_id=client_id, security=security)
-            for lane in (Lane.HEARTBEAT, Lane.OFFSETS)
+            for lane in Lane
+            if lane.leads_to_coordinator
         }
         self._inbox: dict[Lane, queue.SimpleQueue[Outgoing | None]] = {
             lane: queue.SimpleQueue() for lane in Lane
@@ -107,8 +109,8 @@ class Carriers:
         """
         for lane in self._coordinators.values():
             lane.shutdown()
-        self._cluster.shutdown()
-        self._settings.shutdown()
+        for cluster in (self._search, self._cluster, self._settings):
+            cluster.shutdown()
         for inbox in self._inbox.values():
             inbox.put(None)
         for thread in self._threads:
@@ -122,11 +124,14 @@ class Carriers:
         except Exception as error:
             self._crashed(error)
         finally:
-            if lane is Lane.CLUSTER:
-                self._cluster.close()
-                self._settings.close()
-            else:
-                self._coordinators[lane].close()
+            match lane:
+                case Lane.SEARCH:
+                    self._search.close()
+                case Lane.CLUSTER:
+                    self._cluster.close()
+                    self._settings.close()
+                case _:
+                    self._coordinators[lane].close()
 
     def _ask(self, outgoing: Outgoing) -> Response | RequestFailed:
         try:
@@ -154,7 +159,7 @@ class Carriers:
     def _ask_cluster(self, outgoing: Outgoing) -> Response:
         match outgoing.request:
             case FindCoordinatorRequest() as request:
-                return self._cluster.find_coordinator(request)
+                return self._search.find_coordinator(request)
             case MetadataRequest() as request:
                 return self._cluster.metadata(request)
             case ListOffsetsRequest() as request:

@@ -156,15 +156,14 @@ class Hands:
         return request
 
     def cluster(self, *topics: m.TopicMetadata) -> None:
-        """Answer what is asked on the cluster's lane: coordinator and metadata."""
+        """Answer who the coordinator is and which topics there are, as often as it is asked."""
         while True:
-            match self.request(Lane.CLUSTER):
-                case m.FindCoordinatorRequest():
-                    self.answer(Lane.CLUSTER, m.FindCoordinatorResponse(coordinator=NODE))
-                case m.MetadataRequest():
-                    self.answer(Lane.CLUSTER, m.MetadataResponse(topics=topics or (ORDERS,)))
-                case _:
-                    return
+            if isinstance(self.request(Lane.SEARCH), m.FindCoordinatorRequest):
+                self.answer(Lane.SEARCH, m.FindCoordinatorResponse(coordinator=NODE))
+            elif isinstance(self.request(Lane.CLUSTER), m.MetadataRequest):
+                self.answer(Lane.CLUSTER, m.MetadataResponse(topics=topics or (ORDERS,)))
+            else:
+                return
 
     def own(self, *indexes: int, offsets: dict[int, int] | None = None) -> None:
         """Join, be assigned partitions and have their committed offsets."""

@@ -50,7 +50,7 @@ def finished(hands: Hands, *offsets: int) -> m.OffsetCommitRequest:
 def test_answer_of_another_kind_is_a_bug() -> None:
     hands = Hands()
     with pytest.raises(TypeError, match="is no answer to"):
-        hands.answer(Lane.CLUSTER, m.MetadataResponse())
+        hands.answer(Lane.SEARCH, m.MetadataResponse())
 
 
 def test_coordinator_is_told() -> None:
@@ -250,7 +250,7 @@ def test_topic_that_was_created_again_is_told_with_what_was_left_unread() -> Non
 
 def test_missing_topics_are_told_once_and_start_at_the_beginning_later() -> None:
     hands = Hands()
-    hands.answer(Lane.CLUSTER, m.FindCoordinatorResponse(coordinator=m.Node(1, "b", 1)))
+    hands.answer(Lane.SEARCH, m.FindCoordinatorResponse(coordinator=m.Node(1, "b", 1)))
     hands.answer(Lane.CLUSTER, m.MetadataResponse())
     (event,) = hands.find(TopicsMissing)
     assert isinstance(event, TopicsMissing)
@@ -267,7 +267,7 @@ def test_missing_topics_are_told_once_and_start_at_the_beginning_later() -> None
 def test_topic_that_is_named_late_starts_where_the_query_is_to_start() -> None:
     """The group is settled before the first question about the topic is answered."""
     hands = Hands()
-    hands.answer(Lane.CLUSTER, m.FindCoordinatorResponse(coordinator=NODE))
+    hands.answer(Lane.SEARCH, m.FindCoordinatorResponse(coordinator=NODE))
     errors = {"orders": int(ErrorCode.LEADER_NOT_AVAILABLE)}
     hands.answer(Lane.CLUSTER, m.MetadataResponse(errors=errors))
     hands.beat(accepted(2, parts(0, 1, 2, 3)))
@@ -283,7 +283,7 @@ def test_topic_that_is_named_late_starts_where_the_query_is_to_start() -> None:
 
 def test_topic_that_may_not_be_seen_is_final() -> None:
     hands = Hands()
-    hands.answer(Lane.CLUSTER, m.FindCoordinatorResponse(coordinator=m.Node(1, "b", 1)))
+    hands.answer(Lane.SEARCH, m.FindCoordinatorResponse(coordinator=m.Node(1, "b", 1)))
     refusal = m.MetadataResponse(errors={"orders": int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)})
     hands.answer(Lane.CLUSTER, refusal)
     assert hands.client.member.state is MemberState.FATAL

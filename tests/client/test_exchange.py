@@ -33,23 +33,39 @@ OLD_PLAN = BatchPlan("g", "old", 7, (OffsetRange(TOPIC, "orders", 0, 0, 5),))
 
 def test_coordinator_is_looked_for_before_anything_is_asked_of_it() -> None:
     hands = Hands()
-    assert isinstance(hands.request(Lane.CLUSTER), m.FindCoordinatorRequest)
-    assert set(hands.under_way) == {Lane.CLUSTER}
-    hands.answer(Lane.CLUSTER, m.FindCoordinatorResponse(coordinator=NODE))
+    assert isinstance(hands.request(Lane.SEARCH), m.FindCoordinatorRequest)
+    assert set(hands.under_way) == {Lane.SEARCH, Lane.CLUSTER}
+    hands.answer(Lane.SEARCH, m.FindCoordinatorResponse(coordinator=NODE))
     assert isinstance(hands.request(Lane.HEARTBEAT), m.HeartbeatRequest)
     assert hands.under_way[Lane.HEARTBEAT].node == NODE
     assert isinstance(hands.request(Lane.CLUSTER), m.MetadataRequest)
 
 
+def test_a_leader_that_does_not_answer_does_not_hold_up_the_search_for_the_coordinator() -> None:
+    hands = Hands()
+    hands.cluster()
+    hands.beat(accepted(2, parts(0)))
+    hands.beat(accepted(2))
+    hands.until(m.OffsetFetchRequest)
+    hands.answer(Lane.OFFSETS, committed({}))
+    assert isinstance(hands.request(Lane.CLUSTER), m.ListOffsetsRequest)
+    hands.until(m.HeartbeatRequest)
+    hands.fail(Lane.HEARTBEAT)
+    assert isinstance(hands.request(Lane.SEARCH), m.FindCoordinatorRequest)
+    hands.answer(Lane.SEARCH, m.FindCoordinatorResponse(coordinator=NODE))
+    hands.until(m.HeartbeatRequest, seconds=2.0)
+    assert Lane.CLUSTER in hands.under_way
+
+
 def test_coordinator_that_is_not_found_is_looked_for_again_with_pauses() -> None:
     hands = Hands()
-    hands.answer(Lane.CLUSTER, m.FindCoordinatorResponse(error_code=15))
+    hands.answer(Lane.SEARCH, m.FindCoordinatorResponse(error_code=15))
     hands.answer(Lane.CLUSTER, m.MetadataResponse(topics=(ORDERS,)))
     times = [0.0]
     for _ in range(5):
         hands.until(m.FindCoordinatorRequest)
         times.append(hands.now)
-        hands.answer(Lane.CLUSTER, m.FindCoordinatorResponse(error_code=15))
+        hands.answer(Lane.SEARCH, m.FindCoordinatorResponse(error_code=15))
     assert times == pytest.approx([0.0, 0.1, 0.3, 0.7, 1.5, 2.5])
     assert [each.error for each in hands.find(CoordinatorMissing)] == ["COORDINATOR_NOT_AVAILABLE"]
     assert hands.client.exchange.failing_since == 0.0
@@ -62,7 +78,7 @@ def test_no_answer_of_the_coordinator_makes_the_client_look_for_it() -> None:
     hands.own(0)
     hands.until(m.HeartbeatRequest)
     hands.fail(Lane.HEARTBEAT)
-    assert isinstance(hands.request(Lane.CLUSTER), m.FindCoordinatorRequest)
+    assert isinstance(hands.request(Lane.SEARCH), m.FindCoordinatorRequest)
     assert len(hands.find(RequestUnanswered)) == 1
     assert hands.client.exchange.failing_since == hands.now
     began_at = hands.now
@@ -78,7 +94,7 @@ def test_no_answer_about_offsets_makes_a_heartbeat_ask_whether_the_coordinator_i
     hands.own(0)
     hands.fail(Lane.OFFSETS)
     assert hands.client.exchange.failing_since == hands.now
-    assert Lane.CLUSTER not in hands.under_way, "nobody says that it is somewhere else"
+    assert Lane.SEARCH not in hands.under_way, "nobody says that it is somewhere else"
     assert isinstance(hands.request(Lane.HEARTBEAT), m.HeartbeatRequest)
     hands.beat(accepted(2))
     assert hands.client.exchange.failing_since is None
@@ -239,7 +255,7 @@ def test_nothing_is_asked_of_the_cluster_once_the_member_leaves() -> None:
 
 def test_answer_to_a_request_that_is_not_under_way_is_ignored() -> None:
     hands = Hands()
-    outgoing = hands.under_way[Lane.CLUSTER]
+    outgoing = hands.under_way[Lane.SEARCH]
     hands.cluster()
     hands.client.handle_response(outgoing, m.FindCoordinatorResponse(error_code=30), hands.now)
     assert hands.client.member.failure is None

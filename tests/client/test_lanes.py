@@ -10,5 +10,5 @@ from spark_groups.protocol.messages import FindCoordinatorRequest, Request
 
 def test_every_request_has_a_deadline() -> None:
     assert set(TIMEOUT_S) == set(get_args(Request))
-    outgoing = Outgoing(Lane.CLUSTER, FindCoordinatorRequest(group_id="g"))
+    outgoing = Outgoing(Lane.SEARCH, FindCoordinatorRequest(group_id="g"))
     assert outgoing.timeout_s == TIMEOUT_S[FindCoordinatorRequest] > 0

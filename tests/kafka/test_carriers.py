@@ -14,6 +14,7 @@ from spark_groups.errors import ErrorCode
 from spark_groups.kafka.carriers import Carriers
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.kafka.security import Security
+from spark_groups.kafka.topic_schemas import METADATA
 from spark_groups.protocol.messages import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -27,6 +28,7 @@ from spark_groups.protocol.messages import (
 )
 from spark_groups.types import NO_PARTITIONS
 from tests.brokers import create_topic
+from tests.kafka.proxy import Proxy
 from tests.waiting import wait_until
 
 Start = Callable[..., tuple[Carriers, "queue.SimpleQueue[tuple[Outgoing, object]]"]]
@@ -72,7 +74,7 @@ def test_each_lane_brings_the_answer_to_its_request(
 
     def leave_as_nobody() -> int:
         # The first group of a broker makes its topic: until then nobody coordinates it.
-        carriers.send(Outgoing(Lane.CLUSTER, FindCoordinatorRequest(group_id=group_id)))
+        carriers.send(Outgoing(Lane.SEARCH, FindCoordinatorRequest(group_id=group_id)))
         _, coordinator = answers.get(timeout=10)
         assert isinstance(coordinator, FindCoordinatorResponse)
         if coordinator.coordinator is None:
@@ -85,6 +87,28 @@ def test_each_lane_brings_the_answer_to_its_request(
         return answer.error_code
 
     wait_until(lambda: leave_as_nobody() == ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+@pytest.mark.broker
+def test_the_search_for_a_coordinator_does_not_wait_behind_a_slow_broker(
+    kafka: EmbeddedKafka, start: Start, topic_name: str, group_id: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        proxy = Proxy(listening)
+        proxy.forward_to(kafka.bootstrap_servers)
+        proxy.delays_s[METADATA.api_key] = 6.0
+        try:
+            carriers, answers = start(proxy.address)
+            metadata = MetadataRequest(topic_names=frozenset({topic_name}))
+            carriers.send(Outgoing(Lane.CLUSTER, metadata))
+            wait_until(lambda: METADATA.api_key in {key for _, key in proxy.seen})
+            carriers.send(Outgoing(Lane.SEARCH, FindCoordinatorRequest(group_id=group_id)))
+            _, found = answers.get(timeout=30)
+            assert isinstance(found, FindCoordinatorResponse)
+            _, described = answers.get(timeout=30)
+            assert not isinstance(described, FindCoordinatorResponse)
+        finally:
+            proxy.close()
 
 
 def test_a_heartbeat_does_not_wait_behind_another_request(start: Start) -> None:
