@@ -33,6 +33,8 @@ class Attendance:
         self.is_absent = False
         """True from when the member leaves until it joins again."""
         self._is_called_back = False
+        self._is_sent_away = False
+        self._is_over = False
         self._parts = parts
 
     @property
@@ -72,13 +74,18 @@ class Attendance:
                 parts.events.append(QueryGone(*self._who(now), idle_s, limit_s))
             case Sign.NONE:
                 return False
-        self.is_absent = True
+        self.is_absent = self._is_sent_away = True
         return True
+
+    def leaves(self) -> None:
+        """Note that the member is to leave: unless that was decided here, it never returns."""
+        self._is_over = self._is_over or not self._is_sent_away
+        self._is_sent_away = False
 
     def may_return(self) -> bool:
         """Tell whether the member joins again now; once for each return."""
         has_left = self._parts.member.state is MemberState.UNSUBSCRIBED
-        if not (self._is_called_back and has_left):
+        if self._is_over or not (self._is_called_back and has_left):
             return False
         self.is_absent = self._is_called_back = False
         return True

@@ -257,6 +257,7 @@ class GroupClient:
             leave_by: When to stop waiting, in seconds.
             will_return: True for a static member that keeps its partitions.
         """
+        self.attendance.leaves()
         if self.member.state in (MemberState.PREPARE_LEAVING, MemberState.LEAVING):
             return
         self.member.leave(now, will_return=will_return)
@@ -310,7 +311,7 @@ class GroupClient:
             # A static member is kept its place until its session is over.
             self.leave(now, leave_by=now + LEAVE_S, will_return=True)
         elif self.attendance.may_return():
-            self._leave_by = None
+            self._leave_by = self.exchange.failing_since = None
             self._drop(Assignment(frozenset(self.ledger.owned)), "the member had left", now)
             self.member.return_to_group(now)
         revocable = (MemberState.RECONCILING, MemberState.PREPARE_LEAVING)

@@ -205,8 +205,12 @@ class Member:
         self.pace.at_once(now)
 
     def give_up_leaving(self, now: float) -> None:
-        """Stop waiting for the answer to the last heartbeat."""
+        """Stop waiting for the answer to the last heartbeat.
+
+        Should the member return, the id that it had is released first: nobody may have heard it.
+        """
         if self.state is MemberState.LEAVING:
+            self.abandoned_ids.append(self.member_id)
             self._left(now)
 
     def poll_heartbeat(self, now: float) -> HeartbeatRequest | None:
@@ -240,8 +244,8 @@ class Member:
         if request is None or self.state in _SILENT:
             return Reaction.ACCEPT
         reaction = rule_for(response.error_code).heartbeat
-        if self.state is MemberState.FENCED:
-            # The question was asked before the loss: its answer is about a life that is over.
+        if self.state is MemberState.FENCED or request.member_id != self.member_id:
+            # The question was asked before a loss or a return: it is about a life that is over.
             self.pace.at_once(now)
         elif request.member_epoch < 0:
             if reaction in (Reaction.RETRY, Reaction.REDISCOVER):

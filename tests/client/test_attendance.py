@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from spark_groups.client import Lane
+from spark_groups.client.attendance import LEAVE_S
 from spark_groups.client.liveness import FIRST_REPORT_S, LivenessLimits
+from spark_groups.errors import ErrorCode
 from spark_groups.offsets.events import RangesInherited, RangesLost
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.protocol import messages as m
@@ -141,3 +143,61 @@ def test_batch_that_outlasts_its_limit_costs_the_membership_but_not_its_result()
     request = hands.until(m.OffsetCommitRequest)
     assert isinstance(request, m.OffsetCommitRequest)
     assert (request.member_id, request.member_epoch) == ("m2", 9)
+
+
+def leaving(**member: object) -> Hands:
+    """A member whose query was silent, and whose last heartbeat is not answered yet."""
+    hands = joined(**member)
+    while not hands.find(QueryGone):
+        hands.wait(1.0)
+        request = hands.request(Lane.HEARTBEAT)
+        if isinstance(request, m.HeartbeatRequest) and request.member_epoch > 0:
+            hands.answer(Lane.HEARTBEAT, accepted(request.member_epoch))
+    assert hands.client.member.state is MemberState.LEAVING
+    return hands
+
+
+def test_answer_to_the_last_heartbeat_may_come_after_the_member_has_returned() -> None:
+    hands = leaving()
+    trigger(hands, {})
+    hands.wait(2 * LEAVE_S)
+    assert hands.client.member.state is MemberState.JOINING
+    hands.answer(Lane.HEARTBEAT, accepted(-1))
+    hands.beat(m.HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+    join = hands.beat(accepted(9, parts(0)))
+    assert (join.member_id, join.member_epoch) == ("m2", 0)
+    assert hands.client.member.member_epoch == 9
+
+
+@pytest.mark.parametrize(("instance_id", "last_epoch"), [(None, -1), ("i1", -2)])
+def test_id_whose_last_heartbeat_got_no_answer_is_released_before_the_member_returns(
+    instance_id: str | None, last_epoch: int
+) -> None:
+    hands = leaving(instance_id=instance_id)
+    trigger(hands, {})
+    hands.wait(2 * LEAVE_S)
+    hands.fail(Lane.HEARTBEAT)
+    hands.cluster()
+    release = hands.beat(accepted(last_epoch))
+    assert (release.member_id, release.member_epoch) == ("m1", last_epoch)
+    join = hands.beat(accepted(9, parts(0)))
+    assert (join.member_id, join.member_epoch) == ("m2", 0)
+
+
+def test_query_that_ends_while_its_member_is_called_back_does_not_join_again() -> None:
+    hands = leaving()
+    trigger(hands, {})
+    hands.client.leave(hands.now, leave_by=hands.now + LEAVE_S)
+    trigger(hands, {})
+    hands.answer(Lane.HEARTBEAT, accepted(-1))
+    hands.wait(LEAVE_S)
+    assert hands.client.has_left
+
+
+def test_trouble_from_before_the_silence_does_not_count_against_the_return() -> None:
+    hands = leaving()
+    hands.fail(Lane.HEARTBEAT)
+    hands.wait(1_000.0)
+    assert hands.client.has_left
+    trigger(hands, {})
+    assert hands.client.exchange.failing_since is None
