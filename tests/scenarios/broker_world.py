@@ -20,11 +20,19 @@ from confluent_kafka.admin import (
 
 from spark_groups.errors import ErrorCode
 from spark_groups.kafka.addresses import parse_bootstrap_servers
+from spark_groups.kafka.admin_schemas import INCREMENTAL_ALTER_CONFIGS
 from spark_groups.kafka.cluster import Cluster
+from spark_groups.kafka.configuration import (
+    ConfigResource,
+    alteration_to_wire,
+    configuration_from_wire,
+    configuration_to_wire,
+)
 from spark_groups.kafka.connection import Connection, RequestError
 from spark_groups.kafka.coordinator import exchange
 from spark_groups.kafka.group_settings import group_settings
 from spark_groups.kafka.topic_schemas import (
+    DESCRIBE_CONFIGS,
     OFFSET_COMMIT_V9,
     OFFSET_COMMIT_V10,
     OFFSET_FETCH_V9,
@@ -35,13 +43,8 @@ from spark_groups.types import NO_PARTITIONS, TopicId, TopicIdPartition
 from tests import brokers
 from tests.scenarios.broker_wire import (
     CONFIG_SOURCES,
-    DELETE,
-    DESCRIBE_CONFIGS,
-    GROUP_RESOURCE,
-    INCREMENTAL_ALTER_CONFIGS,
     OFFSET_COMMIT_V8,
     SAFE_DOWNGRADE,
-    SET,
     UPDATE_FEATURES,
     UPGRADE,
     by_topic,
@@ -257,35 +260,18 @@ class BrokerWorld:
         return answer
 
     def _alter(self, group_id: str, values: Mapping[str, str | None]) -> tuple[int, str]:
-        configs = [
-            {"name": name, "config_operation": DELETE if value is None else SET, "value": value}
-            for name, value in values.items()
+        asked = alteration_to_wire(ConfigResource.GROUP, group_id, values)
+        (answer,) = self._connection.request(INCREMENTAL_ALTER_CONFIGS, asked, ANSWER_S)[
+            "responses"
         ]
-        resource = {"resource_type": GROUP_RESOURCE, "resource_name": group_id, "configs": configs}
-        (answer,) = self._connection.request(
-            INCREMENTAL_ALTER_CONFIGS, {"resources": [resource], "validate_only": False}, ANSWER_S
-        )["responses"]
         return answer["error_code"], answer["error_message"] or ""
 
     def configuration(self, group_id: str) -> dict[str, tuple[str, str]]:
-        resource = {
-            "resource_type": GROUP_RESOURCE,
-            "resource_name": group_id,
-            "configuration_keys": None,
-        }
-        asked = {
-            "resources": [resource],
-            "include_synonyms": False,
-            "include_documentation": False,
-        }
-        (answer,) = self._connection.request(DESCRIBE_CONFIGS, asked, ANSWER_S)["results"]
-        assert answer["error_code"] == ErrorCode.NONE, answer
+        asked = configuration_to_wire(ConfigResource.GROUP, group_id, None)
+        answer = self._connection.request(DESCRIBE_CONFIGS, asked, ANSWER_S)
         return {
-            each["name"]: (
-                each["value"],
-                CONFIG_SOURCES.get(each["config_source"], str(each["config_source"])),
-            )
-            for each in answer["configs"]
+            name: (str(entry.value), CONFIG_SOURCES[entry.origin])
+            for name, entry in configuration_from_wire(answer, group_id).items()
         }
 
     def set_feature(self, name: str, level: int) -> None:
