@@ -219,7 +219,7 @@ class SourceOptions:
         "kafka.group.protocol", "Only consumer, the protocol of KIP-848.", default=GROUP_PROTOCOL
     )
     fetch_tuning: tuple[tuple[str, str], ...] = ()
-    secured: Security = PLAINTEXT
+    security: Security = PLAINTEXT
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -239,7 +239,7 @@ class SourceOptions:
                 values[name] = given[name.lower()]
         problems += read_subscription(given, values)
         values["fetch_tuning"] = read_tuning(given, problems)
-        values["secured"] = read_security(given, problems)
+        values["security"] = read_security(given, problems)
         try:
             checked = TypeAdapter(cls).validate_python(values)
         except ValidationError as error:
@@ -293,10 +293,6 @@ class SourceOptions:
             max_trigger_delay_s=self.max_trigger_delay_s,
         )
 
-    def security(self) -> Security:
-        """Return how all connections are secured."""
-        return self.secured
-
     def range_settings(self) -> RangeSettings:
         """Return what executors read ranges with."""
         return RangeSettings(
@@ -310,7 +306,7 @@ class SourceOptions:
             poll_timeout_s=self.poll_timeout_ms / 1000,
             request_timeout_s=self.request_timeout_ms / 1000,
             tuning=self.fetch_tuning,
-            security=self.secured,
+            security=self.security,
         )
 
 

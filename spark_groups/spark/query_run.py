@@ -49,7 +49,7 @@ class QueryRun:
             options.client_config(restart_s(self._jvm_pid)),
             bootstrap_servers=options.bootstrap_servers,
             client_id=options.client_id,
-            security=options.security(),
+            security=options.security,
             api_timeout_s=options.api_timeout_ms / 1000,
             request_timeout_s=options.request_timeout_ms / 1000,
             settle_timeout_s=options.settle_timeout_s,

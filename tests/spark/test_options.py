@@ -49,7 +49,7 @@ def test_defaults_are_those_of_spark_and_kafka() -> None:
     assert checked.plan_limit().max_trigger_delay_s == 900.0
     settings = checked.range_settings()
     assert (settings.read_committed, settings.poll_timeout_s) == (False, 120.0)
-    assert checked.security().protocol == "PLAINTEXT"
+    assert checked.security.protocol == "PLAINTEXT"
     assert (checked.move_with_state, checked.settle_timeout_s) == (MoveWithState.WARN, 10.0)
 
 

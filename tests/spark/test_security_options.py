@@ -43,8 +43,8 @@ def test_nothing_given_is_plaintext() -> None:
 
 def test_driver_and_executors_get_the_same() -> None:
     options = SourceOptions.of(NEEDED | LOGIN)
-    assert options.security().login is not None
-    assert options.range_settings().security == options.security()
+    assert options.security.login is not None
+    assert options.range_settings().security == options.security
     travelled = pickle.loads(pickle.dumps(options)).range_settings()
     assert librdkafka_settings(travelled)["sasl.password"] == SECRET
 
@@ -88,4 +88,4 @@ def test_a_key_that_spark_would_show_is_refused(monkeypatch: pytest.MonkeyPatch)
     referred = SourceOptions.of(
         options | {"kafka.ssl.keystore.key": "${env:SPARK_GROUPS_TEST_KEY}"}
     )
-    assert referred.security().tls.key_pem == client.key_pem
+    assert referred.security.tls.key_pem == client.key_pem
