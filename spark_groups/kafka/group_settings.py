@@ -13,6 +13,7 @@ from typing import Final
 from spark_groups.errors import ProtocolError
 from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.configuration import ConfigEntry, ConfigOrigin, ConfigResource
+from spark_groups.kafka.connection import RequestError
 from spark_groups.protocol.messages import FindCoordinatorRequest
 
 SESSION_TIMEOUT_MS: Final = "consumer.session.timeout.ms"
@@ -115,7 +116,10 @@ def group_settings(cluster: Cluster, group_id: str) -> GroupSettings:
 
 def _coordinator_of(cluster: Cluster, group_id: str) -> str:
     found = cluster.find_coordinator(FindCoordinatorRequest(group_id=group_id)).coordinator
-    return str((found or cluster.nodes()[0]).node_id)
+    for node in (found,) if found is not None else cluster.nodes():
+        return str(node.node_id)
+    # A broker that was cut off from its controller takes nobody for alive, not even itself.
+    raise RequestError("the cluster has no broker that is alive", may_have_arrived=True)
 
 
 def bound_keys(name: str) -> tuple[str, str]:

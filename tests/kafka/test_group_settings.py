@@ -11,8 +11,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from spark_groups.errors import ErrorCode
 from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.configuration import ConfigEntry, ConfigOrigin, ConfigResource
+from spark_groups.kafka.connection import RequestError
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.kafka.group_settings import (
     HEARTBEAT_INTERVAL_MS,
@@ -21,6 +23,11 @@ from spark_groups.kafka.group_settings import (
     GroupSettings,
     group_settings,
     merge_settings,
+)
+from spark_groups.protocol.messages import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    Node,
 )
 from tests.brokers import ANSWER_S, admin
 from tests.waiting import wait_until
@@ -46,6 +53,24 @@ SESSION = GroupSetting(
 
 def merged(own: dict[str, ConfigEntry] | None, broker: dict[str, ConfigEntry]) -> GroupSettings:
     return GroupSettings(settings=merge_settings([SESSION_TIMEOUT_MS], own, broker))
+
+
+class Headless:
+    """A cluster whose brokers take nobody for alive."""
+
+    def describe_configuration(self, *_: object) -> dict[str, ConfigEntry]:
+        return {}
+
+    def find_coordinator(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+        return FindCoordinatorResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def nodes(self) -> tuple[Node, ...]:
+        return ()
+
+
+def test_a_cluster_without_a_living_broker_is_one_that_does_not_answer() -> None:
+    with pytest.raises(RequestError, match="no broker that is alive"):
+        group_settings(Headless(), "g")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("origin", [ConfigOrigin.DEFAULT, ConfigOrigin.STATIC_BROKER])
