@@ -223,8 +223,14 @@ class ControlServer:
         while True:
             try:
                 connection, _ = listener.accept()
-            except OSError:
-                return
+            except OSError as error:
+                if self._socket is None:
+                    return
+                # Too many open files, most likely: whoever waits is taken when there is room.
+                logger.warning("a runner could not be taken: %s", error)
+                with self._changed:
+                    self._changed.wait(LOOK_EVERY_S)
+                continue
             link = Link(connection, self._take, self._forget)
             with self._changed:
                 is_full = len(self._pids) >= MAX_LINKS
@@ -310,7 +316,14 @@ class ControlClient:
 
     def _keep_looking(self) -> None:
         while not self._ended.wait(LOOK_EVERY_S):
+            self._try_to_look()
+
+    def _try_to_look(self) -> None:
+        try:
             self._look()
+        except Exception as error:
+            # Too many open files, or threads: the next look may find room again.
+            logger.warning("drivers that listen could not be looked for: %r", error)
 
     def _look(self) -> int:
         with self._lock:

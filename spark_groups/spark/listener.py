@@ -200,8 +200,9 @@ class GroupListener:
             link, changed, deadline = waiting
             try:
                 self._call(changed, deadline)
-            except Exception:
-                # Ownership is for the coordinator to decide, not for what went wrong here.
+            except BaseException:
+                # Ownership is for the coordinator to decide, not for what went wrong here; and a
+                # callback that wants to exit must not leave later ones to nobody.
                 logger.exception("the callback for %s partitions failed", changed.change)
             _release(link, changed)
 

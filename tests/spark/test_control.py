@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import queue
@@ -84,6 +85,19 @@ def runner(places: ExitStack, directory: Path, jvm_pid: int = JVM) -> Runner:
     return side
 
 
+def fail_once(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> None:
+    """Let one call fail as if the process had no file descriptor left."""
+    whole = getattr(owner, name)
+    failures = iter([OSError(errno.EMFILE, os.strerror(errno.EMFILE))])
+
+    def fail(*arguments: object) -> object:
+        for failure in failures:
+            raise failure
+        return whole(*arguments)
+
+    monkeypatch.setattr(owner, name, fail)
+
+
 def test_both_sides_say_who_they_are_and_then_talk(places: ExitStack, tmp_path: Path) -> None:
     listener = driver(places, tmp_path / "c")
     member = runner(places, tmp_path / "c")
@@ -163,6 +177,31 @@ def test_what_processes_that_are_gone_left_behind_is_removed_by_the_next_driver(
     assert not gone.exists()
     assert alive.exists()
     assert other.exists()
+
+
+def test_a_driver_without_room_for_a_runner_takes_it_when_there_is_some(
+    places: ExitStack,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fail_once(monkeypatch, socket.socket, "accept")
+    driver(places, tmp_path / "c")
+    assert runner(places, tmp_path / "c").next() == LISTENING
+    assert "Too many open files" in caplog.text
+
+
+def test_a_runner_that_cannot_look_for_drivers_looks_again(
+    places: ExitStack,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    member = runner(places, tmp_path / "c")
+    fail_once(monkeypatch, control, "is_private")
+    driver(places, tmp_path / "c")
+    assert member.next() == LISTENING
+    assert "could not be looked for" in caplog.text
 
 
 def test_a_malformed_line_is_ignored_with_a_warning(

@@ -119,11 +119,12 @@ def test_partitions_are_handed_to_the_callbacks_as_values(
     listener.close()
 
 
+@pytest.mark.parametrize("kind", [RuntimeError, SystemExit])
 def test_a_callback_that_raises_is_reported_and_the_revocation_goes_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    kind: type[BaseException], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def on_revoked(moved: PartitionsMoved) -> None:
-        raise RuntimeError("no disk")
+        raise kind("no disk")
 
     listener = GroupListener(JVM, on_revoked=on_revoked, directory=tmp_path)
     runner = Runner(tmp_path)
@@ -132,7 +133,7 @@ def test_a_callback_that_raises_is_reported_and_the_revocation_goes_on(
         runner.change("revoked", number=number, deadline_s=100.0)
         assert runner.next() == Released(number=number)
     listener.close()
-    assert caplog.text.count("RuntimeError: no disk") == 2
+    assert caplog.text.count(f"{kind.__name__}: no disk") == 2
     assert "on_revoked" in caplog.text, "the traceback names the callback"
 
 
