@@ -10,6 +10,7 @@ from spark_groups.offsets.events import (
     CommitRefused,
     CoordinatorFound,
     CoordinatorMissing,
+    DescriptionRefused,
     OffsetsCommitted,
     TopicGone,
     TopicRecreated,
@@ -119,7 +120,8 @@ class Answers:
             parts.fetch_backoff.failed(now)
             self._emit(TopicGone(now, tuple(each.key for each in outcome.gone)))
         if outcome.refused:
-            self._emit(CommitRefused(now, ErrorCode.STALE_MEMBER_EPOCH.name, outcome.refused))
+            refusal = ErrorCode.name_of(outcome.refusal)
+            self._emit(CommitRefused(now, refusal, outcome.refused))
             parts.member.pace.at_once(now)
         if request.member_id == parts.member.member_id:
             request_text = self._about("OffsetCommit", response.errors)
@@ -173,6 +175,7 @@ class Answers:
 
     def _described(self, response: DescribeGroupResponse, now: float) -> None:
         parts, member = self._parts, self._parts.member
+        refusal = parts.target.refusal
         more = parts.target.handle_response(
             response,
             member_id=member.member_id,
@@ -180,6 +183,8 @@ class Answers:
             owned=member.owned,
             now=now,
         )
+        if parts.target.refusal not in (refusal, ErrorCode.NONE):
+            self._emit(DescriptionRefused(now, ErrorCode.name_of(parts.target.refusal)))
         if more is not None:
             pending = parts.target.pending - member.owned
             names = {

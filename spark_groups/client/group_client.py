@@ -292,12 +292,13 @@ class GroupClient:
 
     @property
     def is_settled(self) -> bool:
-        """True once the member has all it is meant to have and may plan all of it."""
-        return (
-            self.member.state is MemberState.STABLE
-            and self.target.settled(self.member.member_epoch)
-            and not self.ledger.unready()
-        )
+        """True once the member has all it is meant to have and may plan all of it.
+
+        Where nobody may describe the group, what it has must be taken for all, if it is anything.
+        """
+        told = self.target.settled(self.member.member_epoch)
+        has_all = told or (self.target.is_refused and bool(self.member.assigned))
+        return self.member.state is MemberState.STABLE and has_all and not self.ledger.unready()
 
     @property
     def has_left(self) -> bool:

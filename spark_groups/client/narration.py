@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum
+from typing import Final
 
 from spark_groups.client.parts import Event
 from spark_groups.offsets import events as offset
@@ -12,6 +13,14 @@ from spark_groups.types import OffsetRange, TopicId, TopicIdPartition
 
 SHOWN = 8
 """How many partitions a sentence names before it counts the rest."""
+
+MISSING_RIGHTS: Final = {
+    "GROUP_AUTHORIZATION_FAILED": " (the principal needs DESCRIBE on the group)",
+    "TOPIC_AUTHORIZATION_FAILED": (
+        " (the principal needs DESCRIBE on every topic that a member of the group subscribes to)"
+    ),
+}
+"""What is missing where a group's description is refused."""
 
 NameOf = Callable[[TopicId], str | None]
 
@@ -118,7 +127,11 @@ def _of_offsets(  # noqa: PLR0911
         case offset.CommitRefused(error=error, partitions=count):
             return Severity.INFO, f"a commit of {count} partitions was refused: {error}; sent again"
         case offset.RangesLost(ranges=ranges, reason=reason):
-            return Severity.WARNING, f"{_ranges(ranges)} not committed: {reason}; read again"
+            return (
+                Severity.WARNING,
+                f"{_ranges(ranges)} not committed: {reason}; read again, unless it comes back"
+                " untouched",
+            )
         case offset.RangesInherited(ranges=ranges):
             return Severity.INFO, f"took over {_ranges(ranges)} that an earlier run finished"
         case offset.RangesOverruled(ranges=ranges):
@@ -167,6 +180,13 @@ def _of_incidents(  # noqa: PLR0911
             return Severity.INFO, f"the coordinator is {node}"
         case offset.CoordinatorMissing(error=error):
             return Severity.WARNING, f"nobody coordinates the group yet: {error}; asked again"
+        case offset.DescriptionRefused(error=error):
+            cause = MISSING_RIGHTS.get(error, "")
+            return (
+                Severity.WARNING,
+                f"the group may not be described: {error}{cause}; the member lives without knowing"
+                " what it is still to be given",
+            )
         case offset.RequestUnanswered(request=request, reason=reason):
             return Severity.WARNING, f"{request} got no answer: {reason}"
         case _:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_groups.errors import ErrorCode
+from spark_groups.errors import ErrorCode, Reaction, rule_for
 from spark_groups.protocol.messages import DescribeGroupResponse
 from spark_groups.types import NO_PARTITIONS, Assignment
 
 DESCRIBE_AGAIN_S: Final = 5.0
 DESCRIBE_SPACING_S: Final = 0.25
+REFUSED_AGAIN_S: Final = 30.0
+"""Rights are granted by people: who may not describe the group need not ask often."""
 
 
 class TargetWatch:
@@ -28,6 +30,8 @@ class TargetWatch:
         self.group_epoch = 0
         self.assignment_epoch = 0
         self.group_state = ""
+        self.refusal = int(ErrorCode.NONE)
+        """The error code by which descriptions are refused for good, 0 while they are not."""
         self._due_at: float | None = None
         self._asked_at: float | None = None
         self._settled_epoch: int | None = None
@@ -37,6 +41,11 @@ class TargetWatch:
         self._settled_epoch = None
         earliest = now if self._asked_at is None else self._asked_at + DESCRIBE_SPACING_S
         self._ask_at(max(now, earliest))
+
+    @property
+    def is_refused(self) -> bool:
+        """True while nobody will tell what is still to come."""
+        return self.refusal != ErrorCode.NONE
 
     def due_at(self) -> float | None:
         """Return when to ask, None if nothing is expected."""
@@ -67,6 +76,12 @@ class TargetWatch:
             does not tell.
         """
         member = next((each for each in response.members if each.member_id == member_id), None)
+        if rule_for(response.error_code).lookup is Reaction.FAIL:
+            self.refusal = response.error_code
+            self._ask_at(now + REFUSED_AGAIN_S)
+            return None
+        if response.error_code == ErrorCode.NONE:
+            self.refusal = int(ErrorCode.NONE)
         if response.error_code != ErrorCode.NONE or member is None:
             self.unanswered(now)
             return None

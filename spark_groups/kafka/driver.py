@@ -300,8 +300,11 @@ class GroupDriver(Engine):
         return (self._ends.problem if self._ends is not None else "") or "no proof of membership"
 
     def _may_begin(self, client: GroupClient) -> bool:
-        readable = not self._available_now and client.readable(suspension_clock())
-        return bool(readable) or client.is_settled
+        if client.is_settled:
+            return True
+        # Who may not describe the group would wait for a word that never comes.
+        may_read = client.target.is_refused or client.readable(suspension_clock())
+        return not self._available_now and bool(may_read)
 
     def _await_first_answer(self, client: GroupClient) -> None:
         """Wait for an answer, and for an instance id that is not released yet."""

@@ -60,6 +60,7 @@ class CommitOutcome:
         accepted: Offsets that are committed now.
         gone: Offsets of topics that do not exist any more: dropped.
         refused: How many partitions were refused as stale and wait for a newer epoch.
+        refusal: The error code of that.
         reaction: The gravest reaction that concerns the member as a whole, or ACCEPT.
         error: Name of the error behind it.
     """
@@ -67,6 +68,7 @@ class CommitOutcome:
     accepted: tuple[PendingCommit, ...] = ()
     gone: tuple[PendingCommit, ...] = ()
     refused: int = 0
+    refusal: ErrorCode | int = ErrorCode.NONE
     reaction: Reaction = Reaction.ACCEPT
     error: ErrorCode | int = ErrorCode.NONE
 
@@ -148,7 +150,7 @@ class CommitQueue:
     def handle_response(self, response: OffsetCommitResponse, now: float) -> CommitOutcome:
         """Take the answer to the request under way."""
         sent, self._sent = self._sent, {}
-        accepted, gone, refused = [], [], 0
+        accepted, gone, refused, refusal = [], [], 0, int(ErrorCode.NONE)
         gravest, error = Reaction.ACCEPT, int(ErrorCode.NONE)
         for each in sent.values():
             code = response.errors.get(each.key, int(ErrorCode.UNKNOWN_SERVER_ERROR))
@@ -162,7 +164,7 @@ class CommitQueue:
                 gone.append(each)
             else:
                 if reaction is Reaction.REFRESH_EPOCH:
-                    refused += 1
+                    refused, refusal = refused + 1, code
                     each = replace(each, refused_at=now)  # noqa: PLW2901
                 elif is_graver(reaction, gravest):
                     gravest, error = reaction, code
@@ -172,7 +174,7 @@ class CommitQueue:
             self._backoff.succeeded()
         else:
             self._backoff.failed(now)
-        return CommitOutcome(tuple(accepted), tuple(gone), refused, gravest, error)
+        return CommitOutcome(tuple(accepted), tuple(gone), refused, refusal, gravest, error)
 
     def handle_failure(self, now: float, *, may_have_arrived: bool) -> None:
         """Take it that the request under way got no answer: it is sent again, then looked up."""

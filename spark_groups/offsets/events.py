@@ -209,6 +209,13 @@ class CoordinatorMissing(OffsetEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class DescriptionRefused(OffsetEvent):
+    """The group may not be described: nobody can tell what is still to come; said once."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class RequestUnanswered(OffsetEvent):
     """A request got no answer; it is sent again."""
 

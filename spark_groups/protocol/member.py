@@ -343,7 +343,8 @@ class Member:
         """Give up for good; the reason is kept in `failure`."""
         if self.state in _SILENT:
             return
-        self._emit(PartitionsLost, now, partitions=self.owned, reason=message)
+        if self.owned:
+            self._emit(PartitionsLost, now, partitions=self.owned, reason=message)
         self.assigned = self.owned = NO_PARTITIONS
         self.revocation_told_at = None
         self.failure = message

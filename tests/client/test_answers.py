@@ -59,14 +59,15 @@ def test_coordinator_is_told() -> None:
     assert [str(e.node) for e in hands.find(CoordinatorFound)] == ["broker:9092 (id 1)"]
 
 
-def test_commit_refused_as_stale_goes_again_with_the_newer_epoch() -> None:
+@pytest.mark.parametrize("code", [ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION])
+def test_commit_refused_as_stale_goes_again_with_the_newer_epoch(code: ErrorCode) -> None:
     hands = Hands()
     hands.own(0)
     hands.wait(0.1)
     request = finished(hands, 5)
     hands.wait(0.01)
-    hands.answer(Lane.OFFSETS, all_of(request, ErrorCode.STALE_MEMBER_EPOCH))
-    assert len(hands.find(CommitRefused)) == 1
+    hands.answer(Lane.OFFSETS, all_of(request, code))
+    assert [each.error for each in hands.find(CommitRefused)] == [code.name]
     assert Lane.OFFSETS not in hands.under_way, "it waits for a heartbeat"
     refused_at = hands.now
     hands.beat(accepted(3))

@@ -8,7 +8,7 @@ import pytest
 
 from spark_groups.client import Lane
 from spark_groups.errors import ErrorCode
-from spark_groups.offsets.events import CoordinatorMissing, RequestUnanswered
+from spark_groups.offsets.events import CoordinatorMissing, DescriptionRefused, RequestUnanswered
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol import messages as m
@@ -296,6 +296,26 @@ def test_description_that_failed_does_not_slow_the_heartbeats_down() -> None:
     before = hands.now
     hands.beat(accepted(2))
     assert hands.now - before == pytest.approx(0.3)
+
+
+def test_description_that_is_refused_for_good_is_told_once_and_not_waited_for() -> None:
+    hands = Hands()
+    hands.describes = False
+    hands.cluster()
+    hands.beat(accepted(2))
+    refusal = m.DescribeGroupResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    hands.answer(Lane.OFFSETS, refusal)
+    assert hands.client.target.is_refused
+    assert not hands.client.is_settled, "nothing is all there is to have only if that is told"
+    hands.beat(accepted(2, parts(0)))
+    hands.cluster()
+    hands.beat(accepted(2))
+    hands.until(m.OffsetFetchRequest)
+    hands.answer(Lane.OFFSETS, committed({0: 0}))
+    hands.until(m.DescribeGroupRequest)
+    hands.answer(Lane.OFFSETS, refusal)
+    assert hands.client.is_settled
+    assert [each.error for each in hands.find(DescriptionRefused)] == ["TOPIC_AUTHORIZATION_FAILED"]
 
 
 def test_position_that_no_leader_confirms_does_not_keep_others_from_being_asked_about() -> None:

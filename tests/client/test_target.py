@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from spark_groups.client.target import DESCRIBE_AGAIN_S, DESCRIBE_SPACING_S, TargetWatch
+from spark_groups.client.target import (
+    DESCRIBE_AGAIN_S,
+    DESCRIBE_SPACING_S,
+    REFUSED_AGAIN_S,
+    TargetWatch,
+)
 from spark_groups.errors import ErrorCode
 from spark_groups.protocol.messages import DescribedMember, DescribeGroupResponse
 from spark_groups.types import NO_PARTITIONS, Assignment
@@ -48,6 +53,21 @@ def test_changes_are_asked_about_soon_but_not_in_a_crowd() -> None:
     assert watch.due_at() is None
     watch.changed(1.1)
     assert watch.due_at() == pytest.approx(1.0 + DESCRIBE_SPACING_S)
+
+
+def test_refusal_for_good_is_remembered_and_seldom_asked_about_until_there_is_a_description() -> (
+    None
+):
+    watch = TargetWatch()
+    for code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.REQUEST_TIMED_OUT):
+        assert take(watch, DescribeGroupResponse(error_code=code)) is None
+        assert watch.is_refused
+        assert not watch.settled(5)
+    watch = TargetWatch()
+    take(watch, DescribeGroupResponse(error_code=9999))
+    assert watch.due_at() == 1.0 + REFUSED_AGAIN_S
+    take(watch, described(target=NO_PARTITIONS))
+    assert not watch.is_refused
 
 
 def test_pending_is_the_target_without_what_is_owned() -> None:
