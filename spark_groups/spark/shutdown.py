@@ -155,39 +155,21 @@ def stop_on_sigterm(spark: SparkSession, *, timeout_s: float = 30.0) -> CleanEnd
     return end
 
 
-def end_queries(spark: SparkSession, *, timeout_s: float = 30.0) -> bool:
-    """Let the running batches end, stop all queries of a session, and wait for their runners.
-
-    What the batches read is committed, and the queries leave their groups.
-
-    Args:
-        spark: The session.
-        timeout_s: How long the running batches may take to end.
-
-    Returns:
-        False if a batch was given up: the next owner of its partitions reads it again.
-
-    Raises:
-        OSError: No socket can be made where runners look for it.
-    """
-    return _end_queries(spark, _Drain(int(_jvm_process(spark).pid())), timeout_s)
-
-
-def _end_queries(spark: SparkSession, drain: _Drain, timeout_s: float) -> bool:
+def _end_queries(spark: SparkSession, drain: _Drain, timeout_s: float) -> None:
     jvm_process = _jvm_process(spark)
     queries = spark.streams.active
     logger.info("ending %d queries, in at most %g s", len(queries), timeout_s)
     deadline_s = time.monotonic() + timeout_s
     drain.begin(_runner_pids(jvm_process))
     try:
-        ended = [_await_batch(query, deadline_s) for query in queries]
+        for query in queries:
+            _await_batch(query, deadline_s)
         drain.report(queries)
         for query in queries:
             query.stop()
         _await_runners(jvm_process, time.monotonic() + LEAVE_TIMEOUT_S)
     finally:
         drain.end()
-    return all(ended)
 
 
 class _Drain:
@@ -247,7 +229,7 @@ class _Drain:
                 self._changed.notify_all()
 
 
-def _await_batch(query: StreamingQuery, deadline_s: float) -> bool:
+def _await_batch(query: StreamingQuery, deadline_s: float) -> None:
     """Wait until a query is between two triggers: every later one plans nothing more."""
     while query.isActive and query.status["isTriggerActive"]:
         if time.monotonic() > deadline_s:
@@ -256,9 +238,8 @@ def _await_batch(query: StreamingQuery, deadline_s: float) -> bool:
                 " partitions reads it again",
                 query.id,
             )
-            return False
+            return
         time.sleep(_POLL_S)
-    return True
 
 
 def _finished_plans(query: StreamingQuery) -> list[str]:
