@@ -139,13 +139,16 @@ class PositionValidator:
         return not self._fail_on_data_loss
 
     def to_list(self) -> ListOffsetsRequest | None:
-        """Return the request for ends that finished runs wait for, None if none is due."""
+        """Return the request for ends of whole logs, None if none is due.
+
+        Finished runs wait for them, and positions that may only be beyond a last stable offset.
+        """
         owned = self._ledger.owned
         waiting = frozenset(
             key
             for key in self._ledger.undecided()
             if owned[key].listed_end == NO_OFFSET and owned[key].leader_epoch != NO_LEADER_EPOCH
-        )
+        ) | frozenset(key for key in self._doubted_since if self._is_beyond_what_is_known(key))
         if not waiting:
             return None
         self._listing = ListOffsetsRequest(partitions=waiting, timestamp_ms=LATEST_TIMESTAMP)
@@ -158,10 +161,18 @@ class PositionValidator:
     def handle_list(self, response: ListOffsetsResponse) -> Resolved:
         """Take the ends that `to_list` asked for."""
         self.compare(response.offsets, response.leader_epochs)
-        for key in response.offsets:
+        for key, end in response.offsets.items():
             owned = self._ledger.owned.get(key)
-            if owned is not None and response.leader_epochs.get(key, NO_LEADER_EPOCH) < 0:
+            leader_epoch = response.leader_epochs.get(key, NO_LEADER_EPOCH)
+            if owned is None:
+                continue
+            if leader_epoch < 0:
                 owned.leader_epoch = NO_LEADER_EPOCH
+                continue
+            is_as_long = end >= owned.position and leader_epoch >= owned.leader_epoch
+            if is_as_long and self._is_beyond_what_is_known(key):
+                owned.stand_at(owned.position, leader_epoch)
+                self.forget(key)
         # The word of an old leader is no error, but it must not be asked for at once either.
         resolved = Resolved() if self.to_list() is None else Resolved(reaction=Reaction.RETRY)
         for code in response.errors.values():
@@ -210,6 +221,13 @@ class PositionValidator:
             else:
                 self._diverged(key, owned, end.end_offset, resolved, now)
         return resolved
+
+    def _is_beyond_what_is_known(self, key: TopicIdPartition) -> bool:
+        """Tell whether no leader epoch is known of which the log reached a doubted position."""
+        owned = self._ledger.owned.get(key)
+        if owned is None or owned.phase is not Phase.READY or key not in self._doubted_since:
+            return False
+        return owned.leader_epoch == NO_LEADER_EPOCH or owned.reached_offset != owned.position
 
     def forget(self, key: TopicIdPartition) -> None:
         """Drop what is known of a partition that is not ours any more."""

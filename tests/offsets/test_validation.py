@@ -256,3 +256,26 @@ def test_batch_that_began_where_the_log_was_cut_is_not_taken_over_either() -> No
     scene.of(0).committed_offset = 8
     assert scene.ledger.inherit(6).taken == ()
     assert scene.stand(0) == (8, 4)
+
+
+def test_position_above_the_last_stable_offset_is_waited_for_also_without_an_epoch() -> None:
+    scene = Scene({0: (100, -1)})
+    assert scene.listed({0: (90, 3)})[0] == {}
+    request = scene.validator.to_list()
+    assert request is not None
+    assert (request.partitions, request.read_committed) == ({key(0)}, False)
+    response = ListOffsetsResponse(offsets={key(0): 120}, leader_epochs={key(0): 3})
+    assert scene.validator.handle_list(response).reaction is Reaction.ACCEPT
+    assert scene.validator.to_list() is None
+    usable, resolved = scene.listed({0: (90, 3)}, now=10 * DOUBT_S)
+    assert (usable, resolved.data_loss) == ({}, None), "a transaction is open: nothing was cut"
+    assert scene.listed({0: (130, 3)}, now=11 * DOUBT_S)[0] == {0: 100}
+
+
+def test_log_that_ends_below_a_doubted_position_is_asked_for_again_and_then_believed() -> None:
+    scene = Scene({0: (100, -1)})
+    scene.listed({0: (90, 3)})
+    assert scene.validator.to_list() is not None
+    response = ListOffsetsResponse(offsets={key(0): 90}, leader_epochs={key(0): 3})
+    assert scene.validator.handle_list(response).reaction is Reaction.RETRY
+    assert scene.listed({0: (90, 3)}, now=2 * DOUBT_S)[1].data_loss is not None
