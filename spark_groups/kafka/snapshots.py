@@ -18,11 +18,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from spark_groups.kafka.private_directory import is_private, make_private
+from spark_groups.kafka.private_directory import is_private
+from spark_groups.kafka.private_socket import connect_to, end_listening, listen_at
 
 logger = logging.getLogger(__name__)
 
 READ_TIMEOUT_S: Final = 1.0
+BACKLOG: Final = 8
 MAX_SNAPSHOT_BYTES: Final = 64 * 1024 * 1024
 _numbers = itertools.count()
 
@@ -45,21 +47,15 @@ class SnapshotPublisher:
 
     def __init__(self, take: Callable[[], dict[str, Any]], directory: Path | None = None) -> None:
         self._take = take
-        self._directory = directory or snapshot_directory()
-        self._path = self._directory / f"{os.getpid()}-{next(_numbers)}.sock"
+        self._path = (directory or snapshot_directory()) / f"{os.getpid()}-{next(_numbers)}.sock"
         self._listener: socket.socket | None = None
 
     def start(self) -> None:
         """Begin to publish; where no socket can be made, say so and go on without."""
         try:
-            make_private(self._directory)
-            self._path.unlink(missing_ok=True)
-            self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self._listener.bind(str(self._path))
-            self._listener.listen(8)
+            self._listener = listen_at(self._path, BACKLOG)
         except OSError as error:
             logger.warning("the member's snapshot is not published: %s", error)
-            self.close()
             return
         threading.Thread(target=self._serve, name="kafka-group-snapshot", daemon=True).start()
 
@@ -67,10 +63,7 @@ class SnapshotPublisher:
         """Stop publishing and remove the socket."""
         listener, self._listener = self._listener, None
         if listener is not None:
-            with contextlib.suppress(OSError):
-                listener.shutdown(socket.SHUT_RDWR)
-            listener.close()
-            self._path.unlink(missing_ok=True)
+            end_listening(listener, self._path)
 
     def _serve(self) -> None:
         while (listener := self._listener) is not None:
@@ -104,18 +97,13 @@ def read_snapshots(
 
 def _read(path: Path) -> Iterator[dict[str, Any]]:
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(READ_TIMEOUT_S)
-            connection.connect(str(path))
+        with connect_to(path, READ_TIMEOUT_S) as connection:
             received = b""
             while chunk := connection.recv(1 << 16):
                 received += chunk
                 if len(received) > MAX_SNAPSHOT_BYTES:
                     return
             view = json.loads(received)
-    except ConnectionRefusedError:
-        path.unlink(missing_ok=True)
-        return
     except (OSError, ValueError):
         return
     if isinstance(view, dict):

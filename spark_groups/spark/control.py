@@ -20,7 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from spark_groups.kafka.private_directory import is_private, make_private
+from spark_groups.kafka.private_directory import is_private
+from spark_groups.kafka.private_socket import connect_to, end_listening, listen_at
 from spark_groups.spark.control_messages import Introduced, Listening, Message, as_line, from_line
 
 logger = logging.getLogger(__name__)
@@ -146,10 +147,8 @@ class ControlServer:
     ) -> None:
         self._listening = listening
         self._received = received
-        self._directory = directory or control_directory()
-        name = f"{jvm_pid}-{os.getpid()}-{next(_numbers)}"
-        self._path = self._directory / f"{name}.sock"
-        self._unready_path = self._directory / f"{name}.new"
+        name = f"{jvm_pid}-{os.getpid()}-{next(_numbers)}.sock"
+        self._path = (directory or control_directory()) / name
         self._changed = threading.Condition()
         self._pids: dict[Link, int | None] = {}
         self._socket: socket.socket | None = None
@@ -160,19 +159,8 @@ class ControlServer:
         Raises:
             OSError: The socket cannot be made, or its directory is somebody else's.
         """
-        make_private(self._directory)
-        _sweep(self._directory)
-        self._unready_path.unlink(missing_ok=True)
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            listener.bind(str(self._unready_path))
-            listener.listen(MAX_LINKS)
-            # Whoever sees it can connect: a socket that refuses is taken for a dead one.
-            self._unready_path.rename(self._path)
-        except OSError:
-            listener.close()
-            raise
-        self._socket = listener
+        self._socket = listener = listen_at(self._path, MAX_LINKS)
+        _sweep(self._path.parent)
         threading.Thread(
             target=self._accept, args=(listener,), name="kafka-group-control", daemon=True
         ).start()
@@ -210,10 +198,7 @@ class ControlServer:
         listener, self._socket = self._socket, None
         if listener is None:
             return
-        with contextlib.suppress(OSError):
-            listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        self._path.unlink(missing_ok=True)
+        end_listening(listener, self._path)
         with self._changed:
             links = list(self._pids)
         for link in links:
@@ -338,19 +323,11 @@ class ControlClient:
         return len(self.links())
 
     def _connect(self, path: Path) -> None:
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connection.settimeout(CONNECT_TIMEOUT_S)
-            connection.connect(str(path))
-            connection.settimeout(None)
-        except ConnectionRefusedError:
-            # Its process is gone.
-            connection.close()
-            path.unlink(missing_ok=True)
-            return
+            connection = connect_to(path, CONNECT_TIMEOUT_S)
         except OSError:
-            connection.close()
             return
+        connection.settimeout(None)
         link = Link(connection, self._received, self._closed)
         with self._lock:
             self._links[path] = link
