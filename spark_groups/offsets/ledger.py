@@ -210,8 +210,9 @@ class Ledger:
             owned = self.owned.get(each.key)
             leader_epoch = self._planned_epochs[each.key] if planned_here else NO_LEADER_EPOCH
             if planned_here and owned and owned.tenure == self._planned_tenures[each.key]:
-                self._note_run(each, owned.tenure, leader_epoch)
-                # It may have been looked up anew while the batch ran.
+                # It may be looked up anew: what is found then must not undo what was read.
+                is_known = owned.phase not in BEFORE_START
+                self._note_run(each, owned.tenure if is_known else None, leader_epoch)
                 owned.position = max(owned.position, each.until_offset)
                 reached = (each.until_offset, owned.known_count, leader_epoch)
                 commits.append(PendingCommit(each.key, owned.tenure, plan.member_epoch, *reached))

@@ -322,3 +322,27 @@ def test_data_loss_fails_the_query_once_and_is_not_asked_for_again() -> None:
     for _ in range(20):
         hands.wait(0.3)
         assert not isinstance(hands.request(Lane.OFFSETS), m.OffsetFetchRequest)
+
+
+@pytest.mark.parametrize("ends_first", [True, False])
+def test_batch_that_ends_while_its_partition_is_looked_up_anew_is_not_read_again(
+    ends_first: bool,
+) -> None:
+    hands = Hands()
+    hands.own(0, offsets={0: 0})
+    finish(hands, planned(hands, {0: 100}))
+    second = planned(hands, {0: 200})
+    request = hands.until(m.OffsetCommitRequest)
+    hands.answer(Lane.OFFSETS, all_of(request, ErrorCode.UNKNOWN_TOPIC_ID))
+    hands.until(m.OffsetFetchRequest)
+    if ends_first:
+        finish(hands, second)
+    hands.answer(Lane.OFFSETS, committed({0: 0}))
+    if not ends_first:
+        finish(hands, second)
+    request = hands.until(m.OffsetCommitRequest)
+    assert isinstance(request, m.OffsetCommitRequest)
+    assert offsets_of(request) == {0: 200}
+    hands.answer(Lane.OFFSETS, all_of(request))
+    (found,) = planned(hands, {0: 300}).ranges
+    assert (found.from_offset, found.until_offset) == (200, 300)
