@@ -42,6 +42,14 @@ class LocalMember:
         in_flight_offsets: Offsets that the batch under way reads.
         commits_refused: Offset commits that were refused so far.
         withheld: What it waits for.
+        session_timeout_ms: The group's session time-out, as far as the member could read it.
+        instance_wait_left_s: Seconds for which it will still wait for its instance id, which
+            another member holds; None: it does not.
+        batch_age_s: Seconds since the batch under way began.
+        idle_s: Seconds for which nobody has called, with no batch under way; None: it is busy.
+        idle_limit_s: Seconds of that after which it leaves; None: never.
+        left_because_idle: True from when it left a query that was silent, or whose batch ran for
+            too long, until Spark calls.
     """
 
     state: str
@@ -54,6 +62,17 @@ class LocalMember:
     in_flight_offsets: int = 0
     commits_refused: int = 0
     withheld: tuple[WithheldRange, ...] = ()
+    session_timeout_ms: int | None = None
+    instance_wait_left_s: float | None = None
+    batch_age_s: float | None = None
+    idle_s: float | None = None
+    idle_limit_s: float | None = None
+    left_because_idle: bool = False
+
+    @property
+    def says_why_it_is_outside(self) -> bool:
+        """True if it means to be no member of the group yet, or any more."""
+        return self.instance_wait_left_s is not None or self.left_because_idle
 
 
 def parse_local_members(
@@ -95,6 +114,12 @@ def _local_member(snapshot: Mapping[str, Any]) -> LocalMember:
             )
             for each in snapshot.get("pending_ranges") or ()
         ),
+        session_timeout_ms=snapshot.get("session_timeout_ms"),
+        instance_wait_left_s=snapshot.get("instance_wait_left_s"),
+        batch_age_s=snapshot.get("batch_age_s"),
+        idle_s=snapshot.get("idle_s"),
+        idle_limit_s=snapshot.get("idle_limit_s"),
+        left_because_idle=bool(snapshot.get("left_because_idle")),
     )
 
 

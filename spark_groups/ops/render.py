@@ -43,6 +43,10 @@ STATE_STYLES: Final[Mapping[str, str]] = {
 }
 
 
+IDLE_SHOWN_FROM = 0.5
+"""The part of its limit from which on a query's silence is shown."""
+
+
 def render_group(
     view: GroupView, *, width: int, max_partition_rows: int | None = None
 ) -> RenderableType:
@@ -59,7 +63,7 @@ def render_group(
     parts: list[RenderableType] = [_header(view, width)]
     if view.members:
         parts += [Text(), _members_table(view.members, names, width)]
-    parts += _local_lines(view.members, names)
+    parts += _local_lines(view, names)
     parts.append(Text())
     if not view.partitions:
         parts.append(Text("no partitions: nothing is assigned, and nothing is committed"))
@@ -189,34 +193,56 @@ _MEMBER_COLUMNS: Final = (
 )
 
 
-def _local_lines(members: tuple[MemberView, ...], names: MemberNames) -> list[RenderableType]:
+def _local_lines(view: GroupView, names: MemberNames) -> list[RenderableType]:
     lines: list[RenderableType] = [
         Text(f"{names[each.member_id]}, on this machine: {_local_sentence(each.local)}")
-        for each in members
+        for each in view.members
         if each.local is not None
+    ]
+    lines += [
+        Text(f"{printable(member_id)}, on this machine, no member: {_local_sentence(each)}")
+        for member_id, each in view.outside.items()
     ]
     return [Text(), *lines] if lines else []
 
 
 def _local_sentence(local: LocalMember) -> str:
     said = [local.state]
+    if local.left_because_idle:
+        said.append("left the group until Spark calls")
+    if local.instance_wait_left_s is not None:
+        said.append(f"waits for its instance id (up to {local.instance_wait_left_s:.0f} s more)")
     if local.in_flight_partitions:
+        age = "" if local.batch_age_s is None else f" for {local.batch_age_s:.1f} s"
         said.append(
-            f"a batch is under way (partitions: {local.in_flight_partitions:,},"
+            f"a batch is under way{age} (partitions: {local.in_flight_partitions:,},"
             f" offsets: {local.in_flight_offsets:,})"
         )
+    said += _idle(local)
     if local.revoking:
         said.append(f"is to give up {partition_ranges(local.revoking)}{_ago(local)}")
     if local.withheld:
         waiting = (TopicPartition(each.topic, each.partition) for each in local.withheld)
         said.append(f"waits for {partition_ranges(waiting)}")
     if local.last_heartbeat_age_s is not None:
-        said.append(f"last heartbeat {local.last_heartbeat_age_s:.1f} s ago")
+        timeout_ms = local.session_timeout_ms
+        session = "" if timeout_ms is None else f" (session: {timeout_ms / 1000:g} s)"
+        said.append(f"last heartbeat {local.last_heartbeat_age_s:.1f} s ago{session}")
     if local.commits_refused:
         said.append(f"{local.commits_refused:,} commits refused")
     if local.failure:
         said.append(f"failed: {printable(local.failure)}")
     return ", ".join(said)
+
+
+def _idle(local: LocalMember) -> list[str]:
+    """A query that is silent between two triggers is not worth a word."""
+    idle_s, limit_s = local.idle_s, local.idle_limit_s
+    if idle_s is None or limit_s is None or local.left_because_idle:
+        return []
+    if idle_s < limit_s * IDLE_SHOWN_FROM:
+        return []
+    return [f"Spark has not called for {idle_s:.0f} s (it leaves after {limit_s:g} s)"]
 
 
 def _ago(local: LocalMember) -> str:

@@ -8,7 +8,7 @@ still belongs to the one and will move to the other.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
 
@@ -152,6 +152,8 @@ class GroupView:
         members: Sorted by client id and member id.
         partitions: Sorted by topic and index.
         totals: Sums.
+        outside: By member id, what runs on this machine and is no member: it waits for its instance
+            id, or left a silent query.
     """
 
     group_id: str
@@ -164,6 +166,7 @@ class GroupView:
     members: tuple[MemberView, ...]
     partitions: tuple[PartitionView, ...]
     totals: GroupTotals
+    outside: Mapping[str, LocalMember] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the view as plain values; partitions of members are lists by topic."""
@@ -173,6 +176,8 @@ class GroupView:
                 shown[name] = _by_topic(getattr(member, name))
             if member.local is not None:
                 shown["local"]["revoking"] = _by_topic(member.local.revoking)
+        for member_id, local in self.outside.items():
+            plain["outside"][member_id]["revoking"] = _by_topic(local.revoking)
         for partition, shown in zip(self.partitions, plain["partitions"], strict=True):
             shown["lag_origin"] = partition.lag_origin and partition.lag_origin.value
         return {name: _listed(value) for name, value in plain.items()}
@@ -225,6 +230,11 @@ def view_group(reading: GroupReading, snapshots: Iterable[Mapping[str, Any]] = (
         members=members,
         partitions=partitions,
         totals=_totals(members, partitions),
+        outside={
+            member_id: each
+            for member_id, each in local.items()
+            if each.says_why_it_is_outside and member_id not in {m.member_id for m in members}
+        },
     )
 
 

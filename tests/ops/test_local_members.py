@@ -29,6 +29,10 @@ SNAPSHOT: dict[str, Any] = {
         {"topic": "flights", "partition": 2, "from_offset": 0, "until_offset": 5},
     ],
     "commits_refused": 2,
+    "session_timeout_ms": 45_000,
+    "batch_age_s": 12.3,
+    "idle_limit_s": 600.0,
+    "left_because_idle": False,
 }
 PENDING_RANGES = [
     {"topic": "flights", "partition": 1, "committed_offset": 10, "log_end_offset": 25},
@@ -55,6 +59,9 @@ def test_a_snapshot_is_read_in_full() -> None:
             in_flight_partitions=2,
             in_flight_offsets=20,
             commits_refused=2,
+            session_timeout_ms=45_000,
+            batch_age_s=12.3,
+            idle_limit_s=600.0,
         )
     }
 
@@ -89,4 +96,4 @@ def test_what_a_client_really_writes_can_be_read() -> None:
     client = GroupClient(config, new_member_id=lambda: ONE)
     client.start(1.0)
     found = parse_local_members([take_snapshot(client, 2.0)], "flight-readers")
-    assert found == {ONE: LocalMember(state="JOINING")}
+    assert found == {ONE: LocalMember(state="JOINING", idle_limit_s=600.0)}

@@ -141,9 +141,9 @@ def test_remarks_are_listed_up_to_a_limit() -> None:
 def test_what_a_member_on_this_machine_says_is_added() -> None:
     text = shown(view_group(read(member(ONE, [0])), [SNAPSHOT]))
     assert (
-        f"app-1 {ONE}, on this machine: RECONCILING, a batch is under way (partitions: 2,"
-        " offsets: 20), is to give up flights 1; old-flights 10 (told 2.0 s ago), last heartbeat"
-        " 0.3 s ago, 2 commits refused"
+        f"app-1 {ONE}, on this machine: RECONCILING, a batch is under way for 12.3 s (partitions:"
+        " 2, offsets: 20), is to give up flights 1; old-flights 10 (told 2.0 s ago), last"
+        " heartbeat 0.3 s ago (session: 45 s), 2 commits refused"
     ) in " ".join(text.split())
 
 
@@ -151,6 +151,33 @@ def test_what_a_member_on_this_machine_waits_for_is_said() -> None:
     waiting = SNAPSHOT | {"pending_ranges": PENDING_RANGES, "in_flight": None, "revoking": []}
     text = shown(view_group(read(member(ONE, [0])), [waiting]))
     assert "on this machine: RECONCILING, waits for flights 1; orders 7, last heartbeat" in text
+
+
+@pytest.mark.parametrize(("idle_s", "is_said"), [(None, False), (120.0, False), (400.0, True)])
+def test_a_query_that_is_silent_for_long_is_said_to_be(idle_s: float | None, is_said: bool) -> None:
+    idle = SNAPSHOT | {"in_flight": None, "batch_age_s": None, "idle_s": idle_s}
+    text = " ".join(shown(view_group(read(member(ONE, [0])), [idle])).split())
+    assert ("Spark has not called for 400 s (it leaves after 600 s)" in text) is is_said
+    assert ("not called" in text) is is_said
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "why"),
+    [
+        ({"instance_wait_left_s": 31.4}, "waits for its instance id (up to 31 s more)"),
+        ({"left_because_idle": True, "idle_s": 900.0}, "left the group until Spark calls"),
+    ],
+)
+def test_a_query_outside_the_group_is_shown_with_the_reason(
+    snapshot: dict[str, object], why: str
+) -> None:
+    waiting = {"group": "flight-readers", "member_id": TWO, "state": "JOINING"} | snapshot
+    view = view_group(read(member(ONE, [0])), [waiting])
+    text = " ".join(shown(view).split())
+    assert f"{TWO}, on this machine, no member: JOINING, {why}" in text
+    assert view.to_json()["outside"][TWO]["revoking"] == {}
+    unborn = {"group": "flight-readers", "member_id": TWO, "state": "JOINING"}
+    assert not view_group(read(member(ONE, [0])), [unborn]).outside
 
 
 @pytest.mark.parametrize("width", [40, 60, 79])

@@ -236,7 +236,9 @@ def test_json_is_the_same_view_in_plain_values() -> None:
         "lag": 62,
         "unknown_lag_partitions": 0,
     }
+    assert plain["outside"] == {}
     one, two = plain["members"]
+    assert one["local"]["batch_age_s"] == 12.3
     assert one["current"] == {"flights": [0, 1]}
     assert one["revoking"] == {"flights": [1]}
     assert one["local"]["revoking"] == {"flights": [1], "old-flights": [10]}
