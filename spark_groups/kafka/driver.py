@@ -359,10 +359,12 @@ class GroupDriver(Engine):
         if self._closing:
             raise DeadOwnershipError("the member has left the group")
         client.check()
-        since = client.exchange.failing_since
-        if client.member.instance_deadline is not None:
+        since, now = client.exchange.failing_since, suspension_clock()
+        released_by = client.member.instance_deadline
+        if released_by is not None and now <= released_by + self._api_timeout_s:
+            # The member decides by itself that it has waited for long enough, if it is answered.
             return
-        if since is not None and suspension_clock() - since > max(OUTAGE_S, self._api_timeout_s):
+        if since is not None and now - since > max(OUTAGE_S, self._api_timeout_s):
             raise BrokerUnreachableError(self._unreachable(client, OUTAGE_S))
 
     def _unreachable(self, client: GroupClient, waited_s: float) -> str:

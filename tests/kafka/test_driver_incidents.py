@@ -11,6 +11,8 @@ from spark_groups.errors import (
     DeadOwnershipError,
     GroupError,
 )
+from spark_groups.kafka.clock import suspension_clock
+from spark_groups.kafka.driver import OUTAGE_S
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.offsets.starting import StartingPoint
 from tests.brokers import create_topic
@@ -30,6 +32,24 @@ def test_a_broker_that_is_not_there_is_named_within_the_time_out(group_id: str) 
         with pytest.raises(BrokerUnreachableError, match=r"127\.0\.0\.1:1.*within 2 s"):
             query.plan()
         assert time.monotonic() - began_at < 10
+    finally:
+        query.driver.leave(0.5)
+
+
+def test_an_outage_is_found_out_also_while_an_instance_id_is_waited_for(group_id: str) -> None:
+    query = QueryLike("127.0.0.1:1", group_id, "anything", member={"instance_id": group_id})
+    try:
+        query.driver.start(None)
+        client, now = query.driver._started(), suspension_clock()
+        with query.driver._changed:
+            client.exchange.failing_since = now - 2 * OUTAGE_S
+            client.member.instance_wait.refused(now - 10.0)
+        assert query.driver.await_commits(0.0), "it is still waited for"
+        with query.driver._changed:
+            client.member.instance_wait.ended()
+            client.member.instance_wait.refused(now - 2 * OUTAGE_S)
+        with pytest.raises(BrokerUnreachableError, match=r"127\.0\.0\.1:1"):
+            query.driver.await_commits(0.0)
     finally:
         query.driver.leave(0.5)
 
