@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from spark_groups.kafka.properties_file import render_properties
+
 LISTENER = "CLIENT"
 """The name of the plaintext listener that every embedded broker has."""
 
@@ -156,35 +158,6 @@ def broker_properties(
         "log.dirs": str(logs),
         **server_properties,
     }
-
-
-def render_properties(properties: Mapping[str, str]) -> str:
-    """Return properties in the format of java.util.Properties, one per line.
-
-    Args:
-        properties: Names and values; a value may hold any character, also line breaks.
-    """
-    return "".join(
-        f"{_escaped(name, ' =:#!')}={_escaped(value, '')}\n" for name, value in properties.items()
-    )
-
-
-def _escaped(text: str, also: str) -> str:
-    """Return a key or a value with what java.util.Properties would read otherwise escaped."""
-    plain = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
-    plain |= {character: f"\\{character}" for character in also}
-    parts: list[str] = []
-    for index, character in enumerate(text):
-        if character in plain:
-            parts.append(plain[character])
-        elif character == " " and index == 0:
-            parts.append("\\ ")
-        elif " " <= character <= "~":
-            parts.append(character)
-        else:
-            units = character.encode("utf-16-be").hex()
-            parts += [f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)]
-    return "".join(parts)
 
 
 def random_cluster_id() -> str:

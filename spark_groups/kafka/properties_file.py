@@ -1,8 +1,9 @@
-"""Reads files of java.util.Properties, such as Kafka's own tools take with --command-config."""
+"""Files of java.util.Properties, such as Kafka's own tools take with --command-config."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -60,3 +61,32 @@ def _unescaped(text: str) -> str:
         return chr(int(mark[1:], 16)) if len(mark) > 1 else _ESCAPES.get(mark, mark)
 
     return _ESCAPED.sub(plain, text)
+
+
+def render_properties(properties: Mapping[str, str]) -> str:
+    """Return properties in the format of java.util.Properties, one per line.
+
+    Args:
+        properties: Names and values; a value may hold any character, also line breaks.
+    """
+    return "".join(
+        f"{_escaped(name, ' =:#!')}={_escaped(value, '')}\n" for name, value in properties.items()
+    )
+
+
+def _escaped(text: str, also: str) -> str:
+    """Return a key or a value with what java.util.Properties would read otherwise escaped."""
+    plain = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
+    plain |= {character: f"\\{character}" for character in also}
+    parts: list[str] = []
+    for index, character in enumerate(text):
+        if character in plain:
+            parts.append(plain[character])
+        elif character == " " and index == 0:
+            parts.append("\\ ")
+        elif " " <= character <= "~":
+            parts.append(character)
+        else:
+            units = character.encode("utf-16-be").hex()
+            parts += [f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)]
+    return "".join(parts)

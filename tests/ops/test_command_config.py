@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.kafka.embedded_properties import render_properties
+from spark_groups.kafka.properties_file import render_properties
 from spark_groups.kafka.security_settings import security_of
 from tests.brokers import create_topic
 from tests.kafka.members import QueryLike
