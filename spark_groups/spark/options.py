@@ -29,7 +29,7 @@ from spark_groups.errors import OptionsError
 from spark_groups.kafka.security import PLAINTEXT, Security
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint
-from spark_groups.protocol.member import MemberConfig
+from spark_groups.protocol.config import MemberConfig
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.spark.fetch_tuning import FETCH_DEFAULTS, FETCH_TUNING
 from spark_groups.spark.option_checks import (
@@ -127,7 +127,8 @@ class SourceOptions:
     )
     fail_on_data_loss: bool = _option(
         "failOnDataLoss",
-        "Whether a query fails where offsets are gone; else it goes on from the earliest.",
+        "Whether a query fails where offsets are gone; else it goes on from the earliest, or, if the"
+        " log was truncated, from where it parts from what was read.",
         default=True,
     )
     include_headers: bool = _option(

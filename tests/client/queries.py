@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from spark_groups.client import ClientConfig, GroupClient
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import StartingOffsets
-from spark_groups.protocol.member import MemberConfig
+from spark_groups.protocol.config import MemberConfig
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.types import BatchPlan
 

@@ -15,7 +15,7 @@ from spark_groups.kafka.driver import GroupDriver
 from spark_groups.kafka.security import Security
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint
-from spark_groups.protocol.member import MemberConfig
+from spark_groups.protocol.config import MemberConfig
 from spark_groups.protocol.messages import (
     FindCoordinatorRequest,
     HeartbeatRequest,
