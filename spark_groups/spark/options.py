@@ -127,8 +127,8 @@ class SourceOptions:
     )
     fail_on_data_loss: bool = _option(
         "failOnDataLoss",
-        "Whether a query fails where offsets are gone; else it goes on from the earliest, or, if the"
-        " log was truncated, from where it parts from what was read.",
+        "Whether a query fails where offsets are gone; else it goes on from the earliest; after"
+        " a truncation from where the logs part.",
         default=True,
     )
     include_headers: bool = _option(
