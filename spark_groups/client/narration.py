@@ -180,6 +180,12 @@ def _of_incidents(  # noqa: PLR0911
             return Severity.INFO, f"the coordinator is {node}"
         case offset.CoordinatorMissing(error=error):
             return Severity.WARNING, f"nobody coordinates the group yet: {error}; asked again"
+        case offset.StartUnknown(error=error, partitions=partitions):
+            return (
+                Severity.WARNING,
+                f"nobody can say where to start in {_keys(partitions, name_of)}: {error};"
+                " asked again",
+            )
         case offset.DescriptionRefused(error=error):
             cause = MISSING_RIGHTS.get(error, "")
             return (

@@ -25,6 +25,14 @@ class PositionFound(OffsetEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class StartUnknown(OffsetEvent):
+    """Nobody can say where partitions begin; said once for each of them and each error."""
+
+    error: str
+    partitions: tuple[TopicIdPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class BatchPlanned(OffsetEvent):
     """A batch was handed to Spark."""
 

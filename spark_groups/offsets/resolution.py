@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from spark_groups.errors import ErrorCode, Reaction, is_graver, rule_for
 from spark_groups.offsets.commits import CommitQueue, PendingCommit
-from spark_groups.offsets.events import DataLost, OffsetEvent, PositionFound
+from spark_groups.offsets.events import DataLost, OffsetEvent, PositionFound, StartUnknown
 from spark_groups.offsets.ledger import Ledger
 from spark_groups.offsets.owned import OwnedPartition, Phase
 from spark_groups.offsets.starting import (
@@ -87,6 +87,8 @@ class PositionResolver:
         self._asked: dict[TopicIdPartition, int] = {}
         """Tenure at which each partition was asked for: an older answer says nothing any more."""
         self._listed_last: tuple[int, bool] | None = None
+        self._unlisted: dict[TopicIdPartition, int] = {}
+        """The error code that was told of each partition whose start is not known."""
 
     @property
     def settle_first(self) -> bool:
@@ -177,6 +179,7 @@ class PositionResolver:
         """Take where partitions start; their first positions are queued to be committed."""
         resolved = Resolved()
         self._listed_last = (request.timestamp_ms, request.read_committed)
+        unlisted: dict[int, list[TopicIdPartition]] = {}
         for key in request.partitions:
             owned = self._ledger.owned.get(key)
             if owned is None or owned.phase is not Phase.LISTING:
@@ -186,12 +189,28 @@ class PositionResolver:
             if key not in response.offsets:
                 code = response.errors.get(key, int(ErrorCode.UNKNOWN_SERVER_ERROR))
                 resolved.react(rule_for(code).lookup, code)
+                unlisted.setdefault(code, []).append(key)
                 continue
             position = self._start_within(key, owned, response.offsets[key], resolved, now)
             if position is not None:
                 leader_epoch = response.leader_epochs.get(key, NO_LEADER_EPOCH)
                 self._settle(key, owned, position, leader_epoch, member_epoch)
+        resolved.events += self._tell_unlisted(unlisted, now)
         return resolved
+
+    def _tell_unlisted(
+        self, unlisted: dict[int, list[TopicIdPartition]], now: float
+    ) -> list[StartUnknown]:
+        """Return what is new about starts that are not known."""
+        listing = self._ledger.in_phase(Phase.LISTING)
+        self._unlisted = {key: self._unlisted[key] for key in listing if key in self._unlisted}
+        events = []
+        for code, keys in unlisted.items():
+            news = tuple(key for key in sorted(keys) if self._unlisted.get(key) != code)
+            self._unlisted.update(dict.fromkeys(news, code))
+            if news and rule_for(code).lookup is not Reaction.FAIL:
+                events.append(StartUnknown(now, ErrorCode.name_of(code), news))
+        return events
 
     def _question(self, owned: OwnedPartition) -> tuple[int, bool]:
         """Return timestamp and isolation; a named offset may be above the last stable one."""

@@ -8,7 +8,12 @@ import pytest
 
 from spark_groups.client import Lane
 from spark_groups.errors import ErrorCode
-from spark_groups.offsets.events import CoordinatorMissing, DescriptionRefused, RequestUnanswered
+from spark_groups.offsets.events import (
+    CoordinatorMissing,
+    DescriptionRefused,
+    RequestUnanswered,
+    StartUnknown,
+)
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol import messages as m
@@ -241,6 +246,26 @@ def test_start_that_cannot_be_listed_does_not_keep_the_others_from_being_listed(
         errors = dict.fromkeys(request.partitions, int(ErrorCode.LEADER_NOT_AVAILABLE))
         hands.answer(Lane.CLUSTER, m.ListOffsetsResponse(errors=errors))
     assert asked == [(-1, [0]), (-2, [1])] * 2
+    told = [(each.error, indexes(each.partitions)) for each in hands.find(StartUnknown)]
+    assert told == [("LEADER_NOT_AVAILABLE", [0]), ("LEADER_NOT_AVAILABLE", [1])]
+
+
+def test_start_that_nobody_knows_is_told_again_when_the_problem_changes() -> None:
+    hands = Hands()
+    hands.cluster()
+    hands.beat(accepted(2, parts(0, 1)))
+    hands.until(m.OffsetFetchRequest)
+    hands.answer(Lane.OFFSETS, committed({}))
+    missing, down = ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION
+    answers = ({0: missing}, {0: missing}, {0: down}, {0: down}, {})
+    for errors in answers:
+        request = hands.until(m.ListOffsetsRequest)
+        assert isinstance(request, m.ListOffsetsRequest)
+        refused = {key(index): int(code) for index, code in errors.items()}
+        found = dict.fromkeys(request.partitions - set(refused), 5)
+        hands.answer(Lane.CLUSTER, m.ListOffsetsResponse(offsets=found, errors=refused))
+    told = [(each.error, indexes(each.partitions)) for each in hands.find(StartUnknown)]
+    assert told == [(missing.name, [0]), (down.name, [0])]
 
 
 def test_nothing_is_asked_of_the_cluster_once_the_member_leaves() -> None:
