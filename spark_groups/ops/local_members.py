@@ -7,24 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from spark_groups.offsets.events import WithheldRange
 from spark_groups.types import TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class WithheldRange:
-    """What a member is meant to read and may not yet, because the present owner has not let go.
-
-    Args:
-        topic: The partition's topic.
-        partition: Its index.
-        committed_offset: The next offset to read; None: unknown, or none is committed.
-        log_end_offset: The next offset to be written; None: unknown.
-    """
-
-    topic: str
-    partition: int
-    committed_offset: int | None
-    log_end_offset: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from spark_groups.ops.local_members import WithheldRange
+from spark_groups.offsets.events import WithheldRange
 from spark_groups.ops.render_text import (
     ALARM_STYLE,
     MOVING_STYLE,

@@ -13,7 +13,8 @@ from enum import Enum
 from typing import Any, Final
 
 from spark_groups.errors import ErrorCode
-from spark_groups.ops.local_members import LocalMember, WithheldRange, parse_local_members
+from spark_groups.offsets.events import WithheldRange
+from spark_groups.ops.local_members import LocalMember, parse_local_members
 from spark_groups.ops.reading import GroupReading
 from spark_groups.protocol.messages import NO_OFFSET, DescribedMember, DescribeGroupResponse
 from spark_groups.types import TopicId, TopicIdPartition, TopicPartition, topic_id_text
