@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 from spark_groups.client.parts import Parts
 from spark_groups.errors import DataLossError
@@ -24,6 +25,7 @@ class BatchPlanner:
         self._parts = parts
         self._recorded_member_id: str | None = None
         self._last_ranges_at: float | None = None
+        self._last: BatchPlan | None = None
         self._targets: dict[TopicIdPartition, int] | None = None
 
     def prepare_available_now(self) -> None:
@@ -80,6 +82,11 @@ class BatchPlanner:
             tuple(sorted(self._range(key, *divided[key]) for key in divided)),
             tuple(topics.read().items()),
         )
+        if plan == self._last:
+            # Read anew where a log was cut. Spark takes the same text for no news: an empty batch
+            # goes between.
+            plan = replace(plan, ranges=())
+        self._last = plan
         self._parts.ledger.record(plan, leader_epochs)
         self._recorded_member_id = plan.member_id
         if plan.ranges:

@@ -346,3 +346,29 @@ def test_batch_that_ends_while_its_partition_is_looked_up_anew_is_not_read_again
     hands.answer(Lane.OFFSETS, all_of(request))
     (found,) = planned(hands, {0: 300}).ranges
     assert (found.from_offset, found.until_offset) == (200, 300)
+
+
+def test_rows_that_are_written_again_after_a_log_was_cut_are_another_batch_for_spark() -> None:
+    hands = Hands(fail_on_data_loss=False)
+    hands.own(0, offsets={0: 5})
+    first = hands.client.plan(ALL, ends({0: 10}), hands.now, {key(0): 2})
+    assert first is not None
+    finish(hands, first)
+    hands.answer(Lane.OFFSETS, all_of(hands.until(m.OffsetCommitRequest)))
+    hands.client.plan(ALL, ends({0: 10}), hands.now, {key(0): 3})
+    hands.pump()
+    request = hands.until(m.OffsetForLeaderEpochRequest)
+    assert isinstance(request, m.OffsetForLeaderEpochRequest)
+    cut = m.OffsetForLeaderEpochResponse(ends=dict.fromkeys(request.lookups, m.EpochEnd(5, 2)))
+    hands.answer(Lane.CLUSTER, cut)
+    between = hands.client.plan(ALL, ends({0: 10}), hands.now, {key(0): 3})
+    assert between is not None
+    assert not between.ranges, "Spark would take the same text for no news"
+    finish(hands, between)
+    again = hands.client.plan(ALL, ends({0: 10}), hands.now, {key(0): 3})
+    assert again == first
+    finish(hands, again)
+    hands.answer(Lane.OFFSETS, all_of(hands.until(m.OffsetCommitRequest)))
+    request = hands.until(m.OffsetCommitRequest)
+    assert isinstance(request, m.OffsetCommitRequest)
+    assert offsets_of(request) == {0: 10}
