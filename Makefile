@@ -7,6 +7,9 @@ LOCK_FLAGS ?=
 PYTEST_FLAGS ?=
 # The versions of Spark that `make spark-versions` tests, beside the one in requirements.lock.
 SPARK_VERSIONS ?= 4.0.1 4.1.1
+# How many seeds `make seeds` plays, and the first of them: `make test` plays the first 80.
+SEEDS ?= 1000
+FIRST_SEED ?= 80
 # Tests wait for brokers more than they compute: three workers keep two cores busy.
 WORKERS ?= 3
 
@@ -20,7 +23,7 @@ step = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env prerequisites demo test unit conformance spark-versions bench-handover lint types format wheel lock clean
+.PHONY: help env prerequisites demo test unit slow seeds conformance spark-versions bench-handover lint types format wheel lock clean
 
 ##@ Start here
 
@@ -44,6 +47,15 @@ env: $(PROJECT) ## Make the environment in .venv, from requirements.lock
 unit: env ## Run the tests that need neither broker nor Spark
 	$(call step,pytest: no broker$(comma) no Spark)
 	$(PY) -m pytest -m "not slow and not broker and not spark" $(PYTEST_FLAGS)
+
+slow: prerequisites env ## Run the tests that `make test` leaves out because they are slow
+	$(call step,pytest: every test that is slow)
+	$(PY) -m pytest -m "slow" -n $(WORKERS) --dist loadgroup --no-loadscope-reorder \
+	  $(PYTEST_FLAGS)
+
+seeds: env ## Hunt for seeds that break a promise in a world of clients; SEEDS=5000 plays so many
+	$(call step,a world of clients$(comma) with $(SEEDS) seeds)
+	$(PY) -m tests.client.hunt $(SEEDS) --first $(FIRST_SEED)
 
 conformance: prerequisites env ## Play the scenarios on Kafka 4.0, 4.1, 4.2, 4.3 and 4.4; REWRITE=1 writes them
 	$(call step,pytest: tests/scenarios on every version of Kafka)
