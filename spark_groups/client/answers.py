@@ -202,11 +202,16 @@ class Answers:
             self._parts.coordinator = None
 
     def _end_first_sight(self) -> None:
-        """What is subscribed at the beginning is known once all that was assigned has a name."""
+        """What is subscribed at the beginning is known once all that was assigned has a name.
+
+        Where nobody may say that this is all, the first assignment is taken for it: to begin what
+        comes later at its beginning loses nothing.
+        """
         parts = self._parts
         owned_topics = {key.topic_id for key in parts.ledger.owned}
+        has_all = parts.target.settled(parts.member.member_epoch)
         if (
-            parts.target.settled(parts.member.member_epoch)
+            (has_all or (parts.target.is_refused and owned_topics))
             and not parts.baseline_wanted
             and not parts.topics.unknown(owned_topics)
         ):

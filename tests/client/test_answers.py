@@ -290,3 +290,22 @@ def test_topic_that_may_not_be_seen_is_final() -> None:
     assert hands.client.member.state is MemberState.FATAL
     assert "'orders'" in (hands.client.member.failure or "")
     assert "READ and DESCRIBE" in (hands.client.member.failure or "")
+
+
+@pytest.mark.parametrize("may_describe", [True, False])
+def test_topic_that_comes_later_starts_at_its_beginning_also_where_nobody_may_describe(
+    may_describe: bool,
+) -> None:
+    later = uuid.UUID(int=2)
+    hands = Hands()
+    hands.describes = may_describe
+    hands.own(0)
+    if not may_describe:
+        code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        hands.answer(Lane.OFFSETS, m.DescribeGroupResponse(error_code=code))
+    both = Assignment.of({TOPIC: [0], later: [0]})
+    hands.beat(accepted(3, both))
+    hands.until(m.MetadataRequest)
+    hands.cluster(m.TopicMetadata(later, "orders-2", 2))
+    assert hands.client.topics.first_count(TOPIC) == 4
+    assert hands.client.topics.first_count(later) == 0
