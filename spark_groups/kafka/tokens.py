@@ -119,6 +119,10 @@ def _fetch_in_time(login: TokenLogin, tls: Tls, timeout_s: float) -> Token:
             fetched.append(_fetch(login, tls, max(0.001, timeout_s)))
         except (AccessError, BrokerUnreachableError) as error:
             fetched.append(error)
+        except ValueError:
+            # Its own words may repeat all of the address.
+            name = "kafka.sasl.oauthbearer.token.endpoint.url"
+            fetched.append(AccessError(f"{_said(login)} is no address: correct {name}"))
 
     thread = threading.Thread(target=fetch, name="oauth-token", daemon=True)
     thread.start()

@@ -71,6 +71,14 @@ def test_an_endpoint_that_is_down_may_come_back(login: TokenLogin) -> None:
     assert "secret-2" not in str(raised.value)
 
 
+@pytest.mark.parametrize("address", ["http://a..b/token", "http://[::1/token", "http://h/t\u00f6k"])
+def test_an_endpoint_without_an_address_is_not_taken_for_a_silent_one(
+    login: TokenLogin, address: str
+) -> None:
+    with pytest.raises(AccessError, match=r"is no address: correct .*token\.endpoint\.url"):
+        TokenStore().token(replace(login, endpoint_url=address), Tls(), 20.0)
+
+
 def test_an_endpoint_that_says_nothing_ends_at_the_deadline(login: TokenLogin) -> None:
     with listening(await_end) as port:
         silent = replace(login, endpoint_url=f"http://127.0.0.1:{port}/token")
