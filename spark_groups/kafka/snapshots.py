@@ -24,6 +24,8 @@ from spark_groups.kafka.private_socket import connect_to, end_listening, listen_
 logger = logging.getLogger(__name__)
 
 READ_TIMEOUT_S: Final = 1.0
+PAUSE_S: Final = 0.5
+"""How long nobody is served after something went wrong."""
 BACKLOG: Final = 8
 MAX_SNAPSHOT_BYTES: Final = 64 * 1024 * 1024
 _numbers = itertools.count()
@@ -49,6 +51,7 @@ class SnapshotPublisher:
         self._take = take
         self._path = (directory or snapshot_directory()) / f"{os.getpid()}-{next(_numbers)}.sock"
         self._listener: socket.socket | None = None
+        self._ended = threading.Event()
 
     def start(self) -> None:
         """Begin to publish; where no socket can be made, say so and go on without."""
@@ -62,19 +65,29 @@ class SnapshotPublisher:
     def close(self) -> None:
         """Stop publishing and remove the socket."""
         listener, self._listener = self._listener, None
+        self._ended.set()
         if listener is not None:
             end_listening(listener, self._path)
 
     def _serve(self) -> None:
         while (listener := self._listener) is not None:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            with connection, contextlib.suppress(OSError):
-                connection.settimeout(READ_TIMEOUT_S)
-                view = {**self._take(), "pid": os.getpid()}
-                connection.sendall(json.dumps(view).encode("utf-8"))
+            self._try_to_give(listener)
+
+    def _try_to_give(self, listener: socket.socket) -> None:
+        try:
+            self._give(listener)
+        except Exception as error:
+            if self._listener is not None:
+                # The next one may have more luck, for instance with a file descriptor.
+                logger.warning("a snapshot could not be given: %r", error)
+                self._ended.wait(PAUSE_S)
+
+    def _give(self, listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.settimeout(READ_TIMEOUT_S)
+            view = {**self._take(), "pid": os.getpid()}
+            connection.sendall(json.dumps(view).encode("utf-8"))
 
 
 def read_snapshots(

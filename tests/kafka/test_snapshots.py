@@ -8,7 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from spark_groups.kafka.snapshots import SnapshotPublisher, read_snapshots
+from tests.waiting import wait_until
 
 
 def test_a_snapshot_is_read_while_it_is_published_and_gone_afterwards(tmp_path: Path) -> None:
@@ -24,6 +27,26 @@ def test_a_snapshot_is_read_while_it_is_published_and_gone_afterwards(tmp_path: 
     finally:
         publisher.close()
     assert list(directory.iterdir()) == []
+
+
+def test_a_snapshot_that_fails_once_is_given_the_next_time(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures = [RuntimeError("not now")]
+
+    def take() -> dict[str, str]:
+        if failures:
+            raise failures.pop()
+        return {"group": "g"}
+
+    publisher = SnapshotPublisher(take, tmp_path / "sockets")
+    publisher.start()
+    try:
+        assert read_snapshots(directory=tmp_path / "sockets") == []
+        wait_until(lambda: len(read_snapshots(directory=tmp_path / "sockets")) == 1, 30)
+    finally:
+        publisher.close()
+    assert "not now" in caplog.text
 
 
 def test_the_socket_of_a_process_that_was_killed_is_removed(tmp_path: Path) -> None:
