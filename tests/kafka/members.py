@@ -17,6 +17,8 @@ from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol.config import MemberConfig
 from spark_groups.protocol.messages import (
+    DescribeGroupRequest,
+    DescribeGroupResponse,
     FindCoordinatorRequest,
     HeartbeatRequest,
     HeartbeatResponse,
@@ -166,6 +168,18 @@ def committed(bootstrap_servers: str, group_id: str) -> dict[tuple[str, int], in
             for key, each in fetched.offsets.items()
             if each.committed_offset >= 0 and key.topic_id in names
         }
+
+
+def describe(bootstrap_servers: str, group_id: str) -> DescribeGroupResponse:
+    """Return what the coordinator says of a group."""
+    with Cluster(bootstrap_servers) as cluster:
+        return cluster.describe_group(DescribeGroupRequest(group_id=group_id))
+
+
+def instance_epochs(bootstrap_servers: str, group_id: str) -> dict[str | None, int]:
+    """Return the member epoch of each instance: -2 is one that will be back."""
+    members = describe(bootstrap_servers, group_id).members
+    return {each.instance_id: each.member_epoch for each in members}
 
 
 def heartbeat(bootstrap_servers: str, request: HeartbeatRequest) -> HeartbeatResponse:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 
 from spark_groups.errors import DeadOwnershipError
-from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.kafka.farewell import leave_at_once
 from spark_groups.kafka.security import Security
 from spark_groups.protocol.config import MemberConfig
-from spark_groups.protocol.messages import DescribeGroupRequest, Node
+from spark_groups.protocol.messages import Node
 from spark_groups.protocol.subscription import Subscription
 from tests.brokers import create_topic
-from tests.kafka.members import queries
+from tests.kafka.members import instance_epochs, queries
 
 CONFIG = MemberConfig(group_id="g", subscription=Subscription.of_names("orders"))
 
@@ -35,9 +34,7 @@ def test_member_whose_thread_died_is_not_waited_for(
         with pytest.raises(DeadOwnershipError, match="a bug"):
             query.plan()
         query.driver.leave(10.0, will_return=True)
-        with Cluster(kafka.bootstrap_servers) as cluster:
-            group = cluster.describe_group(DescribeGroupRequest(group_id=group_id))
-        assert {each.instance_id: each.member_epoch for each in group.members} == left
+        assert instance_epochs(kafka.bootstrap_servers, group_id) == left
 
 
 def test_broker_that_is_gone_is_no_error() -> None:

@@ -9,9 +9,8 @@ from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.configuration import ConfigResource
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.kafka.group_settings import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
-from spark_groups.protocol.messages import DescribeGroupRequest
 from tests.brokers import create_topic
-from tests.kafka.members import QueryLike, all_at, committed, fill, queries
+from tests.kafka.members import QueryLike, all_at, committed, describe, fill, queries
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.broker
@@ -20,8 +19,7 @@ SOON = LivenessLimits(max_idle_s=1.5)
 
 
 def members(kafka: EmbeddedKafka, group_id: str) -> dict[str, int]:
-    with Cluster(kafka.bootstrap_servers) as cluster:
-        group = cluster.describe_group(DescribeGroupRequest(group_id=group_id))
+    group = describe(kafka.bootstrap_servers, group_id)
     return {each.member_id: each.member_epoch for each in group.members}
 
 

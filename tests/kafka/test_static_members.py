@@ -14,14 +14,19 @@ from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.configuration import ConfigResource
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.kafka.group_settings import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
-from spark_groups.protocol.messages import (
-    DescribeGroupRequest,
-    DescribeGroupResponse,
-    HeartbeatRequest,
-)
+from spark_groups.protocol.messages import HeartbeatRequest
 from spark_groups.types import NO_PARTITIONS, BatchPlan
 from tests.brokers import create_topic
-from tests.kafka.members import QueryLike, all_at, committed, fill, heartbeat, queries
+from tests.kafka.members import (
+    QueryLike,
+    all_at,
+    committed,
+    describe,
+    fill,
+    heartbeat,
+    instance_epochs,
+    queries,
+)
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.broker
@@ -31,15 +36,6 @@ OLDEST_AND_USUAL = pytest.mark.parametrize("version", ["4.0.0", "4.3.1"])
 OLDEST_USUAL_NEWEST = pytest.mark.parametrize("version", ["4.0.0", "4.3.1", "4.4.0"])
 AT_ONCE_S = 10.0
 """Much less than the session of 45 s, and enough for a machine that is busy."""
-
-
-def group(kafka: EmbeddedKafka, group_id: str) -> DescribeGroupResponse:
-    with Cluster(kafka.bootstrap_servers) as cluster:
-        return cluster.describe_group(DescribeGroupRequest(group_id=group_id))
-
-
-def member_epochs(kafka: EmbeddedKafka, group_id: str) -> dict[str | None, int]:
-    return {each.instance_id: each.member_epoch for each in group(kafka, group_id).members}
 
 
 def configure(kafka: EmbeddedKafka, group_id: str, **values_ms: int) -> None:
@@ -86,7 +82,7 @@ def test_rolling_restart_moves_no_partition_and_reads_nothing_twice(
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         members = [start(member=static(name)) for name in names]
         before = settle(members, 6)
-        group_epoch = group(kafka, group_id).group_epoch
+        group_epoch = describe(kafka.bootstrap_servers, group_id).group_epoch
         ranges = []
         for index, name in enumerate(names):
             fill(kafka.bootstrap_servers, topic_name, 6, 10)
@@ -95,7 +91,7 @@ def test_rolling_restart_moves_no_partition_and_reads_nothing_twice(
             old.commit_all()
             ranges += old.ranges
             old.driver.leave(will_return=True)
-            assert member_epochs(kafka, group_id)[name] == -2
+            assert instance_epochs(kafka.bootstrap_servers, group_id)[name] == -2
             members[index] = start(member=static(name))
             await_assigned(members[index], before[index])
             assert members[index].member_id != old.member_id
@@ -106,7 +102,7 @@ def test_rolling_restart_moves_no_partition_and_reads_nothing_twice(
             return committed(kafka.bootstrap_servers, group_id) == all_at(topic_name, 6, 30)
 
         wait_until(all_read, 60, what="all to be read")
-        assert group(kafka, group_id).group_epoch == group_epoch
+        assert describe(kafka.bootstrap_servers, group_id).group_epoch == group_epoch
         assert [each.assigned for each in members] == before
         for partition in range(6):
             spans = sorted(
@@ -143,12 +139,12 @@ def test_restart_from_the_checkpoint_of_a_killed_run_waits_for_no_session(
         killed = start(member=static(before))
         killed.plan_rows()
         plan = crashed(killed)
-        group_epoch = group(kafka, group_id).group_epoch
+        group_epoch = describe(kafka.bootstrap_servers, group_id).group_epoch
         again = start(member=static(after), checkpointed=plan)
         await_assigned(again, {f"{topic_name}-0", f"{topic_name}-1"})
-        assert list(member_epochs(kafka, group_id)) == [after]
+        assert list(instance_epochs(kafka.bootstrap_servers, group_id)) == [after]
         if before == after == "i1":
-            assert group(kafka, group_id).group_epoch == group_epoch
+            assert describe(kafka.bootstrap_servers, group_id).group_epoch == group_epoch
         again.driver.finish(plan)
         again.plan()
         again.commit_all()
@@ -169,7 +165,7 @@ def test_instance_id_of_a_run_that_left_no_checkpoint_is_waited_for_and_that_is_
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         killed = start(member=static("i1"))
         killed.plan()
-        group_epoch = group(kafka, group_id).group_epoch
+        group_epoch = describe(kafka.bootstrap_servers, group_id).group_epoch
         killed.vanish()
         # The time-out of the first answer is much shorter than the wait.
         again = start(member=static("i1"), driver={"api_timeout_s": 2.0})
@@ -188,7 +184,9 @@ def test_instance_id_of_a_run_that_left_no_checkpoint_is_waited_for_and_that_is_
         assert not planning.is_alive()
         assert again.driver.snapshot()["instance_wait_left_s"] is None
         await_assigned(again, {f"{topic_name}-0", f"{topic_name}-1"})
-        assert group(kafka, group_id).group_epoch > group_epoch, "the old one was removed"
+        assert describe(kafka.bootstrap_servers, group_id).group_epoch > group_epoch, (
+            "the old one was removed"
+        )
     assert "until instance id 'i1' is released" in caplog.text
 
 
@@ -297,7 +295,7 @@ def test_static_and_dynamic_members_share_a_group(
         assert second.assigned == before[1]
         second.driver.leave()
         await_assigned(first, before[0] | before[1], 30.0)
-        assert list(member_epochs(kafka, group_id)) == ["i1"]
+        assert list(instance_epochs(kafka.bootstrap_servers, group_id)) == ["i1"]
 
 
 @OLDEST_AND_USUAL
@@ -310,5 +308,5 @@ def test_leaving_for_good_frees_the_partitions_at_once(
         members = [start(member=static(name)) for name in ("i1", "i2")]
         before = settle(members, 4)
         members[0].driver.leave(will_return=False)
-        assert list(member_epochs(kafka, group_id)) == ["i2"]
+        assert list(instance_epochs(kafka.bootstrap_servers, group_id)) == ["i2"]
         await_assigned(members[1], before[0] | before[1])

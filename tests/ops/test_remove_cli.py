@@ -9,9 +9,9 @@ import pytest
 
 from spark_groups.errors import ErrorCode
 from spark_groups.kafka.cluster import Cluster
-from spark_groups.protocol.messages import DescribeGroupRequest, HeartbeatRequest
+from spark_groups.protocol.messages import HeartbeatRequest
 from tests.brokers import create_topic
-from tests.kafka.members import heartbeat
+from tests.kafka.members import describe, heartbeat
 from tests.kafka.test_coordinator import coordinator
 from tests.kafka.test_groups import join
 from tests.ops.commands import Run
@@ -30,9 +30,7 @@ def start_members(servers: str, group_id: str, topic: str, ids: dict[str, str | 
 
 
 def members_left(servers: str, group_id: str) -> list[str]:
-    with Cluster(servers) as cluster:
-        described = cluster.describe_group(DescribeGroupRequest(group_id=group_id))
-    return sorted(each.member_id for each in described.members)
+    return sorted(each.member_id for each in describe(servers, group_id).members)
 
 
 def outcomes(stdout: str) -> dict[str, str]:

@@ -6,9 +6,6 @@ import threading
 
 import pyarrow.parquet as pq
 
-from spark_groups.kafka.cluster import Cluster
-from spark_groups.kafka.embedded import EmbeddedKafka
-from spark_groups.protocol.messages import DescribeGroupRequest, DescribeGroupResponse
 from tests.brokers import Row, produce
 from tests.kafka.members import committed
 from tests.spark.applications import Application
@@ -60,11 +57,6 @@ class Feed:
         self._ending.set()
         self._thread.join()
         return self.ends
-
-
-def describe(broker: EmbeddedKafka, group_id: str) -> DescribeGroupResponse:
-    with Cluster(broker.bootstrap_servers) as cluster:
-        return cluster.describe_group(DescribeGroupRequest(group_id=group_id))
 
 
 def rows_written(application: Application) -> list[tuple[int, int]]:

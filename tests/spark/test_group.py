@@ -13,10 +13,10 @@ import pytest
 
 from spark_groups.kafka.embedded import EmbeddedKafka
 from tests.brokers import create_topic
-from tests.kafka.members import committed
+from tests.kafka.members import committed, describe
 from tests.processes import environment
 from tests.spark.applications import REPOSITORY, Application
-from tests.spark.shared_group import PARTITIONS, Feed, describe, rows_written
+from tests.spark.shared_group import PARTITIONS, Feed, rows_written
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(420)]
@@ -35,7 +35,7 @@ def broker() -> Iterator[EmbeddedKafka]:
 
 
 def sizes(broker: EmbeddedKafka, group_id: str) -> list[int]:
-    described = describe(broker, group_id)
+    described = describe(broker.bootstrap_servers, group_id)
     if described.group_state != "Stable":
         return []
     return sorted(len(each.assignment) for each in described.members)
@@ -85,7 +85,9 @@ def reads_all_of(application: Application, partitions: set[int]) -> float:
 
 def owned_by(broker: EmbeddedKafka, group_id: str, application: Application) -> set[int]:
     member_id = application.batches()[-1].plan.member_id
-    member = next(e for e in describe(broker, group_id).members if e.member_id == member_id)
+    member = next(
+        e for e in describe(broker.bootstrap_servers, group_id).members if e.member_id == member_id
+    )
     return {key.partition for key in member.assignment}
 
 
@@ -130,7 +132,7 @@ def test_applications_and_a_plain_consumer_share_a_group(
         ends = {(topic_name, each): end for each, end in feed.stop().items()}
         wait_until(lambda: committed(broker.bootstrap_servers, group_id) == ends, 60)
         assert first.terminate() == 143, first.log.read_text()[-2000:]
-        assert describe(broker, group_id).members == ()
+        assert describe(broker.bootstrap_servers, group_id).members == ()
     finally:
         feed.stop()
         plain.kill()

@@ -10,9 +10,9 @@ import pytest
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.types import Assignment
 from tests.brokers import create_topic
-from tests.kafka.members import committed
+from tests.kafka.members import committed, describe
 from tests.spark.applications import Application
-from tests.spark.shared_group import PARTITIONS, Feed, describe, rows_written
+from tests.spark.shared_group import PARTITIONS, Feed, rows_written
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(480)]
@@ -32,7 +32,7 @@ def broker() -> Iterator[EmbeddedKafka]:
 
 def shares(broker: EmbeddedKafka, group_id: str) -> dict[str | None, Assignment]:
     """Return what each instance has; nothing while the group is not stable."""
-    described = describe(broker, group_id)
+    described = describe(broker.bootstrap_servers, group_id)
     if described.group_state != "Stable":
         return {}
     return {each.instance_id: each.assignment for each in described.members}
@@ -70,14 +70,14 @@ def test_a_rolling_restart_of_static_members(
             200,
             "all three to own a share",
         )
-        before, owned = describe(broker, group_id), shares(broker, group_id)
+        before, owned = describe(broker.bootstrap_servers, group_id), shares(broker, group_id)
         for name in names:
             wait_until(lambda name=name: reads_again(applications[name], 0), 60, "a batch")
             assert applications[name].terminate() == 143, applications[name].log.read_text()[-3000:]
             batches = len(applications[name].batches())
             applications[name] = start(name)
             wait_until(lambda name=name, n=batches: reads_again(applications[name], n), 120, "rows")
-            after = describe(broker, group_id)
+            after = describe(broker.bootstrap_servers, group_id)
             assert (after.group_epoch, after.assignment_epoch) == (
                 before.group_epoch,
                 before.assignment_epoch,
@@ -88,7 +88,9 @@ def test_a_rolling_restart_of_static_members(
         wait_until(lambda: committed(broker.bootstrap_servers, group_id) == ends, 60)
         for each in applications.values():
             assert each.terminate() == 143
-        assert len(describe(broker, group_id).members) == 3, "static members mean to return"
+        assert len(describe(broker.bootstrap_servers, group_id).members) == 3, (
+            "static members mean to return"
+        )
     finally:
         feed.stop()
         for each in applications.values():

@@ -11,26 +11,18 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.offsets.plan_text import NOTHING_PLANNED
-from spark_groups.protocol.messages import DescribeGroupRequest
 from spark_groups.spark.options import SourceOptions
 from spark_groups.spark.query_run import QueryRun
 from tests.brokers import Row, create_topic, produce
+from tests.kafka.members import instance_epochs
 from tests.spark.queries import GroupQuery
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
 READ_S = 120.0
-
-
-def members(kafka: EmbeddedKafka, group_id: str) -> dict[str | None, int]:
-    """Return the member epoch of each instance: -2 is one that will be back."""
-    with Cluster(kafka.bootstrap_servers) as cluster:
-        described = cluster.describe_group(DescribeGroupRequest(group_id=group_id))
-    return {each.instance_id: each.member_epoch for each in described.members}
 
 
 @pytest.mark.spark
@@ -47,7 +39,7 @@ def test_second_query_with_one_instance_id_fails_and_a_stopped_one_makes_room(
     first = query("first")
     with first.running():
         first.await_rows(2)
-        (instance_id,) = members(kafka, group_id)
+        (instance_id,) = instance_epochs(kafka.bootstrap_servers, group_id)
         assert instance_id is not None
         assert instance_id.endswith("-i1")
         assert "$" not in instance_id
@@ -56,13 +48,23 @@ def test_second_query_with_one_instance_id_fails_and_a_stopped_one_makes_room(
         with query("second").running() as second, pytest.raises(StreamingQueryException) as failed:
             second.awaitTermination(int(READ_S))
         assert f"process {holder['pid']}, member {holder['member_id']}" in str(failed.value)
-        assert members(kafka, group_id)[instance_id] > 0, "the holder does not notice"
-    wait_until(lambda: members(kafka, group_id) == {instance_id: -2}, READ_S, what="a -2")
+        assert instance_epochs(kafka.bootstrap_servers, group_id)[instance_id] > 0, (
+            "the holder does not notice"
+        )
+    wait_until(
+        lambda: instance_epochs(kafka.bootstrap_servers, group_id) == {instance_id: -2},
+        READ_S,
+        what="a -2",
+    )
     produce(kafka.bootstrap_servers, topic_name, [Row(b"v", partition=p) for p in (0, 1)])
     third = query("third", leave_on_stop="true")
     with third.running():
         third.await_rows(2)
-    wait_until(lambda: not members(kafka, group_id), READ_S, what="an empty group")
+    wait_until(
+        lambda: not instance_epochs(kafka.bootstrap_servers, group_id),
+        READ_S,
+        what="an empty group",
+    )
 
 
 Start = Callable[..., QueryRun]
@@ -118,4 +120,4 @@ def test_leaving_for_good_is_for_those_who_are_stopped_not_for_those_who_crash(
         # What a runner sees whose parent died.
         monkeypatch.setattr(os, "getppid", lambda: 1)
     run.leave()
-    assert members(kafka, group_id) == left
+    assert instance_epochs(kafka.bootstrap_servers, group_id) == left
