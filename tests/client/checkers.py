@@ -175,6 +175,13 @@ class Checkers:
             if client is None or not client.is_settled:
                 state = client.member.state.name if client else "down"
                 found.append(f"{query.name} is not settled ({state})")
+                continue
+            # Whoever has not heard of a new leader cannot know that its log was cut.
+            found += [
+                f"{query.name} has not heard of the leader of {key.partition}"
+                for key, owned in client.ledger.owned.items()
+                if owned.leader_epoch < world.logs[key].leader_epoch
+            ]
         for key in world.coordinator.partitions():
             committed = world.coordinator.committed.get(key)
             offset = committed.committed_offset if committed else NO_OFFSET
