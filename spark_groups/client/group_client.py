@@ -127,7 +127,7 @@ class GroupClient:
         due = [self.exchange.next_wakeup(now), self._leave_by, self.attendance.next_wakeup()]
         told_at = self.member.revocation_told_at
         if told_at is not None:
-            timeout_s = self.member.rebalance_timeout_ms / 1000
+            timeout_s = self.member.revocation_timeout_s
             due.append(self._budget.next_mark(told_at, timeout_s, now))
         return min((each for each in due if each is not None and each > now), default=None)
 
@@ -365,7 +365,7 @@ class GroupClient:
             settle_first=self.parts.resolver.settle_first,
         )
         told_at = self.member.revocation_told_at
-        timeout_s = self.member.rebalance_timeout_ms / 1000
+        timeout_s = self.member.revocation_timeout_s
         if contested and told_at is not None:
             self.parts.events.extend(self._budget.warnings(told_at, timeout_s, contested, now))
             if not self._budget.is_over(told_at, timeout_s, now):

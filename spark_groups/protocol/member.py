@@ -65,6 +65,8 @@ class Member:
         """What is reported as owned: the assigned and what is still to be revoked."""
         self.failure: str | None = None
         self.revocation_told_at: float | None = None
+        self.revocation_timeout_s = 0.0
+        """As it was when that was told: a larger one holds from the next revocation on."""
         self.last_accepted_sent_at: float | None = None
         """When the last heartbeat that was accepted had been sent: the session is proven since."""
         self.abandoned_ids: list[str] = []
@@ -101,7 +103,7 @@ class Member:
         """When the coordinator removes the member unless the revocation is acknowledged."""
         if self.revocation_told_at is None:
             return None
-        return self.revocation_told_at + self.rebalance_timeout_ms / 1000
+        return self.revocation_told_at + self.revocation_timeout_s
 
     @property
     def instance_deadline(self) -> float | None:
@@ -306,6 +308,7 @@ class Member:
         if revoking:
             if revoking - was_revoking:
                 self.revocation_told_at = now
+                self.revocation_timeout_s = self._report.rebalance_timeout_s
                 self._emit(
                     RevocationTold,
                     now,

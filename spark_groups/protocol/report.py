@@ -17,6 +17,8 @@ class Report:
     """
 
     def __init__(self, everything: HeartbeatRequest) -> None:
+        self.rebalance_timeout_s = 0.0
+        """What the coordinator goes by, also while the next heartbeat is to be full."""
         self._everything = everything
         self._owned: Assignment | None = None
         self._rebalance_timeout_ms = -1
@@ -32,6 +34,7 @@ class Report:
             self._owned = request.topic_partitions
         if request.rebalance_timeout_ms != -1:
             self._rebalance_timeout_ms = request.rebalance_timeout_ms
+            self.rebalance_timeout_s = request.rebalance_timeout_ms / 1000
 
     def knows(self, owned: Assignment) -> bool:
         """Tell whether the coordinator was told that exactly this is owned."""

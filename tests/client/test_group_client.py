@@ -372,3 +372,21 @@ def test_rows_that_are_written_again_after_a_log_was_cut_are_another_batch_for_s
     request = hands.until(m.OffsetCommitRequest)
     assert isinstance(request, m.OffsetCommitRequest)
     assert offsets_of(request) == {0: 10}
+
+
+def test_larger_rebalance_time_out_does_not_hold_for_a_revocation_that_was_told_before() -> None:
+    hands = Hands(rebalance_timeout_ms=10_000)
+    hands.own(0, 1, offsets={0: 0, 1: 0})
+    hands.client.called(hands.now)
+    planned(hands, {0: 10, 1: 10})
+    hands.beat(accepted(3, parts(0)))
+    told_at = hands.client.member.revocation_told_at
+    assert told_at is not None
+    while not hands.find(PartitionsGivenUp):
+        if isinstance(hands.request(Lane.HEARTBEAT), m.HeartbeatRequest):
+            hands.answer(Lane.HEARTBEAT, accepted(3))
+        hands.wait(0.5)
+        if hands.now > told_at + 6 and not hands.find(RebalanceTimeoutRaised):
+            hands.client.called(hands.now)
+    assert hands.find(RebalanceTimeoutRaised)
+    assert hands.find(PartitionsGivenUp)[0].at == pytest.approx(told_at + 9.0, abs=0.1)
