@@ -14,6 +14,9 @@ from spark_groups.types import NO_PARTITIONS, Assignment
 
 DESCRIBE_AGAIN_S: Final = 5.0
 DESCRIBE_SPACING_S: Final = 0.25
+NOTHING_AGAIN_S: Final = 0.5
+NOTHING_BELIEVED_S: Final = 2.0
+"""How long a member has to be meant to have nothing until that is taken for all it gets."""
 REFUSED_AGAIN_S: Final = 30.0
 """Rights are granted by people: who may not describe the group need not ask often."""
 
@@ -35,6 +38,7 @@ class TargetWatch:
         self._due_at: float | None = None
         self._asked_at: float | None = None
         self._settled_epoch: int | None = None
+        self._nothing_since: float | None = None
 
     def changed(self, now: float) -> None:
         """Note that the epoch or the assignment changed: ask soon."""
@@ -94,14 +98,28 @@ class TargetWatch:
         is_current = member.member_epoch == member_epoch
         epochs_ahead = max(self.group_epoch, self.assignment_epoch) > member_epoch
         more = bool(self.pending) or epochs_ahead or not is_current
-        self._settled_epoch = None if more else member_epoch
-        if more:
-            self._ask_at(now + DESCRIBE_AGAIN_S)
-        return more
+        is_doubtful = not more and self._doubts(member.target_assignment, now)
+        self._settled_epoch = None if more or is_doubtful else member_epoch
+        if more or is_doubtful:
+            self._ask_at(now + (DESCRIBE_AGAIN_S if more else NOTHING_AGAIN_S))
+        return more or is_doubtful
 
     def settled(self, member_epoch: int) -> bool:
         """Tell whether the member has all it is meant to have, as of the last description."""
         return self._settled_epoch == member_epoch
+
+    def _doubts(self, target: Assignment, now: float) -> bool:
+        """Tell whether having nothing is not to be believed yet.
+
+        A coordinator lets a member in before it has looked for the topics of its pattern, or heard
+        of a topic that was just created: it is meant to have nothing then, for a moment.
+        """
+        if target:
+            self._nothing_since = None
+            return False
+        if self._nothing_since is None:
+            self._nothing_since = now
+        return now - self._nothing_since < NOTHING_BELIEVED_S
 
     def _ask_at(self, due_at: float) -> None:
         self._due_at = due_at if self._due_at is None else min(self._due_at, due_at)

@@ -7,6 +7,8 @@ import pytest
 from spark_groups.client.target import (
     DESCRIBE_AGAIN_S,
     DESCRIBE_SPACING_S,
+    NOTHING_AGAIN_S,
+    NOTHING_BELIEVED_S,
     REFUSED_AGAIN_S,
     TargetWatch,
 )
@@ -68,6 +70,23 @@ def test_refusal_for_good_is_remembered_and_seldom_asked_about_until_there_is_a_
     assert watch.due_at() == 1.0 + REFUSED_AGAIN_S
     take(watch, described(target=NO_PARTITIONS))
     assert not watch.is_refused
+
+
+def test_nothing_is_not_believed_at_once() -> None:
+    watch = TargetWatch()
+    assert take(watch, described(target=NO_PARTITIONS), now=1.0) is True
+    assert not watch.settled(5)
+    assert watch.due_at() == 1.0 + NOTHING_AGAIN_S
+    assert take(watch, described(target=NO_PARTITIONS), now=1.5) is True
+    assert take(watch, described(target=NO_PARTITIONS), now=1.0 + NOTHING_BELIEVED_S) is False
+    assert watch.settled(5)
+
+
+def test_a_share_begins_the_doubt_anew() -> None:
+    watch = TargetWatch()
+    take(watch, described(target=NO_PARTITIONS), now=1.0)
+    assert take(watch, described(target=parts(0)), owned=parts(0), now=1.5) is False
+    assert take(watch, described(target=NO_PARTITIONS), now=9.0) is True
 
 
 def test_pending_is_the_target_without_what_is_owned() -> None:
