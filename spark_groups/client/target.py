@@ -15,7 +15,7 @@ from spark_groups.types import NO_PARTITIONS, Assignment
 DESCRIBE_AGAIN_S: Final = 5.0
 DESCRIBE_SPACING_S: Final = 0.25
 NOTHING_AGAIN_S: Final = 0.5
-NOTHING_BELIEVED_S: Final = 2.0
+NOTHING_BELIEVED_S: Final = 3.0
 """How long a member has to be meant to have nothing until that is taken for all it gets."""
 REFUSED_AGAIN_S: Final = 30.0
 """Rights are granted by people: who may not describe the group need not ask often."""

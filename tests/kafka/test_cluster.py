@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
-from spark_groups.errors import ErrorCode, OptionsError, ProtocolError
+from spark_groups.errors import AccessError, ErrorCode, OptionsError, ProtocolError
 from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.configuration import ConfigEntry, ConfigOrigin, ConfigResource
 from spark_groups.kafka.connection import RequestError
@@ -277,7 +277,7 @@ def test_a_tls_listener_is_told_at_once() -> None:
 
     with listening(script) as port, Cluster(f"127.0.0.1:{port}") as cluster:
         started = time.monotonic()
-        with pytest.raises(ProtocolError, match="TLS alert"):
+        with pytest.raises(AccessError, match="TLS alert"):
             cluster.nodes()
         assert time.monotonic() - started < 3
 

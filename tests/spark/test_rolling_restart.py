@@ -15,7 +15,12 @@ from tests.spark.applications import Application
 from tests.spark.shared_group import PARTITIONS, Feed, rows_written
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(480)]
+pytestmark = [
+    pytest.mark.broker,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+]
 
 # A restart of Spark on a busy machine must not be what the session time-out is compared with.
 LONG_SESSION = {
