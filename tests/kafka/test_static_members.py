@@ -230,24 +230,25 @@ def test_member_that_was_replaced_fails_with_the_reason(
     kafka = kafka_version(version)
     create_topic(kafka.bootstrap_servers, topic_name)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
-        fenced = start(member=static("i1"))
+        fenced = start(member={**static("i1"), "fast_heartbeats": False})
         fenced.plan()
+        wait_until(lambda: fenced.driver.snapshot()["state"] == "STABLE", what="a quiet member")
         shared = {"group_id": group_id, "instance_id": "i1"}
-        heartbeat(
-            kafka.bootstrap_servers,
-            HeartbeatRequest(member_id=fenced.member_id, member_epoch=-2, **shared),
-        )
-        newer = heartbeat(
-            kafka.bootstrap_servers,
-            HeartbeatRequest(
-                member_id="the-newer-one",
-                member_epoch=0,
-                rebalance_timeout_ms=60_000,
-                subscribed_topic_names=(topic_name,),
-                topic_partitions=NO_PARTITIONS,
-                **shared,
-            ),
-        )
+        gone = HeartbeatRequest(member_id=fenced.member_id, member_epoch=-2, **shared)
+        # A heartbeat of the old one between the two would be answered FENCED_MEMBER_EPOCH.
+        with fenced.driver._changed:
+            heartbeat(kafka.bootstrap_servers, gone)
+            newer = heartbeat(
+                kafka.bootstrap_servers,
+                HeartbeatRequest(
+                    member_id="the-newer-one",
+                    member_epoch=0,
+                    rebalance_timeout_ms=60_000,
+                    subscribed_topic_names=(topic_name,),
+                    topic_partitions=NO_PARTITIONS,
+                    **shared,
+                ),
+            )
         assert newer.error_code == 0
 
         def fails() -> str:

@@ -13,7 +13,12 @@ from tests.spark.applications import Application
 from tests.spark.shared_group import PARTITIONS, Feed, rows_written
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(360)]
+pytestmark = [
+    pytest.mark.broker,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+]
 
 SHORT_SESSION = {
     "group.consumer.min.session.timeout.ms": "1000",
