@@ -128,6 +128,11 @@ class QueryLike:
         return set(self.driver.snapshot()["assigned"])
 
     @property
+    def timeline(self) -> str:
+        """What was told of it so far, a line each."""
+        return "\n".join(self.driver.snapshot()["timeline"])
+
+    @property
     def member_id(self) -> str:
         return str(self.driver.snapshot()["member_id"])
 

@@ -149,7 +149,7 @@ def test_a_batch_planned_before_an_epoch_change_is_committed_after_it(
         offsets = committed(kafka.bootstrap_servers, group_id)
         assert [offsets[topic_name, each] for each in (0, 1)] == [10, 10]
         assert first.driver.snapshot()["commits_refused"] == refusals
-        assert "lost" not in " ".join(first.driver.snapshot()["timeline"])
+        assert "lost" not in first.timeline
 
 
 def test_latest_loses_nothing_before_the_first_batch_or_during_a_hand_over(
@@ -184,7 +184,7 @@ def test_latest_reads_a_partition_and_a_topic_that_come_later_from_their_beginni
     with queries(kafka.bootstrap_servers, group_id, f"{topic_name},{later}") as start:
         query = start(start=LATEST)
         query.run()
-        assert later in " ".join(query.driver.snapshot()["timeline"])
+        assert later in query.timeline
         grow_topic(kafka.bootstrap_servers, topic_name, 2)
         fill(kafka.bootstrap_servers, topic_name, 2, 5)
         create_topic(kafka.bootstrap_servers, later, 1)
@@ -215,7 +215,7 @@ def test_offsets_of_a_deleted_topic_never_touch_the_one_created_after_it(
         assert [(e.from_offset, e.until_offset) for e in again.ranges] == [(0, 2)]
         query.commit_all()
         assert committed(kafka.bootstrap_servers, group_id) == {(topic_name, 0): 2}
-        assert "deleted and created again" in " ".join(query.driver.snapshot()["timeline"])
+        assert "deleted and created again" in query.timeline
 
 
 def test_a_restart_takes_over_at_once_what_a_killed_run_still_holds(
@@ -261,7 +261,7 @@ def test_an_inherited_batch_does_not_rewind_what_somebody_else_committed(
         fill(kafka.bootstrap_servers, topic_name, 1, 1)
         next_plan = restarted.plan_rows()
         assert [(e.from_offset, e.until_offset) for e in next_plan.ranges] == [(10, 11)]
-        assert "committed otherwise" in " ".join(restarted.driver.snapshot()["timeline"])
+        assert "committed otherwise" in restarted.timeline
 
 
 def test_offsets_that_expired_under_a_checkpoint_are_data_loss(

@@ -15,10 +15,6 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.broker
 
 
-def timeline(query: QueryLike) -> str:
-    return "\n".join(query.driver.snapshot()["timeline"])
-
-
 def rows(query: QueryLike) -> int:
     return sum(end - start for _, _, start, end in query.ranges)
 
@@ -34,7 +30,7 @@ def test_a_member_that_stood_still_past_its_deadline_is_fenced_and_goes_on(
         late.plan_rows(PlanLimit(max_offsets=8))
         old_id = late.member_id
         other = start()
-        wait_until(lambda: "is to give up" in timeline(late), what="the revocation to be told")
+        wait_until(lambda: "is to give up" in late.timeline, what="the revocation to be told")
         # Whoever holds its lock keeps it from doing, or answering, anything.
         with late.driver._changed:
             wait_until(lambda: (other.run(), len(other.assigned) == 2)[1], 20, "its removal")
@@ -43,7 +39,7 @@ def test_a_member_that_stood_still_past_its_deadline_is_fenced_and_goes_on(
             wait_until(lambda: (other.run(), rows(other) == 20)[1], 20, "all to be read again")
             other.commit_all()
         wait_until(lambda: late.member_id != old_id, what="the late one to join anew")
-        said = timeline(late)
+        said = late.timeline
         assert "UNKNOWN_MEMBER_ID" in said
         assert "read again" in said
         assert committed(servers, group_id) == all_at(topic_name, 2, 10)
@@ -75,16 +71,16 @@ def test_calls_that_come_seldom_are_given_more_time_to_give_up_partitions(
         member_id, called_at = slow.member_id, time.monotonic()
         wait_until(lambda: time.monotonic() - called_at > 1.5, what="a long trigger")
         slow.plan_rows()
-        assert "asked the coordinator for" in timeline(slow)
+        assert "asked the coordinator for" in slow.timeline
         other = start()
-        wait_until(lambda: "is to give up" in timeline(slow), what="the revocation to be told")
+        wait_until(lambda: "is to give up" in slow.timeline, what="the revocation to be told")
         told_at = time.monotonic()
         wait_until(
             lambda: other.run() is None and time.monotonic() - told_at > 2.5,
             what="more than the time-out of the configuration",
         )
         assert slow.member_id == member_id, "the coordinator waits for longer, as it was asked to"
-        assert "uncommitted" not in timeline(slow)
+        assert "uncommitted" not in slow.timeline
         slow.commit_all()
         wait_until(lambda: other.run() is None and len(other.assigned) == 1, what="its share")
         assert committed(servers, group_id) == all_at(topic_name, 2, 10)

@@ -44,9 +44,7 @@ class Readers:
 
     @property
     def timelines(self) -> str:
-        return "\n".join(
-            line for query in self.queries for line in query.driver.snapshot()["timeline"]
-        )
+        return "\n".join(query.timeline for query in self.queries)
 
     def until(self, condition: Callable[[], object], what: str, timeout_s: float = 30.0) -> None:
         """Trigger all of them again and again until something holds."""
