@@ -36,6 +36,9 @@ PURE = (
     "spark_groups/client/",
     "spark_groups/protocol/",
     "spark_groups/offsets/",
+    "spark_groups/assignors/",
+    "spark_groups/coordinator/",
+    "spark_groups/sim/",
 )
 TEXT_SUFFIXES = (".py", ".md", ".toml", ".sh", ".yml", ".ipynb", ".cfg", ".txt")
 TEXT_NAMES = ("Makefile", "run", ".gitignore")

@@ -1,0 +1,94 @@
+"""What a handler decides, as data: an answer, records to append, timers to set or stop.
+
+A handler reads a group and changes nothing. Its records are applied to the group at once, appended
+to the log, and taken back if the append fails; the answer is given once they are replicated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, TypeVar
+
+from spark_groups.coordinator.records import Record
+from spark_groups.coordinator.settings import Settings
+from spark_groups.coordinator.topics import TopicsImage
+
+R = TypeVar("R")
+
+
+class TimerKind(Enum):
+    """What a timer is for."""
+
+    SESSION = "a member is silent for too long"
+    REBALANCE = "a member takes too long to revoke"
+    ASSIGNMENT = "the assignor may run again"
+    CLIENT_ASSIGNMENT = "the member that computes the assignment takes too long"
+    REGEX = "patterns are resolved, or looked up again"
+    EXPIRY = "offsets and empty groups get old"
+
+
+@dataclass(frozen=True, slots=True)
+class TimerKey:
+    """Names a timer: setting it again replaces it.
+
+    Args:
+        kind: What it is for.
+        group_id: The group.
+        member_id: The member, "" where it is about the group.
+    """
+
+    kind: TimerKind
+    group_id: str
+    member_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """A timer to set, or to stop.
+
+    Args:
+        key: Its name.
+        at: When it fires, in seconds; None stops it.
+        member_epoch: The member epoch it was set at, where it counts.
+    """
+
+    key: TimerKey
+    at: float | None
+    member_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[R]):
+    """What a handler decided.
+
+    Args:
+        response: The answer.
+        records: What to append, one atomic batch.
+        timers: What to set and stop, in this order.
+    """
+
+    response: R
+    records: tuple[Record, ...] = ()
+    timers: tuple[Timer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a handler may look at beside its group.
+
+    Args:
+        now: Seconds.
+        topics: The cluster's topics.
+        settings: What is configured.
+        client_id: The client id of the request.
+        client_host: Where the request comes from.
+        new_member_id: An id to give where the coordinator makes ids.
+    """
+
+    now: float
+    topics: TopicsImage
+    settings: Settings
+    client_id: str = ""
+    client_host: str = ""
+    new_member_id: str = ""

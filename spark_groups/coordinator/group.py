@@ -1,0 +1,171 @@
+"""A consumer group in memory: exactly what its records say, and what follows from them.
+
+Only `apply` changes a group. What a record replaces can be asked for before (`value_of`), which is
+how a failed append is taken back, and all records together (`records`) are what compaction keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TypeVar
+
+from spark_groups.coordinator import records as r
+from spark_groups.coordinator.member import GroupMember
+from spark_groups.coordinator.records import Record
+from spark_groups.types import TopicIdPartition
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class GroupState(Enum):
+    """The state of a group; the values are what Describe and ListGroups answer."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """One consumer group; two are equal if their records are.
+
+    Args:
+        group_id: Its id.
+        members: By member id; their order means nothing.
+        targets: What each member is meant to have.
+        regexes: Patterns that were resolved.
+        offsets: Committed offsets, by topic name and partition.
+    """
+
+    group_id: str
+    members: dict[str, GroupMember] = field(default_factory=dict)
+    targets: dict[str, r.TargetMemberValue] = field(default_factory=dict)
+    regexes: dict[str, r.RegularExpressionValue] = field(default_factory=dict)
+    offsets: dict[tuple[str, int], r.OffsetCommitValue] = field(default_factory=dict)
+    _values: dict[r.Key, r.Value] = field(default_factory=dict)
+
+    @property
+    def is_empty_of_records(self) -> bool:
+        return not self._values
+
+    @property
+    def metadata(self) -> r.GroupMetadataValue | None:
+        """Its epoch and the hash of its topics; None if it is no consumer group (any more)."""
+        found = self._values.get(r.GroupMetadataKey(self.group_id))
+        return found if isinstance(found, r.GroupMetadataValue) else None
+
+    @property
+    def group_epoch(self) -> int:
+        return self.metadata.group_epoch if self.metadata else 0
+
+    @property
+    def partition_metadata(self) -> r.PartitionMetadataValue | None:
+        found = self._values.get(r.PartitionMetadataKey(self.group_id))
+        return found if isinstance(found, r.PartitionMetadataValue) else None
+
+    @property
+    def target_metadata(self) -> r.TargetMetadataValue | None:
+        found = self._values.get(r.TargetMetadataKey(self.group_id))
+        return found if isinstance(found, r.TargetMetadataValue) else None
+
+    @property
+    def assignment_epoch(self) -> int:
+        return self.target_metadata.assignment_epoch if self.target_metadata else 0
+
+    @property
+    def state(self) -> GroupState:
+        """Derived from the epochs; nothing sets it (ConsumerGroup.maybeUpdateGroupState)."""
+        if not self.members:
+            return GroupState.EMPTY
+        assignment_epoch = self.assignment_epoch
+        if self.group_epoch > assignment_epoch:
+            return GroupState.ASSIGNING
+        for each in self.members.values():
+            if not each.is_reconciled_to(assignment_epoch):
+                return GroupState.RECONCILING
+        return GroupState.STABLE
+
+    def static_member(self, instance_id: str) -> GroupMember | None:
+        """Return the member that holds an instance id."""
+        for each in self.members.values():
+            if each.instance_id == instance_id:
+                return each
+        return None
+
+    def partition_epochs(self) -> dict[TopicIdPartition, int]:
+        """Return every partition that a member holds, with that member's epoch."""
+        return {
+            key: member.member_epoch
+            for member in self.members.values()
+            for key in (*member.assigned, *member.pending_revocation)
+        }
+
+    def value_of(self, key: r.Key) -> r.Value | None:
+        """Return the value that the group has for a key, None if it has none."""
+        return self._values.get(key)
+
+    def records(self) -> Iterator[Record]:
+        """Yield one record for every key that has a value: what a compacted log holds."""
+        return (Record(key, value) for key, value in self._values.items())
+
+    def apply(self, record: Record) -> None:
+        """Take a record: the only way in which a group changes.
+
+        Any order of records that ends with the same value for each key gives the same group, so
+        that compaction cannot change what a replay gives.
+        """
+        key, value = record.key, record.value
+        _put(self._values, key, value)
+        match key:
+            case r.MemberMetadataKey() | r.CurrentAssignmentKey():
+                self._rebuild(key.member_id)
+            case r.TargetMemberKey():
+                assert value is None or isinstance(value, r.TargetMemberValue)
+                _put(self.targets, key.member_id, value)
+            case r.RegularExpressionKey():
+                assert value is None or isinstance(value, r.RegularExpressionValue)
+                _put(self.regexes, key.regular_expression, value)
+            case r.OffsetCommitKey():
+                assert value is None or isinstance(value, r.OffsetCommitValue)
+                _put(self.offsets, (key.topic, key.partition), value)
+
+    def _rebuild(self, member_id: str) -> None:
+        told = self._values.get(r.MemberMetadataKey(self.group_id, member_id))
+        current = self._values.get(r.CurrentAssignmentKey(self.group_id, member_id))
+        if not isinstance(told, r.MemberMetadataValue):
+            self.members.pop(member_id, None)
+            return
+        member = GroupMember(
+            member_id=member_id,
+            instance_id=told.instance_id,
+            rack_id=told.rack_id,
+            client_id=told.client_id,
+            client_host=told.client_host,
+            rebalance_timeout_ms=told.rebalance_timeout_ms,
+            subscribed_topic_names=frozenset(told.subscribed_topic_names),
+            subscribed_topic_regex=told.subscribed_topic_regex,
+            server_assignor=told.server_assignor,
+            client_assignors=told.client_assignors,
+        )
+        if isinstance(current, r.CurrentAssignmentValue):
+            member = replace(
+                member,
+                member_epoch=current.member_epoch,
+                previous_member_epoch=current.previous_member_epoch,
+                state=current.state,
+                assigned=current.assigned,
+                pending_revocation=current.pending_revocation,
+            )
+        self.members[member_id] = member
+
+
+def _put(values: dict[K, V], key: K, value: V | None) -> None:
+    if value is None:
+        values.pop(key, None)
+    else:
+        values[key] = value

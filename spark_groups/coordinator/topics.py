@@ -1,0 +1,54 @@
+"""The cluster's topics as a coordinator sees them at one instant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from spark_groups.types import TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """A topic.
+
+    Args:
+        topic_id: Its id.
+        name: Its name.
+        partition_count: How many partitions it has.
+        racks: For each partition the racks of its replicas; empty if they have none.
+    """
+
+    topic_id: TopicId
+    name: str
+    partition_count: int
+    racks: tuple[frozenset[str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsImage:
+    """All topics, at one version of the cluster's metadata; a change is another image.
+
+    Args:
+        by_name: The topics.
+        version: Grows with every change.
+    """
+
+    by_name: dict[str, TopicImage] = field(default_factory=dict)
+    version: int = 0
+
+    @classmethod
+    def of(cls, topics: Iterable[TopicImage], version: int = 0) -> TopicsImage:
+        return cls({each.name: each for each in topics}, version)
+
+    def by_id(self, topic_id: TopicId) -> TopicImage | None:
+        return next((each for each in self.by_name.values() if each.topic_id == topic_id), None)
+
+    def with_topic(self, topic: TopicImage) -> TopicsImage:
+        """Return the image after a topic was created or grew."""
+        return TopicsImage({**self.by_name, topic.name: topic}, self.version + 1)
+
+    def without(self, name: str) -> TopicsImage:
+        """Return the image after a topic was deleted."""
+        kept = {each: topic for each, topic in self.by_name.items() if each != name}
+        return TopicsImage(kept, self.version + 1)
