@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from spark_groups.coordinator.records import Record
 from spark_groups.coordinator.settings import Settings
 from spark_groups.coordinator.topics import TopicsImage
 
 R = TypeVar("R")
+
+NEWEST_API_VERSION: Final = 32_767
+"""Greater than every version that there is: for who does not care."""
 
 
 class TimerKind(Enum):
@@ -84,6 +87,7 @@ class Surroundings:
         client_id: The client id of the request.
         client_host: Where the request comes from.
         new_member_id: An id to give where the coordinator makes ids.
+        api_version: The version of the request.
     """
 
     now: float
@@ -92,3 +96,4 @@ class Surroundings:
     client_id: str = ""
     client_host: str = ""
     new_member_id: str = ""
+    api_version: int = NEWEST_API_VERSION
