@@ -10,7 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from spark_groups.coordinator.member import ClientAssignor
-from spark_groups.protocol.messages import HeartbeatRequest, HeartbeatResponse
+from spark_groups.protocol.messages import (
+    DescribeGroupRequest,
+    DescribeGroupResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicId, TopicPartition
 
 
@@ -250,3 +259,30 @@ class InstallAssignmentResponse:
 
     error_code: int = 0
     error_message: str | None = None
+
+
+GroupRequest = (
+    HeartbeatRequest
+    | OffsetCommitRequest
+    | OffsetFetchRequest
+    | DescribeGroupRequest
+    | DeleteGroupsRequest
+    | LeaveGroupRequest
+    | OffsetDeleteRequest
+    | PrepareAssignmentRequest
+    | InstallAssignmentRequest
+)
+"""What is asked of one group: goes to the coordinator that has it."""
+CoordinatorRequest = GroupRequest | ListGroupsRequest
+CoordinatorResponse = (
+    HeartbeatResponse
+    | OffsetCommitResponse
+    | OffsetFetchResponse
+    | DescribeGroupResponse
+    | DeleteGroupsResponse
+    | LeaveGroupResponse
+    | OffsetDeleteResponse
+    | PrepareAssignmentResponse
+    | InstallAssignmentResponse
+    | ListGroupsResponse
+)

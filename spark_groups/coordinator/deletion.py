@@ -1,0 +1,46 @@
+"""DeleteGroups: a group that is empty is gone, with its offsets."""
+
+from __future__ import annotations
+
+from spark_groups.coordinator import records as r
+from spark_groups.coordinator.effects import Outcome, Surroundings
+from spark_groups.coordinator.group import ConsumerGroup
+from spark_groups.coordinator.messages import DeleteGroupsRequest, DeleteGroupsResponse
+from spark_groups.coordinator.profile import Profile
+from spark_groups.coordinator.records import Record
+from spark_groups.coordinator.refusals import CoordinatorErrorCode
+from spark_groups.errors import ErrorCode
+
+TOMBSTONE_ORDER = (
+    r.OffsetCommitKey,
+    r.CurrentAssignmentKey,
+    r.TargetMemberKey,
+    r.TargetMetadataKey,
+    r.MemberMetadataKey,
+    r.RegularExpressionKey,
+    r.PartitionMetadataKey,
+    r.GroupMetadataKey,
+)
+"""Offsets first, then what stands on the group, then the group itself."""
+
+
+def delete(
+    group: ConsumerGroup, _request: DeleteGroupsRequest, _profile: Profile, _around: Surroundings
+) -> Outcome[DeleteGroupsResponse]:
+    """Delete a group.
+
+    Args:
+        group: The group.
+    """
+    if group.is_empty_of_records:
+        return Outcome(DeleteGroupsResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
+    if group.members:
+        return Outcome(DeleteGroupsResponse(error_code=CoordinatorErrorCode.NON_EMPTY_GROUP))
+    return Outcome(DeleteGroupsResponse(), tombstones(group))
+
+
+def tombstones(group: ConsumerGroup) -> tuple[Record, ...]:
+    """Return what deletes a group with everything in it (Group.createGroupTombstoneRecords)."""
+    keys = (each.key for each in group.records())
+    ordered = sorted(keys, key=lambda key: TOMBSTONE_ORDER.index(type(key)))
+    return tuple(Record(key, None) for key in ordered)

@@ -1,0 +1,28 @@
+"""Which function answers which request and which timer: one table each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from spark_groups.coordinator import deletion
+from spark_groups.coordinator.effects import Outcome, Surroundings, Timer, TimerKind
+from spark_groups.coordinator.group import ConsumerGroup
+from spark_groups.coordinator.messages import CoordinatorResponse, DeleteGroupsRequest
+from spark_groups.coordinator.profile import Profile
+
+Read = Callable[[ConsumerGroup, Any, Profile, Surroundings], CoordinatorResponse]
+Write = Callable[[ConsumerGroup, Any, Profile, Surroundings], Outcome[Any]]
+Fired = Callable[[ConsumerGroup, Timer, Profile, Surroundings], Outcome[None]]
+Loaded = Callable[[ConsumerGroup, Profile, Surroundings], Outcome[None]]
+
+READS: Final[Mapping[type, Read]] = {}
+"""What is answered from what is replicated, at once."""
+WRITES: Final[Mapping[type, Write]] = {
+    DeleteGroupsRequest: deletion.delete,
+}
+"""What is answered from the latest state, once its records are replicated."""
+FIRED: Final[Mapping[TimerKind, Fired]] = {}
+"""What a timer does."""
+LOADED: Final[tuple[Loaded, ...]] = ()
+"""What is done, in this order, for each group of a log that another coordinator wrote."""

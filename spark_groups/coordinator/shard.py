@@ -1,0 +1,321 @@
+"""The event loop of one partition of `__consumer_offsets`: requests and timers in, answers out.
+
+A write sees the latest state, is applied and appended at once, and is answered when it is
+replicated. A read sees what is replicated and is answered at once. There is one copy of the state:
+what an append may have to take back is kept beside it, newest last. A new `Shard` over the same log
+is a fail-over (kafka_protocol.md 2.5; CoordinatorRuntime).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from spark_groups.coordinator.dispatch import FIRED, LOADED, READS, WRITES
+from spark_groups.coordinator.effects import (
+    NEWEST_API_VERSION,
+    Outcome,
+    Surroundings,
+    Timer,
+    TimerKey,
+)
+from spark_groups.coordinator.group import ConsumerGroup
+from spark_groups.coordinator.listing import list_groups
+from spark_groups.coordinator.log import Log
+from spark_groups.coordinator.messages import (
+    CoordinatorRequest,
+    CoordinatorResponse,
+    ListGroupsRequest,
+)
+from spark_groups.coordinator.profile import MemberIds, Profile
+from spark_groups.coordinator.records import Record
+from spark_groups.coordinator.refusals import refuse
+from spark_groups.coordinator.settings import Settings
+from spark_groups.coordinator.timers import Timers
+from spark_groups.coordinator.topics import TopicsImage
+from spark_groups.errors import ErrorCode
+from spark_groups.types import topic_id_text
+
+TIMER_RETRY_S: Final = 0.5
+"""When a timer fires again whose records could not be appended (CoordinatorTimer)."""
+MEMBER_IDS: Final = uuid.UUID("5f0c3a4e-6a51-4f0e-9b0e-5f6f6d656d62")
+"""The name space of the member ids that a shard makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a request comes from.
+
+    Args:
+        client_id: Its client id.
+        client_host: The address it comes from.
+    """
+
+    client_id: str = ""
+    client_host: str = "/127.0.0.1"
+
+
+NOBODY: Final = Origin()
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """A request that a shard took; `response` is None until it is answered."""
+
+    request: CoordinatorRequest
+    response: CoordinatorResponse | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """What is applied and not replicated yet.
+
+    Args:
+        ticket: Who waits for it; None for a timer.
+        response: What is answered then.
+        before: What its keys had, the newest first.
+        timers_before: What its timers were, the newest first.
+    """
+
+    ticket: Ticket | None
+    response: Any
+    before: tuple[Record, ...]
+    timers_before: tuple[tuple[TimerKey, Timer | None], ...]
+
+
+@dataclass(slots=True)
+class Shard:
+    """One partition's coordinator.
+
+    Args:
+        profile: Which coordinator it behaves like.
+        settings: What is configured.
+        topics: The cluster's topics.
+        log: The partition's log, which is replayed.
+        now: Seconds.
+        partition: Its index.
+    """
+
+    profile: Profile
+    settings: Settings
+    topics: TopicsImage
+    log: Log
+    now: float
+    partition: int = 0
+    groups: dict[str, ConsumerGroup] = field(default_factory=dict)
+    _timers: Timers = field(default_factory=Timers)
+    _writes: list[_Write] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for record in self.log.replay():
+            self._apply(record)
+        for group_id in tuple(self.groups):
+            for loaded in LOADED:
+                outcome = loaded(self._group(group_id), self.profile, self._around(self.now))
+                self._write(None, outcome)
+
+    def submit(
+        self,
+        request: CoordinatorRequest,
+        now: float,
+        origin: Origin = NOBODY,
+        api_version: int = NEWEST_API_VERSION,
+    ) -> Ticket:
+        """Take a request.
+
+        Args:
+            request: The request.
+            now: Seconds.
+            origin: Where it comes from.
+            api_version: Its version.
+
+        Returns:
+            Its ticket, answered already where nothing has to be replicated first.
+        """
+        self.now = now
+        ticket = Ticket(request)
+        if isinstance(request, ListGroupsRequest):
+            ticket.response = list_groups(self._all_replicated(), request)
+            return ticket
+        around = self._around(now, origin, api_version)
+        if read := READS.get(type(request)):
+            ticket.response = read(
+                self._replicated(request.group_id), request, self.profile, around
+            )
+            return ticket
+        group = self._group(request.group_id)
+        self._write(ticket, WRITES[type(request)](group, request, self.profile, around))
+        return ticket
+
+    def ask(
+        self,
+        request: CoordinatorRequest,
+        now: float,
+        origin: Origin = NOBODY,
+        api_version: int = NEWEST_API_VERSION,
+    ) -> CoordinatorResponse:
+        """Take a request, replicate everything at once, and return the answer."""
+        ticket = self.submit(request, now, origin, api_version)
+        if ticket.response is None:
+            self.replicate(now)
+        assert ticket.response is not None
+        return ticket.response
+
+    def replicate(self, now: float) -> list[Ticket]:
+        """Replicate everything that is appended.
+
+        Args:
+            now: Seconds.
+
+        Returns:
+            What is answered by it, in the order in which it was asked.
+        """
+        self.now = now
+        self.log.replicate()
+        answered = []
+        for write in self._writes:
+            if write.ticket:
+                write.ticket.response = write.response
+                answered.append(write.ticket)
+        self._writes.clear()
+        return answered
+
+    def fail_append(
+        self, now: float, error_code: int = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    ) -> list[Ticket]:
+        """Take back, exactly, everything that is not replicated.
+
+        Args:
+            now: Seconds.
+            error_code: What those are told who wait for it.
+
+        Returns:
+            What is answered by it, in the order in which it was asked.
+        """
+        self.now = now
+        self.log.truncate()
+        refused = []
+        for write in reversed(self._writes):
+            for record in write.before:
+                self._apply(record)
+            for key, timer in write.timers_before:
+                self._timers.put(timer or Timer(key, None))
+            if write.ticket:
+                write.ticket.response = refuse(write.ticket.request, error_code)
+                refused.append(write.ticket)
+        self._writes.clear()
+        return refused[::-1]
+
+    def next_wakeup(self) -> float | None:
+        """Return when the next timer fires, in seconds; None if none is set."""
+        return self._timers.next_at()
+
+    def wake(self, now: float) -> None:
+        """Fire every timer that is due.
+
+        Args:
+            now: Seconds.
+        """
+        self.now = now
+        while timer := self._timers.pop_due(now):
+            group = self._group(timer.key.group_id)
+            fired = FIRED[timer.key.kind](group, timer, self.profile, self._around(now))
+            self._write(None, fired, replace(timer, at=now + TIMER_RETRY_S))
+
+    def set_topics(self, topics: TopicsImage, now: float) -> None:
+        """Take a new image of the cluster's topics.
+
+        Args:
+            topics: All topics.
+            now: Seconds.
+        """
+        self.now = now
+        self.topics = topics
+
+    def set_settings(self, settings: Settings, now: float) -> None:
+        """Take changed settings; they count from the next request or timer on.
+
+        Args:
+            settings: What is configured.
+            now: Seconds.
+        """
+        self.now = now
+        self.settings = settings
+
+    def _around(
+        self, now: float, origin: Origin = NOBODY, api_version: int = NEWEST_API_VERSION
+    ) -> Surroundings:
+        return Surroundings(
+            now=now,
+            topics=self.topics,
+            settings=self.settings,
+            client_id=origin.client_id,
+            client_host=origin.client_host,
+            new_member_id=self._new_member_id(),
+            api_version=api_version,
+        )
+
+    def _new_member_id(self) -> str:
+        """Make an id that is new for ever: who is told one has a record at this offset."""
+        if self.profile.member_ids is MemberIds.CLIENT:
+            return ""
+        return topic_id_text(uuid.uuid5(MEMBER_IDS, f"{self.partition}-{self.log.end_offset}"))
+
+    def _group(self, group_id: str) -> ConsumerGroup:
+        return self.groups.get(group_id) or ConsumerGroup(group_id)
+
+    def _replicated(self, group_id: str) -> ConsumerGroup:
+        """Return a group as far as it is replicated."""
+        before = [
+            record
+            for write in reversed(self._writes)
+            for record in write.before
+            if record.key.group_id == group_id
+        ]
+        if not before:
+            return self._group(group_id)
+        view = ConsumerGroup(group_id)
+        for record in (*self._group(group_id).records(), *before):
+            view.apply(record)
+        return view
+
+    def _all_replicated(self) -> Iterator[ConsumerGroup]:
+        changing = (record.key.group_id for write in self._writes for record in write.before)
+        for group_id in dict.fromkeys((*self.groups, *changing)):
+            group = self._replicated(group_id)
+            if not group.is_empty_of_records:
+                yield group
+
+    def _write(
+        self, ticket: Ticket | None, outcome: Outcome[Any], fired: Timer | None = None
+    ) -> None:
+        before = tuple(self._apply(each) for each in outcome.records)
+        timers_before: list[tuple[TimerKey, Timer | None]] = []
+        if fired:
+            timers_before.append((fired.key, fired))
+        for timer in outcome.timers:
+            timers_before.append((timer.key, self._timers.get(timer.key)))
+            self._timers.put(timer)
+        if before:
+            self.log.append(outcome.records)
+        elif not self._writes:
+            if ticket:
+                ticket.response = outcome.response
+            return
+        self._writes.append(
+            _Write(ticket, outcome.response, before[::-1], tuple(timers_before[::-1]))
+        )
+
+    def _apply(self, record: Record) -> Record:
+        """Apply a record and return what there was before."""
+        group_id = record.key.group_id
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = ConsumerGroup(group_id)
+        before = Record(record.key, group.value_of(record.key))
+        group.apply(record)
+        if group.is_empty_of_records:
+            del self.groups[group_id]
+        return before
