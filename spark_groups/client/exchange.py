@@ -145,6 +145,17 @@ class Exchange:
         elif isinstance(response, HeartbeatResponse):
             self.failing_since = None
 
+    def is_news_near(self, since: float) -> bool:
+        """Tell whether a plan made now would be outdated in a moment.
+
+        Args:
+            since: What began before is not waited for, in seconds.
+        """
+        sent_at = self._parts.member.pace.last_sent_at
+        if Lane.HEARTBEAT in self._under_way and sent_at is not None and sent_at >= since:
+            return True
+        return self._parts.assigned_at >= since and bool(self._parts.ledger.unready())
+
     def next_wakeup(self, now: float) -> float | None:
         """Return when to poll again although no answer came."""
         due = [

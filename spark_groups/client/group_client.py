@@ -336,6 +336,7 @@ class GroupClient:
             match event:
                 case PartitionsAssigned(partitions=partitions):
                     self.ledger.assign(partitions, event.member_epoch)
+                    self.parts.assigned_at = now
                     for key in partitions:
                         self.parts.unread_left.pop(key, None)
                     self.target.changed(now)

@@ -44,6 +44,7 @@ class Parts:
         lookup_backoff: Pause before the coordinator is looked for again.
         cluster_backoff: Pause before metadata or log offsets are asked for again.
         fetch_backoff: Pause before committed offsets are asked for again.
+        assigned_at: When partitions came last.
         events: What happened and was not polled yet.
         unread_left: Rows left unread in partitions when they were dropped.
         lookup_error: What the last search for the coordinator was answered with.
@@ -66,6 +67,7 @@ class Parts:
     lookup_backoff: Backoff = field(default_factory=Backoff)
     cluster_backoff: Backoff = field(default_factory=Backoff)
     fetch_backoff: Backoff = field(default_factory=Backoff)
+    assigned_at: float = float("-inf")
     events: list[Event] = field(default_factory=list)
     unread_left: dict[TopicIdPartition, int] = field(default_factory=dict)
     lookup_error: int = 0

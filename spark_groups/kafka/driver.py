@@ -32,6 +32,8 @@ FIRST_ASSIGNMENT_S: Final = 3.0
 OUTAGE_S: Final = 300.0
 """How long a query that was running goes on without any broker answering."""
 POLL_AGAIN_S: Final = 0.1
+NEWS_S: Final = 0.5
+"""How long a plan waits for a heartbeat that is under way, and for what it brings."""
 VALIDATION_S: Final = 2.0
 """How long a plan waits for new leaders to confirm positions; what they have not is left out."""
 
@@ -186,6 +188,7 @@ class GroupDriver(Engine):
                 wait_s = self._settle_timeout_s if self._available_now else FIRST_ASSIGNMENT_S
                 self._await(lambda: self._may_begin(client), wait_s)
             if not self._available_now:
+                self._await_news(client)
                 return self._plan_from(client, limit, self._readable_ends(client))
             return self._plan_available_now(client, limit)
 
@@ -295,6 +298,11 @@ class GroupDriver(Engine):
             plan = client.plan(limit, ends.offsets, now, ends.leader_epochs)
             self._pump(now)
             return plan
+
+    def _await_news(self, client: GroupClient) -> None:
+        """Plan with what the heartbeat of this batch boundary brings, not a batch later."""
+        since = suspension_clock() - NEWS_S
+        self._await(lambda: not client.exchange.is_news_near(since), NEWS_S)
 
     def _what_is_unknown(self) -> str:
         return (self._ends.problem if self._ends is not None else "") or "no proof of membership"

@@ -362,3 +362,27 @@ def test_position_that_no_leader_confirms_does_not_keep_others_from_being_asked_
         else:
             hands.fail(Lane.CLUSTER)
     assert asked >= {m.MetadataRequest, m.OffsetForLeaderEpochRequest}
+
+
+def test_a_plan_waits_for_the_heartbeat_of_its_boundary_and_for_what_it_brings() -> None:
+    hands = Hands()
+    hands.own(0)
+    exchange = hands.client.exchange
+    hands.beat(accepted(2))
+    hands.wait(1)
+    plan = hands.client.plan(PlanLimit(), ends({0: 5}), hands.now)
+    assert plan is not None
+    assert not exchange.is_news_near(since=0.0)
+    hands.client.finish(plan, hands.now)
+    hands.pump()
+    asked_at = hands.now
+    assert isinstance(hands.request(Lane.HEARTBEAT), m.HeartbeatRequest)
+    assert exchange.is_news_near(since=asked_at)
+    assert not exchange.is_news_near(since=asked_at + 0.1), "it began before"
+    hands.answer(Lane.HEARTBEAT, accepted(3, parts(0, 1)))
+    hands.beat(accepted(3))
+    assert exchange.is_news_near(since=asked_at), "where the new partition stands is not known"
+    hands.answer(Lane.OFFSETS, all_of(hands.request(Lane.OFFSETS)))
+    hands.until(m.OffsetFetchRequest)
+    hands.answer(Lane.OFFSETS, committed({0: 5, 1: 0}))
+    assert not exchange.is_news_near(since=asked_at)

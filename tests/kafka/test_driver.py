@@ -9,6 +9,7 @@ import pytest
 from spark_groups.errors import (
     DataLossError,
 )
+from spark_groups.kafka.clock import suspension_clock
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import StartingPoint
@@ -104,6 +105,37 @@ def test_a_partition_that_is_not_contested_is_read_while_another_is_withheld(
         wait_until(lambda: second.run() is None and len(second.assigned) == 1)
         fill(kafka.bootstrap_servers, topic_name, 2, 5)
         assert len(first.plan_rows().ranges) == len(second.plan_rows().ranges) == 1
+
+
+def test_what_a_member_left_behind_is_in_the_next_plan_of_the_one_that_stays(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name, 2)
+    with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
+        stays, goes = start(), start()
+
+        def shared() -> bool:
+            stays.run()
+            goes.run()
+            return len(stays.assigned) == len(goes.assigned) == 1
+
+        wait_until(shared, 30, what="each to have one partition")
+        fill(kafka.bootstrap_servers, topic_name, 2, 5)
+        assert len(stays.plan_rows().ranges) == 1
+        goes.driver.leave(5.0)
+        client = stays.driver._client
+        assert client is not None
+        # Heartbeats at the ends of batches are never closer than that.
+        wait_until(
+            lambda: suspension_clock() - (client.member.pace.last_sent_at or 0) > 0.6,
+            10,
+            what="a heartbeat that is old enough",
+        )
+        stays.finish()
+        plan = stays.plan()
+        assert plan is not None
+        assert len(plan.ranges) == 1
+        assert plan.ranges[0].partition != stays.ranges[0][1]
 
 
 def test_a_commit_that_comes_after_the_member_was_removed_is_refused(
