@@ -45,7 +45,7 @@ PRODUCE_EVERY_S = 0.05
 STEADY_S = 4.0
 RECENT_S = 2.0
 WAIT_S = 120.0
-POLL_S = 0.01
+POLL_S = 0.03
 
 console = Console(stderr=True)
 
@@ -71,6 +71,7 @@ class Outcome:
         cadence_s: Longest pause of the same partitions while nothing happened.
         stop_to_plan_s: From SIGTERM to the survivor's first plan of what was left behind.
         stop_to_rows_s: From SIGTERM to its first records of it.
+        leave_to_plan_s: From the moment the group no longer had the member to the survivor's plan.
         leave_to_rows_s: From the moment the group no longer had the member to them.
         kill_to_rows_s: From SIGKILL to the survivor's first records.
     """
@@ -82,6 +83,7 @@ class Outcome:
     cadence_s: float
     stop_to_plan_s: float | None
     stop_to_rows_s: float
+    leave_to_plan_s: float | None
     leave_to_rows_s: float | None
     kill_to_rows_s: float
 
@@ -185,6 +187,7 @@ def measure(kind: str, servers: str) -> Outcome:
             victim.signal(signal.SIGKILL)
             kill_rows_s = first(owner, "rows", killed_s, orphaned) - killed_s
             is_spark = kind == "spark"
+            stop_plan_s = first(owner, "planned", stop_s, taken) - stop_s if is_spark else None
             join_rows_s = first(joiner, "rows", 0.0, PARTITIONS) - joined_s
             return Outcome(
                 kind,
@@ -192,9 +195,10 @@ def measure(kind: str, servers: str) -> Outcome:
                 join_rows_s,
                 longest_pause(owner, kept, joined_s - 0.5, joined_s + join_rows_s + 1),
                 longest_pause(owner, kept, began_s, began_s + STEADY_S),
-                first(owner, "planned", stop_s, taken) - stop_s if is_spark else None,
+                stop_plan_s,
                 stop_rows_s,
-                stop_s + stop_rows_s - left_s if left_s is not None else None,
+                since_leave(stop_plan_s, stop_s, left_s),
+                since_leave(stop_rows_s, stop_s, left_s),
                 kill_rows_s,
             )
     finally:
@@ -241,6 +245,13 @@ def end(kind: str, cluster: Cluster, group_id: str, member: Member) -> tuple[flo
         return stop_s, None
     wait(lambda: size(cluster, group_id) == 1, "the leave")
     return stop_s, time.time()
+
+
+def since_leave(after_stop_s: float | None, stop_s: float, left_s: float | None) -> float | None:
+    """Count from the moment the group was without the member what was counted from SIGTERM."""
+    if after_stop_s is None or left_s is None:
+        return None
+    return stop_s + after_stop_s - left_s
 
 
 def size(cluster: Cluster, group_id: str) -> int:
