@@ -8,7 +8,7 @@ from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.messages import DeleteGroupsRequest, DeleteGroupsResponse
 from spark_groups.coordinator.profile import Profile
 from spark_groups.coordinator.records import Record
-from spark_groups.coordinator.refusals import CoordinatorErrorCode
+from spark_groups.coordinator.error_answers import CoordinatorErrorCode
 from spark_groups.errors import ErrorCode
 
 TOMBSTONE_ORDER = (

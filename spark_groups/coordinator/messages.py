@@ -63,7 +63,7 @@ class DeleteGroupsResponse:
     error_code: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LeavingMember:
     """A member that an operator removes: by its id, or by its instance id."""
 
@@ -79,7 +79,7 @@ class LeaveGroupRequest:
     members: tuple[LeavingMember, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LeftMember:
     """What became of one member of a LeaveGroup request."""
 

@@ -38,6 +38,8 @@ class Profile:
             else it is fenced until its session is over.
         strips_unsubscribed: A changed subscription takes partitions away in the same heartbeat
             (KAFKA-19431).
+        strip_overwrites_previous_epoch: Taking them away closes the window for a heartbeat whose
+            answer was lost, as every other step does (4.3).
         own_revocation_is_released: A target partition that the same member still revokes is not
             waited for (KAFKA-19449).
         hashes_metadata: Partition metadata is kept as a hash in the group's record (KIP-1101);
@@ -54,6 +56,8 @@ class Profile:
             (KAFKA-18688).
         range_is_sticky: The range assignor looks at what members have (the KIP; not Kafka 4).
         client_assignors: Members may bring assignors (the KIP only).
+        tells_config_range: A group's setting that is out of bounds is refused with both bounds.
+        tells_config_source: A group's setting says whether the broker's file has it.
         answers_pending: A heartbeat's answer names the partitions that are not released yet (the
             KIP only).
     """
@@ -64,6 +68,7 @@ class Profile:
     bumps_epoch_while_unrevoked: bool = False
     known_member_rejoins: bool = True
     strips_unsubscribed: bool = True
+    strip_overwrites_previous_epoch: bool = True
     own_revocation_is_released: bool = True
     hashes_metadata: bool = True
     commits_topic_ids: bool = True
@@ -77,6 +82,8 @@ class Profile:
     range_is_sticky: bool = False
     client_assignors: bool = False
     answers_pending: bool = False
+    tells_config_range: bool = False
+    tells_config_source: bool = False
 
 
 KAFKA_4_0: Final = Profile(
@@ -84,6 +91,7 @@ KAFKA_4_0: Final = Profile(
     bumps_epoch_while_unrevoked=True,
     known_member_rejoins=False,
     strips_unsubscribed=False,
+    strip_overwrites_previous_epoch=False,
     own_revocation_is_released=False,
     hashes_metadata=False,
     commits_topic_ids=False,
@@ -103,15 +111,18 @@ KAFKA_4_3: Final = replace(
     KAFKA_4_2,
     name="kafka-4.3",
     first_group_epoch=1,
+    strip_overwrites_previous_epoch=True,
     offset_fencing=OffsetFencing.ASSIGNMENT_EPOCH,
     batches_assignments=True,
     describes_revoking=True,
+    tells_config_source=True,
 )
 KAFKA_4_4: Final = replace(
     KAFKA_4_3,
     name="kafka-4.4",
     full_group_takes_static_return=True,
     last_leave_installs_target=True,
+    tells_config_range=True,
     assignor_change_bumps=True,
 )
 KIP_848: Final = Profile(

@@ -31,7 +31,7 @@ from spark_groups.coordinator.messages import (
 )
 from spark_groups.coordinator.profile import MemberIds, Profile
 from spark_groups.coordinator.records import Record
-from spark_groups.coordinator.refusals import refuse
+from spark_groups.coordinator.error_answers import error_answer
 from spark_groups.coordinator.settings import Settings
 from spark_groups.coordinator.timers import Timers
 from spark_groups.coordinator.topics import TopicsImage
@@ -203,7 +203,7 @@ class Shard:
             for key, timer in write.timers_before:
                 self._timers.put(timer or Timer(key, None))
             if write.ticket:
-                write.ticket.response = refuse(write.ticket.request, error_code)
+                write.ticket.response = error_answer(write.ticket.request, error_code)
                 refused.append(write.ticket)
         self._writes.clear()
         return refused[::-1]

@@ -30,7 +30,7 @@ def _with_code(response: Callable[..., Any]) -> Callable[[Any, int], Any]:
     return lambda _request, error_code: response(error_code=error_code)
 
 
-_REFUSALS: Final[Mapping[type, Callable[[Any, int], Any]]] = {
+_ANSWERS: Final[Mapping[type, Callable[[Any, int], Any]]] = {
     p.HeartbeatRequest: _with_code(p.HeartbeatResponse),
     p.OffsetCommitRequest: _commit,
     p.OffsetFetchRequest: _with_code(p.OffsetFetchResponse),
@@ -47,11 +47,11 @@ _REFUSALS: Final[Mapping[type, Callable[[Any, int], Any]]] = {
 }
 
 
-def refuse(request: Any, error_code: int) -> Any:
+def error_answer(request: Any, error_code: int) -> Any:
     """Return the answer to a request that says only that it failed.
 
     Args:
         request: Any request that a coordinator takes.
         error_code: Kafka's code.
     """
-    return _REFUSALS[type(request)](request, error_code)
+    return _ANSWERS[type(request)](request, error_code)

@@ -1,0 +1,49 @@
+"""ListGroups: filters by state and by type."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_groups.coordinator import records as r
+from spark_groups.coordinator.group import ConsumerGroup
+from spark_groups.coordinator.listing import list_groups
+from spark_groups.coordinator.messages import ListGroupsRequest
+from spark_groups.coordinator.records import Record
+
+
+def group_of(group_id: str, *records: Record) -> ConsumerGroup:
+    group = ConsumerGroup(group_id)
+    for each in records:
+        group.apply(each)
+    return group
+
+
+GROUPS = (
+    group_of("empty", Record(r.GroupMetadataKey("empty"), r.GroupMetadataValue(1))),
+    group_of(
+        "assigning",
+        Record(r.GroupMetadataKey("assigning"), r.GroupMetadataValue(1)),
+        Record(r.MemberMetadataKey("assigning", "m"), r.MemberMetadataValue()),
+    ),
+    group_of("offsets", Record(r.OffsetCommitKey("offsets", "t", 0), r.OffsetCommitValue(1))),
+)
+
+
+@pytest.mark.parametrize(
+    ("states", "types", "expected"),
+    [
+        ((), (), ["empty", "assigning", "offsets"]),
+        (("Empty",), (), ["empty", "offsets"]),
+        ((" ASSIGNING ",), (), ["assigning"]),
+        ((), ("Consumer",), ["empty", "assigning"]),
+        ((), ("classic",), ["offsets"]),
+        ((), ("Generic",), ["offsets"]),
+        ((), ("bogus",), []),
+        ((), ("share", "bogus"), []),
+        (("stable",), ("consumer",), []),
+        (("empty",), ("consumer", "bogus"), ["empty"]),
+    ],
+)
+def test_filters(states: tuple[str, ...], types: tuple[str, ...], expected: list[str]) -> None:
+    request = ListGroupsRequest(states_filter=states, types_filter=types)
+    assert [each.group_id for each in list_groups(GROUPS, request).groups] == expected
