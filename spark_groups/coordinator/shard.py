@@ -21,6 +21,7 @@ from spark_groups.coordinator.effects import (
     Timer,
     TimerKey,
 )
+from spark_groups.coordinator.error_answers import error_answer
 from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.listing import list_groups
 from spark_groups.coordinator.log import Log
@@ -31,7 +32,6 @@ from spark_groups.coordinator.messages import (
 )
 from spark_groups.coordinator.profile import MemberIds, Profile
 from spark_groups.coordinator.records import Record
-from spark_groups.coordinator.error_answers import error_answer
 from spark_groups.coordinator.settings import Settings
 from spark_groups.coordinator.timers import Timers
 from spark_groups.coordinator.topics import TopicsImage
