@@ -1,0 +1,72 @@
+"""The order in which Java goes through a HashMap or a HashSet.
+
+Kafka's assignors give different, equally good answers for different orders of members, topics and
+partitions; what a broker answers depends on the hashes of its keys. The one thing left out is that
+Java turns a bucket of eight keys into a tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Final, TypeVar
+
+from spark_groups.types import TopicId
+
+K = TypeVar("K")
+
+DEFAULT_TABLE: Final = 16
+"""The buckets of a HashMap that was made without a size."""
+
+_INT: Final = 0xFFFF_FFFF
+_CACHED: Final = 65_536
+
+
+@lru_cache(_CACHED)
+def string_hash(text: str) -> int:
+    """Return `String.hashCode`, as 32 bits without a sign."""
+    units = text.encode("utf-16-be")
+    total = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        total = (31 * total + (high << 8 | low)) & _INT
+    return total
+
+
+@lru_cache(_CACHED)
+def uuid_hash(topic_id: TopicId) -> int:
+    """Return the `hashCode` of Kafka's Uuid, as 32 bits without a sign."""
+    halves = (topic_id.int >> 64) ^ topic_id.int
+    return (halves >> 32 ^ halves) & _INT
+
+
+def integer_hash(value: int) -> int:
+    """Return `Integer.hashCode`: the number."""
+    return value
+
+
+def grown_table(count: int, table: int = DEFAULT_TABLE) -> int:
+    """Return the buckets of a HashMap that began with `table` of them and got `count` keys."""
+    while count * 4 > table * 3:
+        table *= 2
+    return table
+
+
+def copied_table(count: int) -> int:
+    """Return the buckets of a HashSet that was made from a collection of `count` keys."""
+    return 1 << (max(count * 4 // 3 + 1, DEFAULT_TABLE) - 1).bit_length()
+
+
+def hash_order(keys: Iterable[K], hash_of: Callable[[K], int], table: int) -> list[K]:
+    """Return keys in the order of a table: by bucket, and in a bucket as they came.
+
+    Args:
+        keys: Each once, in the order in which they were put.
+        hash_of: Their `hashCode`.
+        table: How many buckets there are, a power of two.
+    """
+
+    def bucket(key: K) -> int:
+        value = hash_of(key)
+        return (value ^ value >> 16) & (table - 1)
+
+    return sorted(keys, key=bucket)

@@ -1,0 +1,26 @@
+"""The assignors that a coordinator has, by the name that members ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from spark_groups.assignors.assignor import Assignor
+from spark_groups.assignors.range_assignor import RangeAssignor
+from spark_groups.assignors.sticky_range import StickyRangeAssignor
+from spark_groups.assignors.uniform import UniformAssignor
+
+
+@lru_cache(4)
+def assignors(*, stable_extras: bool, range_is_sticky: bool) -> Mapping[str, Assignor]:
+    """Return the server assignors by name.
+
+    Args:
+        stable_extras: Uniform leaves the partition too many where it is (from 4.0.1 on).
+        range_is_sticky: Range looks at what members have (the KIP; not Kafka 4).
+    """
+    found: tuple[Assignor, ...] = (
+        UniformAssignor(stable_extras),
+        StickyRangeAssignor() if range_is_sticky else RangeAssignor(),
+    )
+    return {each.name: each for each in found}

@@ -1,0 +1,88 @@
+"""In which order Kafka's coordinator goes through members, topics and assignors.
+
+The result of an assignor depends on three orders: that of the members (a HashMap that
+TargetAssignmentBuilder fills from the group's TimelineHashMap), that of the topics (a HashSet of
+ids, filled from the HashSet of the names of the first member), and in `assignors.java_order` that
+of the partitions a member has. A tie between server assignors goes by a fourth one. A table never
+shrinks in Kafka: that a group had more members at an earlier time is not followed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from spark_groups.assignors.java_order import (
+    copied_table,
+    grown_table,
+    hash_order,
+    string_hash,
+    uuid_hash,
+)
+from spark_groups.coordinator.topics import TopicsImage
+from spark_groups.types import TopicId
+
+_FIBONACCI = -7046029254386353131
+_LONG = (1 << 64) - 1
+
+
+def timeline_order(keys: Sequence[str]) -> list[str]:
+    """Return keys in the order of a TimelineHashMap: by slot, and in a slot the last one first.
+
+    Args:
+        keys: Each once, in the order in which they were put.
+    """
+    bits = 1
+    while (len(keys) + 1) * 3 > 4 << bits:
+        bits += 1
+
+    def slot(key: str) -> int:
+        hashed = string_hash(key)
+        signed = hashed - (1 << 32) if hashed >> 31 else hashed
+        return (signed * _FIBONACCI & _LONG) >> (64 - bits)
+
+    last_first = list(keys)
+    last_first.reverse()
+    return sorted(last_first, key=slot)
+
+
+def member_order(known: Sequence[str], members: Iterable[str]) -> list[str]:
+    """Return member ids in the order of TargetAssignmentBuilder's `memberSpecs`.
+
+    Args:
+        known: The members of the group before the request, in the order in which they came.
+        members: Those that are assigned to.
+    """
+    wanted = set(members)
+    seen = set(known)
+    put = [each for each in timeline_order(known) if each in wanted]
+    put += [each for each in members if each not in seen]
+    return hash_order(put, string_hash, grown_table(max(len(known), len(put))))
+
+
+def topic_order(names: Sequence[str], topics: TopicsImage) -> list[TopicId]:
+    """Return the ids of those topics that exist, in the order of a HashSet of ids.
+
+    Args:
+        names: Topic names, in the order in which the coordinator goes through them.
+        topics: The cluster's topics.
+    """
+    found = [topics.by_name[each].topic_id for each in names if each in topics.by_name]
+    return hash_order(found, uuid_hash, copied_table(len(names)))
+
+
+def name_order(names: Iterable[str]) -> list[str]:
+    """Return topic names in the order of a HashSet that was made from their sorted list."""
+    listed = sorted(names)
+    return hash_order(listed, string_hash, copied_table(len(listed)))
+
+
+def vote_order(voted: Sequence[str], added: Iterable[str]) -> list[str]:
+    """Return assignor names in the order of `computePreferredServerAssignor`'s copy of the votes.
+
+    Args:
+        voted: Those that have votes before the request, each once.
+        added: Those that get their first vote by it.
+    """
+    copied = timeline_order(voted)
+    table = 1 << (len(voted) * 4 // 3).bit_length() if voted else 16
+    return hash_order([*copied, *added], string_hash, table)
