@@ -85,10 +85,7 @@ class Application:
 
     def pause(self) -> list[int]:
         """SIGSTOP everything at once and return the pids, for `resume`."""
-        pids = [self.process.pid, *descendants(self.process.pid)]
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        return pids
+        return [pid for pid in (self.process.pid, *descendants(self.process.pid)) if stop(pid)]
 
     def resume(self, pids: list[int]) -> None:
         """Let what was paused go on."""
@@ -112,3 +109,12 @@ class Application:
             commit = self.checkpoint / "commits" / path.name
             finished_at = commit.stat().st_mtime if commit.exists() else None
             yield Batch(int(path.name), plan, path.stat().st_mtime, finished_at)
+
+
+def stop(pid: int) -> bool:
+    """SIGSTOP a process; False if it ended since it was seen: Spark's workers come and go."""
+    try:
+        os.kill(pid, signal.SIGSTOP)
+    except ProcessLookupError:
+        return False
+    return True
