@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_groups.assignors import uniform_heterogeneous, uniform_homogeneous
+from spark_groups.assignors import uniform_heterogeneous as heterogeneous
+from spark_groups.assignors import uniform_homogeneous as homogeneous
 from spark_groups.assignors.assignor import GroupSpec
 from spark_groups.types import Assignment
 
@@ -32,5 +33,5 @@ class UniformAssignor:
         if not group.members:
             return {}
         if group.is_homogeneous:
-            return uniform_homogeneous.assign(group, stable_extras=self.stable_extras)
-        return uniform_heterogeneous.assign(group)
+            return homogeneous.assign(group, stable_extras=self.stable_extras)
+        return heterogeneous.assign(group)

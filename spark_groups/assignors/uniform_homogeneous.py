@@ -91,7 +91,7 @@ def _in_order(
     by_topic: dict[TopicId, list[int]] = {}
     for each in sorted(had):
         by_topic.setdefault(each.topic_id, []).append(each.partition)
-    given = (each for each in topics if each in by_topic)
+    given = [each for each in topics if each in by_topic][::-1]
     return [
         TopicIdPartition(topic_id, partition)
         for topic_id in hash_order(given, uuid_hash, table)

@@ -9,9 +9,10 @@ shrinks in Kafka: that a group had more members at an earlier time is not follow
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from spark_groups.assignors.java_order import (
+    DEFAULT_TABLE,
     copied_table,
     grown_table,
     hash_order,
@@ -76,13 +77,16 @@ def name_order(names: Iterable[str]) -> list[str]:
     return hash_order(listed, string_hash, copied_table(len(listed)))
 
 
-def vote_order(voted: Sequence[str], added: Iterable[str]) -> list[str]:
+def vote_order(voted: Sequence[str], kept: Collection[str], added: Iterable[str]) -> list[str]:
     """Return assignor names in the order of `computePreferredServerAssignor`'s copy of the votes.
+
+    `HashMap.compute` puts what it adds in front of its bucket.
 
     Args:
         voted: Those that have votes before the request, each once.
-        added: Those that get their first vote by it.
+        kept: Those that have them without the member that asks.
+        added: Those that only that member asks for.
     """
-    copied = timeline_order(voted)
-    table = 1 << (len(voted) * 4 // 3).bit_length() if voted else 16
-    return hash_order([*copied, *added], string_hash, table)
+    copied = [each for each in timeline_order(voted) if each in kept]
+    table = 1 << (len(voted) * 4 // 3).bit_length() if voted else DEFAULT_TABLE
+    return hash_order([*added, *copied], string_hash, table)

@@ -44,6 +44,7 @@ def compute(
     group_epoch: int,
     profile: Profile,
     around: Surroundings,
+    asking: str = "",
 ) -> Target:
     """Compute the target of a group epoch (TargetAssignmentBuilder, `updateTargetAssignment`).
 
@@ -56,11 +57,12 @@ def compute(
         group_epoch: The epoch the target is for.
         profile: Which coordinator this is.
         around: The topics, the settings and the time.
+        asking: The member whose heartbeat it is: it decides between assignors with one vote each.
 
     Raises:
         AssignorError: The assignor is not known or could not assign.
     """
-    name = preferred_assignor(group, members, around)
+    name = preferred_assignor(group, members, around, asking)
     known = assignors(
         stable_extras=profile.stable_extras, range_is_sticky=profile.range_is_sticky
     ).get(name)
@@ -80,7 +82,10 @@ def compute(
 
 
 def preferred_assignor(
-    group: ConsumerGroup, members: Mapping[str, GroupMember], around: Surroundings
+    group: ConsumerGroup,
+    members: Mapping[str, GroupMember],
+    around: Surroundings,
+    asking: str = "",
 ) -> str:
     """Return the assignor that most members ask for, else the first that is configured.
 
@@ -88,11 +93,17 @@ def preferred_assignor(
         group: The group before the request.
         members: The members after it, by id.
         around: The settings.
+        asking: The member whose heartbeat it is; "" for nobody's.
     """
-    before = _votes(group.members)
     votes = _votes(members)
-    added = [each for each in votes if each not in before]
-    ordered = [each for each in vote_order(list(before), added) if each in votes]
+    others = {
+        member_id: member
+        for member_id, member in group.members.items()
+        if member_id != asking and member_id in members
+    }
+    kept = _votes(others)
+    added = [each for each in votes if each not in kept]
+    ordered = vote_order(list(_votes(group.members)), kept, added)
     return max(ordered, key=votes.__getitem__, default=around.settings.broker.assignors[0])
 
 
