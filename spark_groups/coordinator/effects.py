@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
+from spark_groups.coordinator.messages import PrepareAssignmentResponse
 from spark_groups.coordinator.records import Record
 from spark_groups.coordinator.settings import Settings
 from spark_groups.coordinator.topics import TopicsImage
@@ -47,6 +48,25 @@ class TimerKey:
 
 
 @dataclass(frozen=True, slots=True)
+class Computation:
+    """A target that a member of the group computes (KIP-848, "Client Side Mode").
+
+    It lives as long as the timer that gives it up, so a fail-over forgets it.
+
+    Args:
+        member_id: Who computes.
+        assignor: With which assignor.
+        is_told: Whether the member was told.
+        prepared: What it was given to compute from; None until it asks.
+    """
+
+    member_id: str
+    assignor: str
+    is_told: bool = False
+    prepared: PrepareAssignmentResponse | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Timer:
     """A timer to set, or to stop.
 
@@ -54,11 +74,13 @@ class Timer:
         key: Its name.
         at: When it fires, in seconds; None stops it.
         member_epoch: The member epoch it was set at, where it counts.
+        computation: What it gives up, where it is about a computation.
     """
 
     key: TimerKey
     at: float | None
     member_epoch: int = -1
+    computation: Computation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +91,14 @@ class Outcome(Generic[R]):
         response: The answer.
         records: What to append, one atomic batch.
         timers: What to set and stop, in this order.
+        topics_version: The version of the topics that the group's subscriptions were compared with,
+            to be kept with the group; None if they were not.
     """
 
     response: R
     records: tuple[Record, ...] = ()
     timers: tuple[Timer, ...] = ()
+    topics_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +113,7 @@ class Surroundings:
         client_host: Where the request comes from.
         new_member_id: An id to give where the coordinator makes ids.
         api_version: The version of the request.
+        computing: The timer of the group's computation, if a member computes a target.
     """
 
     now: float
@@ -97,3 +123,4 @@ class Surroundings:
     client_host: str = ""
     new_member_id: str = ""
     api_version: int = NEWEST_API_VERSION
+    computing: Timer | None = None

@@ -40,6 +40,8 @@ class ConsumerGroup:
         targets: What each member is meant to have.
         regexes: Patterns that were resolved.
         offsets: Committed offsets, by topic name and partition.
+        topics_version: The version of the topics that its subscriptions were last compared with;
+            in no record, so that every coordinator compares anew (Kafka's metadata deadline).
     """
 
     group_id: str
@@ -47,11 +49,17 @@ class ConsumerGroup:
     targets: dict[str, r.TargetMemberValue] = field(default_factory=dict)
     regexes: dict[str, r.RegularExpressionValue] = field(default_factory=dict)
     offsets: dict[tuple[str, int], r.OffsetCommitValue] = field(default_factory=dict)
+    topics_version: int = field(default=-1, compare=False)
     _values: dict[r.Key, r.Value] = field(default_factory=dict)
 
     @property
     def is_empty_of_records(self) -> bool:
         return not self._values
+
+    @property
+    def is_consumer_group(self) -> bool:
+        """False if it does not exist, or only has offsets of nobody's."""
+        return self.metadata is not None or bool(self.members)
 
     @property
     def metadata(self) -> r.GroupMetadataValue | None:

@@ -1,0 +1,135 @@
+"""The epoch of a group: it grows when what the assignor would be given has changed.
+
+Source: KIP-848, "Group Epoch - Trigger a rebalance"; GroupMetadataManager's
+updateSubscriptionMetadata and consumerGroupFenceMembers; KIP-1101 for the hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from spark_groups.coordinator.effects import Surroundings
+from spark_groups.coordinator.group import ConsumerGroup
+from spark_groups.coordinator.member import GroupMember
+from spark_groups.coordinator.profile import Profile
+from spark_groups.coordinator.records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    PartitionMetadataKey,
+    PartitionMetadataValue,
+    Record,
+    RegularExpressionValue,
+)
+from spark_groups.coordinator.topics import TopicsImage
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEpoch:
+    """A group's epoch, and the records that it takes to get there.
+
+    Args:
+        group_epoch: The epoch.
+        records: Empty if nothing changed.
+    """
+
+    group_epoch: int
+    records: tuple[Record, ...] = ()
+
+
+def current(group: ConsumerGroup, profile: Profile) -> int:
+    """Return a group's epoch; one that has no record yet has its profile's first."""
+    return group.metadata.group_epoch if group.metadata else profile.first_group_epoch
+
+
+def subscribed_names(
+    members: Iterable[GroupMember], regexes: Mapping[str, RegularExpressionValue]
+) -> frozenset[str]:
+    """Return the names of all topics that members subscribe to, by name and by pattern."""
+    names: set[str] = set()
+    patterns = set()
+    for member in members:
+        names |= member.subscribed_topic_names
+        patterns.add(member.subscribed_topic_regex)
+    return frozenset(names.union(*(regexes[each].topics for each in patterns if each in regexes)))
+
+
+def compared(
+    group: ConsumerGroup,
+    members: Iterable[GroupMember],
+    profile: Profile,
+    around: Surroundings,
+    *,
+    bumps: bool,
+) -> GroupEpoch:
+    """Compare what a group subscribes to with the topics there are; a difference is a new epoch.
+
+    Args:
+        group: The group.
+        members: Its members as they are going to be.
+        profile: Which coordinator it is.
+        around: The topics.
+        bumps: Whether the epoch grows anyway.
+    """
+    names = subscribed_names(members, group.regexes)
+    if profile.hashes_metadata:
+        return _hashed(group, names, profile, around, bumps=bumps)
+    now = _described(names, around.topics)
+    records = []
+    if now != (group.partition_metadata or PartitionMetadataValue({})):
+        records.append(Record(PartitionMetadataKey(group.group_id), now))
+    group_epoch = current(group, profile)
+    if bumps or records:
+        group_epoch += 1
+        records.append(_record(group, group_epoch))
+    return GroupEpoch(group_epoch, tuple(records))
+
+
+def _hashed(
+    group: ConsumerGroup,
+    names: frozenset[str],
+    profile: Profile,
+    around: Surroundings,
+    *,
+    bumps: bool,
+) -> GroupEpoch:
+    metadata_hash = _hash_of(names, around.topics)
+    before = group.metadata.metadata_hash if group.metadata else 0
+    records = []
+    group_epoch = current(group, profile)
+    if bumps or metadata_hash != before:
+        group_epoch += 1
+        records.append(_record(group, group_epoch, metadata_hash))
+    if group.partition_metadata is not None:
+        # What 4.0 wrote is taken away once the hash is there.
+        records.append(Record(PartitionMetadataKey(group.group_id), None))
+    return GroupEpoch(group_epoch, tuple(records))
+
+
+def _record(group: ConsumerGroup, group_epoch: int, metadata_hash: int = 0) -> Record:
+    return Record(GroupMetadataKey(group.group_id), GroupMetadataValue(group_epoch, metadata_hash))
+
+
+def _described(names: frozenset[str], topics: TopicsImage) -> PartitionMetadataValue:
+    found = (topics.by_name[each] for each in sorted(names) if each in topics.by_name)
+    return PartitionMetadataValue(
+        {each.name: (each.topic_id, each.partition_count) for each in found}
+    )
+
+
+def _hash_of(names: frozenset[str], topics: TopicsImage) -> int:
+    """Return 64 bits that are the same for the same topics; 0 for none.
+
+    Kafka takes XXH3; which function it is shows nowhere.
+    """
+    found = [topics.by_name[each] for each in sorted(names) if each in topics.by_name]
+    if not found:
+        return 0
+    text = repr(
+        [
+            (each.topic_id, each.name, each.partition_count, [sorted(rack) for rack in each.racks])
+            for each in found
+        ]
+    )
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
