@@ -44,6 +44,7 @@ def compute(
     group_epoch: int,
     profile: Profile,
     around: Surroundings,
+    *,
     asking: str = "",
 ) -> Target:
     """Compute the target of a group epoch (TargetAssignmentBuilder, `updateTargetAssignment`).
