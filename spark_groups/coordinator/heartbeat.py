@@ -188,7 +188,9 @@ def _aim(change: _Change, epoch: int, profile: Profile, around: Surroundings) ->
     if group.assignment_epoch >= epoch or not _may_assign(group, profile, around):
         return _Aim(group.assignment_epoch, _last_target(group, told))
     try:
-        computed = target.compute(group, change.members(), epoch, profile, around)
+        computed = target.compute(
+            group, change.members(), epoch, profile, around, asking=told.member_id
+        )
     except AssignorError as error:
         # Kafka logs the reason and tells the member nothing but the code.
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, None) from error

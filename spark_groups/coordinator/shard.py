@@ -35,7 +35,9 @@ from spark_groups.coordinator.records import Record
 from spark_groups.coordinator.settings import Settings
 from spark_groups.coordinator.timers import Timers
 from spark_groups.coordinator.topics import TopicsImage
+from spark_groups.coordinator.validation import CLIENT_MEMBER_ID_VERSION
 from spark_groups.errors import ErrorCode
+from spark_groups.protocol.messages import HeartbeatRequest
 from spark_groups.types import topic_id_text
 
 TIMER_RETRY_S: Final = 0.5
@@ -200,6 +202,7 @@ class Shard:
         for write in reversed(self._writes):
             for record in write.before:
                 self._apply(record)
+                self._group(record.key.group_id).topics_version = -1
             for key, timer in write.timers_before:
                 self._timers.put(timer or Timer(key, None))
             if write.ticket:
@@ -253,13 +256,13 @@ class Shard:
             settings=self.settings,
             client_id=origin.client_id,
             client_host=origin.client_host,
-            new_member_id=self._new_member_id(),
+            new_member_id=self._new_member_id(api_version),
             api_version=api_version,
         )
 
-    def _new_member_id(self) -> str:
+    def _new_member_id(self, api_version: int) -> str:
         """Make an id that is new for ever: who is told one has a record at this offset."""
-        if self.profile.member_ids is MemberIds.CLIENT:
+        if self.profile.member_ids is MemberIds.CLIENT and api_version >= CLIENT_MEMBER_ID_VERSION:
             return ""
         return topic_id_text(uuid.uuid5(MEMBER_IDS, f"{self.partition}-{self.log.end_offset}"))
 
@@ -292,6 +295,9 @@ class Shard:
         self, ticket: Ticket | None, outcome: Outcome[Any], fired: Timer | None = None
     ) -> None:
         before = tuple(self._apply(each) for each in outcome.records)
+        request = ticket.request if ticket else None
+        if isinstance(request, HeartbeatRequest) and outcome.topics_version is not None:
+            self._group(request.group_id).topics_version = outcome.topics_version
         timers_before: list[tuple[TimerKey, Timer | None]] = []
         if fired:
             timers_before.append((fired.key, fired))
