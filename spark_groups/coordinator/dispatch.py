@@ -5,24 +5,40 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from spark_groups.coordinator import deletion
+from spark_groups.coordinator import deletion, describe, heartbeat, removal, sessions
 from spark_groups.coordinator.effects import Outcome, Surroundings, Timer, TimerKind
 from spark_groups.coordinator.group import ConsumerGroup
-from spark_groups.coordinator.messages import CoordinatorResponse, DeleteGroupsRequest
+from spark_groups.coordinator.messages import (
+    CoordinatorResponse,
+    DeleteGroupsRequest,
+    KipHeartbeatRequest,
+    LeaveGroupRequest,
+)
 from spark_groups.coordinator.profile import Profile
+from spark_groups.protocol.messages import DescribeGroupRequest, HeartbeatRequest
 
 Read = Callable[[ConsumerGroup, Any, Profile, Surroundings], CoordinatorResponse]
 Write = Callable[[ConsumerGroup, Any, Profile, Surroundings], Outcome[Any]]
 Fired = Callable[[ConsumerGroup, Timer, Profile, Surroundings], Outcome[None]]
 Loaded = Callable[[ConsumerGroup, Profile, Surroundings], Outcome[None]]
 
-READS: Final[Mapping[type, Read]] = {}
+READS: Final[Mapping[type, Read]] = {
+    DescribeGroupRequest: lambda group, _request, profile, around: describe.describe(
+        group, profile, around
+    ),
+}
 """What is answered from what is replicated, at once."""
 WRITES: Final[Mapping[type, Write]] = {
     DeleteGroupsRequest: deletion.delete,
+    HeartbeatRequest: heartbeat.heartbeat,
+    KipHeartbeatRequest: heartbeat.heartbeat,
+    LeaveGroupRequest: removal.remove,
 }
 """What is answered from the latest state, once its records are replicated."""
-FIRED: Final[Mapping[TimerKind, Fired]] = {}
+FIRED: Final[Mapping[TimerKind, Fired]] = {
+    TimerKind.SESSION: sessions.fired,
+    TimerKind.REBALANCE: sessions.fired,
+}
 """What a timer does."""
-LOADED: Final[tuple[Loaded, ...]] = ()
+LOADED: Final[tuple[Loaded, ...]] = (sessions.loaded,)
 """What is done, in this order, for each group of a log that another coordinator wrote."""
