@@ -1,0 +1,222 @@
+"""Recorded requests and answers of a broker: one JSON object a line, read strictly.
+
+Keys of a line are `n` (the step), `op` (what was done), `req` (the fields that were set), `resp`
+(the normalised answer), `note` (why the step is there) and `_t` (seconds since the recording
+began). What a line leaves out, or gives as null, is absent; what nobody knows is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+
+class TranscriptError(ValueError):
+    """A transcript cannot be read; the message says where and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line of a transcript.
+
+    Args:
+        number: Its number.
+        operation: What was done.
+        request: The fields that were set; names of topics for `delete-topics`.
+        response: The normalised answer; None if there is none.
+        note: Why the step is there.
+        at: Seconds since the recording began; None if the line does not say.
+    """
+
+    number: int
+    operation: str
+    request: Mapping[str, object] | tuple[str, ...]
+    response: object = None
+    note: str = ""
+    at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What a value must be.
+
+    Args:
+        name: What to call it.
+        accepts: Whether a value is of this kind.
+    """
+
+    name: str
+    accepts: Callable[[object], bool]
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_by_name(value: object, accepts: Callable[[object], bool]) -> bool:
+    return isinstance(value, dict) and all(accepts(each) for each in value.values())
+
+
+def _is_list(value: object, accepts: Callable[[object], bool]) -> bool:
+    return isinstance(value, list) and all(accepts(each) for each in value)
+
+
+_ANYTHING: Final = _Kind("anything", lambda _: True)
+_NUMBER: Final = _Kind("a whole number", _is_whole)
+_TEXT: Final = _Kind("a text", _is_text)
+_TEXTS: Final = _Kind("a list of texts", lambda each: _is_list(each, _is_text))
+_PARTITIONS: Final = _Kind(
+    "lists of partitions by topic",
+    lambda each: _is_by_name(each, lambda indexes: _is_list(indexes, _is_whole)),
+)
+_OFFSETS: Final = _Kind("offsets by partition", lambda each: _is_by_name(each, _is_whole))
+_SECONDS: Final = _Kind("seconds", lambda each: isinstance(each, (int, float)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Operation:
+    """What the lines of one operation may say.
+
+    Args:
+        request: Fields of the request; a kind alone is one for all names, whatever they are.
+        answers: Fields of the answer; None: the answer is not fields.
+    """
+
+    request: Mapping[str, _Kind] | _Kind
+    answers: frozenset[str] | None = None
+
+
+_HEARTBEAT: Final = _Operation(
+    {
+        "group": _TEXT,
+        "member": _TEXT,
+        "epoch": _NUMBER,
+        "topics": _TEXTS,
+        "regex": _TEXT,
+        "owned": _PARTITIONS,
+        "inst": _TEXT,
+        "rack": _TEXT,
+        "rebal": _NUMBER,
+        "assignor": _TEXT,
+        "v": _NUMBER,
+    },
+    frozenset({"err", "msg", "member", "epoch", "hb_ms", "asg"}),
+)
+_MEMBER: Final = {"group": _TEXT, "member": _TEXT, "epoch": _NUMBER, "v": _NUMBER}
+
+OPERATIONS: Final[Mapping[str, _Operation]] = {
+    "create-topics": _Operation(_NUMBER),
+    "create-partitions": _Operation(_NUMBER),
+    "delete-topics": _Operation(_ANYTHING),
+    "hb": _HEARTBEAT,
+    "hb-until": _HEARTBEAT,
+    "commit": _Operation({**_MEMBER, "inst": _TEXT, "offsets": _OFFSETS}),
+    "fetch": _Operation({**_MEMBER, "parts": _PARTITIONS}, frozenset({"err", "offsets"})),
+    "describe": _Operation(
+        {"group": _TEXT},
+        frozenset(
+            {"err", "msg", "state", "group_epoch", "assignment_epoch", "assignor", "members"}
+        ),
+    ),
+    "list": _Operation({"types": _TEXTS, "states": _TEXTS}, frozenset({"err", "groups"})),
+    "alter-group-config": _Operation(_TEXT, frozenset({"err", "msg"})),
+    "describe-group-config": _Operation({}, frozenset({"err", "configs"})),
+    "sleep": _Operation(_ANYTHING),
+    "note": _Operation(_ANYTHING),
+    "classic-client assign": _Operation(_ANYTHING),
+    "classic-client revoke": _Operation(_ANYTHING),
+    "classic-client closed": _Operation(_ANYTHING),
+}
+"""Everything that a transcript may say was done."""
+
+_KEYS: Final[Mapping[str, _Kind]] = {
+    "n": _NUMBER,
+    "op": _TEXT,
+    "req": _ANYTHING,
+    "resp": _ANYTHING,
+    "note": _TEXT,
+    "_t": _SECONDS,
+}
+
+
+def read_transcript(text: str) -> tuple[Step, ...]:
+    """Read the lines of a transcript.
+
+    Args:
+        text: JSON objects, one a line; empty lines are skipped.
+
+    Raises:
+        TranscriptError: A line is no JSON object, or says what no transcript says.
+    """
+    steps: list[Step] = []
+    for line_number, line in enumerate(text.splitlines(), start=1):
+        if line.strip():
+            try:
+                steps.append(_read_line(line, len(steps) + 1))
+            except ValueError as error:
+                raise TranscriptError(f"line {line_number}: {error}") from error
+    return tuple(steps)
+
+
+def _read_line(line: str, number: int) -> Step:
+    said = json.loads(line)
+    if not isinstance(said, dict):
+        raise TranscriptError("not a JSON object")
+    _check_fields("the line", said, _KEYS)
+    operation = str(said.get("op"))
+    if operation not in OPERATIONS:
+        raise TranscriptError(f"unknown op {operation!r}; known are {', '.join(OPERATIONS)}")
+    known = OPERATIONS[operation]
+    return Step(
+        number=said.get("n", number),
+        operation=operation,
+        request=_request(operation, said.get("req", {}), known.request),
+        response=_response(operation, said.get("resp"), known.answers),
+        note=said.get("note", ""),
+        at=said.get("_t"),
+    )
+
+
+def _request(
+    operation: str, said: object, known: Mapping[str, _Kind] | _Kind
+) -> Mapping[str, object] | tuple[str, ...]:
+    if operation == "delete-topics":
+        if not _TEXTS.accepts(said):
+            raise TranscriptError(f"req of delete-topics is not {_TEXTS.name}: {said!r}")
+        assert isinstance(said, list)
+        return tuple(said)
+    if known is _ANYTHING:
+        return {}
+    if not isinstance(said, dict):
+        raise TranscriptError(f"req of {operation} is not an object: {said!r}")
+    kinds = dict.fromkeys(said, known) if isinstance(known, _Kind) else known
+    _check_fields(f"req of {operation}", said, kinds)
+    if operation == "alter-group-config":
+        return said
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _response(operation: str, said: object, known: frozenset[str] | None) -> object:
+    if said is None or known is None:
+        return said
+    if not isinstance(said, dict):
+        raise TranscriptError(f"resp of {operation} is not an object: {said!r}")
+    _check_fields(f"resp of {operation}", said, dict.fromkeys(known, _ANYTHING))
+    return said
+
+
+def _check_fields(where: str, said: Mapping[str, object], kinds: Mapping[str, _Kind]) -> None:
+    unknown = sorted(set(said) - set(kinds))
+    if unknown:
+        known = ", ".join(sorted(kinds)) or "none"
+        raise TranscriptError(f"{where} has unknown fields {', '.join(unknown)}; known: {known}")
+    for name, value in said.items():
+        # null is how a transcript writes that there is none.
+        if value is not None and not kinds[name].accepts(value):
+            raise TranscriptError(f"{where}: {name} is not {kinds[name].name}: {value!r}")
