@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from spark_groups.coordinator import deletion, describe, heartbeat, removal, sessions
+from spark_groups.coordinator import (
+    client_assignment,
+    deletion,
+    describe,
+    heartbeat,
+    removal,
+    sessions,
+)
 from spark_groups.coordinator.effects import Outcome, Surroundings, Timer, TimerKind
 from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.messages import (
     CoordinatorResponse,
     DeleteGroupsRequest,
+    InstallAssignmentRequest,
     KipHeartbeatRequest,
     LeaveGroupRequest,
+    PrepareAssignmentRequest,
 )
 from spark_groups.coordinator.profile import Profile
 from spark_groups.protocol.messages import DescribeGroupRequest, HeartbeatRequest
@@ -20,7 +29,7 @@ from spark_groups.protocol.messages import DescribeGroupRequest, HeartbeatReques
 Read = Callable[[ConsumerGroup, Any, Profile, Surroundings], CoordinatorResponse]
 Write = Callable[[ConsumerGroup, Any, Profile, Surroundings], Outcome[Any]]
 Fired = Callable[[ConsumerGroup, Timer, Profile, Surroundings], Outcome[None]]
-Loaded = Callable[[ConsumerGroup, Profile, Surroundings], Outcome[None]]
+OfGroup = Callable[[ConsumerGroup, Profile, Surroundings], Outcome[None]]
 
 READS: Final[Mapping[type, Read]] = {
     DescribeGroupRequest: lambda group, _request, profile, around: describe.describe(
@@ -33,12 +42,17 @@ WRITES: Final[Mapping[type, Write]] = {
     HeartbeatRequest: heartbeat.heartbeat,
     KipHeartbeatRequest: heartbeat.heartbeat,
     LeaveGroupRequest: removal.remove,
+    PrepareAssignmentRequest: client_assignment.prepare,
+    InstallAssignmentRequest: client_assignment.install,
 }
 """What is answered from the latest state, once its records are replicated."""
 FIRED: Final[Mapping[TimerKind, Fired]] = {
     TimerKind.SESSION: sessions.fired,
     TimerKind.REBALANCE: sessions.fired,
+    TimerKind.CLIENT_ASSIGNMENT: client_assignment.given_up,
 }
 """What a timer does."""
-LOADED: Final[tuple[Loaded, ...]] = (sessions.loaded,)
+LOADED: Final[tuple[OfGroup, ...]] = (sessions.loaded,)
 """What is done, in this order, for each group of a log that another coordinator wrote."""
+EXPIRED: Final[tuple[OfGroup, ...]] = ()
+"""What is forgotten, in this order, of a group because it is old."""

@@ -13,13 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from spark_groups.coordinator.dispatch import FIRED, LOADED, READS, WRITES
+from spark_groups.coordinator.dispatch import EXPIRED, FIRED, LOADED, READS, WRITES
 from spark_groups.coordinator.effects import (
     NEWEST_API_VERSION,
     Outcome,
     Surroundings,
     Timer,
     TimerKey,
+    TimerKind,
 )
 from spark_groups.coordinator.error_answers import error_answer
 from spark_groups.coordinator.group import ConsumerGroup
@@ -33,15 +34,20 @@ from spark_groups.coordinator.messages import (
 from spark_groups.coordinator.profile import MemberIds, Profile
 from spark_groups.coordinator.records import Record
 from spark_groups.coordinator.settings import Settings
+from spark_groups.coordinator.sizes import MAX_BATCH_BYTES, batch_bytes
 from spark_groups.coordinator.timers import Timers
 from spark_groups.coordinator.topics import TopicsImage
 from spark_groups.coordinator.validation import CLIENT_MEMBER_ID_VERSION
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.messages import HeartbeatRequest
 from spark_groups.types import topic_id_text
 
 TIMER_RETRY_S: Final = 0.5
 """When a timer fires again whose records could not be appended (CoordinatorTimer)."""
+EXPIRY_CHECK_S: Final = 600.0
+"""How often old offsets are looked for (`offsets.retention.check.interval.ms`)."""
+EXPIRY: Final = TimerKey(TimerKind.EXPIRY, "")
+RECORDS_APART: Final = 1000
+"""So many tombstones fit into a batch, however long their names are."""
 MEMBER_IDS: Final = uuid.UUID("5f0c3a4e-6a51-4f0e-9b0e-5f6f6d656d62")
 """The name space of the member ids that a shard makes."""
 
@@ -111,12 +117,15 @@ class Shard:
     _writes: list[_Write] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        # What a new coordinator finds in the log is never taken back.
+        self.log.replicate()
         for record in self.log.replay():
             self._apply(record)
         for group_id in tuple(self.groups):
             for loaded in LOADED:
-                outcome = loaded(self._group(group_id), self.profile, self._around(self.now))
-                self._write(None, outcome)
+                group = self._group(group_id)
+                self._write(group_id, loaded(group, self.profile, self._around(group_id)))
+        self._timers.put(Timer(EXPIRY, self.now + EXPIRY_CHECK_S))
 
     def submit(
         self,
@@ -136,20 +145,31 @@ class Shard:
         Returns:
             Its ticket, answered already where nothing has to be replicated first.
         """
-        self.now = now
         ticket = Ticket(request)
-        if isinstance(request, ListGroupsRequest):
-            ticket.response = list_groups(self._all_replicated(), request)
-            return ticket
-        around = self._around(now, origin, api_version)
-        if read := READS.get(type(request)):
-            ticket.response = read(
-                self._replicated(request.group_id), request, self.profile, around
-            )
-            return ticket
-        group = self._group(request.group_id)
-        self._write(ticket, WRITES[type(request)](group, request, self.profile, around))
+        self.take(ticket, now, origin, api_version)
         return ticket
+
+    def take(
+        self,
+        ticket: Ticket,
+        now: float,
+        origin: Origin = NOBODY,
+        api_version: int = NEWEST_API_VERSION,
+    ) -> None:
+        """Take a request for which there is a ticket already; see `submit`."""
+        self.now = now
+        request = ticket.request
+        if isinstance(request, ListGroupsRequest):
+            ticket.response = list_groups(self.replicated_groups(), request)
+            return
+        group_id = request.group_id
+        around = self._around(group_id, origin, api_version)
+        if read := READS.get(type(request)):
+            ticket.response = read(self._replicated(group_id), request, self.profile, around)
+            return
+        write = WRITES[type(request)]
+        outcome = write(self._group(group_id), request, self.profile, around)
+        self._write(group_id, outcome, ticket=ticket)
 
     def ask(
         self,
@@ -223,9 +243,13 @@ class Shard:
         """
         self.now = now
         while timer := self._timers.pop_due(now):
-            group = self._group(timer.key.group_id)
-            fired = FIRED[timer.key.kind](group, timer, self.profile, self._around(now))
-            self._write(None, fired, replace(timer, at=now + TIMER_RETRY_S))
+            if timer.key == EXPIRY:
+                self._expire()
+                continue
+            group_id = timer.key.group_id
+            fire = FIRED[timer.key.kind]
+            outcome = fire(self._group(group_id), timer, self.profile, self._around(group_id))
+            self._write(group_id, outcome, fired=timer)
 
     def set_topics(self, topics: TopicsImage, now: float) -> None:
         """Take a new image of the cluster's topics.
@@ -247,17 +271,39 @@ class Shard:
         self.now = now
         self.settings = settings
 
+    def replicated_groups(self) -> Iterator[ConsumerGroup]:
+        """Yield every group as far as it is replicated."""
+        changing = (record.key.group_id for write in self._writes for record in write.before)
+        for group_id in dict.fromkeys((*self.groups, *changing)):
+            group = self._replicated(group_id)
+            if not group.is_empty_of_records:
+                yield group
+
+    def _expire(self) -> None:
+        """Forget old offsets and groups; what does not fit into one batch goes in several."""
+        for group_id in tuple(self.groups):
+            for expired in EXPIRED:
+                group = self._group(group_id)
+                outcome = expired(group, self.profile, self._around(group_id))
+                self._write_apart(group_id, outcome.records)
+        self._timers.put(Timer(EXPIRY, self.now + EXPIRY_CHECK_S))
+
+    def _write_apart(self, group_id: str, records: tuple[Record, ...]) -> None:
+        for start in range(0, len(records), RECORDS_APART):
+            self._write(group_id, Outcome(None, records[start : start + RECORDS_APART]))
+
     def _around(
-        self, now: float, origin: Origin = NOBODY, api_version: int = NEWEST_API_VERSION
+        self, group_id: str, origin: Origin = NOBODY, api_version: int = NEWEST_API_VERSION
     ) -> Surroundings:
         return Surroundings(
-            now=now,
+            now=self.now,
             topics=self.topics,
             settings=self.settings,
             client_id=origin.client_id,
             client_host=origin.client_host,
             new_member_id=self._new_member_id(api_version),
             api_version=api_version,
+            computing=self._timers.get(TimerKey(TimerKind.CLIENT_ASSIGNMENT, group_id)),
         )
 
     def _new_member_id(self, api_version: int) -> str:
@@ -284,23 +330,23 @@ class Shard:
             view.apply(record)
         return view
 
-    def _all_replicated(self) -> Iterator[ConsumerGroup]:
-        changing = (record.key.group_id for write in self._writes for record in write.before)
-        for group_id in dict.fromkeys((*self.groups, *changing)):
-            group = self._replicated(group_id)
-            if not group.is_empty_of_records:
-                yield group
-
     def _write(
-        self, ticket: Ticket | None, outcome: Outcome[Any], fired: Timer | None = None
+        self,
+        group_id: str,
+        outcome: Outcome[Any],
+        *,
+        ticket: Ticket | None = None,
+        fired: Timer | None = None,
     ) -> None:
+        if batch_bytes(outcome.records) > MAX_BATCH_BYTES:
+            self._refuse(ticket, fired)
+            return
         before = tuple(self._apply(each) for each in outcome.records)
-        request = ticket.request if ticket else None
-        if isinstance(request, HeartbeatRequest) and outcome.topics_version is not None:
-            self._group(request.group_id).topics_version = outcome.topics_version
+        if outcome.topics_version is not None:
+            self._group(group_id).topics_version = outcome.topics_version
         timers_before: list[tuple[TimerKey, Timer | None]] = []
         if fired:
-            timers_before.append((fired.key, fired))
+            timers_before.append((fired.key, replace(fired, at=self.now + TIMER_RETRY_S)))
         for timer in outcome.timers:
             timers_before.append((timer.key, self._timers.get(timer.key)))
             self._timers.put(timer)
@@ -313,6 +359,13 @@ class Shard:
         self._writes.append(
             _Write(ticket, outcome.response, before[::-1], tuple(timers_before[::-1]))
         )
+
+    def _refuse(self, ticket: Ticket | None, fired: Timer | None) -> None:
+        """Let a batch be that is too large; a timer tries again (RecordTooLargeException)."""
+        if ticket:
+            ticket.response = error_answer(ticket.request, ErrorCode.UNKNOWN_SERVER_ERROR)
+        if fired:
+            self._timers.put(replace(fired, at=self.now + TIMER_RETRY_S))
 
     def _apply(self, record: Record) -> Record:
         """Apply a record and return what there was before."""
