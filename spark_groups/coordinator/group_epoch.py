@@ -62,6 +62,7 @@ def compared(
     around: Surroundings,
     *,
     bumps: bool,
+    regexes: Mapping[str, RegularExpressionValue] | None = None,
 ) -> GroupEpoch:
     """Compare what a group subscribes to with the topics there are; a difference is a new epoch.
 
@@ -71,8 +72,9 @@ def compared(
         profile: Which coordinator it is.
         around: The topics.
         bumps: Whether the epoch grows anyway.
+        regexes: What patterns are resolved to; None: what the group has.
     """
-    names = subscribed_names(members, group.regexes)
+    names = subscribed_names(members, group.regexes if regexes is None else regexes)
     if profile.hashes_metadata:
         return _hashed(group, names, profile, around, bumps=bumps)
     now = _described(names, around.topics)

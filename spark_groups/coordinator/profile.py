@@ -44,6 +44,7 @@ class Profile:
             waited for (KAFKA-19449).
         hashes_metadata: Partition metadata is kept as a hash in the group's record (KIP-1101);
             else in a record of its own.
+        refreshes_patterns: Patterns are looked up again after an interval (4.1).
         commits_topic_ids: OffsetCommit and OffsetFetch v10 are there.
         offset_fencing: Which older member epochs may commit.
         batches_assignments: The assignor runs at most once in an interval (KIP-1263).
@@ -71,6 +72,7 @@ class Profile:
     strip_overwrites_previous_epoch: bool = True
     own_revocation_is_released: bool = True
     hashes_metadata: bool = True
+    refreshes_patterns: bool = True
     commits_topic_ids: bool = True
     offset_fencing: OffsetFencing = OffsetFencing.EQUAL_EPOCH
     batches_assignments: bool = False
@@ -94,10 +96,17 @@ KAFKA_4_0: Final = Profile(
     strip_overwrites_previous_epoch=False,
     own_revocation_is_released=False,
     hashes_metadata=False,
+    refreshes_patterns=False,
     commits_topic_ids=False,
     stable_extras=False,
 )
-KAFKA_4_1: Final = replace(KAFKA_4_0, name="kafka-4.1", hashes_metadata=True, stable_extras=True)
+KAFKA_4_1: Final = replace(
+    KAFKA_4_0,
+    name="kafka-4.1",
+    hashes_metadata=True,
+    refreshes_patterns=True,
+    stable_extras=True,
+)
 KAFKA_4_2: Final = replace(
     KAFKA_4_1,
     name="kafka-4.2",

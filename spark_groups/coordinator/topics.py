@@ -32,23 +32,29 @@ class TopicsImage:
     Args:
         by_name: The topics.
         version: Grows with every change.
+        created_version: The version that brought the newest topic: patterns are looked up for it.
     """
 
     by_name: dict[str, TopicImage] = field(default_factory=dict)
     version: int = 0
+    created_version: int = 0
 
     @classmethod
     def of(cls, topics: Iterable[TopicImage], version: int = 0) -> TopicsImage:
-        return cls({each.name: each for each in topics}, version)
+        return cls({each.name: each for each in topics}, version, version)
 
     def by_id(self, topic_id: TopicId) -> TopicImage | None:
         return next((each for each in self.by_name.values() if each.topic_id == topic_id), None)
 
     def with_topic(self, topic: TopicImage) -> TopicsImage:
         """Return the image after a topic was created or grew."""
-        return TopicsImage({**self.by_name, topic.name: topic}, self.version + 1)
+        before = self.by_name.get(topic.name)
+        version = self.version + 1
+        is_created = before is None or before.topic_id != topic.topic_id
+        created_version = version if is_created else self.created_version
+        return TopicsImage({**self.by_name, topic.name: topic}, version, created_version)
 
     def without(self, name: str) -> TopicsImage:
         """Return the image after a topic was deleted."""
         kept = {each: topic for each, topic in self.by_name.items() if each != name}
-        return TopicsImage(kept, self.version + 1)
+        return TopicsImage(kept, self.version + 1, self.created_version)

@@ -61,16 +61,11 @@ class Subscription:
         """
         if not pattern:
             raise ValueError("is empty: give an RE2 expression that matches whole topic names")
-        options = re2.Options()
-        options.log_errors = False
-        try:
-            re2.compile(pattern, options)
-        except re2.error as error:
-            reason = error.args[0].decode("utf-8", "replace")
+        if reason := re2_fault(pattern):
             advice = why_not_re2(pattern)
             raise ValueError(
                 f"{pattern!r} is not an RE2 expression: {reason}{advice and '; ' + advice}"
-            ) from error
+            )
         return cls(topic_regex=pattern)
 
     def matches(self, topic: str) -> bool:
@@ -78,3 +73,14 @@ class Subscription:
         if self.topic_regex is None:
             return topic in self.topic_names
         return re2.fullmatch(self.topic_regex, topic) is not None
+
+
+def re2_fault(pattern: str) -> str:
+    """Return what RE2 says is wrong with a pattern, "" if nothing is."""
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        re2.compile(pattern, options)
+    except re2.error as error:
+        return str(error.args[0].decode("utf-8", "replace"))
+    return ""
