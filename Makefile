@@ -18,12 +18,13 @@ PY := $(VENV)/bin/python
 PACKAGES := $(VENV)/.packages-installed
 PROJECT := $(VENV)/.project-installed
 PIP := $(PY) -m pip --disable-pip-version-check
+PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 step = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env prerequisites demo test unit slow seeds conformance spark-versions bench-handover lint types format wheel lock clean
+.PHONY: help env prerequisites demo test long unit slow seeds conformance spark-versions bench-handover lint types format wheel lock clean
 
 ##@ Start here
 
@@ -35,10 +36,9 @@ help: ## List the targets
 demo: prerequisites env ## Hand a real topic over between two Spark applications, and check it
 	$(PY) -m demo.run
 
-test: prerequisites env lint types ## Check and test everything, on a real Kafka and a real Spark
-	$(call step,pytest: every test that is not slow)
-	$(PY) -m pytest -m "not slow" -n $(WORKERS) --dist loadgroup --no-loadscope-reorder \
-	  $(PYTEST_FLAGS)
+test: prerequisites env lint types ## Check style and types, and test on a real Kafka and a real Spark
+	$(call step,pytest: every test that is neither long nor slow)
+	$(PYTEST) -m "not long and not slow" $(PYTEST_FLAGS)
 
 env: $(PROJECT) ## Make the environment in .venv, from requirements.lock
 
@@ -48,10 +48,13 @@ unit: env ## Run the tests that need neither broker nor Spark
 	$(call step,pytest: no broker$(comma) no Spark)
 	$(PY) -m pytest -m "not slow and not broker and not spark" $(PYTEST_FLAGS)
 
-slow: prerequisites env ## Run the tests that `make test` leaves out because they are slow
+long: prerequisites env ## Run the long tests: incidents, other versions of Kafka, secured clusters
+	$(call step,pytest: every test that is long)
+	$(PYTEST) -m "long and not slow" $(PYTEST_FLAGS)
+
+slow: prerequisites env ## Run the slow tests, which CI leaves out
 	$(call step,pytest: every test that is slow)
-	$(PY) -m pytest -m "slow" -n $(WORKERS) --dist loadgroup --no-loadscope-reorder \
-	  $(PYTEST_FLAGS)
+	$(PYTEST) -m "slow" $(PYTEST_FLAGS)
 
 seeds: env ## Hunt for seeds that break a promise in a world of clients; SEEDS=5000 plays so many
 	$(call step,a world of clients$(comma) with $(SEEDS) seeds)

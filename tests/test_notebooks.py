@@ -28,6 +28,7 @@ def test_there_are_notebooks_and_none_keeps_its_output() -> None:
 
 
 @pytest.mark.broker
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.parametrize("name", [each.name for each in sorted(NOTEBOOKS.glob("*.ipynb"))])
 def test_a_notebook_runs(name: str, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from spark_groups.kafka.tokens import TOKENS
 from tests.secured import SESSION_LIFETIME_MS, SecuredKafka, jaas
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.long]
 
 EVERY_GROUP = {"states_filter": (), "types_filter": ()}
 SCRAM_512 = "SCRAM-SHA-512"

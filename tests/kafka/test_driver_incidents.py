@@ -19,7 +19,7 @@ from tests.brokers import create_topic
 from tests.kafka.members import QueryLike, all_at, committed, fill, queries
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.long]
 
 LATEST = StartingPoint.LATEST
 

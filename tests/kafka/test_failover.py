@@ -19,7 +19,7 @@ from tests.clusters import ThreeBrokers
 from tests.kafka.members import NO_LIMIT, QueryLike, all_at, committed, queries
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.long]
 
 PARTITIONS = 4
 SMALL = PlanLimit(max_offsets=4)

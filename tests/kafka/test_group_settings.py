@@ -113,6 +113,7 @@ def test_what_neither_says_is_not_known() -> None:
 
 
 @pytest.mark.broker
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("version", "names"),
     [
@@ -152,6 +153,7 @@ def test_settings_of_a_group_on_a_real_broker(kafka_version, version, names, gro
 
 
 @pytest.mark.broker
+@pytest.mark.long
 def test_the_brokers_own_file_shows_through_on_4_0(group_id) -> None:
     properties = {"group.consumer.session.timeout.ms": "20000"}
     with (
@@ -162,6 +164,7 @@ def test_the_brokers_own_file_shows_through_on_4_0(group_id) -> None:
 
 
 @pytest.mark.broker
+@pytest.mark.long
 def test_without_describe_configs_the_reason_is_given(group_id) -> None:
     with EmbeddedKafka(server_properties=AUTHORIZER) as kafka:
         servers = kafka.bootstrap_servers

@@ -48,6 +48,7 @@ def test_the_answer_has_a_code_for_each_member() -> None:
 
 
 @pytest.mark.broker
+@pytest.mark.long
 @pytest.mark.parametrize("version", ["4.0.0", "4.3.1", "4.4.0"])
 def test_a_coordinator_removes_members_of_every_kind(
     kafka_version, version, topic_name, group_id

@@ -16,7 +16,7 @@ from tests.kafka.classic import ClassicConsumer
 from tests.kafka.members import QueryLike, all_at, committed, fill, queries
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.long]
 
 PARTITIONS = 6
 SMALL = PlanLimit(max_offsets=30)

@@ -14,7 +14,7 @@ from tests.kafka.members import QueryLike
 from tests.secured import SecuredKafka
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.long]
 
 SOON_S = 10.0
 

@@ -21,7 +21,7 @@ from tests.kafka.classic import ClassicConsumer
 from tests.kafka.listener import correlation_id, greet, listening, read_frame, response
 from tests.kafka.members import QueryLike, queries
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.long]
 
 SOON_S = 10.0
 OLD_VERSION = "3.9.1"

@@ -18,7 +18,7 @@ from tests.kafka.members import all_at, committed, fill, queries
 from tests.kafka.proxy import Proxy, proxied_kafka
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.long]
 
 HEARTBEAT = CONSUMER_GROUP_HEARTBEAT.api_key
 OFFSET_COMMIT, OFFSET_FETCH, DESCRIBE = 8, 9, 69

@@ -29,7 +29,7 @@ from tests.kafka.members import (
 )
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.long]
 
 Versions = Callable[[str], EmbeddedKafka]
 OLDEST_AND_USUAL = pytest.mark.parametrize("version", ["4.0.0", "4.3.1"])

@@ -16,7 +16,7 @@ from tests.brokers import create_topic, delete_topic, grow_topic
 from tests.kafka.members import QueryLike, committed, fill, queries
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.long]
 
 NEWEST = pytest.param("4.4.0", marks=pytest.mark.slow)
 OLDEST = pytest.param("4.0.0", marks=pytest.mark.slow)

@@ -13,7 +13,7 @@ from tests.clusters import ThreeBrokers
 from tests.kafka.members import QueryLike, committed, queries
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.long]
 
 LEADER, LAGGARD = 1, 2
 READ_BEFORE, LOST, WRITTEN_SINCE = 10, 5, 20

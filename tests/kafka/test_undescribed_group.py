@@ -29,7 +29,7 @@ from tests.brokers import admin, create_topic
 from tests.kafka.members import fill, heartbeat, queries
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.long]
 
 FOR_EVER_S = 120.0
 SOON_S = 60.0

@@ -32,6 +32,7 @@ def described(
 
 
 @pytest.mark.broker
+@pytest.mark.long
 def test_a_group_is_described_by_who_may(
     secured: SecuredKafka, described: Run, group_id: str, topic_name: str
 ) -> None:
@@ -52,6 +53,7 @@ def test_a_group_is_described_by_who_may(
 
 
 @pytest.mark.broker
+@pytest.mark.long
 def test_who_is_refused_is_told_once(secured: SecuredKafka, described: Run) -> None:
     done = described(**secured.login("PLAIN", password="wrong-word"))
     assert done.returncode == 1
@@ -61,6 +63,7 @@ def test_who_is_refused_is_told_once(secured: SecuredKafka, described: Run) -> N
 
 
 @pytest.mark.broker
+@pytest.mark.long
 def test_a_wrong_file_is_wrong_usage(secured: SecuredKafka, described: Run) -> None:
     done = described(**{"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"})
     assert done.returncode == 2

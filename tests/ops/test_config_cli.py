@@ -28,6 +28,7 @@ def settings(stdout: str) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.broker
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("version", "names"),
     [
@@ -69,6 +70,7 @@ def test_settings_are_shown_set_and_taken_away_before_the_group_exists(
 
 
 @pytest.mark.broker
+@pytest.mark.long
 def test_members_are_told_and_settings_outlive_the_group(
     kafka, command: Run, topic_name: str, group_id: str
 ) -> None:
@@ -98,6 +100,7 @@ def test_members_are_told_and_settings_outlive_the_group(
 
 
 @pytest.mark.broker
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("args", "wrong"),
     [
@@ -127,6 +130,7 @@ def test_what_is_wrong_is_said_and_changes_nothing(
 
 
 @pytest.mark.broker
+@pytest.mark.long
 def test_a_setting_of_a_newer_broker_is_not_known_to_an_older(
     kafka_version, command: Run, group_id: str
 ) -> None:
@@ -137,6 +141,7 @@ def test_a_setting_of_a_newer_broker_is_not_known_to_an_older(
 
 
 @pytest.mark.broker
+@pytest.mark.long
 def test_who_may_not_see_the_settings_is_told_so(command: Run, group_id: str) -> None:
     with EmbeddedKafka(server_properties=AUTHORIZER) as kafka:
         servers = kafka.bootstrap_servers

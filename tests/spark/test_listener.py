@@ -189,7 +189,7 @@ def test_a_session_of_spark_connect_is_refused() -> None:
 
 # Real queries.
 
-needs_spark = [pytest.mark.broker, pytest.mark.spark]
+needs_spark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long]
 PARTITIONS = 2
 
 

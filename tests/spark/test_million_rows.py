@@ -15,7 +15,7 @@ from tests.brokers import Row, create_topic, produce
 from tests.kafka.members import committed
 from tests.spark.queries import GroupQuery
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long]
 
 ROWS = 1_000_000
 PARTITIONS = 8

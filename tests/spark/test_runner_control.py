@@ -19,7 +19,7 @@ from tests.kafka.members import QueryLike, evict, fill, queries
 from tests.spark.listening import QUERY_ID, Driver
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.long]
 
 
 class Group:

@@ -25,7 +25,7 @@ from tests.spark.applications import REPOSITORY
 from tests.spark.queries import written_rows
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(420)]
 
 ROWS = 200
 KEY_PASSWORD = "key-secret-5772"

@@ -18,7 +18,7 @@ from tests.jobs.submitted import SubmittedJob
 from tests.processes import is_alive
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long]
 
 ROWS = 2000
 BATCH_ROWS = 100

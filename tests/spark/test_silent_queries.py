@@ -12,7 +12,7 @@ from tests.brokers import Row, create_topic, produce
 from tests.spark.queries import READ_S, GroupQuery
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long]
 
 
 def test_member_that_left_between_two_triggers_comes_back_and_reads_on(

@@ -20,7 +20,7 @@ from tests.kafka.members import instance_epochs
 from tests.spark.queries import GroupQuery
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.long]
 
 READ_S = 120.0
 
