@@ -41,7 +41,7 @@ class Profile:
         strip_overwrites_previous_epoch: Taking them away closes the window for a heartbeat whose
             answer was lost, as every other step does (4.3).
         own_revocation_is_released: A target partition that the same member still revokes is not
-            waited for (KAFKA-19449).
+            waited for (KAFKA-19449; of the 4.1 line, 4.1.2 has it and 4.1.1 does not).
         hashes_metadata: Partition metadata is kept as a hash in the group's record (KIP-1101);
             else in a record of its own.
         refreshes_patterns: Patterns are looked up again after an interval (4.1).
@@ -103,6 +103,7 @@ KAFKA_4_0: Final = Profile(
 KAFKA_4_1: Final = replace(
     KAFKA_4_0,
     name="kafka-4.1",
+    own_revocation_is_released=True,
     hashes_metadata=True,
     refreshes_patterns=True,
     stable_extras=True,
@@ -113,7 +114,6 @@ KAFKA_4_2: Final = replace(
     bumps_epoch_while_unrevoked=False,
     known_member_rejoins=True,
     strips_unsubscribed=True,
-    own_revocation_is_released=True,
     commits_topic_ids=True,
 )
 KAFKA_4_3: Final = replace(
