@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from spark_groups.coordinator.member import ClientAssignor, GroupMember
 from spark_groups.coordinator.messages import KipHeartbeatRequest
 from spark_groups.coordinator.refusal import RefusedError
 from spark_groups.errors import ErrorCode
+from spark_groups.protocol.messages import HeartbeatRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,43 +45,50 @@ _RULES: Final = (
 )
 
 
-def check_request(request: KipHeartbeatRequest) -> None:
-    """Refuse assignors that no group would take (KIP-848, "Request Validation").
+def told(
+    member: GroupMember, request: HeartbeatRequest, members: Mapping[str, GroupMember]
+) -> GroupMember:
+    """Return a member with the assignors that it brings.
 
     Args:
-        request: A heartbeat.
-
-    Raises:
-        RefusedError: INVALID_REQUEST.
-    """
-    if request.client_assignors and request.server_assignor is not None:
-        message = "ServerAssignor and ClientAssignors can't be used together."
-        raise RefusedError(ErrorCode.INVALID_REQUEST, message)
-    for each in request.client_assignors or ():
-        for rule in _RULES:
-            if rule.is_broken(each):
-                raise RefusedError(ErrorCode.INVALID_REQUEST, rule.message)
-
-
-def check_versions(member: GroupMember, members: Mapping[str, GroupMember]) -> None:
-    """Refuse a member whose version range overlaps with that of no other.
-
-    Args:
-        member: The member as it wants to be.
+        member: The member as it was.
+        request: Its heartbeat; None as its assignors leaves them as they are.
         members: The group's members.
 
     Raises:
-        RefusedError: UNSUPPORTED_ASSIGNOR.
+        RefusedError: INVALID_REQUEST where no group would take them (KIP-848, "Request
+            Validation"), UNSUPPORTED_ASSIGNOR where their versions overlap with nobody's.
     """
+    if not isinstance(request, KipHeartbeatRequest) or request.client_assignors is None:
+        return member
+    if request.client_assignors and request.server_assignor is not None:
+        message = "ServerAssignor and ClientAssignors can't be used together."
+        raise RefusedError(ErrorCode.INVALID_REQUEST, message)
+    for each in request.client_assignors:
+        for rule in _RULES:
+            if rule.is_broken(each):
+                raise RefusedError(ErrorCode.INVALID_REQUEST, rule.message)
+    changed = replace(member, client_assignors=request.client_assignors)
+    _check_versions(changed, members)
+    return changed if changed != member else member
+
+
+def _check_versions(member: GroupMember, members: Mapping[str, GroupMember]) -> None:
     for own in member.client_assignors:
         for other in members.values():
-            theirs = None if other.member_id == member.member_id else _named(other, own.name)
+            theirs = None if _is_same(member, other) else _named(other, own.name)
             if theirs and not _overlap(own, theirs):
                 raise RefusedError(
                     ErrorCode.UNSUPPORTED_ASSIGNOR,
                     f"The versions {own.minimum_version} to {own.maximum_version} of ClientAssignor"
                     f" {own.name} do not overlap with those of member {other.member_id}.",
                 )
+
+
+def _is_same(member: GroupMember, other: GroupMember) -> bool:
+    """Tell whether a member is another's next life, or the one whose place it takes."""
+    same_instance = member.instance_id is not None and member.instance_id == other.instance_id
+    return member.member_id == other.member_id or same_instance
 
 
 def chosen(members: Mapping[str, GroupMember]) -> str | None:

@@ -11,7 +11,10 @@ from typing import Any
 
 from spark_groups.assignors.assignor import AssignorError
 from spark_groups.coordinator import (
+    client_assignment,
+    client_assignors,
     group_epoch,
+    kip_heartbeat,
     leaving,
     member_records,
     membership,
@@ -118,6 +121,8 @@ def _regular(
     membership.check_size(group, request, profile, around.settings.broker)
     sender = membership.sender(group, request, request.member_id or around.new_member_id, profile)
     told = _told(sender.member, request, around)
+    if profile.client_assignors:
+        told = client_assignors.told(told, request, group.members)
     records = list(sender.records)
     if told is not sender.member:
         records.append(member_records.told(group_id, told))
@@ -141,8 +146,25 @@ def _regular(
             records.append(member_records.current(group_id, member))
             timers.append(rebalance_timer(group_id, member, around))
     timers.append(session_timer(group_id, member.member_id, around))
+    response = _answer(request, sender.member, member, around)
+    if profile.client_assignors:
+        is_due = subscription.group_epoch > aim.assignment_epoch
+        progress = client_assignment.progress(
+            group_id, change.members(), member.member_id, around, is_due=is_due
+        )
+        timers += progress.timers
+        response = kip_heartbeat.extended(
+            response,
+            request,
+            group,
+            kip_heartbeat.Aim(
+                sender.member, group.assignment_epoch, _last_target(group, sender.member)
+            ),
+            kip_heartbeat.Aim(member, aim.assignment_epoch, aim.target),
+            should_compute=progress.should_compute,
+        )
     return Outcome(
-        _answer(request, sender.member, member, around),
+        response,
         tuple(records),
         tuple(timers),
         subscription.topics_version,
@@ -176,7 +198,9 @@ def _subscription(change: _Change, profile: Profile, around: Surroundings) -> _S
     has_changed = told.subscribed_topic_names != change.sender.member.subscribed_topic_names
     epoch = group_epoch.current(group, profile)
     # A new group has to leave epoch 0, whatever its first member subscribes to.
-    bumps = has_changed or epoch == 0
+    bumps = (
+        has_changed or epoch == 0 or told.client_assignors != change.sender.member.client_assignors
+    )
     if not bumps and group.topics_version == around.topics.version:
         return _Subscription(epoch)
     compared = group_epoch.compared(group, change.members().values(), profile, around, bumps=bumps)
@@ -185,7 +209,7 @@ def _subscription(change: _Change, profile: Profile, around: Surroundings) -> _S
 
 def _aim(change: _Change, epoch: int, profile: Profile, around: Surroundings) -> _Aim:
     group, told = change.group, change.told
-    if group.assignment_epoch >= epoch or not _may_assign(group, profile, around):
+    if group.assignment_epoch >= epoch or not _may_assign(change, profile, around):
         return _Aim(group.assignment_epoch, _last_target(group, told))
     try:
         computed = target.compute(
@@ -197,8 +221,11 @@ def _aim(change: _Change, epoch: int, profile: Profile, around: Surroundings) ->
     return _Aim(epoch, computed.by_member.get(told.member_id, NO_PARTITIONS), computed.records)
 
 
-def _may_assign(group: ConsumerGroup, profile: Profile, around: Surroundings) -> bool:
-    """Tell whether the assignor may run: not again within an interval (KIP-1263)."""
+def _may_assign(change: _Change, profile: Profile, around: Surroundings) -> bool:
+    """Tell whether the assignor may run: not again within an interval, not where members do."""
+    if profile.client_assignors and client_assignors.chosen(change.members()):
+        return False
+    group = change.group
     computed = group.target_metadata
     if not profile.batches_assignments or not computed or not computed.assignment_timestamp_s:
         return True

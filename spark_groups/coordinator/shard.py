@@ -303,8 +303,13 @@ class Shard:
             client_host=origin.client_host,
             new_member_id=self._new_member_id(api_version),
             api_version=api_version,
-            computing=self._timers.get(TimerKey(TimerKind.CLIENT_ASSIGNMENT, group_id)),
+            computing=self._computing(group_id),
         )
+
+    def _computing(self, group_id: str) -> Timer | None:
+        if not self.profile.client_assignors:
+            return None
+        return self._timers.get(TimerKey(TimerKind.CLIENT_ASSIGNMENT, group_id))
 
     def _new_member_id(self, api_version: int) -> str:
         """Make an id that is new for ever: who is told one has a record at this offset."""
