@@ -10,6 +10,8 @@ from spark_groups.coordinator import (
     deletion,
     describe,
     heartbeat,
+    offsets,
+    patterns,
     removal,
     sessions,
 )
@@ -21,10 +23,16 @@ from spark_groups.coordinator.messages import (
     InstallAssignmentRequest,
     KipHeartbeatRequest,
     LeaveGroupRequest,
+    OffsetDeleteRequest,
     PrepareAssignmentRequest,
 )
 from spark_groups.coordinator.profile import Profile
-from spark_groups.protocol.messages import DescribeGroupRequest, HeartbeatRequest
+from spark_groups.protocol.messages import (
+    DescribeGroupRequest,
+    HeartbeatRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+)
 
 Read = Callable[[ConsumerGroup, Any, Profile, Surroundings], CoordinatorResponse]
 Write = Callable[[ConsumerGroup, Any, Profile, Surroundings], Outcome[Any]]
@@ -42,6 +50,9 @@ WRITES: Final[Mapping[type, Write]] = {
     HeartbeatRequest: heartbeat.heartbeat,
     KipHeartbeatRequest: heartbeat.heartbeat,
     LeaveGroupRequest: removal.remove,
+    OffsetCommitRequest: offsets.commit,
+    OffsetDeleteRequest: offsets.delete,
+    OffsetFetchRequest: offsets.fetch,
     PrepareAssignmentRequest: client_assignment.prepare,
     InstallAssignmentRequest: client_assignment.install,
 }
@@ -50,9 +61,10 @@ FIRED: Final[Mapping[TimerKind, Fired]] = {
     TimerKind.SESSION: sessions.fired,
     TimerKind.REBALANCE: sessions.fired,
     TimerKind.CLIENT_ASSIGNMENT: client_assignment.given_up,
+    TimerKind.REGEX: patterns.fired,
 }
 """What a timer does."""
 LOADED: Final[tuple[OfGroup, ...]] = (sessions.loaded,)
 """What is done, in this order, for each group of a log that another coordinator wrote."""
-EXPIRED: Final[tuple[OfGroup, ...]] = ()
+EXPIRED: Final[tuple[OfGroup, ...]] = (offsets.expire,)
 """What is forgotten, in this order, of a group because it is old."""

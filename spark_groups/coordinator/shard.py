@@ -31,6 +31,7 @@ from spark_groups.coordinator.messages import (
     CoordinatorResponse,
     ListGroupsRequest,
 )
+from spark_groups.coordinator.offsets import forget
 from spark_groups.coordinator.profile import MemberIds, Profile
 from spark_groups.coordinator.records import Record
 from spark_groups.coordinator.settings import Settings
@@ -252,14 +253,17 @@ class Shard:
             self._write(group_id, outcome, fired=timer)
 
     def set_topics(self, topics: TopicsImage, now: float) -> None:
-        """Take a new image of the cluster's topics.
+        """Take a new image of the cluster's topics; offsets of deleted ones are forgotten.
 
         Args:
             topics: All topics.
             now: Seconds.
         """
         self.now = now
+        deleted = topics.deleted_since(self.topics)
         self.topics = topics
+        for group_id in tuple(self.groups) if deleted else ():
+            self._write_apart(group_id, forget(self._group(group_id), deleted))
 
     def set_settings(self, settings: Settings, now: float) -> None:
         """Take changed settings; they count from the next request or timer on.

@@ -58,3 +58,11 @@ class TopicsImage:
         """Return the image after a topic was deleted."""
         kept = {each: topic for each, topic in self.by_name.items() if each != name}
         return TopicsImage(kept, self.version + 1, self.created_version)
+
+    def deleted_since(self, before: TopicsImage) -> frozenset[str]:
+        """Return the names of those topics of an earlier image that were deleted since."""
+        return frozenset(
+            name
+            for name, topic in before.by_name.items()
+            if name not in self.by_name or self.by_name[name].topic_id != topic.topic_id
+        )
