@@ -11,8 +11,8 @@ from spark_groups.coordinator import offsets, profile
 from spark_groups.coordinator import records as r
 from spark_groups.coordinator.effects import NEWEST_API_VERSION, Surroundings
 from spark_groups.coordinator.group import ConsumerGroup
-from spark_groups.coordinator.member import ReconciliationState
 from spark_groups.coordinator.log import Log
+from spark_groups.coordinator.member import ReconciliationState
 from spark_groups.coordinator.messages import OffsetDeleteRequest
 from spark_groups.coordinator.profile import KAFKA_4_0, KAFKA_4_2, KAFKA_4_3, KIP_848, Profile
 from spark_groups.coordinator.settings import Settings
