@@ -26,7 +26,7 @@ class TimerKind(Enum):
 
     SESSION = "a member is silent for too long"
     REBALANCE = "a member takes too long to revoke"
-    ASSIGNMENT = "the assignor may run again"
+    ASSIGNMENT = "a target is due (the KIP; in Kafka a heartbeat computes it)"
     CLIENT_ASSIGNMENT = "the member that computes the assignment takes too long"
     REGEX = "patterns are resolved, or looked up again"
     EXPIRY = "offsets and empty groups get old"

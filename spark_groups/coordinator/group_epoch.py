@@ -7,10 +7,10 @@ updateSubscriptionMetadata and consumerGroupFenceMembers; KIP-1101 for the hash.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
-from spark_groups.coordinator.effects import Surroundings
+from spark_groups.coordinator.effects import Surroundings, Timer, TimerKey, TimerKind
 from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.member import GroupMember
 from spark_groups.coordinator.profile import Profile
@@ -32,10 +32,12 @@ class GroupEpoch:
     Args:
         group_epoch: The epoch.
         records: Empty if nothing changed.
+        timers: The target of another epoch, where that does not wait for a heartbeat.
     """
 
     group_epoch: int
     records: tuple[Record, ...] = ()
+    timers: tuple[Timer, ...] = ()
 
 
 def current(group: ConsumerGroup, profile: Profile) -> int:
@@ -75,8 +77,34 @@ def compared(
         regexes: What patterns are resolved to; None: what the group has.
     """
     names = subscribed_names(members, group.regexes if regexes is None else regexes)
-    if profile.hashes_metadata:
-        return _hashed(group, names, profile, around, bumps=bumps)
+    compare = _hashed if profile.hashes_metadata else _listed
+    found = compare(group, names, profile, around, bumps=bumps)
+    if found.group_epoch == current(group, profile):
+        return found
+    return replace(found, timers=due(group.group_id, profile, around))
+
+
+def due(group_id: str, profile: Profile, around: Surroundings) -> tuple[Timer, ...]:
+    """Return the timer of a target that is computed at once; none where a heartbeat does it.
+
+    Args:
+        group_id: A group whose epoch is ahead of its target.
+        profile: Which coordinator it is.
+        around: The time.
+    """
+    if not profile.assigns_by_itself:
+        return ()
+    return (Timer(TimerKey(TimerKind.ASSIGNMENT, group_id), around.now),)
+
+
+def _listed(
+    group: ConsumerGroup,
+    names: frozenset[str],
+    profile: Profile,
+    around: Surroundings,
+    *,
+    bumps: bool,
+) -> GroupEpoch:
     now = _described(names, around.topics)
     records = []
     if now != (group.partition_metadata or PartitionMetadataValue({})):

@@ -93,4 +93,4 @@ def fence(
         for each in members
         for kind in (TimerKind.SESSION, TimerKind.REBALANCE)
     ]
-    return Outcome(None, tuple(records), tuple(timers))
+    return Outcome(None, tuple(records), (*timers, *epoch.timers))

@@ -119,6 +119,11 @@ def check_valid(pattern: str) -> None:
 def fired(
     group: ConsumerGroup, _timer: Timer, profile: Profile, around: Surroundings
 ) -> Outcome[None]:
+    """Look up the patterns of a group that a heartbeat asked for."""
+    return look_up(group, profile, around)
+
+
+def look_up(group: ConsumerGroup, profile: Profile, around: Surroundings) -> Outcome[None]:
     """Look up all patterns of a group; other topics than before are a new group epoch.
 
     Args:
@@ -126,9 +131,9 @@ def fired(
         profile: Which coordinator it is.
         around: The time and the topics.
     """
-    patterns = sorted(_subscribers(group))
-    if not patterns:
+    if not group.members:
         return Outcome(None)
+    patterns = sorted(_subscribers(group))
     found = {each: resolved(each, around.topics, around.now) for each in patterns}
     has_changed = any(each.topics != _topics(group.regexes, key) for key, each in found.items())
     compared = group_epoch.compared(
@@ -142,7 +147,7 @@ def fired(
     records = (
         Record(RegularExpressionKey(group.group_id, key), each) for key, each in found.items()
     )
-    return Outcome(None, (*records, *compared.records), topics_version=around.topics.version)
+    return Outcome(None, (*records, *compared.records), compared.timers, around.topics.version)
 
 
 def resolved(pattern: str, topics: TopicsImage, now: float) -> RegularExpressionValue:

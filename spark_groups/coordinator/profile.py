@@ -53,6 +53,10 @@ class Profile:
         last_leave_installs_target: The assignment epoch follows when the last member leaves
             (KAFKA-20442).
         assignor_change_bumps: A change of the group's assignor is a new group epoch (KAFKA-20434).
+        every_join_bumps: A new member is a new group epoch whatever it subscribes to (the KIP);
+            else only if it changes what the group subscribes to.
+        assigns_by_itself: A new group epoch and other topics are followed by a target without
+            waiting for a heartbeat (the KIP only).
         stable_extras: The homogeneous uniform assignor leaves the partition too many where it is
             (KAFKA-18688).
         range_is_sticky: The range assignor looks at what members have (the KIP; not Kafka 4).
@@ -80,6 +84,8 @@ class Profile:
     full_group_takes_static_return: bool = False
     last_leave_installs_target: bool = False
     assignor_change_bumps: bool = False
+    every_join_bumps: bool = False
+    assigns_by_itself: bool = False
     stable_extras: bool = True
     range_is_sticky: bool = False
     client_assignors: bool = False
@@ -103,6 +109,7 @@ KAFKA_4_0: Final = Profile(
 KAFKA_4_1: Final = replace(
     KAFKA_4_0,
     name="kafka-4.1",
+    strips_unsubscribed=True,
     own_revocation_is_released=True,
     hashes_metadata=True,
     refreshes_patterns=True,
@@ -113,7 +120,6 @@ KAFKA_4_2: Final = replace(
     name="kafka-4.2",
     bumps_epoch_while_unrevoked=False,
     known_member_rejoins=True,
-    strips_unsubscribed=True,
     commits_topic_ids=True,
 )
 KAFKA_4_3: Final = replace(
@@ -142,6 +148,8 @@ KIP_848: Final = Profile(
     client_assignors=True,
     answers_pending=True,
     assignor_change_bumps=True,
+    every_join_bumps=True,
+    assigns_by_itself=True,
 )
 
 PROFILES: Final = {

@@ -1,0 +1,131 @@
+"""What a heartbeat makes of its group's subscriptions: other topics are a new group epoch.
+
+Source: KIP-848, "Group Epoch - Trigger a rebalance"; the first half of
+GroupMetadataManager.consumerGroupHeartbeat.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_groups.coordinator import group_epoch, patterns, target
+from spark_groups.coordinator.effects import Surroundings, Timer
+from spark_groups.coordinator.group import ConsumerGroup
+from spark_groups.coordinator.member import GroupMember
+from spark_groups.coordinator.membership import Sender
+from spark_groups.coordinator.profile import Profile
+from spark_groups.coordinator.records import Record
+from spark_groups.types import TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a request makes of its group's members.
+
+    Args:
+        group: The group as it is.
+        sender: The member as it was.
+        told: The member with what the request says of it.
+    """
+
+    group: ConsumerGroup
+    sender: Sender
+    told: GroupMember
+
+    def members(self) -> dict[str, GroupMember]:
+        """Return the members of the group once the request counts."""
+        kept = self.group.members.items()
+        members = {key: each for key, each in kept if key != self.sender.predecessor}
+        members[self.told.member_id] = self.told
+        return members
+
+    def subscribed_ids(self, around: Surroundings) -> frozenset[TopicId]:
+        """Return the topics the member subscribes to; a pattern counts once it is looked up."""
+        names = group_epoch.subscribed_names((self.told,), self.group.regexes)
+        found = (around.topics.by_name.get(each) for each in names)
+        return frozenset(each.topic_id for each in found if each)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What the group subscribes to once the request counts.
+
+    Args:
+        group_epoch: The group's epoch for it.
+        has_changed: Whether the member subscribes to something else than before.
+        records: What it takes to get there.
+        timers: The lookup of patterns, if one is due.
+        topics_version: The version of the topics it was compared with; None if it was not.
+    """
+
+    group_epoch: int
+    has_changed: bool = False
+    records: tuple[Record, ...] = ()
+    timers: tuple[Timer, ...] = ()
+    topics_version: int | None = None
+
+
+def subscription(change: Change, profile: Profile, around: Surroundings) -> Subscription:
+    """Return what a group subscribes to, with a new epoch if that is not what it was.
+
+    Args:
+        change: What the request makes of the members.
+        profile: Which coordinator it is.
+        around: The topics and the time.
+
+    Raises:
+        RefusedError: INVALID_REGULAR_EXPRESSION.
+    """
+    group, before, told = change.group, change.sender.member, change.told
+    pattern = patterns.change(group, before, told, profile, around)
+    has_changed = (
+        told.subscribed_topic_names != before.subscribed_topic_names
+        or pattern.updated is not patterns.Updated.NO_CHANGE
+    )
+    epoch = group_epoch.current(group, profile)
+    bumps = epoch == 0 or (
+        told is not before and _needs_target(change, pattern.updated, profile, around)
+    )
+    if not bumps and group.topics_version == around.topics.version:
+        return Subscription(epoch, has_changed, pattern.records, pattern.timers)
+    compared = group_epoch.compared(group, change.members().values(), profile, around, bumps=bumps)
+    return Subscription(
+        compared.group_epoch,
+        has_changed,
+        (*pattern.records, *compared.records),
+        pattern.timers,
+        around.topics.version,
+    )
+
+
+def _needs_target(
+    change: Change, pattern: patterns.Updated, profile: Profile, around: Surroundings
+) -> bool:
+    """Tell whether what changed of the member is something the assignor looks at.
+
+    A pattern that is not looked up yet waits for that, so that there is one rebalance and not two.
+    """
+    before, told = change.sender.member, change.told
+    # Who gave its pattern up was left alone as long as a subscription took nothing away by itself.
+    is_resolved = pattern is patterns.Updated.RESOLVED and (
+        told.subscribed_topic_regex != "" or profile.strips_unsubscribed
+    )
+    return (
+        told.subscribed_topic_names != before.subscribed_topic_names
+        or is_resolved
+        or told.client_assignors != before.client_assignors
+        or (
+            profile.every_join_bumps
+            and before.member_id not in change.group.members
+            and change.sender.predecessor is None
+        )
+        or (profile.assignor_change_bumps and _changes_assignor(change, around))
+    )
+
+
+def _changes_assignor(change: Change, around: Surroundings) -> bool:
+    group, told = change.group, change.told
+    if told.server_assignor == change.sender.member.server_assignor:
+        return False
+    after = target.preferred_assignor(group, change.members(), around, told.member_id)
+    return after != target.preferred_assignor(group, group.members, around)
