@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from spark_groups.coordinator import (
+    assigning,
     client_assignment,
     deletion,
     describe,
@@ -43,6 +44,9 @@ READS: Final[Mapping[type, Read]] = {
     DescribeGroupRequest: lambda group, _request, profile, around: describe.describe(
         group, profile, around
     ),
+    OffsetFetchRequest: lambda group, request, profile, around: (
+        offsets.fetch(group, request, profile, around).response
+    ),
 }
 """What is answered from what is replicated, at once."""
 WRITES: Final[Mapping[type, Write]] = {
@@ -52,7 +56,6 @@ WRITES: Final[Mapping[type, Write]] = {
     LeaveGroupRequest: removal.remove,
     OffsetCommitRequest: offsets.commit,
     OffsetDeleteRequest: offsets.delete,
-    OffsetFetchRequest: offsets.fetch,
     PrepareAssignmentRequest: client_assignment.prepare,
     InstallAssignmentRequest: client_assignment.install,
 }
@@ -62,9 +65,10 @@ FIRED: Final[Mapping[TimerKind, Fired]] = {
     TimerKind.REBALANCE: sessions.fired,
     TimerKind.CLIENT_ASSIGNMENT: client_assignment.given_up,
     TimerKind.REGEX: patterns.fired,
+    TimerKind.ASSIGNMENT: assigning.fired,
 }
 """What a timer does."""
-LOADED: Final[tuple[OfGroup, ...]] = (sessions.loaded,)
+LOADED: Final[tuple[OfGroup, ...]] = (sessions.loaded, assigning.loaded)
 """What is done, in this order, for each group of a log that another coordinator wrote."""
 EXPIRED: Final[tuple[OfGroup, ...]] = (offsets.expire,)
 """What is forgotten, in this order, of a group because it is old."""

@@ -57,6 +57,12 @@ def subscribed_names(
     return frozenset(names.union(*(regexes[each].topics for each in patterns if each in regexes)))
 
 
+def is_touched(group: ConsumerGroup, before: TopicsImage, after: TopicsImage) -> bool:
+    """Tell whether a topic that a group subscribes to has come, gone, or changed."""
+    names = subscribed_names(group.members.values(), group.regexes)
+    return any(before.by_name.get(each) != after.by_name.get(each) for each in names)
+
+
 def compared(
     group: ConsumerGroup,
     members: Iterable[GroupMember],

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from spark_groups.coordinator.assigning import topics_changed
 from spark_groups.coordinator.dispatch import EXPIRED, FIRED, LOADED, READS, WRITES
 from spark_groups.coordinator.effects import (
     NEWEST_API_VERSION,
@@ -24,6 +25,7 @@ from spark_groups.coordinator.effects import (
 )
 from spark_groups.coordinator.error_answers import error_answer
 from spark_groups.coordinator.group import ConsumerGroup
+from spark_groups.coordinator.group_epoch import is_touched
 from spark_groups.coordinator.listing import list_groups
 from spark_groups.coordinator.log import Log
 from spark_groups.coordinator.messages import (
@@ -260,10 +262,16 @@ class Shard:
             now: Seconds.
         """
         self.now = now
-        deleted = topics.deleted_since(self.topics)
-        self.topics = topics
-        for group_id in tuple(self.groups) if deleted else ():
-            self._write_apart(group_id, forget(self._group(group_id), deleted))
+        before, self.topics = self.topics, topics
+        deleted = topics.deleted_since(before)
+        for group_id, group in tuple(self.groups.items()):
+            if group.topics_version == before.version and not is_touched(group, before, topics):
+                group.topics_version = topics.version
+            if deleted:
+                self._write_apart(group_id, forget(group, deleted))
+            changed = topics_changed(self._group(group_id), self.profile, self._around(group_id))
+            if changed.records:
+                self._write(group_id, changed)
 
     def set_settings(self, settings: Settings, now: float) -> None:
         """Take changed settings; they count from the next request or timer on.
