@@ -44,9 +44,6 @@ READS: Final[Mapping[type, Read]] = {
     DescribeGroupRequest: lambda group, _request, profile, around: describe.describe(
         group, profile, around
     ),
-    OffsetFetchRequest: lambda group, request, profile, around: (
-        offsets.fetch(group, request, profile, around).response
-    ),
 }
 """What is answered from what is replicated, at once."""
 WRITES: Final[Mapping[type, Write]] = {
@@ -56,6 +53,8 @@ WRITES: Final[Mapping[type, Write]] = {
     LeaveGroupRequest: removal.remove,
     OffsetCommitRequest: offsets.commit,
     OffsetDeleteRequest: offsets.delete,
+    # With requireStable a fetch waits for the commits before it (GroupCoordinatorService).
+    OffsetFetchRequest: offsets.fetch,
     PrepareAssignmentRequest: client_assignment.prepare,
     InstallAssignmentRequest: client_assignment.install,
 }
