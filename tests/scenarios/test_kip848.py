@@ -1,0 +1,30 @@
+"""KIP-848's case studies, state by state, on the model as the KIP has it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_groups.coordinator.profile import KIP_848
+from tests.scenarios.kip_states import KipStates
+from tests.scenarios.model_world import ModelWorld
+from tests.scenarios.scene import Scene
+from tests.scenarios.stage import Stage
+from tests.scenarios.test_scenarios import compare
+
+CASE_STUDIES = sorted((Path(__file__).parent / "kip848").glob("*.txt"))
+
+
+def test_case_studies_are_here() -> None:
+    stems = [each.stem for each in CASE_STUDIES]
+    assert stems == ["basic", "failure", "incremental", "partition_added"]
+
+
+@pytest.mark.parametrize("path", CASE_STUDIES, ids=lambda path: path.stem)
+def test_model_goes_through_the_states_of_the_kip(path: Path) -> None:
+    world = ModelWorld(KIP_848)
+    scene = Scene(world, path.stem, shown_as=path.stem)
+    stage = Stage(scene)
+    stage.commands |= KipStates(scene, world).commands
+    compare(path, None, stage.play)
