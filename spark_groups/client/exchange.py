@@ -13,6 +13,7 @@ from spark_groups.offsets.commits import commit_request
 from spark_groups.offsets.events import RequestUnanswered
 from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.messages import (
+    JOIN_GROUP_MEMBER_EPOCH,
     DescribeGroupRequest,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -120,6 +121,11 @@ class Exchange:
                 self._parts.lookup_backoff.failed(now)
             case HeartbeatRequest():
                 self._parts.member.handle_failure(now)
+                is_join = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
+                if is_join and request.instance_id is not None and failed.may_have_arrived:
+                    # The coordinator may keep the instance id for it, and then for nobody else:
+                    # it refuses the same join until that is released, or its session is over.
+                    self._parts.releases.add(request.member_id)
             case OffsetCommitRequest():
                 self._parts.commits.handle_failure(now, may_have_arrived=failed.may_have_arrived)
             case OffsetFetchRequest():

@@ -153,6 +153,26 @@ def test_release_that_gets_no_answer_is_not_hurried() -> None:
     assert 3 < sent <= 31
 
 
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("may_have_arrived", [False, True])
+def test_instance_id_that_an_unanswered_join_may_hold_is_released_before_the_next(
+    static: bool, may_have_arrived: bool
+) -> None:
+    hands = Hands(**({"instance_id": "i1"} if static else {}))
+    hands.cluster()
+    hands.fail(Lane.HEARTBEAT, may_have_arrived=may_have_arrived)
+    hands.until(m.FindCoordinatorRequest)
+    hands.cluster()
+    again = hands.until(m.HeartbeatRequest)
+    assert isinstance(again, m.HeartbeatRequest)
+    if static and may_have_arrived:
+        assert (again.member_id, again.member_epoch, again.instance_id) == ("m1", -2, "i1")
+        hands.answer(Lane.HEARTBEAT, m.HeartbeatResponse(member_id="m1", member_epoch=-2))
+        again = hands.until(m.HeartbeatRequest)
+        assert isinstance(again, m.HeartbeatRequest)
+    assert (again.member_id, again.member_epoch) == ("m1", 0)
+
+
 def test_id_that_was_fenced_while_joining_is_released_before_the_new_one_joins() -> None:
     hands = Hands()
     hands.own(0)
