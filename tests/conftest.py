@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_groups.kafka.embedded import EmbeddedKafka
+from tests.scenarios.broker_world import BATCHING, SERVER_PROPERTIES, BrokerWorld
 from tests.secured import SecuredKafka, secured_kafka
 
 # The machine is shared: how long an example takes says nothing about the code.
@@ -62,6 +63,28 @@ def kafka_version() -> Iterator[Callable[[str], EmbeddedKafka]]:
     yield start
     for kafka in running.values():
         kafka.stop()
+
+
+@pytest.fixture(scope="session")
+def broker_world() -> Iterator[Callable[[str], BrokerWorld]]:
+    """A world on a broker of any version, with short time-outs; one for all tests of it."""
+    brokers: dict[str, EmbeddedKafka] = {}
+    worlds: dict[str, BrokerWorld] = {}
+
+    def start(version: str) -> BrokerWorld:
+        if version not in worlds:
+            batching = BATCHING if version >= "4.3" else {}
+            broker = EmbeddedKafka(version, server_properties={**SERVER_PROPERTIES, **batching})
+            broker.start()
+            brokers[version] = broker
+            worlds[version] = BrokerWorld(broker.bootstrap_servers)
+        return worlds[version]
+
+    yield start
+    for world in worlds.values():
+        world.close()
+    for broker in brokers.values():
+        broker.stop()
 
 
 @pytest.fixture(scope="session")

@@ -33,9 +33,6 @@ from spark_groups.protocol.messages import (
 )
 from spark_groups.types import TopicId, TopicIdPartition
 
-METADATA_MAX_CHARACTERS: Final = 4096
-"""`offset.metadata.max.bytes`, which Kafka compares with the number of characters."""
-
 _MEMBER_EPOCH_VERSION: Final = 9
 """The version from which OffsetCommit has a member epoch."""
 _TOPIC_ID_VERSION: Final = 10
@@ -68,7 +65,8 @@ def commit(
     kept = {
         key: name
         for key, name in names.items()
-        if len(request.offsets[key].metadata) <= METADATA_MAX_CHARACTERS
+        # Kafka compares bytes with the number of characters.
+        if len(request.offsets[key].metadata) <= around.settings.broker.offset_metadata_max_bytes
     }
     error = _commit_error(group, request, kept, profile, around.api_version)
     if error:

@@ -23,6 +23,7 @@ class BrokerSettings:
         regex_refresh_interval_s: `group.consumer.regex.refresh.interval.ms` (4.1).
         offsets_retention_s: `offsets.retention.minutes`.
         offsets_partitions: `offsets.topic.num.partitions`.
+        offset_metadata_max_bytes: `offset.metadata.max.bytes`.
     """
 
     session_timeout_s: float = 45.0
@@ -37,6 +38,7 @@ class BrokerSettings:
     regex_refresh_interval_s: float = 600.0
     offsets_retention_s: float = 604_800.0
     offsets_partitions: int = 50
+    offset_metadata_max_bytes: int = 4096
 
 
 @dataclass(frozen=True, slots=True)

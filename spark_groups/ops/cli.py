@@ -16,6 +16,7 @@ from spark_groups.ops.config_cli import config
 from spark_groups.ops.connecting import Brokers, GroupArgument, JsonFlag, connects
 from spark_groups.ops.output import ConsoleOutput, JsonOutput, Output
 from spark_groups.ops.remove_cli import remove
+from spark_groups.ops.replay_cli import replay
 from spark_groups.ops.views import view_group
 
 DISTRIBUTION: Final = "spark-groups"
@@ -71,6 +72,7 @@ def describe(
 
 app.command()(config)
 app.command()(remove)
+app.command()(replay)
 
 
 def main() -> None:

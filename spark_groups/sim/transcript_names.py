@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from spark_groups.types import Assignment, TopicId, TopicIdPartition
 
@@ -14,16 +15,23 @@ OLD: Final = "(old)"
 """What a transcript puts behind the name of a topic that was deleted."""
 
 
+class Chance(Protocol):
+    """Where random numbers come from: a `random.Random`."""
+
+    def getrandbits(self, k: int, /) -> int:
+        """Return a number of so many bits."""
+
+
 @dataclass
 class TranscriptNames:
     """Members and topics of a transcript, each with an id of its own.
 
     Args:
-        new_id: Makes ids; the order in which a coordinator goes through members and topics follows
-            from them.
+        chance: What ids are drawn from; the order in which a coordinator goes through members and
+            topics follows from them.
     """
 
-    new_id: Callable[[], TopicId]
+    chance: Chance
     _member_ids: dict[str, str] = field(default_factory=dict)
     _members: dict[str, str] = field(default_factory=dict)
     _topic_ids: dict[str, TopicId] = field(default_factory=dict)
@@ -34,7 +42,7 @@ class TranscriptNames:
         if not name:
             return ""
         if name not in self._member_ids:
-            self._note_member(name, str(self.new_id()))
+            self._note_member(name, str(self._new_id()))
         return self._member_ids[name]
 
     def member(self, member_id: str) -> str:
@@ -43,13 +51,16 @@ class TranscriptNames:
             self._note_member(GENERATED, member_id)
         return self._members[member_id]
 
+    def _new_id(self) -> uuid.UUID:
+        return uuid.UUID(int=self.chance.getrandbits(128), version=4)
+
     def _note_member(self, name: str, member_id: str) -> None:
         self._member_ids[name] = member_id
         self._members[member_id] = name
 
     def created(self, topic: str) -> TopicId:
         """Return the id of a topic that was just created."""
-        topic_id = self.new_id()
+        topic_id = self._new_id()
         self._topic_ids[topic] = topic_id
         self._topics[topic_id] = topic
         return topic_id

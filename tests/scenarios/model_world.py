@@ -14,6 +14,7 @@ from spark_groups.coordinator.profile import Profile
 from spark_groups.coordinator.settings import BrokerSettings, Settings
 from spark_groups.coordinator.shard import Origin, Shard
 from spark_groups.coordinator.topics import TopicImage, TopicsImage
+from spark_groups.errors import ErrorCode
 from spark_groups.protocol import messages as m
 from spark_groups.types import TopicId, TopicIdPartition
 from tests.scenarios.world import ClassicClient, Listed
@@ -25,6 +26,7 @@ SETTINGS = BrokerSettings(
     min_heartbeat_interval_s=0.1,
     max_size=5,
     assignment_interval_s=0.0,
+    offset_metadata_max_bytes=32_000,
 )
 """Those of `broker_world.SERVER_PROPERTIES`."""
 
@@ -50,7 +52,7 @@ class ModelWorld:
     """
 
     profile: Profile
-    _now: float = 0.0
+    _now: float = 1_000.0
     _settings: Settings = field(default_factory=lambda: Settings(SETTINGS))
     _rows: dict[TopicIdPartition, int] = field(default_factory=dict)
     _ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
@@ -142,6 +144,9 @@ class ModelWorld:
     def commit(
         self, request: m.OffsetCommitRequest, names: Mapping[TopicId, str], api_version: int
     ) -> Mapping[tuple[TopicId, int], int]:
+        if not self._supports(api_version):
+            unsupported = int(ErrorCode.UNSUPPORTED_VERSION)
+            return {(key.topic_id, key.partition): unsupported for key in request.offsets}
         asked = {self._called(key, names, api_version): key for key in request.offsets}
         offsets = {key: request.offsets[asked[key]] for key in asked}
         answer = self._ask(replace(request, offsets=offsets), api_version)
@@ -151,6 +156,8 @@ class ModelWorld:
     def fetch(
         self, request: m.OffsetFetchRequest, names: Mapping[TopicId, str], api_version: int
     ) -> m.OffsetFetchResponse:
+        if not self._supports(api_version):
+            return m.OffsetFetchResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         asked = {self._called(key, names, api_version): key for key in request.partitions}
         answer = self._ask(replace(request, partitions=frozenset(asked)), api_version)
         assert isinstance(answer, m.OffsetFetchResponse)
@@ -159,6 +166,9 @@ class ModelWorld:
             offsets={asked[key]: each for key, each in answer.offsets.items()},
             errors={asked[key]: code for key, code in answer.errors.items()},
         )
+
+    def _supports(self, api_version: int) -> bool:
+        return api_version < 10 or self.profile.commits_topic_ids
 
     def _called(
         self, key: TopicIdPartition, names: Mapping[TopicId, str], api_version: int

@@ -1,4 +1,4 @@
-"""Every scenario, played on every version of Kafka it is about.
+"""Every scenario, played on every version of Kafka it is about, and on the model of each.
 
 `REWRITE=1` writes what the brokers answer into the transcripts instead of comparing: read the
 difference as prose before it is committed.
@@ -9,18 +9,19 @@ from __future__ import annotations
 import difflib
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from spark_groups.kafka.embedded import EmbeddedKafka
-from tests.scenarios.broker_world import BATCHING, SERVER_PROPERTIES, BrokerWorld
+from spark_groups.coordinator.profile import PROFILES
+from tests.scenarios.broker_world import BrokerWorld
 from tests.scenarios.facts import list_anew
 from tests.scenarios.injection import Injections
+from tests.scenarios.model_world import ModelWorld
 from tests.scenarios.scene import Scene
 from tests.scenarios.stage import Stage
-from tests.scenarios.transcript import Transcript, rewrite
+from tests.scenarios.transcript import VERSIONS, Transcript, rewrite
 from tests.scenarios.world import World
 
 FOLDER = Path(__file__).parent
@@ -32,6 +33,16 @@ IN_EVERY_RUN = ("4.0.0", "4.3.1", "4.4.0")
 ON_REQUEST = ("4.1.2", "4.2.1")
 ON_THE_NEWEST = ("regex_new_topic",)
 """Scenarios that wait for long: on the other versions they are played on request only."""
+PERMISSIONS, CLASSIC = "permissions", "members of the classic protocol"
+NOT_IN_THE_MODEL = {
+    "clients_undescribed": PERMISSIONS,
+    "feature_off": "features of a cluster",
+    "kip_migration": CLASSIC,
+    "migration_classic_joins": CLASSIC,
+    "migration_cooperative": CLASSIC,
+    "permissions": PERMISSIONS,
+}
+"""Scenarios that need what the model of the coordinator does not have, and what that is."""
 SHOWN = 3
 
 
@@ -56,28 +67,6 @@ def _marks(path: Path, version: str) -> list[pytest.MarkDecorator]:
     return marks
 
 
-@pytest.fixture(scope="session")
-def broker_world() -> Iterator[Callable[[str], BrokerWorld]]:
-    """A world on a broker of any version, with short time-outs; one for all scenarios."""
-    brokers: dict[str, EmbeddedKafka] = {}
-    worlds: dict[str, BrokerWorld] = {}
-
-    def start(version: str) -> BrokerWorld:
-        if version not in worlds:
-            batching = BATCHING if minor(version) >= "4.3" else {}
-            broker = EmbeddedKafka(version, server_properties={**SERVER_PROPERTIES, **batching})
-            broker.start()
-            brokers[version] = broker
-            worlds[version] = BrokerWorld(broker.bootstrap_servers)
-        return worlds[version]
-
-    yield start
-    for world in worlds.values():
-        world.close()
-    for broker in brokers.values():
-        broker.stop()
-
-
 @pytest.mark.parametrize(("path", "version"), played())
 def test_brokers_answer_as_written(
     path: Path, version: str, broker_world: Callable[[str], BrokerWorld]
@@ -87,6 +76,24 @@ def test_brokers_answer_as_written(
         play(path, minor(version), world)
     finally:
         world.end()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "path", [each for each in SCENARIOS if each.stem not in NOT_IN_THE_MODEL], ids=lambda p: p.stem
+)
+def test_model_answers_as_written(path: Path, version: str) -> None:
+    """What brokers answer is written; the model never rewrites it."""
+    scene = Scene(ModelWorld(PROFILES[f"kafka-{version}"]), path.stem, shown_as=path.stem)
+    _, wrong = run(path, version, Stage(scene).play)
+    assert not wrong, "\n" + "\n\n".join(wrong[:SHOWN])
+
+
+@pytest.mark.parametrize("name", NOT_IN_THE_MODEL)
+def test_what_the_model_cannot_play_it_refuses(name: str) -> None:
+    world = ModelWorld(PROFILES["kafka-4.3"])
+    with pytest.raises(AssertionError, match=NOT_IN_THE_MODEL[name]):
+        run(FOLDER / f"{name}.txt", "4.3", Stage(Scene(world, name, shown_as=name)).play)
 
 
 @pytest.mark.parametrize("path", ERRORS, ids=lambda path: path.stem)
@@ -108,10 +115,21 @@ def compare(path: Path, version: str | None, play_line: Callable[[str], list[str
         version: The minor version of the broker; None if there is none.
         play_line: Runs a command and returns what it prints.
     """
-    transcript = Transcript.read(path)
+    outputs, wrong = run(path, version, play_line)
+    if os.environ.get("REWRITE") == "1":
+        rewrite(path, version, outputs)
+        list_anew(README, SCENARIOS)
+    else:
+        assert not wrong, "\n" + "\n\n".join(wrong[:SHOWN])
+
+
+def run(
+    path: Path, version: str | None, play_line: Callable[[str], list[str]]
+) -> tuple[list[tuple[str, ...]], list[str]]:
+    """Run the commands of a transcript; return what each block said, and what was expected not."""
     outputs: list[tuple[str, ...]] = []
     wrong: list[str] = []
-    for block in transcript.blocks:
+    for block in Transcript.read(path).blocks:
         where = f"{path.relative_to(FOLDER)}:{block.line}"
         said: list[str] = []
         try:
@@ -129,8 +147,4 @@ def compare(path: Path, version: str | None, play_line: Callable[[str], list[str
                 expected, said, "written", f"Kafka {version}", lineterm="", n=20
             )
             wrong.append("\n".join([f"{where}: {' ; '.join(block.commands)}", *difference]))
-    if os.environ.get("REWRITE") == "1":
-        rewrite(path, version, outputs)
-        list_anew(README, SCENARIOS)
-    else:
-        assert not wrong, "\n" + "\n\n".join(wrong[:SHOWN])
+    return outputs, wrong

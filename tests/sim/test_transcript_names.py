@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-import uuid
+import random
 
 import pytest
 
@@ -13,8 +12,7 @@ from spark_groups.types import TopicIdPartition
 
 @pytest.fixture
 def names() -> TranscriptNames:
-    numbers = itertools.count(1)
-    return TranscriptNames(lambda: uuid.UUID(int=next(numbers)))
+    return TranscriptNames(random.Random(1))
 
 
 def test_member_has_one_id(names: TranscriptNames) -> None:

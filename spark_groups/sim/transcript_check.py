@@ -1,0 +1,161 @@
+"""Whether the model answers what a transcript recorded, field by field.
+
+Recordings replaced member ids and topic ids, random UUIDs, by names. Which member keeps a partition
+too many follows from the order in which Java goes through a hash map of those ids, which is lost.
+So ids are drawn again and again until all answers agree: the recording is one that the model could
+have given. How many requests were answered before a change of topics was known is drawn with them.
+Where no draw agrees, the one with the fewest steps that differ is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from spark_groups.coordinator.profile import Profile
+from spark_groups.sim.transcript_names import Chance
+from spark_groups.sim.transcript_replay import TranscriptReplay
+from spark_groups.sim.transcripts import Step
+
+DRAWS: Final = 500
+"""How often is drawn before it counts as a difference."""
+
+CLASSIC: Final = "classic-client "
+MODELLED_CONFIG: Final = "consumer."
+"""The model has the settings of consumer groups, not those of share and streams groups."""
+ABSENT: Final = "(absent)"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One field that the model answers otherwise.
+
+    Args:
+        step: The step.
+        field: Where in the answer.
+        recorded: What was recorded.
+        model: What the model says.
+    """
+
+    step: Step
+    field: str
+    recorded: object
+    model: object
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """One step as the model answered it.
+
+    Args:
+        step: The step.
+        answer: The answer, as a transcript writes it.
+        left_out: Why it was not played; "" if it was.
+        differences: What was recorded otherwise.
+    """
+
+    step: Step
+    answer: object = None
+    left_out: str = ""
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def is_compared(self) -> bool:
+        return not self.left_out and None not in (self.answer, self.step.response)
+
+
+def play_transcript(
+    steps: Iterable[Step], profile: Profile, chances: Iterable[Chance]
+) -> tuple[Answered, ...]:
+    """Answer a transcript from the model, by that draw whose answers are closest to it.
+
+    Args:
+        steps: The transcript.
+        profile: Which coordinator the model behaves like.
+        chances: What to draw from, each for another draw; at least one.
+    """
+    wanted = tuple(steps)
+    draws = (_answered(wanted, TranscriptReplay(profile, each)) for each in chances)
+    best = next(draws)
+    while _differing(best):
+        drawn = next(draws, None)
+        if drawn is None:
+            break
+        best = min(best, drawn, key=_differing)
+    return best
+
+
+def _differing(answered: Iterable[Answered]) -> int:
+    return sum(bool(each.differences) for each in answered)
+
+
+def _answered(steps: tuple[Step, ...], replay: TranscriptReplay) -> tuple[Answered, ...]:
+    answered: list[Answered] = []
+    classic_since: int | None = None
+    for step in steps:
+        if step.operation.startswith(CLASSIC):
+            classic_since = step.number if classic_since is None else classic_since
+            answered.append(Answered(step, left_out="the model has no classic members"))
+        elif classic_since is not None and step.operation != "note":
+            reason = f"a classic member takes part since step {classic_since}"
+            answered.append(Answered(step, left_out=reason))
+        else:
+            answer = replay.play(step)
+            differences = tuple(differing_fields(step, answer))
+            answered.append(Answered(step, answer, differences=differences))
+    return tuple(answered)
+
+
+def differing_fields(step: Step, answer: object) -> Iterator[Difference]:
+    """Compare an answer with the recorded one.
+
+    Args:
+        step: The step; without a recorded answer there is nothing to compare.
+        answer: What the model says; None if the step is none that is answered.
+    """
+    if step.response is None or answer is None:
+        return
+    for field, recorded, model in _differing_values("", _comparable(step.response), answer):
+        yield Difference(step, field, recorded, model)
+
+
+def _comparable(response: object) -> object:
+    """Leave out of a recorded answer what the model cannot know.
+
+    The order of subscribed names is that of a Java set with a salt of the process.
+    """
+    if not isinstance(response, Mapping):
+        return response
+    kept = dict(response)
+    if "configs" in kept:
+        kept["configs"] = {
+            name: value
+            for name, value in kept["configs"].items()
+            if name.startswith(MODELLED_CONFIG)
+        }
+    if "members" in kept:
+        kept["members"] = [{**each, "names": sorted(each["names"])} for each in kept["members"]]
+    return kept
+
+
+def _differing_values(
+    where: str, recorded: object, model: object
+) -> Iterator[tuple[str, object, object]]:
+    match recorded, model:
+        case Mapping(), Mapping():
+            # A recorded answer may leave fields out; what is by topic or partition is all there.
+            names = recorded if _is_message(recorded) else dict.fromkeys((*recorded, *model))
+            for name in names:
+                inner = f"{where}.{name}" if where else str(name)
+                pair = recorded.get(name, ABSENT), model.get(name, ABSENT)
+                yield from _differing_values(inner, *pair)
+        case list(), list() if len(recorded) == len(model) and all(map(_is_message, recorded)):
+            for number, pair in enumerate(zip(recorded, model, strict=True), start=1):
+                yield from _differing_values(f"{where}[{number}]", *pair)
+        case _ if recorded != model:
+            yield where, recorded, model
+
+
+def _is_message(value: object) -> bool:
+    return isinstance(value, Mapping) and ("err" in value or "member" in value)

@@ -1,0 +1,86 @@
+"""`spark-groups replay`, as somebody types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.ops.commands import Run
+
+TRANSCRIPTS = Path(__file__).parent.parent / "transcripts"
+HANDOVER = TRANSCRIPTS / "4.3.1" / "s02_handover.jsonl"
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_answers_are_given_line_by_line(command: Run) -> None:
+    done = command("replay", str(HANDOVER))
+    assert (done.returncode, done.stderr) == (0, "")
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    recorded = lines_of(HANDOVER)
+    assert [each["n"] for each in answers] == [each["n"] for each in recorded]
+    heartbeats = [number for number, each in enumerate(recorded) if each["op"] == "hb"]
+    assert len(heartbeats) == 18
+    for number in heartbeats:
+        assert answers[number]["resp"] == recorded[number]["resp"]
+
+
+def test_agreement_is_said(command: Run) -> None:
+    done = command("replay", str(HANDOVER), "--profile", "kafka-4.3", "--check")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "51 of 51 recorded answers agree with kafka-4.3\n"
+
+
+def test_difference_is_shown_with_its_step_and_field(command: Run, tmp_path: Path) -> None:
+    lines = lines_of(HANDOVER)
+    assert lines[20]["note"] == "ack"
+    lines[20]["resp"]["epoch"] = 9
+    changed = tmp_path / "changed.jsonl"
+    changed.write_text("".join(json.dumps(each) + "\n" for each in lines), encoding="utf-8")
+    done = command("replay", str(changed), "--check")
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == [
+        "step 21 hb (ack): epoch",
+        "  recorded 9",
+        "  model    3",
+        "50 of 51 recorded answers agree with kafka-4.3",
+    ]
+
+
+def test_what_is_left_out_is_said(command: Run) -> None:
+    path = TRANSCRIPTS / "4.4.0" / "s15_consumer_then_classic.jsonl"
+    done = command("replay", str(path), "--profile", "kafka-4.4", "--check")
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == [
+        "left out: step 3: the model has no classic members",
+        "left out: step 4, 5: a classic member takes part since step 3",
+        "left out: step 6: the model has no classic members",
+        "left out: step 7, 8: a classic member takes part since step 3",
+        "left out: step 10, 11: the model has no classic members",
+        "left out: step 12, 13, 14, 15: a classic member takes part since step 3",
+        "2 of 2 recorded answers agree with kafka-4.4",
+    ]
+    (line,) = [
+        each for each in command("replay", str(path)).stdout.splitlines() if '"n": 6' in each
+    ]
+    assert json.loads(line) == {
+        "n": 6,
+        "op": "classic-client assign",
+        "left_out": "the model has no classic members",
+    }
+
+
+def test_what_cannot_be_read_is_a_mistake_of_the_caller(command: Run, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"op": "hbx"}\n', encoding="utf-8")
+    for arguments, said in (
+        ((str(bad),), "line 1: unknown op 'hbx'"),
+        ((str(tmp_path / "nothing"),), "nothing"),
+        ((str(HANDOVER), "--profile", "kafka-3.9"), "'kafka-3.9' is none of kip-848, kafka-4.0"),
+    ):
+        done = command("replay", *arguments, COLUMNS="200")
+        assert done.returncode == 2
+        assert said in done.stderr

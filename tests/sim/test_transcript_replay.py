@@ -1,0 +1,112 @@
+"""Playing steps: time, topics that become known, heartbeats that are repeated, other groups."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+
+from spark_groups.coordinator.profile import KAFKA_4_3
+from spark_groups.sim.transcript_replay import TranscriptReplay
+from spark_groups.sim.transcripts import read_transcript
+
+JOIN = {"member": "m1", "epoch": 0, "topics": ["foo"], "owned": {}, "rebal": 30_000}
+
+
+class Lag:
+    """Ids that count up, and changes of topics that are known after so many requests."""
+
+    def __init__(self, requests: int) -> None:
+        self.requests = requests
+        self._numbers = itertools.count(1)
+
+    def getrandbits(self, k: int, /) -> int:
+        return next(self._numbers) if k == 128 else self.requests
+
+
+@pytest.fixture
+def replay() -> TranscriptReplay:
+    return TranscriptReplay(KAFKA_4_3, Lag(0))
+
+
+def play(replay: TranscriptReplay, operation: str, request: Any, **line: Any) -> Any:
+    (step,) = read_transcript(json.dumps({"op": operation, "req": request, **line}))
+    return replay.play(step)
+
+
+@pytest.mark.parametrize("requests", [0, 1, 2, 3])
+def test_change_of_topics_is_known_after_some_requests_or_a_moment(requests: int) -> None:
+    replay = TranscriptReplay(KAFKA_4_3, Lag(requests))
+    play(replay, "create-topics", {"foo": 1}, _t=0.5)
+    assert play(replay, "hb", JOIN, _t=0.5)["asg"] == {"foo": [0]}
+    play(replay, "create-partitions", {"foo": 2}, _t=0.6)
+    beat = {"member": "m1", "epoch": 2}
+    for _ in range(min(requests, 2)):
+        assert play(replay, "hb", beat, _t=0.6)["asg"] is None
+    told = play(replay, "hb", beat, _t=0.6 if requests < 3 else 0.7)
+    assert told["asg"] == {"foo": [0, 1]}
+
+
+def test_time_never_goes_back(replay: TranscriptReplay) -> None:
+    play(replay, "note", {}, _t=3.0)
+    play(replay, "sleep", {}, _t=1.0)
+    assert replay.now == 3.0
+    play(replay, "sleep", {})
+    assert replay.now == 3.0
+
+
+def test_repeated_heartbeat_keeps_a_member_alive(replay: TranscriptReplay) -> None:
+    play(replay, "create-topics", {"foo": 2}, _t=0.0)
+    play(replay, "hb", JOIN, _t=0.0)
+    play(replay, "hb", {**JOIN, "member": "m2"}, _t=0.0)
+    told = play(replay, "hb", {"member": "m2"}, _t=4.05, note="m2 receives after 4 s of silence")
+    assert (told["epoch"], told["asg"]) == (4, {"foo": [0, 1]})
+
+
+def test_news_that_come_long_before_the_end_are_not_the_answer(replay: TranscriptReplay) -> None:
+    play(replay, "create-topics", {"foo": 2}, _t=0.0)
+    play(replay, "hb", JOIN, _t=0.0)
+    play(replay, "create-partitions", {"foo": 3}, _t=0.0)
+    told = play(replay, "hb-until", {"member": "m1", "epoch": 2}, _t=1.0, note="11 heartbeats")
+    assert told["err"] == "FENCED_MEMBER_EPOCH"
+
+
+@pytest.mark.parametrize(
+    ("note", "response", "message"),
+    [
+        ("unknown group", {"msg": "Group other not found."}, "Consumer group other not found."),
+        ("empty group", {}, "GroupId can't be empty."),
+        ("another epoch", {"msg": "Group other not found."}, "Consumer group g not found."),
+        ("unknown group", {}, "Consumer group g not found."),
+    ],
+)
+def test_note_tells_that_another_group_is_meant(
+    replay: TranscriptReplay, note: str, response: dict[str, str], message: str
+) -> None:
+    request = {"member": "m1", "epoch": 5}
+    assert play(replay, "hb", request, note=note, resp=response)["msg"] == message
+
+
+def test_group_that_is_not_named_is_the_group_from_there_on(replay: TranscriptReplay) -> None:
+    play(replay, "create-topics", {"foo": 1})
+    play(replay, "hb", JOIN)
+    assert play(replay, "describe", {})["state"] == "Stable"
+    commit = {"member": None, "epoch": -1, "offsets": {"foo-0": 1}}
+    assert play(replay, "commit", commit, note="to an unknown group") == {"foo-0": "NONE"}
+    assert play(replay, "list", {})["groups"] == [["g", "", "Empty", "classic"]]
+    assert play(replay, "describe", {"group": "g"})["state"] == "Stable"
+
+
+def test_answers_of_requests_by_id_name_the_topic_as_it_is_called_then(
+    replay: TranscriptReplay,
+) -> None:
+    play(replay, "create-topics", {"foo": 1}, _t=0.0)
+    play(replay, "hb", JOIN, _t=0.0)
+    play(replay, "delete-topics", ["foo"], _t=0.0)
+    commit = {"member": "m1", "epoch": 2, "offsets": {"foo-0": 1}}
+    by_name = play(replay, "commit", commit, _t=0.1)
+    by_id = play(replay, "commit", {**commit, "v": 10}, _t=0.1)
+    assert by_name == {"foo-0": "UNKNOWN_TOPIC_OR_PARTITION"}
+    assert by_id == {"foo(old)-0": "UNKNOWN_TOPIC_ID"}
