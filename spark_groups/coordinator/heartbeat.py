@@ -11,7 +11,6 @@ from typing import Any
 
 from spark_groups.coordinator import (
     aiming,
-    client_assignment,
     client_assignors,
     kip_heartbeat,
     leaving,
@@ -89,22 +88,12 @@ def _regular(
             timers.append(rebalance_timer(group_id, member, around))
     timers.append(session_timer(group_id, member.member_id, around))
     response = _answer(request, sender.member, member, around)
-    if profile.client_assignors:
-        is_due = subscribed.group_epoch > aim.assignment_epoch
-        progress = client_assignment.progress(
-            group_id, change.members(), member.member_id, around, is_due=is_due
+    if profile.answers_pending:
+        after = kip_heartbeat.Standing(member, aim)
+        response, computing = kip_heartbeat.extended(
+            response, request, change, after, around, group_epoch=subscribed.group_epoch
         )
-        timers += progress.timers
-        response = kip_heartbeat.extended(
-            response,
-            request,
-            group,
-            kip_heartbeat.Aim(
-                sender.member, group.assignment_epoch, aiming.last_target(group, sender.member)
-            ),
-            kip_heartbeat.Aim(member, aim.assignment_epoch, aim.target),
-            should_compute=progress.should_compute,
-        )
+        timers += computing
     return Outcome(
         response,
         tuple(records),

@@ -1,91 +1,101 @@
 """What an answer to a heartbeat says under KIP-848 beyond what Kafka ships.
 
 That is who has to compute, which partitions are not released yet, and what the one that computed
-tells the member. Source: KIP-848, "Response Schema", "Revocation", "Assignment".
+tells the member. Source: KIP-848, "Response Schema", "Assignment", "Client Side Mode".
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
-from spark_groups.coordinator.group import ConsumerGroup
+from spark_groups.coordinator.aiming import Aim, last_target
+from spark_groups.coordinator.client_assignment import progress
+from spark_groups.coordinator.effects import Surroundings, Timer
 from spark_groups.coordinator.member import GroupMember, ReconciliationState
 from spark_groups.coordinator.messages import KipHeartbeatResponse
 from spark_groups.coordinator.records import TargetMemberValue
+from spark_groups.coordinator.subscribing import Change
 from spark_groups.protocol.messages import HeartbeatRequest, HeartbeatResponse
 from spark_groups.types import NO_PARTITIONS, Assignment
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
-    """A member, and the target it is on its way to.
+class Standing:
+    """A member, and what it is on its way to.
 
     Args:
         member: The member.
-        assignment_epoch: The epoch of the target.
-        target: What it is meant to have.
+        aim: Its target.
     """
 
     member: GroupMember
-    assignment_epoch: int
-    target: Assignment
+    aim: Aim
 
     @property
-    def is_reached(self) -> bool:
+    def has_arrived(self) -> bool:
         """True once the member has the target's epoch: it waits for partitions at most."""
         revokes = self.member.state is ReconciliationState.UNREVOKED_PARTITIONS
-        return self.member.member_epoch == self.assignment_epoch and not revokes
+        return self.member.member_epoch == self.aim.assignment_epoch and not revokes
 
     @property
     def pending(self) -> Assignment:
         """The partitions that others have not released yet; none while it revokes."""
-        return self.target - self.member.assignment if self.is_reached else NO_PARTITIONS
+        return self.aim.target - self.member.assignment if self.has_arrived else NO_PARTITIONS
 
 
 def extended(
     response: HeartbeatResponse,
     request: HeartbeatRequest,
-    group: ConsumerGroup,
-    before: Aim,
-    after: Aim,
+    change: Change,
+    after: Standing,
+    around: Surroundings,
     *,
-    should_compute: bool,
-) -> KipHeartbeatResponse:
-    """Say in an answer what only the KIP has.
-
-    The assignment is told where Kafka tells it, and until the member has acknowledged: where its
-    epoch or what is pending changed, and where it reports other partitions than it has.
+    group_epoch: int,
+) -> tuple[KipHeartbeatResponse, tuple[Timer, ...]]:
+    """Say in an answer what only the KIP has, and keep a computation going.
 
     Args:
         response: The answer so far.
         request: What is answered.
-        group: The group before it.
-        before: The member before it.
-        after: The member after it.
-        should_compute: Whether the member has to compute the target.
+        change: What it makes of the group's members.
+        after: Its sender, once the request counts.
+        around: The time, and the computation in flight.
+        group_epoch: The group's epoch once the request counts.
     """
-    values = {each.name: getattr(response, each.name) for each in fields(response)}
-    values["should_compute_assignment"] = should_compute
+    group, sender = change.group, change.sender.member
+    is_due = group_epoch > after.aim.assignment_epoch
+    step = progress(group.group_id, change.members(), after.member.member_id, around, is_due=is_due)
+    values: dict[str, Any] = {each.name: getattr(response, each.name) for each in fields(response)}
+    values["should_compute_assignment"] = step.should_compute
+    before = Standing(sender, Aim(group.assignment_epoch, last_target(group, sender)))
+    if response.assignment is not None or _is_news(request, before, after):
+        values |= _assignment(change, after)
+    return KipHeartbeatResponse(**values), step.timers
+
+
+def _is_news(request: HeartbeatRequest, before: Standing, after: Standing) -> bool:
+    """Tell whether a member has something to hear, or has not acknowledged what it heard."""
     owned = request.topic_partitions
-    is_told = (
-        response.assignment is not None
-        or before.member.member_epoch != after.member.member_epoch
+    return (
+        before.member.member_epoch != after.member.member_epoch
         or before.pending != after.pending
         or (owned is not None and owned != after.member.assignment)
     )
-    if not is_told:
-        return KipHeartbeatResponse(**values)
-    values["assignment"] = after.member.assignment
+
+
+def _assignment(change: Change, after: Standing) -> dict[str, Any]:
+    """Return the fields of the KIP's Assignment."""
+    group = change.group
     installed = group.target_metadata
-    given = TargetMemberValue()
-    error = 0
-    if installed and installed.assignment_epoch == after.assignment_epoch and after.is_reached:
+    given, error = TargetMemberValue(), 0
+    if installed and installed.assignment_epoch == after.aim.assignment_epoch and after.has_arrived:
         given = group.targets.get(after.member.member_id, given)
         error = installed.error
-    return KipHeartbeatResponse(
-        **values,
-        assignment_error=error,
-        pending_topic_partitions=after.pending,
-        metadata_version=given.metadata_version,
-        metadata_bytes=given.metadata,
-    )
+    return {
+        "assignment": after.member.assignment,
+        "assignment_error": error,
+        "pending_topic_partitions": after.pending,
+        "metadata_version": given.metadata_version,
+        "metadata_bytes": given.metadata,
+    }
