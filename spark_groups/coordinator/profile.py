@@ -1,6 +1,7 @@
 """Which coordinator the model behaves like: the KIP's text, or a version of Kafka as shipped.
 
-One field is one behaviour that differs somewhere. Code asks a field, never a version.
+One field is one behaviour that differs somewhere. Code asks a field, never a version. How the KIP
+is read where it leaves something open is in docs/decisions/0012-readings-of-the-kip.md.
 """
 
 from __future__ import annotations
