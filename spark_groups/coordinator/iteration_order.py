@@ -46,18 +46,22 @@ def timeline_order(keys: Sequence[str]) -> list[str]:
     return sorted(last_first, key=slot)
 
 
-def member_order(known: Sequence[str], members: Iterable[str]) -> list[str]:
+def member_order(known: Sequence[str], members: Collection[str]) -> list[str]:
     """Return member ids in the order of TargetAssignmentBuilder's `memberSpecs`.
+
+    Where one replaces another, the table may hold both for a moment, and grow.
 
     Args:
         known: The members of the group before the request, in the order in which they came.
         members: Those that are assigned to.
     """
-    wanted = set(members)
-    seen = set(known)
-    put = [each for each in timeline_order(known) if each in wanted]
-    put += [each for each in members if each not in seen]
-    return hash_order(put, string_hash, grown_table(max(len(known), len(put))))
+    kept = set(known).intersection(members)
+    added = [each for each in members if each not in kept]
+    gone = [each for each in known if each not in kept]
+    changes = hash_order([*added, *gone], string_hash, DEFAULT_TABLE)
+    grows_first = bool(added) and changes[0] == added[0]
+    put = [*(each for each in timeline_order(known) if each in kept), *added]
+    return hash_order(put, string_hash, grown_table(max(len(put), len(known) + grows_first)))
 
 
 def topic_order(names: Sequence[str], topics: TopicsImage) -> list[TopicId]:
