@@ -36,6 +36,9 @@ class ConsumerGroup:
 
     Args:
         group_id: Its id.
+        metadata: Its epoch and the hash of its topics; None if it is no consumer group (any more).
+        partition_metadata: Its topics, where they are kept in a record of their own.
+        target_metadata: The epoch of its target.
         members: By member id; their order means nothing.
         targets: What each member is meant to have.
         regexes: Patterns that were resolved.
@@ -45,6 +48,9 @@ class ConsumerGroup:
     """
 
     group_id: str
+    metadata: r.GroupMetadataValue | None = None
+    partition_metadata: r.PartitionMetadataValue | None = None
+    target_metadata: r.TargetMetadataValue | None = None
     members: dict[str, GroupMember] = field(default_factory=dict)
     targets: dict[str, r.TargetMemberValue] = field(default_factory=dict)
     regexes: dict[str, r.RegularExpressionValue] = field(default_factory=dict)
@@ -62,24 +68,8 @@ class ConsumerGroup:
         return self.metadata is not None or bool(self.members)
 
     @property
-    def metadata(self) -> r.GroupMetadataValue | None:
-        """Its epoch and the hash of its topics; None if it is no consumer group (any more)."""
-        found = self._values.get(r.GroupMetadataKey(self.group_id))
-        return found if isinstance(found, r.GroupMetadataValue) else None
-
-    @property
     def group_epoch(self) -> int:
         return self.metadata.group_epoch if self.metadata else 0
-
-    @property
-    def partition_metadata(self) -> r.PartitionMetadataValue | None:
-        found = self._values.get(r.PartitionMetadataKey(self.group_id))
-        return found if isinstance(found, r.PartitionMetadataValue) else None
-
-    @property
-    def target_metadata(self) -> r.TargetMetadataValue | None:
-        found = self._values.get(r.TargetMetadataKey(self.group_id))
-        return found if isinstance(found, r.TargetMetadataValue) else None
 
     @property
     def assignment_epoch(self) -> int:
@@ -130,6 +120,15 @@ class ConsumerGroup:
         key, value = record.key, record.value
         _put(self._values, key, value)
         match key:
+            case r.GroupMetadataKey():
+                assert value is None or isinstance(value, r.GroupMetadataValue)
+                self.metadata = value
+            case r.PartitionMetadataKey():
+                assert value is None or isinstance(value, r.PartitionMetadataValue)
+                self.partition_metadata = value
+            case r.TargetMetadataKey():
+                assert value is None or isinstance(value, r.TargetMetadataValue)
+                self.target_metadata = value
             case r.MemberMetadataKey() | r.CurrentAssignmentKey():
                 self._rebuild(key.member_id)
             case r.TargetMemberKey():
