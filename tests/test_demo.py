@@ -186,8 +186,9 @@ def test_demo_hands_over_and_misses_nothing(tmp_path: Path) -> None:
     assert re.search(r"flights-1 owns 0-5; flights-2 owns 6-11", text)
     assert re.search(rf"distinct rows in the output\s+│\s+{ROWS:,} ", text)
     assert re.search(r"missing\s+│\s+0 ", text)
-    assert re.search(r"killed: supervisor \d+, JVM \d+, driver \d+, runner \d+\n", text)
-    assert len(said_pids(text)) == 4
+    # Spark starts programs that end at once, such as chmod: one may be among them.
+    assert re.search(r"killed: supervisor \d+, JVM \d+, driver \d+, runner \d+", text)
+    assert len(said_pids(text)) >= 4
     assert not any(map(is_alive, said_pids(text)))
 
 
