@@ -97,6 +97,8 @@ def preferred_assignor(
         asking: The member whose heartbeat it is; "" for nobody's.
     """
     votes = _votes(members)
+    if len(votes) <= 1:
+        return next(iter(votes), around.settings.broker.assignors[0])
     others = {
         member_id: member
         for member_id, member in group.members.items()
@@ -104,8 +106,7 @@ def preferred_assignor(
     }
     kept = _votes(others)
     added = [each for each in votes if each not in kept]
-    ordered = vote_order(list(_votes(group.members)), kept, added)
-    return max(ordered, key=votes.__getitem__, default=around.settings.broker.assignors[0])
+    return max(vote_order(list(_votes(group.members)), kept, added), key=votes.__getitem__)
 
 
 def described_assignor(group: ConsumerGroup, around: Surroundings) -> str:

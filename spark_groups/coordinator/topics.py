@@ -41,9 +41,11 @@ class TopicsImage:
 
     @classmethod
     def of(cls, topics: Iterable[TopicImage], version: int = 0) -> TopicsImage:
+        """Make an image of topics that are all as new as its version."""
         return cls({each.name: each for each in topics}, version, version)
 
     def by_id(self, topic_id: TopicId) -> TopicImage | None:
+        """Return the topic that has an id now, None if no topic has it."""
         return next((each for each in self.by_name.values() if each.topic_id == topic_id), None)
 
     def with_topic(self, topic: TopicImage) -> TopicsImage:
