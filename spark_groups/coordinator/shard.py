@@ -9,7 +9,7 @@ is a fail-over (kafka_protocol.md 2.5; CoordinatorRuntime).
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.group_epoch import is_touched
 from spark_groups.coordinator.listing import list_groups
 from spark_groups.coordinator.log import Log
+from spark_groups.coordinator.memory import Memory
 from spark_groups.coordinator.messages import (
     CoordinatorRequest,
     CoordinatorResponse,
@@ -86,13 +87,11 @@ class _Write:
     Args:
         ticket: Who waits for it; None for a timer.
         response: What is answered then.
-        before: What its keys had, the newest first.
-        timers_before: What its timers were, the newest first.
+        timers_before: What its timers were, in the order in which they were set.
     """
 
     ticket: Ticket | None
     response: Any
-    before: tuple[Record, ...]
     timers_before: tuple[tuple[TimerKey, Timer | None], ...]
 
 
@@ -107,6 +106,7 @@ class Shard:
         log: The partition's log, which is replayed.
         now: Seconds.
         partition: Its index.
+        memory: Its groups.
     """
 
     profile: Profile
@@ -115,7 +115,7 @@ class Shard:
     log: Log
     now: float
     partition: int = 0
-    groups: dict[str, ConsumerGroup] = field(default_factory=dict)
+    memory: Memory = field(default_factory=Memory)
     _timers: Timers = field(default_factory=Timers)
     _writes: list[_Write] = field(default_factory=list)
 
@@ -123,12 +123,17 @@ class Shard:
         # What a new coordinator finds in the log is never taken back.
         self.log.replicate()
         for record in self.log.replay():
-            self._apply(record)
+            self.memory.load(record)
         for group_id in tuple(self.groups):
             for loaded in LOADED:
-                group = self._group(group_id)
+                group = self.memory.group(group_id)
                 self._write(group_id, loaded(group, self.profile, self._around(group_id)))
         self._timers.put(Timer(EXPIRY, self.now + EXPIRY_CHECK_S))
+
+    @property
+    def groups(self) -> Mapping[str, ConsumerGroup]:
+        """The groups that have records, with what is not replicated yet."""
+        return self.memory.groups
 
     def submit(
         self,
@@ -163,15 +168,15 @@ class Shard:
         self.now = now
         request = ticket.request
         if isinstance(request, ListGroupsRequest):
-            ticket.response = list_groups(self.replicated_groups(), request)
+            ticket.response = list_groups(self.memory.all_replicated(), request)
             return
         group_id = request.group_id
         around = self._around(group_id, origin, api_version)
         if read := READS.get(type(request)):
-            ticket.response = read(self._replicated(group_id), request, self.profile, around)
+            ticket.response = read(self.memory.replicated(group_id), request, self.profile, around)
             return
         write = WRITES[type(request)]
-        outcome = write(self._group(group_id), request, self.profile, around)
+        outcome = write(self.memory.group(group_id), request, self.profile, around)
         self._write(group_id, outcome, ticket=ticket)
 
     def ask(
@@ -199,6 +204,7 @@ class Shard:
         """
         self.now = now
         self.log.replicate()
+        self.memory.keep()
         answered = []
         for write in self._writes:
             if write.ticket:
@@ -221,12 +227,10 @@ class Shard:
         """
         self.now = now
         self.log.truncate()
+        self.memory.take_back()
         refused = []
         for write in reversed(self._writes):
-            for record in write.before:
-                self._apply(record)
-                self._group(record.key.group_id).topics_version = -1
-            for key, timer in write.timers_before:
+            for key, timer in reversed(write.timers_before):
                 self._timers.put(timer or Timer(key, None))
             if write.ticket:
                 write.ticket.response = error_answer(write.ticket.request, error_code)
@@ -251,7 +255,7 @@ class Shard:
                 continue
             group_id = timer.key.group_id
             fire = FIRED[timer.key.kind]
-            outcome = fire(self._group(group_id), timer, self.profile, self._around(group_id))
+            outcome = fire(self.memory.group(group_id), timer, self.profile, self._around(group_id))
             self._write(group_id, outcome, fired=timer)
 
     def set_topics(self, topics: TopicsImage, now: float) -> None:
@@ -269,7 +273,9 @@ class Shard:
                 group.topics_version = topics.version
             if deleted:
                 self._write_apart(group_id, forget(group, deleted))
-            changed = topics_changed(self._group(group_id), self.profile, self._around(group_id))
+            changed = topics_changed(
+                self.memory.group(group_id), self.profile, self._around(group_id)
+            )
             if changed.records:
                 self._write(group_id, changed)
 
@@ -283,19 +289,11 @@ class Shard:
         self.now = now
         self.settings = settings
 
-    def replicated_groups(self) -> Iterator[ConsumerGroup]:
-        """Yield every group as far as it is replicated."""
-        changing = (record.key.group_id for write in self._writes for record in write.before)
-        for group_id in dict.fromkeys((*self.groups, *changing)):
-            group = self._replicated(group_id)
-            if not group.is_empty_of_records:
-                yield group
-
     def _expire(self) -> None:
         """Forget old offsets and groups; what does not fit into one batch goes in several."""
         for group_id in tuple(self.groups):
             for expired in EXPIRED:
-                group = self._group(group_id)
+                group = self.memory.group(group_id)
                 outcome = expired(group, self.profile, self._around(group_id))
                 self._write_apart(group_id, outcome.records)
         self._timers.put(Timer(EXPIRY, self.now + EXPIRY_CHECK_S))
@@ -329,24 +327,6 @@ class Shard:
             return ""
         return topic_id_text(uuid.uuid5(MEMBER_IDS, f"{self.partition}-{self.log.end_offset}"))
 
-    def _group(self, group_id: str) -> ConsumerGroup:
-        return self.groups.get(group_id) or ConsumerGroup(group_id)
-
-    def _replicated(self, group_id: str) -> ConsumerGroup:
-        """Return a group as far as it is replicated."""
-        before = [
-            record
-            for write in reversed(self._writes)
-            for record in write.before
-            if record.key.group_id == group_id
-        ]
-        if not before:
-            return self._group(group_id)
-        view = ConsumerGroup(group_id)
-        for record in (*self._group(group_id).records(), *before):
-            view.apply(record)
-        return view
-
     def _write(
         self,
         group_id: str,
@@ -358,24 +338,21 @@ class Shard:
         if batch_bytes(outcome.records) > MAX_BATCH_BYTES:
             self._refuse(ticket, fired)
             return
-        before = tuple(self._apply(each) for each in outcome.records)
-        if outcome.topics_version is not None:
-            self._group(group_id).topics_version = outcome.topics_version
-        timers_before: list[tuple[TimerKey, Timer | None]] = []
+        timers_before = [(each.key, self._timers.get(each.key)) for each in outcome.timers]
         if fired:
-            timers_before.append((fired.key, replace(fired, at=self.now + TIMER_RETRY_S)))
+            again = replace(fired, at=self.now + TIMER_RETRY_S)
+            timers_before.insert(0, (fired.key, again))
         for timer in outcome.timers:
-            timers_before.append((timer.key, self._timers.get(timer.key)))
             self._timers.put(timer)
-        if before:
+        if outcome.records:
+            self.memory.write(outcome.records)
             self.log.append(outcome.records)
-        elif not self._writes:
-            if ticket:
-                ticket.response = outcome.response
-            return
-        self._writes.append(
-            _Write(ticket, outcome.response, before[::-1], tuple(timers_before[::-1]))
-        )
+        if outcome.topics_version is not None:
+            self.memory.group(group_id).topics_version = outcome.topics_version
+        if outcome.records or self._writes:
+            self._writes.append(_Write(ticket, outcome.response, tuple(timers_before)))
+        elif ticket:
+            ticket.response = outcome.response
 
     def _refuse(self, ticket: Ticket | None, fired: Timer | None) -> None:
         """Let a batch be that is too large; a timer tries again (RecordTooLargeException)."""
@@ -383,15 +360,3 @@ class Shard:
             ticket.response = error_answer(ticket.request, ErrorCode.UNKNOWN_SERVER_ERROR)
         if fired:
             self._timers.put(replace(fired, at=self.now + TIMER_RETRY_S))
-
-    def _apply(self, record: Record) -> Record:
-        """Apply a record and return what there was before."""
-        group_id = record.key.group_id
-        group = self.groups.get(group_id)
-        if group is None:
-            group = self.groups[group_id] = ConsumerGroup(group_id)
-        before = Record(record.key, group.value_of(record.key))
-        group.apply(record)
-        if group.is_empty_of_records:
-            del self.groups[group_id]
-        return before

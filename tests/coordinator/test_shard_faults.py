@@ -119,7 +119,7 @@ class World:
         assert not self.waiting
 
     def fail_append(self, _member_id: str) -> None:
-        before = {each.group_id: each for each in self.shard.replicated_groups()}
+        before = {each.group_id: each for each in self.shard.memory.all_replicated()}
         assert self.shard.fail_append(self.now) == self.waiting
         assert self.shard.groups == before
         self.hear()
@@ -157,7 +157,7 @@ class World:
             each for each in self.log.batches if each.base_offset < self.log.high_watermark
         ]
         assert replayed(replicated) == {
-            each.group_id: each for each in self.shard.replicated_groups()
+            each.group_id: each for each in self.shard.memory.all_replicated()
         }
 
 

@@ -1,0 +1,75 @@
+"""The groups of one partition in memory: as they are, and as far as they are replicated.
+
+There is one copy. What a write replaced is kept until it is replicated: it is what a failed append
+puts back, and what a reader sees meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from spark_groups.coordinator.group import ConsumerGroup
+from spark_groups.coordinator.records import Record
+
+
+@dataclass(slots=True)
+class Memory:
+    """The groups of one partition.
+
+    Args:
+        groups: Those that have records, by id, with what is not replicated yet.
+    """
+
+    groups: dict[str, ConsumerGroup] = field(default_factory=dict)
+    _replaced: list[Record] = field(default_factory=list)
+
+    def group(self, group_id: str) -> ConsumerGroup:
+        """Return a group, an empty one if it has no records."""
+        return self.groups.get(group_id) or ConsumerGroup(group_id)
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Apply records that are not replicated yet."""
+        self._replaced += [self.load(each) for each in records]
+
+    def load(self, record: Record) -> Record:
+        """Apply a record that is never taken back, and return what there was before."""
+        group_id = record.key.group_id
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = ConsumerGroup(group_id)
+        before = Record(record.key, group.value_of(record.key))
+        group.apply(record)
+        if group.is_empty_of_records:
+            del self.groups[group_id]
+        return before
+
+    def keep(self) -> None:
+        """Take everything as replicated."""
+        self._replaced.clear()
+
+    def take_back(self) -> None:
+        """Put back what was there before everything that is not replicated."""
+        for record in reversed(self._replaced):
+            self.load(record)
+            # What was compared with the topics is gone, too.
+            self.group(record.key.group_id).topics_version = -1
+        self._replaced.clear()
+
+    def replicated(self, group_id: str) -> ConsumerGroup:
+        """Return a group as far as it is replicated."""
+        before = [each for each in reversed(self._replaced) if each.key.group_id == group_id]
+        if not before:
+            return self.group(group_id)
+        view = ConsumerGroup(group_id)
+        for record in (*self.group(group_id).records(), *before):
+            view.apply(record)
+        return view
+
+    def all_replicated(self) -> Iterator[ConsumerGroup]:
+        """Yield every group that has records as far as it is replicated."""
+        changing = (each.key.group_id for each in self._replaced)
+        for group_id in dict.fromkeys((*self.groups, *changing)):
+            group = self.replicated(group_id)
+            if not group.is_empty_of_records:
+                yield group
