@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from spark_groups.coordinator import group_epoch, membership, target
 from spark_groups.coordinator.effects import Surroundings
+from spark_groups.coordinator.error_answers import CoordinatorErrorCode
 from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.member import GroupMember
 from spark_groups.coordinator.profile import Profile
@@ -28,6 +29,8 @@ def describe(group: ConsumerGroup, profile: Profile, around: Surroundings) -> De
         profile: Which coordinator it is.
         around: The topics and the settings.
     """
+    if not group.group_id:
+        return DescribeGroupResponse(error_code=CoordinatorErrorCode.INVALID_GROUP_ID)
     try:
         membership.check_exists(group, f"Group {group.group_id} not found.")
     except RefusedError as refused:

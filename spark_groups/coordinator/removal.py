@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from spark_groups.coordinator import leaving, membership
 from spark_groups.coordinator.effects import Outcome, Surroundings
+from spark_groups.coordinator.error_answers import CoordinatorErrorCode
 from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.member import GroupMember
 from spark_groups.coordinator.messages import (
@@ -31,6 +32,8 @@ def remove(
         profile: Which coordinator it is.
         around: The topics.
     """
+    if not group.group_id:
+        return Outcome(LeaveGroupResponse(error_code=CoordinatorErrorCode.INVALID_GROUP_ID))
     found: dict[str, GroupMember] = {}
     results = []
     for each in request.members:

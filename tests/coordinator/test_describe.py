@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_groups.coordinator import describe
+from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.profile import KAFKA_4_2, KAFKA_4_3, Profile
 from spark_groups.coordinator.records import OffsetCommitKey, OffsetCommitValue, Record
 from spark_groups.errors import ErrorCode
@@ -81,6 +82,11 @@ def test_a_group_that_is_none() -> None:
     assert answer.error_message == "Group g not found."
     driven.group.apply(Record(OffsetCommitKey("g", "foo", 0), OffsetCommitValue(1)))
     assert described(driven).error_message == "Group g is not a consumer group."
+
+
+def test_a_group_without_a_name() -> None:
+    answer = described(Driven(group=ConsumerGroup("")))
+    assert (answer.error_code, answer.error_message) == (24, None)
 
 
 def test_a_group_whose_members_left_is_empty() -> None:

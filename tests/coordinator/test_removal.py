@@ -6,6 +6,7 @@ import pytest
 
 from spark_groups.coordinator import removal
 from spark_groups.coordinator.effects import Outcome
+from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.messages import LeaveGroupRequest, LeaveGroupResponse, LeavingMember
 from spark_groups.errors import ErrorCode
 from tests.coordinator.driving import Driven, record_types
@@ -71,3 +72,8 @@ def test_a_group_that_does_not_exist_has_no_such_member() -> None:
     outcome = remove(Driven(), LeavingMember(member_id="m1"), LeavingMember(instance_id="i1"))
     assert [each.error_code for each in outcome.response.members] == [UNKNOWN, UNKNOWN]
     assert (outcome.response.error_code, outcome.records) == (NONE, ())
+
+
+def test_a_group_without_a_name() -> None:
+    outcome = remove(Driven(group=ConsumerGroup("")), LeavingMember(member_id="m1"))
+    assert outcome.response == LeaveGroupResponse(error_code=24)
