@@ -16,7 +16,7 @@ from spark_groups.coordinator.member import GroupMember
 from spark_groups.coordinator.profile import Profile
 from spark_groups.coordinator.records import Record
 from spark_groups.coordinator.refusal import RefusedError
-from spark_groups.coordinator.subscribing import Change
+from spark_groups.coordinator.subscribing import Change, Subscription
 from spark_groups.errors import ErrorCode
 from spark_groups.types import NO_PARTITIONS, Assignment
 
@@ -36,12 +36,12 @@ class Aim:
     records: tuple[Record, ...] = ()
 
 
-def aim(change: Change, group_epoch: int, profile: Profile, around: Surroundings) -> Aim:
+def aim(change: Change, subscribed: Subscription, profile: Profile, around: Surroundings) -> Aim:
     """Return the target of a member, computed anew if the group epoch is ahead of it.
 
     Args:
         change: What the request makes of the members.
-        group_epoch: The group's epoch once the request counts.
+        subscribed: What the group subscribes to, and its epoch, once the request counts.
         profile: Which coordinator it is.
         around: The topics, the settings and the time.
 
@@ -49,11 +49,21 @@ def aim(change: Change, group_epoch: int, profile: Profile, around: Surroundings
         RefusedError: UNKNOWN_SERVER_ERROR, if the assignor cannot assign.
     """
     group, told = change.group, change.told
+    group_epoch, members = subscribed.group_epoch, change.members()
     if group.assignment_epoch >= group_epoch or not _may_assign(change, profile, around):
         return Aim(group.assignment_epoch, last_target(group, told))
+    # Whether all subscribe alike is only looked at together with the topics: who joins without a
+    # subscription while a target is due is taken for one of the others.
+    known = members if subscribed.is_compared else group.members
     try:
         computed = target.compute(
-            group, change.members(), group_epoch, profile, around, asking=told.member_id
+            group,
+            members,
+            group_epoch,
+            profile,
+            around,
+            asking=told.member_id,
+            homogeneous=target.is_homogeneous(known),
         )
     except AssignorError as error:
         # Kafka logs the reason and tells the member nothing but the code.

@@ -220,7 +220,7 @@ def _computation(
     if not request.group_id or not request.member_id or request.member_epoch < 0:
         message = "GroupId and MemberId can't be empty, and MemberEpoch must be >= 0."
         raise RefusedError(ErrorCode.INVALID_REQUEST, message)
-    if group.metadata is None:
+    if not group.is_consumer_group:
         message = f"Group {request.group_id} not found."
         raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, message)
     member = group.members.get(request.member_id)

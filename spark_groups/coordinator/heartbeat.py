@@ -69,7 +69,7 @@ def _regular(
         records.append(member_records.told(group_id, told))
     change = Change(group, sender, told)
     subscribed = subscription(change, profile, around)
-    aim = aiming.aim(change, subscribed.group_epoch, profile, around)
+    aim = aiming.aim(change, subscribed, profile, around)
     records += (*subscribed.records, *aim.records)
     member = told
     timers = list(subscribed.timers)

@@ -43,7 +43,7 @@ def list_groups(groups: Iterable[ConsumerGroup], request: ListGroupsRequest) -> 
 
 def _listed(group: ConsumerGroup) -> ListedGroup:
     """Describe a group; one that only has offsets is a simple classic group to Kafka."""
-    if group.metadata is None:
+    if not group.is_consumer_group:
         return ListedGroup(
             group_id=group.group_id, protocol_type="", group_state="Empty", group_type="classic"
         )

@@ -219,7 +219,7 @@ def _fetch_error(group: ConsumerGroup, request: OffsetFetchRequest) -> int:
 
     A group that is not there, or has nothing but offsets, checks nothing.
     """
-    if group.metadata is None or (request.member_id is None and request.member_epoch < 0):
+    if not group.is_consumer_group or (request.member_id is None and request.member_epoch < 0):
         return ErrorCode.NONE
     member = group.members.get(request.member_id or "")
     if member is None:

@@ -64,6 +64,10 @@ class Subscription:
     timers: tuple[Timer, ...] = ()
     topics_version: int | None = None
 
+    @property
+    def is_compared(self) -> bool:
+        return self.topics_version is not None
+
 
 def subscription(change: Change, profile: Profile, around: Surroundings) -> Subscription:
     """Return what a group subscribes to, with a new epoch if that is not what it was.

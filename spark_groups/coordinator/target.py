@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spark_groups.assignors.assignor import AssignorError, GroupSpec, MemberSpec
 from spark_groups.assignors.registry import assignors
@@ -46,6 +46,7 @@ def compute(
     around: Surroundings,
     *,
     asking: str = "",
+    homogeneous: bool | None = None,
 ) -> Target:
     """Compute the target of a group epoch (TargetAssignmentBuilder, `updateTargetAssignment`).
 
@@ -59,6 +60,7 @@ def compute(
         profile: Which coordinator this is.
         around: The topics, the settings and the time.
         asking: The member whose heartbeat it is: it decides between assignors with one vote each.
+        homogeneous: Whether all subscribe alike, as far as the coordinator knows; None: as they do.
 
     Raises:
         AssignorError: The assignor is not known or could not assign.
@@ -69,7 +71,10 @@ def compute(
     ).get(name)
     if known is None or name not in around.settings.broker.assignors:
         raise AssignorError(f"the assignor {name} does not exist")
-    by_member = known.assign(_spec(group, members, around))
+    spec = _spec(group, members, around)
+    if homogeneous is not None:
+        spec = replace(spec, is_homogeneous=homogeneous)
+    by_member = known.assign(spec)
     changed = [
         r.Record(r.TargetMemberKey(group.group_id, member_id), value)
         for member_id, target in by_member.items()
