@@ -88,4 +88,5 @@ class GroupMember:
         return Assignment(frozenset(self.assigned))
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
+        """Tell whether it has all of a target, and nothing else."""
         return self.state is ReconciliationState.STABLE and self.member_epoch == assignment_epoch

@@ -54,13 +54,16 @@ class Settings:
     by_group: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def session_timeout_s(self, group_id: str) -> float:
+        """Return after how many seconds of silence a member is removed."""
         return self._of(group_id, "consumer.session.timeout.ms", self.broker.session_timeout_s)
 
     def heartbeat_interval_s(self, group_id: str) -> float:
+        """Return how many seconds members are told to leave between heartbeats."""
         name = "consumer.heartbeat.interval.ms"
         return self._of(group_id, name, self.broker.heartbeat_interval_s)
 
     def assignment_interval_s(self, group_id: str) -> float:
+        """Return how many seconds lie between two targets, at least (4.3)."""
         name = "consumer.assignment.interval.ms"
         return self._of(group_id, name, self.broker.assignment_interval_s)
 
