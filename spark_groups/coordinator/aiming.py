@@ -49,9 +49,10 @@ def aim(change: Change, subscribed: Subscription, profile: Profile, around: Surr
         RefusedError: UNKNOWN_SERVER_ERROR, if the assignor cannot assign.
     """
     group, told = change.group, change.told
-    group_epoch, members = subscribed.group_epoch, change.members()
+    group_epoch = subscribed.group_epoch
     if group.assignment_epoch >= group_epoch or not _may_assign(change, profile, around):
         return Aim(group.assignment_epoch, last_target(group, told))
+    members = change.members()
     # Whether all subscribe alike is only looked at together with the topics: who joins without a
     # subscription while a target is due is taken for one of the others.
     known = members if subscribed.is_compared else group.members
