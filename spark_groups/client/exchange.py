@@ -105,6 +105,8 @@ class Exchange:
         self.last_failure = failed.reason
         name = type(outgoing.request).__name__
         self._parts.events.append(RequestUnanswered(now, name, failed.reason))
+        if outgoing.lane is Lane.HEARTBEAT:
+            self._count_the_wait_anew()
         if outgoing.lane is Lane.HEARTBEAT and outgoing.node == self._parts.coordinator:
             self._parts.coordinator = None
         elif outgoing.lane is Lane.OFFSETS:
@@ -146,6 +148,8 @@ class Exchange:
         if response.error_code != ErrorCode.NONE:
             if self.failing_since is None:
                 self.failing_since = now
+            if response.error_code != ErrorCode.UNRELEASED_INSTANCE_ID:
+                self._count_the_wait_anew()
             name = ErrorCode.name_of(response.error_code)
             self.last_failure = f"{type(request).__name__} was answered {name}"
         elif isinstance(response, HeartbeatResponse):
@@ -161,6 +165,13 @@ class Exchange:
         if Lane.HEARTBEAT in self._under_way and sent_at is not None and sent_at >= since:
             return True
         return self._parts.assigned_at >= since and bool(self._parts.ledger.unready())
+
+    def _count_the_wait_anew(self) -> None:
+        """A coordinator that failed over gives whoever holds an instance id a whole session again.
+
+        Only refusals without a break say that the holder lives (KIP-848, "Fail Over").
+        """
+        self._parts.member.instance_wait.ended()
 
     def next_wakeup(self, now: float) -> float | None:
         """Return when to poll again although no answer came."""
