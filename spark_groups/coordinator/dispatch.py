@@ -69,5 +69,3 @@ FIRED: Final[Mapping[TimerKind, Fired]] = {
 """What a timer does."""
 LOADED: Final[tuple[OfGroup, ...]] = (sessions.loaded, assigning.loaded)
 """What is done, in this order, for each group of a log that another coordinator wrote."""
-EXPIRED: Final[tuple[OfGroup, ...]] = (offsets.expire,)
-"""What is forgotten, in this order, of a group because it is old."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from spark_groups.coordinator.assigning import topics_changed
-from spark_groups.coordinator.dispatch import EXPIRED, FIRED, LOADED, READS, WRITES
+from spark_groups.coordinator.dispatch import FIRED, LOADED, READS, WRITES
 from spark_groups.coordinator.effects import (
     NEWEST_API_VERSION,
     Outcome,
@@ -34,7 +34,7 @@ from spark_groups.coordinator.messages import (
     CoordinatorResponse,
     ListGroupsRequest,
 )
-from spark_groups.coordinator.offsets import forget
+from spark_groups.coordinator.offsets import expire, forget
 from spark_groups.coordinator.profile import MemberIds, Profile
 from spark_groups.coordinator.records import Record
 from spark_groups.coordinator.settings import Settings
@@ -292,10 +292,9 @@ class Shard:
     def _expire(self) -> None:
         """Forget old offsets and groups; what does not fit into one batch goes in several."""
         for group_id in tuple(self.groups):
-            for expired in EXPIRED:
-                group = self.memory.group(group_id)
-                outcome = expired(group, self.profile, self._around(group_id))
-                self._write_apart(group_id, outcome.records)
+            group = self.memory.group(group_id)
+            outcome = expire(group, self.profile, self._around(group_id))
+            self._write_apart(group_id, outcome.records)
         self._timers.put(Timer(EXPIRY, self.now + EXPIRY_CHECK_S))
 
     def _write_apart(self, group_id: str, records: tuple[Record, ...]) -> None:

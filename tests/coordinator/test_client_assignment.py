@@ -325,3 +325,16 @@ def test_requests_are_checked_in_the_order_of_the_kip() -> None:
     assert code("g", "b", 0) == ErrorCode.UNKNOWN_MEMBER_ID
     assert code("g", "a", 1) == ErrorCode.STALE_MEMBER_EPOCH
     assert code("g", "a", 0) == ErrorCode.NONE
+
+
+def test_who_was_given_up_in_an_append_that_failed_is_given_up_again() -> None:
+    group = Group("a", "b")
+    assert group.beat("a").should_compute_assignment
+    leave = m.KipHeartbeatRequest(group_id="g", member_id="b", member_epoch=-1)
+    group.shard.submit(leave, 9.9)
+    group.shard.wake(10.0)
+    group.shard.fail_append(10.0)
+    group.now = 10.2
+    assert group.beat("a").should_compute_assignment
+    group.elapse(0.5)
+    assert group.beat("b").should_compute_assignment

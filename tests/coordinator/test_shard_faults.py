@@ -276,3 +276,18 @@ def test_under_the_kip_the_coordinator_makes_member_ids() -> None:
         ids.add(response.member_id)
     assert len(ids) == 3
     assert set(world.shard.groups["g"].members) == ids
+
+
+def test_old_offsets_and_the_empty_group_are_forgotten_in_the_end() -> None:
+    world = World(KAFKA_4_3)
+    for kind in ("heartbeat", "replicate", "commit", "leave", "replicate"):
+        world.step(kind, "a")
+    assert world.shard.groups["g"].offsets
+    retention_s = Settings().broker.offsets_retention_s
+    while (at := world.shard.next_wakeup()) is not None and at < retention_s - 600:
+        world.shard.wake(at)
+    assert not world.log.end_offset > world.log.high_watermark
+    assert world.shard.groups["g"].offsets
+    world.shard.wake(retention_s + 1300)
+    world.shard.replicate(retention_s + 1300)
+    assert world.shard.groups == {}
