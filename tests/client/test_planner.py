@@ -10,7 +10,7 @@ from spark_groups.offsets.events import DataLost
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.validation import DOUBT_S
 from spark_groups.protocol import messages as m
-from tests.client.hands import Hands, accepted, all_of, ends, key, parts
+from tests.client.hands import Hands, accepted, all_of, committed, ends, key, parts
 
 ALL = PlanLimit()
 
@@ -186,3 +186,27 @@ def test_where_it_is_gone_on_with_a_cut_log_is_committed_at_once() -> None:
     hands.answer(Lane.OFFSETS, all_of(commit))
     assert len(hands.find(DataLost)) == 1
     assert batch(hands, {0: 99}, leader_epoch=3) == {0: (5, 99)}
+
+
+def test_a_plan_waits_for_the_heartbeat_of_its_boundary_and_for_what_it_brings() -> None:
+    hands = Hands()
+    hands.own(0)
+    exchange = hands.client.exchange
+    hands.beat(accepted(2))
+    hands.wait(1)
+    plan = hands.client.plan(ALL, ends({0: 5}), hands.now)
+    assert plan is not None
+    assert not exchange.is_news_near(since=0.0)
+    hands.client.finish(plan, hands.now)
+    hands.pump()
+    asked_at = hands.now
+    assert isinstance(hands.request(Lane.HEARTBEAT), m.HeartbeatRequest)
+    assert exchange.is_news_near(since=asked_at)
+    assert not exchange.is_news_near(since=asked_at + 0.1), "it began before"
+    hands.answer(Lane.HEARTBEAT, accepted(3, parts(0, 1)))
+    hands.beat(accepted(3))
+    assert exchange.is_news_near(since=asked_at), "where the new partition stands is not known"
+    hands.answer(Lane.OFFSETS, all_of(hands.request(Lane.OFFSETS)))
+    hands.until(m.OffsetFetchRequest)
+    hands.answer(Lane.OFFSETS, committed({0: 5, 1: 0}))
+    assert not exchange.is_news_near(since=asked_at)

@@ -278,7 +278,9 @@ class TestOnSpark:
         stopped_at = time.monotonic()
         wait_until(lambda: query.members() == 0, what="an empty group")
         assert time.monotonic() - stopped_at < LAST_REPORT_TIMEOUT_S - 0.5
-        assert sum(query.committed().values()) == 0
+        # Tasks that ended in time may have been the end of the batch, too: Spark's log knows.
+        is_finished = (query.checkpoint / "commits" / "0").exists()
+        assert sum(query.committed().values()) == (30 if is_finished else 0)
 
     def test_partitions_that_move_away_from_state_fail_the_query_if_that_is_wanted(
         self, query: GroupQuery, listening: GroupListener
