@@ -61,7 +61,7 @@ def sender(
     elif not joins:
         member = holder(group, member_id, request.instance_id)
     else:
-        return _static_joiner(group, member_id, request.instance_id)
+        return _static_joiner(group, member_id, request.instance_id, profile)
     _check_epoch(member, request, profile)
     return Sender(member)
 
@@ -146,11 +146,15 @@ def check_size(
     )
 
 
-def _static_joiner(group: ConsumerGroup, member_id: str, instance_id: str) -> Sender:
+def _static_joiner(
+    group: ConsumerGroup, member_id: str, instance_id: str, profile: Profile
+) -> Sender:
     predecessor = group.static_member(instance_id)
     if predecessor is None:
         return Sender(group.members.get(member_id) or GroupMember(member_id=member_id))
     if not predecessor.is_away:
+        if profile.known_static_member_rejoins and predecessor.member_id == member_id:
+            return Sender(predecessor)
         raise RefusedError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"Static member {member_id} with instance id {instance_id} cannot join the group"

@@ -37,6 +37,8 @@ class Profile:
             moves to its epoch + 1 (4.0, 4.1; removed by KAFKA-19974).
         known_member_rejoins: A join of a member that is still known is taken (KAFKA-19233);
             else it is fenced until its session is over.
+        known_static_member_rejoins: So is that of a static member under its own member id (the
+            KIP); else its instance id is not released.
         strips_unsubscribed: A changed subscription takes partitions away in the same heartbeat
             (KAFKA-19431).
         strip_overwrites_previous_epoch: Taking them away closes the window for a heartbeat whose
@@ -73,6 +75,7 @@ class Profile:
     first_group_epoch: int = 0
     bumps_epoch_while_unrevoked: bool = False
     known_member_rejoins: bool = True
+    known_static_member_rejoins: bool = False
     strips_unsubscribed: bool = True
     strip_overwrites_previous_epoch: bool = True
     own_revocation_is_released: bool = True
@@ -144,6 +147,7 @@ KAFKA_4_4: Final = replace(
 KIP_848: Final = Profile(
     name="kip-848",
     member_ids=MemberIds.SERVER,
+    known_static_member_rejoins=True,
     hashes_metadata=False,
     range_is_sticky=True,
     client_assignors=True,

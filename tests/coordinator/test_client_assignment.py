@@ -338,3 +338,12 @@ def test_who_was_given_up_in_an_append_that_failed_is_given_up_again() -> None:
     assert group.beat("a").should_compute_assignment
     group.elapse(0.5)
     assert group.beat("b").should_compute_assignment
+
+
+def test_a_static_member_at_epoch_0_may_wait_for_its_target() -> None:
+    group = Group("a")
+    group.join("b", instance_id="i")
+    assert group.prepare("a").group_epoch == 2
+    group.join("b", instance_id="i")
+    group.install("a", 2, {"a": foo(0, 1), "b": foo(2)})
+    assert group.join("b", instance_id="i").assignment == foo(2)
