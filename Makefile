@@ -60,9 +60,9 @@ seeds: env ## Hunt for seeds that break a promise in a world of clients; SEEDS=5
 	$(call step,a world of clients$(comma) with $(SEEDS) seeds)
 	$(PY) -m tests.client.hunt $(SEEDS) --first $(FIRST_SEED)
 
-conformance: prerequisites env ## Play the scenarios on Kafka 4.0, 4.1, 4.2, 4.3 and 4.4; REWRITE=1 writes them
-	$(call step,pytest: tests/scenarios on every version of Kafka)
-	$(PY) -m pytest tests/scenarios -n $(WORKERS) --dist loadgroup $(PYTEST_FLAGS)
+conformance: prerequisites env ## Play scenarios and compare the model with Kafka 4.0 to 4.4; REWRITE=1 writes scenarios
+	$(call step,pytest: tests/scenarios and tests/conformance on every version of Kafka)
+	$(PY) -m pytest tests/scenarios tests/conformance -n $(WORKERS) --dist loadgroup $(PYTEST_FLAGS)
 
 bench-handover: prerequisites env ## Measure hand-overs beside confluent-kafka; about 10 minutes
 	$(PY) -m benchmarks.handover

@@ -36,12 +36,15 @@ class RangeAssignor:
 def subscribers(group: GroupSpec) -> dict[TopicId, list[str]]:
     """Return who subscribes to each topic: static members by instance id, then by member id.
 
+    Where all are taken to subscribe alike, the first one's topics are everybody's.
+
     Raises:
         AssignorError: A subscribed topic is not known.
     """
     found: dict[TopicId, list[str]] = {}
-    for member_id in sorted(group.members, key=lambda each: _rank(group, each)):
-        for topic_id in group.members[member_id].subscribed:
+    ordered = sorted(group.members, key=lambda each: _rank(group, each))
+    for member_id in ordered:
+        for topic_id in group.members[ordered[0] if group.is_homogeneous else member_id].subscribed:
             if topic_id not in group.partition_counts:
                 raise AssignorError("a member is subscribed to a topic that does not exist")
             found.setdefault(topic_id, []).append(member_id)

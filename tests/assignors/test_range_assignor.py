@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from spark_groups.assignors.range_assignor import RangeAssignor
 from tests.assignors.groups import group, has, member
 
@@ -40,3 +42,11 @@ def test_a_topic_is_cut_among_its_subscribers() -> None:
         "b": has(u=[1]),
         "c": has(t=[2]),
     }
+
+
+def test_who_comes_first_decides_where_all_are_taken_to_subscribe_alike() -> None:
+    """A coordinator may believe so although it is not (tests/scenarios/no_subscription.txt)."""
+    spec = replace(group({"a": member("t"), "b": member()}, t=3), is_homogeneous=True)
+    assert RangeAssignor().assign(spec) == {"a": has(t=[0, 1]), "b": has(t=[2])}
+    spec = replace(group({"a": member(), "b": member("t")}, t=3), is_homogeneous=True)
+    assert RangeAssignor().assign(spec) == {"a": has(), "b": has()}

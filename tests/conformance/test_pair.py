@@ -1,0 +1,118 @@
+"""The comparison itself: scripts reach everything they are for, and a difference is told."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from spark_groups.coordinator.profile import KAFKA_4_2, KAFKA_4_3, KAFKA_4_4, Profile
+from spark_groups.errors import ErrorCode
+from spark_groups.protocol import messages as m
+from spark_groups.types import TopicId
+from tests.conformance.pair import DisagreementError, Pair
+from tests.conformance.test_conformance import SEEDS, STEPS
+from tests.scenarios.model_world import ModelWorld
+
+MORE_SEEDS = range(20)
+
+
+class Recording(ModelWorld):
+    """A model that takes the broker's place and counts what it is asked and says."""
+
+    def __init__(self, profile: Profile) -> None:
+        super().__init__(profile)
+        self.said: Counter[tuple[str, str]] = Counter()
+
+    def ask(self, request: m.Request) -> m.Response | m.RequestFailed:
+        answer = super().ask(request)
+        assert isinstance(answer, (m.HeartbeatResponse, m.DescribeGroupResponse))
+        self.said[type(request).__name__, ErrorCode.name_of(answer.error_code)] += 1
+        if isinstance(answer, m.HeartbeatResponse) and answer.assignment is not None:
+            self.said["assignment", "empty" if not answer.assignment else "partitions"] += 1
+        return answer
+
+    def commit(
+        self, request: m.OffsetCommitRequest, names: Mapping[TopicId, str], api_version: int
+    ) -> Mapping[tuple[TopicId, int], int]:
+        answers = super().commit(request, names, api_version)
+        for code in answers.values():
+            self.said["OffsetCommitRequest", ErrorCode.name_of(code)] += 1
+        return answers
+
+    def fetch(
+        self, request: m.OffsetFetchRequest, names: Mapping[TopicId, str], api_version: int
+    ) -> m.OffsetFetchResponse:
+        answer = super().fetch(request, names, api_version)
+        self.said["OffsetFetchRequest", ErrorCode.name_of(answer.error_code)] += 1
+        return answer
+
+
+def test_scripts_reach_every_answer_they_are_for() -> None:
+    said: Counter[tuple[str, str]] = Counter()
+    ended: Counter[str] = Counter()
+    for seed in SEEDS:
+        world = Recording(KAFKA_4_3)
+        pair = Pair(world, KAFKA_4_3, seed, "")
+        pair.play(STEPS)
+        said += world.said
+        ended.update(pair.ended)
+    for code in (
+        *("NONE", "UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH", "UNRELEASED_INSTANCE_ID"),
+        *("FENCED_INSTANCE_ID", "GROUP_MAX_SIZE_REACHED", "INVALID_REQUEST"),
+    ):
+        assert said["HeartbeatRequest", code] > 0, code
+    for code in (
+        *("NONE", "STALE_MEMBER_EPOCH", "UNKNOWN_MEMBER_ID", "UNSUPPORTED_VERSION"),
+        *("UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"),
+    ):
+        assert said["OffsetCommitRequest", code] > 0, code
+    for code in ("NONE", "STALE_MEMBER_EPOCH", "UNKNOWN_MEMBER_ID"):
+        assert said["OffsetFetchRequest", code] > 0, code
+    assert set(ended) == {"_falls_silent", "_does_not_revoke"}
+    assert said["assignment", "partitions"] > len(SEEDS) * STEPS / 50
+    assert said["assignment", "empty"] > 0
+    assert said["DescribeGroupRequest", "NONE"] > len(SEEDS) * STEPS / 50
+
+
+@pytest.mark.parametrize(
+    ("broker", "model"),
+    [
+        (KAFKA_4_2, KAFKA_4_3),
+        (KAFKA_4_3, KAFKA_4_4),
+        (replace(KAFKA_4_3, own_revocation_is_released=False), KAFKA_4_3),
+        (replace(KAFKA_4_3, strips_unsubscribed=False), KAFKA_4_3),
+        (replace(KAFKA_4_3, bumps_epoch_while_unrevoked=True), KAFKA_4_3),
+        (replace(KAFKA_4_3, stable_extras=False), KAFKA_4_3),
+    ],
+    ids=lambda profile: profile.name,
+)
+def test_coordinator_of_another_kind_is_found_out(broker: Profile, model: Profile) -> None:
+    assert any(differ(ModelWorld(broker), model, seed) for seed in MORE_SEEDS)
+
+
+def differ(world: ModelWorld, model: Profile, seed: int) -> bool:
+    try:
+        Pair(world, model, seed, "how").play(STEPS)
+    except DisagreementError:
+        return True
+    return False
+
+
+def test_difference_is_told_with_seed_step_both_answers_and_the_command() -> None:
+    with pytest.raises(DisagreementError) as raised:
+        Pair(ModelWorld(KAFKA_4_2), KAFKA_4_3, 3, "make it again").play(STEPS)
+    text = str(raised.value)
+    assert re.match(r"seed 3, step \d+, kafka-4\.3: .*: group_id=seed-3-", text)
+    assert re.search(r"^  \w[\w -]*: broker .+, model .+$", text, re.MULTILINE)
+    assert text.endswith("repeat: make it again")
+
+
+def test_same_coordinator_never_differs() -> None:
+    for seed in SEEDS:
+        pair = Pair(ModelWorld(KAFKA_4_4), KAFKA_4_4, seed, "")
+        pair.play(STEPS)
+        assert pair.steps >= STEPS
