@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from spark_groups.errors import ProtocolError
-from spark_groups.kafka.readers import Values, struct_reader
+from spark_groups.kafka.readers import Frame, Values, struct_reader
 from spark_groups.kafka.schemas import Struct
 from spark_groups.kafka.writers import struct_writer
 
-__all__ = ["Values", "decode", "decode_start", "encode"]
+__all__ = ["Frame", "Values", "decode", "decode_start", "encode"]
 
 
 def encode(schema: Struct, values: Mapping[str, Any]) -> bytes:
@@ -40,7 +40,7 @@ def encode(schema: Struct, values: Mapping[str, Any]) -> bytes:
     return bytes(out)
 
 
-def decode(schema: Struct, frame: bytes, start: int = 0) -> Values:
+def decode(schema: Struct, frame: Frame, start: int = 0) -> Values:
     """Read a structure that fills the frame.
 
     Args:
@@ -57,7 +57,7 @@ def decode(schema: Struct, frame: bytes, start: int = 0) -> Values:
     return values
 
 
-def decode_start(schema: Struct, frame: bytes, start: int = 0) -> tuple[Values, int]:
+def decode_start(schema: Struct, frame: Frame, start: int = 0) -> tuple[Values, int]:
     """Read a structure that others may follow, and return the place behind it.
 
     Args:

@@ -18,18 +18,23 @@ from spark_groups.kafka.schemas import Field, Primitive, Struct, formats, is_fix
 Values = dict[str, Any]
 """The fields of a structure by name."""
 
-Reader = Callable[[bytes, int], tuple[Any, int]]
+Frame = bytes | memoryview
+"""What is read: of a memoryview nothing is kept but its records."""
+Reader = Callable[[Frame, int], tuple[Any, int]]
 """Reads one value at a place and returns it with the place behind it."""
-FieldReader = Callable[[bytes, int, Values], int]
+FieldReader = Callable[[Frame, int, Values], int]
 """Reads fields into the values at a place and returns the place behind them."""
-LengthReader = Callable[[bytes, int], tuple[int, int]]
+LengthReader = Callable[[Frame, int], tuple[int, int]]
 
 _MAX_VARINT_SHIFT: Final = 28
+_OF_ANY_LENGTH: Final = frozenset(
+    {Primitive.STRING, Primitive.LEGACY_STRING, Primitive.BYTES, Primitive.RECORDS}
+)
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 
 
-def read_unsigned_varint(frame: bytes, place: int) -> tuple[int, int]:
+def read_unsigned_varint(frame: Frame, place: int) -> tuple[int, int]:
     """Read a number of at most five groups of seven bits.
 
     Raises:
@@ -68,7 +73,7 @@ def struct_reader(schema: Struct) -> Reader:
         steps.append(_tagged_reader(schema))
     compiled = tuple(steps)
 
-    def read_struct(frame: bytes, place: int) -> tuple[Values, int]:
+    def read_struct(frame: Frame, place: int) -> tuple[Values, int]:
         values: Values = {}
         for step in compiled:
             place = step(frame, place, values)
@@ -84,13 +89,13 @@ def _run_reader(run: list[Field]) -> FieldReader:
     if len(names) == 1:
         name = names[0]
 
-        def read_one(frame: bytes, place: int, values: Values) -> int:
+        def read_one(frame: Frame, place: int, values: Values) -> int:
             (values[name],) = unpack(frame, place)
             return place + size
 
         return read_one
 
-    def read_run(frame: bytes, place: int, values: Values) -> int:
+    def read_run(frame: Frame, place: int, values: Values) -> int:
         values.update(zip(names, unpack(frame, place), strict=True))
         return place + size
 
@@ -100,7 +105,7 @@ def _run_reader(run: list[Field]) -> FieldReader:
 def _field_reader(spec: Field, owner: Struct) -> FieldReader:
     name, read = spec.name, _value_reader(spec, owner)
 
-    def read_field(frame: bytes, place: int, values: Values) -> int:
+    def read_field(frame: Frame, place: int, values: Values) -> int:
         values[name], place = read(frame, place)
         return place
 
@@ -133,36 +138,38 @@ def _item_reader(spec: Field, owner: Struct) -> Reader:
         )
     if kind is Primitive.BYTES:
         return _read_compact_bytes
+    if kind is Primitive.RECORDS:
+        return _read_records
     layout = struct.Struct(">" + kind.value)
 
-    def read_fixed(frame: bytes, place: int) -> tuple[Any, int]:
+    def read_fixed(frame: Frame, place: int) -> tuple[Any, int]:
         return layout.unpack_from(frame, place)[0], place + layout.size
 
     return read_fixed
 
 
-def _read_uuid(frame: bytes, place: int) -> tuple[uuid.UUID, int]:
+def _read_uuid(frame: Frame, place: int) -> tuple[uuid.UUID, int]:
     end = place + 16
     if end > len(frame):
         raise ProtocolError("it ends inside a uuid")
-    return uuid.UUID(bytes=frame[place:end]), end
+    return uuid.UUID(bytes=bytes(frame[place:end])), end
 
 
-def _read_compact_length(frame: bytes, place: int) -> tuple[int, int]:
+def _read_compact_length(frame: Frame, place: int) -> tuple[int, int]:
     length, place = read_unsigned_varint(frame, place)
     return length - 1, place
 
 
-def _read_legacy_string_length(frame: bytes, place: int) -> tuple[int, int]:
+def _read_legacy_string_length(frame: Frame, place: int) -> tuple[int, int]:
     return _INT16.unpack_from(frame, place)[0], place + 2
 
 
-def _read_legacy_array_length(frame: bytes, place: int) -> tuple[int, int]:
+def _read_legacy_array_length(frame: Frame, place: int) -> tuple[int, int]:
     return _INT32.unpack_from(frame, place)[0], place + 4
 
 
 def _string_reader(read_length: LengthReader, *, nullable: bool) -> Reader:
-    def read_string(frame: bytes, place: int) -> tuple[str | None, int]:
+    def read_string(frame: Frame, place: int) -> tuple[str | None, int]:
         length, place = read_length(frame, place)
         if length < 0:
             if nullable and length == -1:
@@ -171,15 +178,24 @@ def _string_reader(read_length: LengthReader, *, nullable: bool) -> Reader:
         end = place + length
         if end > len(frame):
             raise ProtocolError(f"a string of {length} bytes, {len(frame) - place} are left")
-        return frame[place:end].decode("utf-8"), end
+        return str(frame[place:end], "utf-8"), end
 
     return read_string
 
 
-def _read_compact_bytes(frame: bytes, place: int) -> tuple[bytes, int]:
+def _read_compact_bytes(frame: Frame, place: int) -> tuple[bytes, int]:
     length, place = _read_compact_length(frame, place)
     if length < 0 or place + length > len(frame):
         raise ProtocolError(f"{length} bytes, {len(frame) - place} are left")
+    return bytes(frame[place : place + length]), place + length
+
+
+def _read_records(frame: Frame, place: int) -> tuple[Frame | None, int]:
+    length, place = _read_compact_length(frame, place)
+    if length < 0:
+        return None, place
+    if place + length > len(frame):
+        raise ProtocolError(f"records of {length} bytes, {len(frame) - place} are left")
     return frame[place : place + length], place + length
 
 
@@ -199,7 +215,7 @@ def _check_count(spec: Field, count: int, least_bytes: int, left: int) -> bool:
 def _array_reader(
     read_item: Reader, least_bytes: int, read_length: LengthReader, spec: Field
 ) -> Reader:
-    def read_array(frame: bytes, place: int) -> tuple[tuple[Any, ...] | None, int]:
+    def read_array(frame: Frame, place: int) -> tuple[tuple[Any, ...] | None, int]:
         count, place = read_length(frame, place)
         if not _check_count(spec, count, least_bytes, len(frame) - place):
             return None, place
@@ -215,7 +231,7 @@ def _array_reader(
 def _fixed_array_reader(kind: Primitive, read_length: LengthReader, spec: Field) -> Reader:
     size = struct.calcsize(">" + kind.value)
 
-    def read_fixed_array(frame: bytes, place: int) -> tuple[tuple[Any, ...] | None, int]:
+    def read_fixed_array(frame: Frame, place: int) -> tuple[tuple[Any, ...] | None, int]:
         count, place = read_length(frame, place)
         if not _check_count(spec, count, size, len(frame) - place):
             return None, place
@@ -225,7 +241,7 @@ def _fixed_array_reader(kind: Primitive, read_length: LengthReader, spec: Field)
 
 
 def _nullable_struct_reader(read: Reader) -> Reader:
-    def read_nullable(frame: bytes, place: int) -> tuple[Values | None, int]:
+    def read_nullable(frame: Frame, place: int) -> tuple[Values | None, int]:
         if frame[place] >= 0x80:
             return None, place + 1
         return read(frame, place + 1)
@@ -238,7 +254,7 @@ def _tagged_reader(schema: Struct) -> FieldReader:
     defaults = {each.name: each.default for each in tagged}
     known = {each.tag: (each.name, _value_reader(each, schema)) for each in tagged}
 
-    def read_tagged(frame: bytes, place: int, values: Values) -> int:
+    def read_tagged(frame: Frame, place: int, values: Values) -> int:
         if defaults:
             values.update(defaults)
         if frame[place] == 0:
@@ -265,7 +281,7 @@ def _least_bytes(kind: Primitive | Struct) -> int:
     """Return how few bytes one element can have, at least one: what bounds an array's count."""
     if isinstance(kind, Struct):
         return max(1, sum(_least_field_bytes(e) for e in kind.fields if e.tag is None))
-    if kind in (Primitive.STRING, Primitive.LEGACY_STRING, Primitive.BYTES):
+    if kind in _OF_ANY_LENGTH:
         return 1
     return struct.calcsize(">" + kind.value)
 

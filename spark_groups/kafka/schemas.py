@@ -23,6 +23,7 @@ class Primitive(Enum):
     STRING = "compact or legacy, as the structure is"
     LEGACY_STRING = "legacy, wherever it is"
     BYTES = "compact, in flexible structures only"
+    RECORDS = "compact or null; a part of the frame itself, not a copy, if that is a memoryview"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ BOOL, INT8, INT16, INT32, INT64 = (
     Primitive.INT64,
 )
 UUID, STRING, BYTES = Primitive.UUID, Primitive.STRING, Primitive.BYTES
+RECORDS = Primitive.RECORDS
 
 REQUEST_HEADER_V1 = Struct(
     "RequestHeader v1",

@@ -92,6 +92,8 @@ def _item_writer(spec: Field, owner: Struct) -> Writer:
         return _string_writer(compact=compact, nullable=spec.nullable and not spec.array)
     if kind is Primitive.BYTES:
         return _write_compact_bytes
+    if kind is Primitive.RECORDS:
+        return _write_records
     pack = struct.Struct(">" + kind.value).pack
 
     def write_fixed(out: bytearray, value: Any) -> None:
@@ -107,6 +109,13 @@ def _write_uuid(out: bytearray, value: Any) -> None:
 def _write_compact_bytes(out: bytearray, value: Any) -> None:
     write_unsigned_varint(out, len(value) + 1)
     out += value
+
+
+def _write_records(out: bytearray, value: Any) -> None:
+    if value is None:
+        out.append(0)
+    else:
+        _write_compact_bytes(out, value)
 
 
 def _string_writer(*, compact: bool, nullable: bool) -> Writer:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from spark_groups.errors import ProtocolError
 from spark_groups.kafka.codec import decode, encode
+from spark_groups.kafka.fetch_schemas import FETCH
 from spark_groups.kafka.schemas import (
     API_VERSIONS_V3,
     CONSUMER_GROUP_HEARTBEAT,
@@ -39,8 +40,15 @@ relaxed = settings(max_examples=60, deadline=None, suppress_health_check=list(He
 
 
 def without_tagged(schema: Struct, values: dict) -> dict:
-    tagged = {each.name for each in schema.fields if each.tag is not None}
-    return {name: value for name, value in values.items() if name not in tagged}
+    return {e.name: untagged(e, values[e.name]) for e in schema.fields if e.tag is None}
+
+
+def untagged(spec: Field, value: object) -> object:
+    if not isinstance(spec.kind, Struct) or value is None:
+        return value
+    if spec.array:
+        return tuple(without_tagged(spec.kind, each) for each in value)
+    return without_tagged(spec.kind, value)
 
 
 @each_schema
@@ -255,3 +263,65 @@ def test_tagged_field_of_a_wrong_size_is_refused() -> None:
     assert decode(schema, b"\x02a\x01\x00\x04\x00\x00\x00\x07") == {"name": "a", "level": 7}
     with pytest.raises(ProtocolError, match="level is 4 bytes long, not 5"):
         decode(schema, b"\x02a\x01\x00\x05\x00\x00\x00\x07\x00")
+
+
+def fetched(records: bytes | None) -> bytes:
+    partition = {
+        "partition_index": 3,
+        "error_code": 0,
+        "high_watermark": 9,
+        "last_stable_offset": 9,
+        "log_start_offset": 0,
+        "aborted_transactions": None,
+        "preferred_read_replica": -1,
+        "records": records,
+    }
+    topic = {"topic_id": uuid.UUID(int=1), "partitions": (partition,)}
+    values = {"throttle_time_ms": 0, "error_code": 0, "session_id": 0, "responses": (topic,)}
+    return encode(FETCH.response, values)
+
+
+def test_records_are_a_part_of_the_frame_and_no_copy() -> None:
+    buffer = bytearray(fetched(b"abcd"))
+    (topic,) = decode(FETCH.response, memoryview(buffer))["responses"]
+    (partition,) = topic["partitions"]
+    buffer[buffer.index(b"abcd")] = ord("x")
+    assert bytes(partition["records"]) == b"xbcd"
+    assert topic["topic_id"] == uuid.UUID(int=1)
+    assert partition["current_leader"] == {"leader_id": -1, "leader_epoch": -1}
+
+
+def test_records_that_do_not_fit_the_frame_are_refused() -> None:
+    frame = bytearray(fetched(b"abcd"))
+    frame[frame.index(b"abcd") - 1] = 0x7F
+    with pytest.raises(ProtocolError, match="records of 126 bytes"):
+        decode(FETCH.response, memoryview(frame))
+
+
+def test_reads_tagged_leaders_that_kio_wrote() -> None:
+    pytest.importorskip("kio")
+    from kio.schema.fetch.v16 import response as theirs
+
+    leader = theirs.LeaderIdAndEpoch(leader_id=2, leader_epoch=7)
+    partition = theirs.PartitionData(
+        partition_index=0,
+        error_code=theirs.ErrorCode(6),
+        high_watermark=-1,
+        diverging_epoch=theirs.EpochEndOffset(epoch=3, end_offset=44),
+        current_leader=leader,
+        aborted_transactions=(theirs.AbortedTransaction(producer_id=5, first_offset=1),),
+        records=None,
+    )
+    entity = theirs.FetchResponse(
+        throttle_time=datetime.timedelta(0),
+        error_code=theirs.ErrorCode(0),
+        responses=(theirs.FetchableTopicResponse(topic_id=None, partitions=(partition,)),),
+        node_endpoints=(theirs.NodeEndpoint(node_id=2, host="h", port=1, rack=None),),
+    )
+    values = decode(FETCH.response, memoryview(kio_bytes(entity)))
+    ((read,),) = (topic["partitions"] for topic in values["responses"])
+    assert read["current_leader"] == {"leader_id": 2, "leader_epoch": 7}
+    assert read["diverging_epoch"] == {"epoch": 3, "end_offset": 44}
+    assert read["aborted_transactions"] == ({"producer_id": 5, "first_offset": 1},)
+    assert read["records"] is None
+    assert values["node_endpoints"][0]["host"] == "h"

@@ -13,6 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from spark_groups.kafka.admin_schemas import INCREMENTAL_ALTER_CONFIGS, LEAVE_GROUP
+from spark_groups.kafka.fetch_schemas import FETCH
 from spark_groups.kafka.sasl_schemas import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from spark_groups.kafka.schemas import (
     API_VERSIONS_V0,
@@ -53,6 +54,7 @@ KIO_MODULES: dict[Message, str] = {
     METADATA: "metadata.v12",
     LIST_OFFSETS: "list_offsets.v7",
     OFFSET_FOR_LEADER_EPOCH: "offset_for_leader_epoch.v4",
+    FETCH: "fetch.v16",
     DESCRIBE_CONFIGS: "describe_configs.v4",
     INCREMENTAL_ALTER_CONFIGS: "incremental_alter_configs.v1",
     LEAVE_GROUP: "leave_group.v5",
@@ -69,6 +71,7 @@ _PRIMITIVES = {
     Primitive.UUID: st.uuids(),
     Primitive.BOOL: st.booleans(),
     Primitive.BYTES: st.binary(max_size=300),
+    Primitive.RECORDS: st.binary(max_size=300),
 }
 # Lengths around 127 need a second byte of the varint.
 _STRINGS = st.one_of(st.text(max_size=8), st.sampled_from(["x" * 126, "x" * 127, "é" * 200]))
