@@ -1,4 +1,4 @@
-"""The wire message that reads records: Fetch by topic ids, with the leaders that moved by KIP-951."""
+"""The wire message that reads records: Fetch by topic ids, with leaders that moved (KIP-951)."""
 
 from __future__ import annotations
 
