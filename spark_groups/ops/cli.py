@@ -17,6 +17,7 @@ from spark_groups.ops.connecting import Brokers, GroupArgument, JsonFlag, connec
 from spark_groups.ops.output import ConsoleOutput, JsonOutput, Output
 from spark_groups.ops.remove_cli import remove
 from spark_groups.ops.replay_cli import replay
+from spark_groups.ops.simulate_cli import simulate
 from spark_groups.ops.views import view_group
 
 DISTRIBUTION: Final = "spark-groups"
@@ -72,6 +73,7 @@ def describe(
 
 app.command()(config)
 app.command()(remove)
+app.command()(simulate)
 app.command()(replay)
 
 

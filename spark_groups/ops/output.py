@@ -54,15 +54,15 @@ class JsonOutput(Output):
 
     def group(self, view: GroupView) -> None:
         """Write a group as one document."""
-        _write_json(view.to_json())
+        write_json(view.to_json())
 
     def settings(self, view: SettingsView) -> None:
         """Write a group's settings as one document."""
-        _write_json(view.to_json())
+        write_json(view.to_json())
 
     def removals(self, view: RemovalView) -> None:
         """Write what became of members as one document."""
-        _write_json(view.to_json())
+        write_json(view.to_json())
 
 
 class ConsoleOutput(Output):
@@ -73,7 +73,7 @@ class ConsoleOutput(Output):
     """
 
     def __init__(self, *, every_partition: bool = False) -> None:
-        self._console = _console()
+        self._console = console()
         # What is piped is for grep: nothing is folded, and nothing shares a row.
         piped = not self._console.is_terminal
         self._max_partition_rows = None if every_partition or piped else PARTITION_ROWS_MAX
@@ -97,13 +97,15 @@ class ConsoleOutput(Output):
         self._console.print(render_removals(view))
 
 
-def _write_json(document: object) -> None:
+def write_json(document: object) -> None:
+    """Write one JSON document on standard output."""
     json.dump(document, sys.stdout, indent=2)
     sys.stdout.write("\n")
 
 
-def _console() -> Console:
-    console = Console(highlight=False, soft_wrap=False, emoji=False, markup=False)
-    if console.is_terminal or "COLUMNS" in os.environ:
-        return console
+def console() -> Console:
+    """Return what writes text: as wide as the terminal, without an end where there is none."""
+    found = Console(highlight=False, soft_wrap=False, emoji=False, markup=False)
+    if found.is_terminal or "COLUMNS" in os.environ:
+        return found
     return Console(highlight=False, emoji=False, markup=False, width=_UNBOUNDED_COLUMNS)

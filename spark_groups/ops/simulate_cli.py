@@ -1,0 +1,286 @@
+"""`spark-groups simulate`: what a group does when it is deployed, when members die, in numbers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from spark_groups.coordinator.profile import KAFKA_4_3, PROFILES
+from spark_groups.ops.connecting import JsonFlag
+from spark_groups.ops.output import console, write_json
+from spark_groups.ops.render_simulation import render_break, render_figures
+from spark_groups.ops.render_text import UNKNOWN
+from spark_groups.ops.simulated_runs import BREAKS_SHOWN, Break, Run, hunt, play, shrink
+from spark_groups.ops.timeline_page import render_page
+from spark_groups.sim.exhaustive import Bounds, explore
+from spark_groups.sim.figures import FigureCounter, Figures, mean
+from spark_groups.sim.scene import Listeners, Scene
+from spark_groups.sim.swarm import Deploy, Faults, Swarm, with_faults
+from spark_groups.sim.timeline import Timeline, TimelineRecorder
+
+GROUP: Final = "The group"
+RUNS: Final = "Runs"
+HUNTING: Final = "Looking for broken promises"
+
+Seconds = float
+
+
+def simulate(  # noqa: PLR0917
+    members: Annotated[
+        int, typer.Option(min=1, help="Queries in the group.", rich_help_panel=GROUP)
+    ] = 3,
+    partitions: Annotated[
+        int, typer.Option(min=1, help="Partitions of the topic.", rich_help_panel=GROUP)
+    ] = 12,
+    batch_length: Annotated[
+        Seconds,
+        typer.Option(min=0.02, help="Seconds a batch takes at most.", rich_help_panel=GROUP),
+    ] = 5.0,
+    trigger: Annotated[
+        Seconds, typer.Option(min=0.0, help="Seconds between two batches.", rich_help_panel=GROUP)
+    ] = 1.0,
+    heartbeat_interval: Annotated[
+        Seconds, typer.Option(min=0.1, help="Seconds.", rich_help_panel=GROUP)
+    ] = 5.0,
+    session_timeout: Annotated[
+        Seconds, typer.Option(min=1.0, help="Seconds.", rich_help_panel=GROUP)
+    ] = 45.0,
+    rebalance_timeout: Annotated[
+        Seconds, typer.Option(min=1.0, help="Seconds.", rich_help_panel=GROUP)
+    ] = 300.0,
+    deploy: Annotated[
+        Deploy, typer.Option(help="How the queries are deployed anew.", rich_help_panel=GROUP)
+    ] = Deploy.ROLLING,
+    faults: Annotated[
+        Faults, typer.Option(help="How much goes wrong meanwhile.", rich_help_panel=GROUP)
+    ] = Faults.NONE,
+    duration: Annotated[
+        Seconds, typer.Option(min=10.0, help="Seconds of virtual time.", rich_help_panel=RUNS)
+    ] = 120.0,
+    profile: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PROFILE",
+            help=f"Whose coordinator: {', '.join(PROFILES)}; repeatable, to compare.",
+            rich_help_panel=RUNS,
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The first seed.", rich_help_panel=RUNS)] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="How many.", rich_help_panel=RUNS)] = 5,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            dir_okay=False,
+            help="Write who owned what when, with the first seed, as a page.",
+            rich_help_panel=RUNS,
+        ),
+    ] = None,
+    as_json: JsonFlag = False,
+    schedules: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Draw so many groups with their faults from the seed, and check every promise.",
+            rich_help_panel=HUNTING,
+        ),
+    ] = None,
+    swarm: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME=VALUE,...",
+            help="Check one group that is made of this, as a broken run names it.",
+            rich_help_panel=HUNTING,
+        ),
+    ] = None,
+    shrink_breaks: Annotated[
+        bool,
+        typer.Option(
+            "--shrink", help="Look for a smaller run that fails alike.", rich_help_panel=HUNTING
+        ),
+    ] = False,
+    exhaustive: Annotated[
+        int | None,
+        typer.Option(
+            metavar="STEPS",
+            min=1,
+            help="Try every order of events of a small group, so many steps deep.",
+            rich_help_panel=HUNTING,
+        ),
+    ] = None,
+) -> None:
+    """Play groups of queries in virtual time, on a model of the coordinator.
+
+    The queries run the same client as in production. Compare profiles, deployments and time-outs
+    before you choose; or look for schedules that break a promise: a broken one is printed with its
+    seed, its event log and the command that plays it again.
+
+    Example: spark-groups simulate --members 4 --batch-length 20 --deploy rolling
+    --profile kafka-4.2 --profile kafka-4.3 --html rolling.html
+
+    Exit code 1 if a promise was broken.
+    """
+    is_hunt = schedules is not None or swarm is not None
+    names = _profiles(profile, tuple(PROFILES) if is_hunt else (KAFKA_4_3.name,))
+    seed_range = range(seed, seed + seeds)
+    if exhaustive is not None:
+        _exhaust(exhaustive, names)
+    elif swarm is not None:
+        made_of = _swarm(swarm)
+        _check([Run(seed, name, made_of) for name in names], shrinks=shrink_breaks)
+    elif schedules is not None:
+        numbers = range(seed, seed + -(-schedules // len(names)))
+        _check([Run(each, name) for each in numbers for name in names], shrinks=shrink_breaks)
+    else:
+        planned = Swarm(
+            queries=members,
+            partitions=partitions,
+            batch_s=batch_length,
+            trigger_s=trigger,
+            heartbeat_s=heartbeat_interval,
+            session_s=session_timeout,
+            rebalance_s=rebalance_timeout,
+            chaos_s=duration,
+            deploy=deploy,
+            listener=1,
+        )
+        _plan(with_faults(planned, faults), names, seed_range, html, as_json=as_json)
+
+
+def _profiles(names: list[str] | None, otherwise: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names or ():
+        if name not in PROFILES:
+            raise typer.BadParameter(
+                f"{name!r} is none of {', '.join(PROFILES)}", param_hint="--profile"
+            )
+    return tuple(names or otherwise)
+
+
+def _swarm(text: str) -> Swarm:
+    try:
+        return Swarm.parse(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--swarm") from error
+
+
+def _progress(title: str, total: int) -> tuple[Progress, TaskID]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    progress = Progress(*columns, transient=True, console=Console(stderr=True))
+    return progress, progress.add_task(title, total=total)
+
+
+def _plan(
+    swarm: Swarm, profiles: tuple[str, ...], seeds: range, html: Path | None, *, as_json: bool
+) -> None:
+    """Play one group on every profile and show what it cost."""
+    figures: dict[str, Figures] = {}
+    sections: list[tuple[str, str, Timeline]] = []
+    progress, bar = _progress("runs", len(profiles) * len(seeds))
+    breaks = []
+    with progress:
+        for name in profiles:
+            found = []
+            for seed in seeds:
+                played = _Played(Run(seed, name, swarm))
+                found.append(played.counter.figures)
+                breaks += [played.broken] if played.broken else []
+                if html is not None and seed == seeds[0]:
+                    sections.append((name, _sentence(played), played.recorder.finish()))
+                progress.advance(bar)
+            figures[name] = mean(found)
+    if html is not None:
+        title = f"{swarm.queries} queries, {swarm.partitions} partitions: {swarm.deploy.value}"
+        html.write_text(render_page(title, sections), encoding="utf-8")
+    if as_json:
+        seeds_played = {"first": seeds[0], "count": len(seeds)}
+        by_profile = {name: asdict(each) for name, each in figures.items()}
+        write_json({"seeds": seeds_played, "swarm": swarm.text, "profiles": by_profile})
+    else:
+        console().print(render_figures(figures, seeds))
+    _end(breaks)
+
+
+class _Played:
+    """A run that was played, with what was counted and drawn up meanwhile."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.broken = play(run, (self._count, self._record))
+
+    def _count(self, scene: Scene) -> Listeners:
+        self.counter = FigureCounter(scene)
+        return self.counter.listeners()
+
+    def _record(self, scene: Scene) -> Listeners:
+        self.recorder = TimelineRecorder(scene)
+        return self.recorder.listeners()
+
+
+def _sentence(played: _Played) -> str:
+    figures = played.counter.figures
+    return (
+        f"Seed {played.run.seed}: {figures.partitions_moved} partitions moved,"
+        f" {figures.pauses} pauses over a second, the longest {figures.longest_pause_s:.1f} s;"
+        f" stable again within {figures.longest_unstable_s:.1f} s."
+    )
+
+
+def _check(runs: list[Run], *, shrinks: bool) -> None:
+    """Play runs on all cores and tell which of them broke a promise."""
+    numbers = sorted({run.seed for run in runs})
+    profiles = ", ".join(dict.fromkeys(run.profile for run in runs))
+    console().print(f"{len(runs):,} schedules: seeds {numbers[0]} to {numbers[-1]} on {profiles}")
+    progress, bar = _progress("schedules", len(runs))
+    with progress:
+        breaks = hunt(
+            runs, jobs=os.cpu_count() or 1, played=lambda count: progress.advance(bar, count)
+        )
+    if not breaks:
+        console().print(f"{len(runs):,} schedules kept every promise")
+    _end([shrink(breaks[0])] if shrinks and breaks else breaks)
+
+
+def _end(breaks: list[Break]) -> None:
+    for each in breaks[:BREAKS_SHOWN]:
+        console().print(render_break(each, _commit()), soft_wrap=True)
+    if breaks:
+        raise typer.Exit(1)
+
+
+def _commit() -> str:
+    """Return the commit of this code, with a plus if it was changed since; "—" if it has none."""
+    here = Path(__file__).parent
+    words = ["git", "describe", "--always", "--dirty=+"]
+    try:
+        said = subprocess.run(words, cwd=here, capture_output=True, check=True, text=True)
+    except (OSError, subprocess.CalledProcessError):
+        return UNKNOWN
+    return said.stdout.strip()
+
+
+def _exhaust(depth: int, profiles: tuple[str, ...]) -> None:
+    """Try every order of events, and say how many states there were."""
+    for name in profiles:
+        found = explore(PROFILES[name], Bounds(depth=depth))
+        console().print(f"{name}: {found.text}")
+        if found.broken:
+            raise typer.Exit(1)

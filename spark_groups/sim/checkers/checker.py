@@ -1,0 +1,49 @@
+"""What a checker is: it listens to facts and objects."""
+
+from __future__ import annotations
+
+import re
+from typing import NoReturn
+
+from spark_groups.sim.history import History
+from spark_groups.sim.scene import Listeners, Scene
+
+
+class BrokenInvariantError(AssertionError):
+    """A promise was broken.
+
+    Args:
+        checker: Name of the checker that says so.
+        text: What happened.
+    """
+
+    def __init__(self, checker: str, text: str) -> None:
+        super().__init__(f"{checker}: {text}")
+        self.checker = checker
+        self.text = text
+
+
+class Checker:
+    """One promise, watched from outside.
+
+    Args:
+        scene: The run.
+        history: What happened so far.
+    """
+
+    def __init__(self, scene: Scene, history: History) -> None:
+        self.scene = scene
+        self.history = history
+
+    def listeners(self) -> Listeners:
+        """Return what to call for each kind of fact."""
+        raise NotImplementedError
+
+    def fail(self, text: str) -> NoReturn:
+        """Say that the promise is broken.
+
+        Raises:
+            BrokenInvariantError: Always.
+        """
+        words = re.findall(r"[A-Z][a-z]*", type(self).__name__)
+        raise BrokenInvariantError(" ".join(words).lower(), text)

@@ -1,0 +1,21 @@
+"""When faults stop, the group becomes stable within a bounded time, and current is target."""
+
+from __future__ import annotations
+
+from spark_groups.sim import facts
+from spark_groups.sim.checkers.checker import Checker
+from spark_groups.sim.rest import restless
+from spark_groups.sim.scene import Listeners
+
+
+class ComesToRest(Checker):
+    """Everything is stable, read and committed when the run is over."""
+
+    def listeners(self) -> Listeners:
+        """Return what to call for each kind of fact."""
+        return {facts.Quiet: self._quiet}
+
+    def _quiet(self, _fact: facts.Quiet) -> None:
+        reasons = list(restless(self.scene))
+        if reasons:
+            self.fail("never came to rest: " + "; ".join(reasons))

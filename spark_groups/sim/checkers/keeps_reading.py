@@ -1,0 +1,59 @@
+"""A member whose assignment does not change never stops reading."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from spark_groups.sim import facts
+from spark_groups.sim.checkers.checker import Checker
+from spark_groups.sim.history import History
+from spark_groups.sim.scene import Listeners, Scene
+from spark_groups.types import TopicIdPartition
+
+SETTLED_S: Final = 8.0
+"""How long a member may take at most until it reads what it was given."""
+TRIGGERS_MAX: Final = 6
+"""In how many batches in a row a partition with records may be left out: an end may be unknown."""
+
+
+class KeepsReading(Checker):
+    """While nothing goes wrong, the batches have all that the member has held for some time.
+
+    What others do to the group, joining, leaving, growing topics, must not hold it up. A partition
+    whose leader changes is looked at again first: such runs are left out.
+    """
+
+    def __init__(self, scene: Scene, history: History) -> None:
+        super().__init__(scene, history)
+        self._since: dict[tuple[str, TopicIdPartition], float] = {}
+        """Since when a member has been able to read a partition."""
+        self._left_out: Counter[tuple[str, TopicIdPartition]] = Counter()
+
+    def listeners(self) -> Listeners:
+        """Return what to call for each kind of fact."""
+        if not self.scene.swarm.is_calm or self.scene.swarm.elections:
+            return {}
+        return {facts.GroupChanged: self._changed, facts.Triggered: self._triggered}
+
+    def _changed(self, fact: facts.GroupChanged) -> None:
+        self._since = {
+            (member.member_id, key): self._since.get((member.member_id, key), self.scene.now)
+            for member in fact.group.members.values()
+            for key in member.assigned
+        }
+
+    def _triggered(self, fact: facts.Triggered) -> None:
+        client, logs = fact.client, self.scene.storage.logs
+        planned = fact.plan.partitions() if fact.plan else frozenset()
+        for key in client.member.assigned.partitions & logs.keys():
+            owned, held = client.ledger.owned.get(key), (client.member.member_id, key)
+            has_all = owned is not None and owned.position >= logs[key].end_offset
+            has_time = self.scene.now - self._since.get(held, self.scene.now) > SETTLED_S
+            if key in planned or has_all or not has_time:
+                self._left_out[held] = 0
+                continue
+            self._left_out[held] += 1
+            if self._left_out[held] >= TRIGGERS_MAX:
+                since = self._since[held]
+                self.fail(f"{fact.who} has had {key} since {since:.1f} and does not read it")

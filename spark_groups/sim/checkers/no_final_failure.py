@@ -1,0 +1,35 @@
+"""No fault that passes is final, and data is called lost only where it is."""
+
+from __future__ import annotations
+
+from spark_groups.offsets.events import DataLost
+from spark_groups.protocol.events import MemberFailed
+from spark_groups.sim import facts
+from spark_groups.sim.checkers.checker import Checker
+from spark_groups.sim.scene import Listeners
+
+
+class NoFinalFailure(Checker):
+    """Everything that goes wrong here passes: no member may give up for good."""
+
+    def listeners(self) -> Listeners:
+        """Return what to call for each kind of fact."""
+        return {facts.Happened: self._happened}
+
+    def _happened(self, fact: facts.Happened) -> None:
+        event = fact.event
+        if isinstance(event, MemberFailed) and not self._is_replaced(event):
+            self.fail(f"{fact.who} gives up for good: {event.message}")
+        if isinstance(event, DataLost):
+            names = {
+                f"{self.scene.storage.name_of(key.topic_id)}-{key.partition}"
+                for key in (*self.history.cut, *self.history.aged)
+            }
+            if not any(f"{name} " in f"{event.message} " for name in names):
+                self.fail(f"no log was cut: {event.message}")
+
+    def _is_replaced(self, event: MemberFailed) -> bool:
+        """Tell whether two runs of one query fight for its instance id, as frozen ones do."""
+        current = [each.member for each in self.scene.participants if each.member]
+        is_current = any(each.member_id == event.member_id for each in current)
+        return not is_current or bool(self.scene.swarm.static and self.scene.swarm.zombies)

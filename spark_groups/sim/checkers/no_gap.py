@@ -1,0 +1,45 @@
+"""Every offset below a committed one, from the first on, has been in a finished batch."""
+
+from __future__ import annotations
+
+from spark_groups.sim import facts
+from spark_groups.sim.checkers.checker import Checker
+from spark_groups.sim.scene import Listeners
+from spark_groups.types import TopicIdPartition
+
+
+class NoGap(Checker):
+    """Looks at each accepted offset, and in the end at each record.
+
+    What retention took, or went with its topic, cannot be read any more. A plan in a checkpoint
+    has no leader epochs: a log that was cut inside it cannot be told.
+    """
+
+    def listeners(self) -> Listeners:
+        """Return what to call for each kind of fact."""
+        return {facts.Committed: self._committed, facts.Quiet: self._quiet}
+
+    def _committed(self, fact: facts.Committed) -> None:
+        each, reached = fact.offset, self.history.reached(fact.offset.key)
+        if each.committed_offset > reached:
+            self.fail(
+                f"{each.member_id} commits {each.key} at {each.committed_offset}, finished is"
+                f" {reached}: rows skipped"
+            )
+
+    def _quiet(self, _fact: facts.Quiet) -> None:
+        history = self.history
+        for key, log in self.scene.storage.logs.items():
+            lowest = max(history.lowest.get(key, log.end_offset), log.start_offset)
+            was_read = history.read.get(key, set())
+            unread = [
+                lowest + index
+                for index, record in enumerate(log.read(lowest, log.end_offset))
+                if record not in was_read and not self._is_inherited(key, lowest + index)
+            ]
+            if unread:
+                self.fail(f"records of {key} were never read, at {unread}")
+
+    def _is_inherited(self, key: TopicIdPartition, offset: int) -> bool:
+        ranges = self.history.inherited.get(key, ())
+        return any(from_offset <= offset < until_offset for from_offset, until_offset in ranges)

@@ -1,0 +1,51 @@
+"""All promises, in the order in which they are looked at."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from spark_groups.sim.checkers.checker import Checker
+from spark_groups.sim.checkers.comes_to_rest import ComesToRest
+from spark_groups.sim.checkers.commit_ownership import CommitOwnership
+from spark_groups.sim.checkers.committed_never_back import CommittedNeverBack
+from spark_groups.sim.checkers.keeps_reading import KeepsReading
+from spark_groups.sim.checkers.legal_target import LegalTarget
+from spark_groups.sim.checkers.member_epochs import MemberEpochs
+from spark_groups.sim.checkers.no_final_failure import NoFinalFailure
+from spark_groups.sim.checkers.no_gap import NoGap
+from spark_groups.sim.checkers.read_once import ReadOnce
+from spark_groups.sim.checkers.request_pace import RequestPace
+from spark_groups.sim.checkers.same_rows import SameRows
+from spark_groups.sim.checkers.single_owner import SingleOwner
+from spark_groups.sim.checkers.stable_group import StableGroup
+from spark_groups.sim.checkers.starts import Starts
+from spark_groups.sim.history import History
+from spark_groups.sim.scene import Scene
+
+CHECKERS: Final[tuple[type[Checker], ...]] = (
+    ComesToRest,
+    LegalTarget,
+    MemberEpochs,
+    SingleOwner,
+    StableGroup,
+    CommitOwnership,
+    CommittedNeverBack,
+    NoGap,
+    ReadOnce,
+    SameRows,
+    KeepsReading,
+    Starts,
+    NoFinalFailure,
+    RequestPace,
+)
+"""What others say about the end of a run presupposes that it came to rest."""
+
+
+def all_checkers(scene: Scene, history: History) -> list[Checker]:
+    """Return one checker of each kind for a run.
+
+    Args:
+        scene: The run.
+        history: What happened so far.
+    """
+    return [each(scene, history) for each in CHECKERS]

@@ -1,0 +1,61 @@
+"""No two members that believe themselves current own one partition at one moment."""
+
+from __future__ import annotations
+
+from spark_groups.protocol.events import PartitionsAssigned
+from spark_groups.protocol.membership import MemberState
+from spark_groups.sim import facts
+from spark_groups.sim.checkers.checker import Checker
+from spark_groups.sim.scene import Listeners
+from spark_groups.types import TopicIdPartition
+
+
+class SingleOwner(Checker):
+    """Looks at the coordinator's side, at what clients believe, and at who plans.
+
+    A member that was removed because it took too long to revoke cannot know it before its next
+    heartbeat is answered; a session that ran out it must notice by its own clock.
+    """
+
+    def listeners(self) -> Listeners:
+        """Return what to call for each kind of fact."""
+        return {
+            facts.GroupChanged: self._changed,
+            facts.Happened: self._happened,
+            facts.Triggered: self._triggered,
+        }
+
+    def _changed(self, fact: facts.GroupChanged) -> None:
+        held: dict[TopicIdPartition, str] = {}
+        for member in fact.group.members.values():
+            for key in (*member.assigned, *member.pending_revocation):
+                if held.setdefault(key, member.member_id) != member.member_id:
+                    self.fail(f"the coordinator says {held[key]} and {member.member_id} hold {key}")
+
+    def _happened(self, fact: facts.Happened) -> None:
+        event = fact.event
+        members = self.scene.coordination.group.members
+        if not isinstance(event, PartitionsAssigned) or event.member_id not in members:
+            return
+        for other in self.scene.participants:
+            member = other.member
+            if member is None or member.member_id not in members:
+                continue
+            # Whoever has said good-bye uses nothing any more, whether or not that was answered.
+            if member.member_id == event.member_id or member.state is MemberState.LEAVING:
+                continue
+            for key in event.partitions.partitions & member.owned.partitions:
+                self.fail(f"{fact.who} is given {key} while {other.name} owns it")
+
+    def _triggered(self, fact: facts.Triggered) -> None:
+        coordination = self.scene.coordination
+        plan = fact.plan
+        if plan is None or plan.member_id in coordination.removed_for_slowness:
+            return
+        if self.scene.swarm.skew and plan.member_id not in coordination.group.members:
+            # Its clock tells it so a moment later.
+            return
+        for each in plan.ranges:
+            holder = coordination.holder(each.key)
+            if holder != plan.member_id:
+                self.fail(f"{fact.who} planned {each} as {plan.member_id}, but {holder} has it")

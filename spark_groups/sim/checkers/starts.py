@@ -1,0 +1,43 @@
+"""Where a partition starts is committed before it is read or given up."""
+
+from __future__ import annotations
+
+from spark_groups.protocol.events import PartitionsRevoked
+from spark_groups.sim import facts
+from spark_groups.sim.checkers.checker import Checker
+from spark_groups.sim.scene import Listeners
+
+
+class Starts(Checker):
+    """Else "latest" would skip what arrives meanwhile; what is added later is read whole."""
+
+    def listeners(self) -> Listeners:
+        """Return what to call for each kind of fact."""
+        return {
+            facts.Triggered: self._triggered,
+            facts.Happened: self._happened,
+            facts.Committed: self._committed,
+        }
+
+    def _triggered(self, fact: facts.Triggered) -> None:
+        for each in fact.plan.ranges if fact.plan else ():
+            is_there = each.key in self.scene.storage.logs
+            if is_there and self.scene.coordination.committed(each.key) is None:
+                self.fail(f"{fact.who} planned {each} before its start was committed")
+
+    def _happened(self, fact: facts.Happened) -> None:
+        event = fact.event
+        if not isinstance(event, PartitionsRevoked) or not self.scene.swarm.from_latest:
+            return
+        for key in event.partitions.partitions & self.scene.storage.logs.keys():
+            is_committed = self.scene.coordination.committed(key) is not None
+            if not is_committed and key not in self.history.given_up:
+                self.fail(f"{fact.who} gave up {key} before its start was committed")
+
+    def _committed(self, fact: facts.Committed) -> None:
+        each = fact.offset
+        is_first = each.before is None and each.key in self.history.added
+        # Plain consumers do not say how many partitions they knew.
+        begins_late = each.committed_offset > self.history.aged.get(each.key, 0)
+        if is_first and begins_late and not self.scene.swarm.consumers:
+            self.fail(f"{each.key} was added later, but begins at {each.committed_offset}")

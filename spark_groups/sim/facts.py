@@ -1,0 +1,154 @@
+"""What can be seen of a run from outside; checkers, figures and the timeline live on these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from spark_groups.client.group_client import GroupClient
+from spark_groups.client.lanes import Outgoing
+from spark_groups.client.parts import Event
+from spark_groups.coordinator.group import ConsumerGroup
+from spark_groups.coordinator.topics import TopicImage
+from spark_groups.sim.coordination import AcceptedOffset
+from spark_groups.types import BatchPlan, TopicIdPartition
+
+Records = Mapping[TopicIdPartition, Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Triggered:
+    """Spark asked for the next batch; `plan` is None if there is nothing to read."""
+
+    who: str
+    client: GroupClient
+    plan: BatchPlan | None
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A batch runs: what it found in the logs."""
+
+    who: str
+    plan: BatchPlan
+    records: Records
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A batch is in Spark's commit log."""
+
+    who: str
+    plan: BatchPlan
+    records: Records
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """A query starts with a new checkpoint."""
+
+    who: str
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """A plain consumer has read so far, and is about to commit it."""
+
+    who: str
+    member_id: str
+    key: TopicIdPartition
+    from_offset: int
+    until_offset: int
+    records: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The coordinator took an offset."""
+
+    offset: AcceptedOffset
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChanged:
+    """The coordinator changed the group."""
+
+    group: ConsumerGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """A client says that something happened to it."""
+
+    who: str
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A client sends a request."""
+
+    who: str
+    outgoing: Outgoing
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """A partition was added to a topic."""
+
+    key: TopicIdPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A log lost its end; it ends at `end_offset` now."""
+
+    key: TopicIdPartition
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Aged:
+    """A log lost its beginning; it starts at `start_offset` now."""
+
+    key: TopicIdPartition
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """A topic is gone with all its logs."""
+
+    topic: TopicImage
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Something was done to the group from outside."""
+
+    what: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """Some time after the last fault, the run is over."""
+
+
+Fact = (
+    Triggered
+    | Read
+    | Finished
+    | Forgotten
+    | Consumed
+    | Committed
+    | GroupChanged
+    | Happened
+    | Sent
+    | Grown
+    | Cut
+    | Aged
+    | Deleted
+    | Incident
+    | Quiet
+)

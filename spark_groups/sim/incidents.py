@@ -1,0 +1,158 @@
+"""What goes wrong in a run beside the network: a table of the swarm's counts and what each does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from spark_groups.sim.facts import Aged, Cut, Deleted, Grown, Incident
+from spark_groups.sim.network import ANY_BROKER
+from spark_groups.sim.queries import Query
+from spark_groups.sim.scene import Scene
+from spark_groups.types import TopicIdPartition
+
+LOADING_S: Final = (0.0, 0.5, 3.0)
+"""How long a coordinator reads its log before it answers."""
+AWAY_S: Final = (0.1, 3.0, 10.0, 20.0)
+"""How long a query is away that was stopped or killed."""
+PAUSES_S: Final = (2.0, 11.0, 14.0, 30.0)
+"""How long a query stands still: some are longer than the usual session, some almost."""
+
+
+class Incidents:
+    """Lets things go wrong.
+
+    Args:
+        scene: The run.
+        queries: Whom it may hit.
+    """
+
+    def __init__(self, scene: Scene, queries: Sequence[Query]) -> None:
+        self._scene = scene
+        self._queries = queries
+
+    def drawn(self) -> Iterator[Callable[[], None]]:
+        """Yield every incident of the run once for each time that it happens."""
+        swarm = self._scene.swarm
+        for count, act in (
+            (swarm.growth, self._grow),
+            (swarm.vanishings, self._vanish),
+            (swarm.elections, lambda: self._elect(0)),
+            (swarm.truncations, lambda: self._elect(self._pick((1, 5, 60)))),
+            (swarm.retentions, self._retain),
+            (swarm.moves, lambda: self._move(crash=False)),
+            (swarm.coordinator_crashes, lambda: self._move(crash=True)),
+            (swarm.failed_appends, self._fail_appends),
+            (swarm.partitionings, self._cut_off),
+            (swarm.stops, lambda: self._one().stop(self._pick(AWAY_S[:-1]))),
+            (swarm.crashes, self._crash),
+            (swarm.failures, lambda: self._one().fail(self._pick(AWAY_S))),
+            (swarm.pauses, lambda: self._one().stand_still(self._pick(PAUSES_S))),
+            (swarm.zombies, self._replace_frozen),
+        ):
+            for _ in range(count):
+                yield act
+
+    def _pick(self, choices: Sequence[float]) -> float:
+        return self._scene.chance.choice(choices)
+
+    def _one(self) -> Query:
+        return self._scene.chance.choice(self._queries)
+
+    def _say(self, what: str, *details: object) -> None:
+        self._scene.log.add(self._scene.now, "world", "", what, *details)
+        self._scene.tell(Incident(what, " ".join(map(str, details))))
+
+    # Members.
+
+    def _crash(self) -> None:
+        forget = self._scene.chance.random() < self._scene.swarm.forgetting
+        self._one().kill(self._pick(AWAY_S), forget=forget)
+
+    def _replace_frozen(self) -> None:
+        self._one().replace_frozen(self._pick(PAUSES_S), self._pick((1.0, 5.0, 15.0)))
+
+    # The coordinator, and the way to it.
+
+    def _move(self, *, crash: bool) -> None:
+        self._say("crash" if crash else "move", self._scene.coordination.node)
+        self._scene.coordination.move(self._pick(LOADING_S), crash=crash)
+
+    def _fail_appends(self) -> None:
+        for_s = self._pick((0.01, 0.5, 3.0))
+        self._say("nolog", f"{for_s} s")
+        self._scene.coordination.failing_until = self._scene.now + for_s
+
+    def _cut_off(self) -> None:
+        scene = self._scene
+        current = self._one().current
+        if current is None:
+            return
+        for_s = self._pick((1.0, 5.0, 20.0))
+        coordinator = scene.coordination.node.node_id
+        nodes: tuple[int, ...] = (coordinator, ANY_BROKER)
+        if scene.chance.random() < 0.5:
+            nodes = (scene.chance.choice(nodes),)
+        self._say("cut", current.name, "from", nodes, f"{for_s} s")
+        for node_id in nodes:
+            scene.network.cut(current.name, node_id, for_s)
+
+    # Topics and their logs.
+
+    def _topic(self) -> str | None:
+        names = sorted(self._scene.storage.image.by_name)
+        return self._scene.chance.choice(names) if names else None
+
+    def _partition(self) -> TopicIdPartition | None:
+        keys = sorted(self._scene.storage.logs)
+        return self._scene.chance.choice(keys) if keys else None
+
+    def _grow(self) -> None:
+        scene, name = self._scene, self._topic()
+        if name is None:
+            return
+        key = scene.storage.grow(name)
+        scene.storage.logs[key].append(scene.chance.randint(0, 30), scene.now)
+        self._say("grows", key)
+        scene.tell(Grown(key))
+        scene.coordination.topics_changed()
+
+    def _vanish(self) -> None:
+        scene, name = self._scene, self._topic()
+        if name is None:
+            return
+        if not scene.coordination.forgets_deleted_topics:
+            scene.schedule.after(1.0, self._vanish)
+            return
+        topic = scene.storage.delete(name)
+        self._say("deletes", topic)
+        scene.tell(Deleted(topic))
+        scene.coordination.topics_changed()
+
+        def come_back() -> None:
+            scene.storage.create(name, scene.chance.randint(1, topic.partition_count + 1))
+            self._say("creates", name)
+            scene.coordination.topics_changed()
+
+        scene.schedule.after(self._pick((0.0, 0.5, 10.0)), come_back)
+
+    def _elect(self, lost: float) -> None:
+        """Give a partition a new leader, whose log lacks so many records and has others since."""
+        scene, key = self._scene, self._partition()
+        if key is None:
+            return
+        log = scene.storage.logs[key]
+        log.elect(int(lost), scene.now)
+        if lost:
+            scene.tell(Cut(key, log.end_offset))
+            log.append(scene.chance.choice((0, 1, 80)), scene.now)
+        self._say("elects", key, f"epoch {log.leader_epoch}, lost {lost}, ends {log.end_offset}")
+
+    def _retain(self) -> None:
+        scene, key = self._scene, self._partition()
+        if key is None:
+            return
+        log = scene.storage.logs[key]
+        log.retain(scene.chance.randint(log.start_offset, log.end_offset))
+        self._say("retains", key, "from", log.start_offset)
+        scene.tell(Aged(key, log.start_offset))

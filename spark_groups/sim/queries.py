@@ -1,0 +1,297 @@
+"""Streaming queries as Spark runs them: trigger, batch, commit log; killed, stopped, restarted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import count
+from typing import Final
+
+from spark_groups.client.config import ClientConfig
+from spark_groups.client.group_client import GroupClient
+from spark_groups.errors import GroupError
+from spark_groups.offsets.plan_text import parse_plan_text, plan_text
+from spark_groups.offsets.planning import PlanLimit
+from spark_groups.offsets.starting import StartingOffsets, StartingPoint
+from spark_groups.protocol.config import MemberConfig
+from spark_groups.protocol.member import Member
+from spark_groups.protocol.subscription import Subscription
+from spark_groups.sim.clock import EXACT, Clock
+from spark_groups.sim.facts import Finished, Forgotten, Read, Records, Triggered
+from spark_groups.sim.incarnations import Incarnation
+from spark_groups.sim.scene import Scene
+from spark_groups.types import BatchPlan, TopicIdPartition
+
+RESTART_S: Final = 3.0
+"""After how many seconds a query starts again that failed for good."""
+LEAVE_S: Final = 5.0
+"""How long a query that is stopped may take to leave the group."""
+NO_NEWS_S: Final = (0.05, 0.3, 1.0)
+"""After how many seconds a query asks again that found nothing to read."""
+
+Ends = Mapping[TopicIdPartition, tuple[int, int]]
+
+
+class Query:
+    """A streaming query: its checkpoint outlives its incarnations.
+
+    Args:
+        scene: Where it runs.
+        name: What it is called.
+        subscription: What it reads.
+        instance_id: Its static identity, if it has one.
+    """
+
+    def __init__(
+        self, scene: Scene, name: str, subscription: Subscription, instance_id: str | None
+    ) -> None:
+        self.name = name
+        self.current: Incarnation | None = None
+        self.is_wanted = True
+        """False once it was stopped for good."""
+        self._scene = scene
+        self._subscription = subscription
+        self._instance_id = instance_id
+        self._incarnations = 0
+        self._offsets_log: str | None = None
+        """The last plan that Spark wrote; it does so before the batch runs."""
+        self._is_finished = True
+        """Whether that batch is in Spark's commit log."""
+        self._running: BatchPlan | None = None
+        """The batch that Spark runs, and that will end well."""
+        self._stop_for_s: float | None = None
+
+    @property
+    def member(self) -> Member | None:
+        return self.current.client.member if self.current else None
+
+    @property
+    def plan(self) -> BatchPlan | None:
+        """The plan that the checkpoint ends at."""
+        return None if self._offsets_log is None else parse_plan_text(self._offsets_log)
+
+    # What is done to it.
+
+    def start(self) -> None:
+        """Start from the checkpoint: a batch that was planned and not finished runs again."""
+        if self.current is not None or not self.is_wanted:
+            return
+        scene, plan = self._scene, self.plan
+        self._incarnations += 1
+        self._stop_for_s = None
+        name = f"{self.name}.{self._incarnations}"
+        serial = count(1)
+        client = GroupClient(
+            self._config(),
+            new_member_id=lambda: f"{name}.{next(serial)}",
+            checkpointed=plan,
+        )
+        self.current = current = Incarnation(scene, name, client, self._clock())
+        self._say(current, "starts", "from", self._offsets_log)
+        client.start(current.now)
+        if plan is not None and not self._is_finished:
+            client.replay(plan, current.now)
+            self._run_batch(current, plan)
+        else:
+            current.after(0.0, lambda: self._trigger(current))
+        current.pump()
+
+    def kill(self, for_s: float, *, forget: bool) -> None:
+        """End without a word; start again after some seconds.
+
+        Args:
+            for_s: How many.
+            forget: Whether it starts with a new checkpoint then.
+        """
+        if self.current is not None:
+            self._say(self.current, "dies", "forgets" if forget else "")
+            self.current.die()
+            self.current = None
+        if forget:
+            self._offsets_log, self._is_finished = None, True
+            self._scene.tell(Forgotten(self.name))
+        self._scene.schedule.after(for_s, self.start)
+
+    def stop(self, for_s: float | None) -> None:
+        """Let the running batch end, leave the group, start again after some seconds.
+
+        Args:
+            for_s: How many; None: stay away for good.
+        """
+        if for_s is None:
+            self.is_wanted = False
+        if self.current is not None and self._stop_for_s is None:
+            self._stop_for_s = for_s or 0.0
+            if self._is_finished:
+                self._leave(self.current)
+
+    def fail(self, for_s: float) -> None:
+        """Let the running batch fail: the query leaves, starts again, and runs it anew."""
+        if self.current is not None and self._stop_for_s is None:
+            self._say(self.current, "fails")
+            self._running = None
+            self._stop_for_s = for_s
+            self._leave(self.current)
+
+    def stand_still(self, for_s: float) -> None:
+        """Do nothing, notice nothing, for some seconds."""
+        if self.current is not None:
+            self._say(self.current, "freezes", f"{for_s} s")
+            self.current.stand_still(for_s)
+
+    def replace_frozen(self, for_s: float, replaced_after_s: float) -> None:
+        """Stand still, be replaced by another run from the same checkpoint, and wake up beside it.
+
+        Spark finds out when it writes its logs: the old run plans nothing and finishes nothing any
+        more. Its client goes on until then.
+
+        Args:
+            for_s: How long it stands still.
+            replaced_after_s: After how many seconds the other run starts.
+        """
+        frozen = self.current
+        if frozen is None:
+            return
+        self.stand_still(for_s)
+        self._scene.schedule.after(for_s + self._scene.chance.uniform(0.0, 5.0), frozen.die)
+
+        def replace() -> None:
+            if self.current is frozen:
+                self.current = None
+                self.start()
+
+        self._scene.schedule.after(replaced_after_s, replace)
+
+    def restless(self) -> str:
+        """Return why it has not come to rest, "" if it has."""
+        if self.current is None:
+            return f"{self.name} is down" if self.is_wanted else ""
+        client = self.current.client
+        if not client.is_settled:
+            return f"{self.name} is not settled ({client.member.state.name})"
+        # Whoever has not heard of a new leader cannot know that its log was cut.
+        logs = self._scene.storage.logs
+        for key, owned in client.ledger.owned.items():
+            if key in logs and owned.leader_epoch < logs[key].leader_epoch:
+                return f"{self.name} has not heard of the leader of {key}"
+        return ""
+
+    # What Spark does.
+
+    def _trigger(self, current: Incarnation) -> None:
+        """What Spark does between batches: latestOffset proves the last batch and plans."""
+        if self.current is not current or self._stop_for_s is not None:
+            return
+        scene, client = self._scene, current.client
+        client.called(current.now)
+        plan = self.plan
+        if plan is not None and self._is_finished:
+            client.finish(plan, current.now)
+        try:
+            client.check()
+        except GroupError:
+            # Whoever runs it starts it again.
+            self.kill(RESTART_S, forget=False)
+            return
+        ends: Ends = {
+            key: end
+            for key in sorted(client.readable(current.now))
+            if scene.chance.random() > 0.02
+            and (end := scene.storage.list_end(key, scene.now, old=scene.chance.random() < 0.3))
+        }
+        current.after(scene.chance.uniform(0.001, 0.05), lambda: self._plan(current, ends))
+        current.pump()
+
+    def _plan(self, current: Incarnation, ends: Ends) -> None:
+        if self.current is not current or self._stop_for_s is not None:
+            return
+        scene, client = self._scene, current.client
+        few = scene.chance.choice((None, scene.swarm.max_offsets or None))
+        limit = PlanLimit(max_offsets=few if scene.is_faulty else None)
+        offsets = {key: end for key, (end, _) in ends.items()}
+        plan = client.plan(
+            limit,
+            offsets,
+            current.now,
+            {key: leader_epoch for key, (_, leader_epoch) in ends.items()},
+        )
+        client.call_ended(current.now)
+        current.pump()
+        scene.tell(Triggered(self.name, client, plan))
+        if plan is None:
+            current.after(scene.chance.choice(NO_NEWS_S), lambda: self._trigger(current))
+            return
+        self._offsets_log, self._is_finished = plan_text(plan), False
+        self._run_batch(current, plan)
+
+    def _run_batch(self, current: Incarnation, plan: BatchPlan) -> None:
+        scene = self._scene
+        self._running = plan
+        self._say(current, "runs", *plan.ranges)
+        logs = scene.storage.logs
+        records: Records = {
+            each.key: logs[each.key].read(each.from_offset, each.until_offset)
+            for each in plan.ranges
+            if each.key in logs
+        }
+        scene.tell(Read(self.name, plan, records))
+
+        def end() -> None:
+            if self.current is not current or self._running is not plan:
+                return
+            self._running, self._is_finished = None, True
+            scene.tell(Finished(self.name, plan, records))
+            if self._stop_for_s is not None:
+                self._leave(current)
+                return
+            if scene.swarm.listener:
+                current.take(lambda client, now: client.finish(plan, now))
+            wait_s = scene.chance.uniform(0.0, scene.swarm.trigger_s)
+            current.after(wait_s, lambda: self._trigger(current))
+
+        longest_s = scene.swarm.batch_s if scene.is_faulty else min(1.0, scene.swarm.batch_s)
+        current.after(scene.chance.uniform(0.01, longest_s), end)
+
+    def _leave(self, current: Incarnation) -> None:
+        self._say(current, "leaves")
+        plan, client = self.plan, current.client
+        if plan is not None and self._is_finished:
+            client.finish(plan, current.now)
+        client.leave(
+            current.now,
+            leave_by=current.now + LEAVE_S,
+            will_return=self._instance_id is not None and self.is_wanted,
+        )
+        current.pump()
+
+        def gone() -> None:
+            current.die()
+            if self.current is current:
+                self.current = None
+                self.start()
+
+        self._scene.schedule.after(LEAVE_S + (self._stop_for_s or 0.0), gone)
+
+    def _config(self) -> ClientConfig:
+        swarm = self._scene.swarm
+        starting = StartingPoint.LATEST if swarm.from_latest else StartingPoint.EARLIEST
+        return ClientConfig(
+            member=MemberConfig(
+                group_id=self._scene.coordination.group_id,
+                subscription=self._subscription,
+                instance_id=self._instance_id,
+                rebalance_timeout_ms=int(swarm.rebalance_s * 1000),
+                session_timeout_ms=int(swarm.session_s * 1000),
+            ),
+            starting_offsets=StartingOffsets(starting),
+            fail_on_data_loss=not (swarm.truncations or swarm.retentions or swarm.vanishings),
+        )
+
+    def _clock(self) -> Clock:
+        swarm, chance = self._scene.swarm, self._scene.chance
+        if not swarm.skew:
+            return EXACT
+        return Clock(chance.uniform(0.0, 1e6), 1 + chance.uniform(-swarm.skew, swarm.skew))
+
+    def _say(self, current: Incarnation, what: str, *details: object) -> None:
+        epoch = str(current.client.member.member_epoch)
+        self._scene.log.add(self._scene.now, current.name, epoch, what, *details)

@@ -1,0 +1,44 @@
+"""Virtual time: one heap of things to do."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+
+class Schedule:
+    """Everything that is going to happen, in order; nothing happens beside it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.steps = 0
+        """How many things have happened."""
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._asked = 0
+
+    def at(self, when: float, act: Callable[[], None]) -> None:
+        """Let something happen later; things of the same instant happen in the order asked.
+
+        Args:
+            when: Seconds; what is in the past happens next.
+            act: What to do.
+        """
+        self._asked += 1
+        heapq.heappush(self._heap, (max(when, self.now), self._asked, act))
+
+    def after(self, delay_s: float, act: Callable[[], None]) -> None:
+        """Let something happen in so many seconds."""
+        self.at(self.now + delay_s, act)
+
+    def run_until(self, end: float) -> None:
+        """Let everything happen up to an instant, that instant included.
+
+        Args:
+            end: Seconds.
+        """
+        heap = self._heap
+        while heap and heap[0][0] <= end:
+            self.now, _, act = heapq.heappop(heap)
+            self.steps += 1
+            act()
+        self.now = end

@@ -1,0 +1,183 @@
+"""A run: queries and plain consumers in one group, a virtual clock, faults by seed.
+
+Everything that happens is an entry of one heap, ordered by time, and all chance comes from one
+source: a seed and a profile are the whole run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from spark_groups.client.lanes import Outgoing
+from spark_groups.coordinator.profile import Profile
+from spark_groups.coordinator.settings import BrokerSettings, Settings
+from spark_groups.coordinator.shard import Origin
+from spark_groups.errors import ErrorCode
+from spark_groups.protocol import messages as m
+from spark_groups.protocol.subscription import Subscription
+from spark_groups.sim import facts
+from spark_groups.sim.by_name import Answer, sent_by_name
+from spark_groups.sim.chance import Chance
+from spark_groups.sim.checkers.registry import all_checkers
+from spark_groups.sim.coordination import PASSING_ERRORS, Coordination, Watch
+from spark_groups.sim.deployment import steps_of
+from spark_groups.sim.history import History
+from spark_groups.sim.incidents import Incidents
+from spark_groups.sim.network import Network, Reply
+from spark_groups.sim.plain_consumer import PlainConsumer
+from spark_groups.sim.queries import Query
+from spark_groups.sim.rest import restless
+from spark_groups.sim.scene import Listeners, Scene
+from spark_groups.sim.schedule import Schedule
+from spark_groups.sim.storage import Storage
+from spark_groups.sim.swarm import Swarm
+
+GROUP_ID: Final = "g"
+QUIET_S: Final = 30.0
+"""How long after the last fault a group may take to come to rest, beside its own time-outs."""
+
+
+class World:
+    """One run.
+
+    Args:
+        chance: Decides everything else.
+        profile: Which coordinator it is played on.
+        swarm: What the run is made of.
+        listeners: Who else is told what happens.
+    """
+
+    def __init__(
+        self,
+        chance: Chance,
+        profile: Profile,
+        swarm: Swarm,
+        listeners: Sequence[Callable[[Scene], Listeners]] = (),
+    ) -> None:
+        names = [f"orders{number}" for number in range(1, swarm.topics + 1)]
+        schedule = Schedule()
+        storage = Storage(dict.fromkeys(names, swarm.partitions))
+        for log in storage.logs.values():
+            log.append(chance.randint(0, 50))
+        coordination = Coordination(GROUP_ID, profile, _settings(swarm), storage, schedule, chance)
+        network = Network(schedule, chance, swarm, self._serve)
+        self.scene = scene = Scene(schedule, chance, swarm, storage, coordination, network)
+        subscription = (
+            Subscription.of_pattern("orders.*")
+            if swarm.by_pattern
+            else Subscription.of_names(names)
+        )
+        self.queries = [
+            Query(scene, f"q{each}", subscription, f"i{each}" if each <= swarm.static else None)
+            for each in range(1, swarm.queries + 1)
+        ]
+        consumed = Subscription.of_names(names)
+        self.consumers = [
+            PlainConsumer(scene, f"c{each}", consumed) for each in range(1, swarm.consumers + 1)
+        ]
+        scene.participants += [*self.queries, *self.consumers]
+        history = History()
+        checkers = all_checkers(scene, history)
+        scene.listen([history.listeners(), *(each.listeners() for each in checkers)])
+        scene.listen(each(scene) for each in listeners)
+        coordination.watch = Watch(
+            lambda group: scene.tell(facts.GroupChanged(group)),
+            lambda offset: scene.tell(facts.Committed(offset)),
+            lambda: self._say("moves", "to", coordination.node),
+        )
+        self._incidents = Incidents(scene, self.queries)
+
+    @property
+    def quiet_s(self) -> float:
+        """How long a group may take to come to rest once nothing goes wrong any more."""
+        swarm = self.scene.swarm
+        return QUIET_S + 3 * swarm.session_s + 2 * swarm.batch_s + swarm.rebalance_s
+
+    def run(self) -> None:
+        """Faults first, then quiet until everything is read, committed and stable.
+
+        Raises:
+            BrokenInvariantError: A promise was broken.
+        """
+        scene, swarm = self.scene, self.scene.swarm
+        chance, schedule = scene.chance, scene.schedule
+        for start in (each.start for each in scene.participants):
+            schedule.at(chance.uniform(0.0, swarm.starts_s), start)
+        for when, step in steps_of(swarm, self.queries):
+            schedule.at(when, step)
+        schedule.at(0.0, self._produce)
+        for act in self._incidents.drawn():
+            schedule.at(chance.uniform(min(5.0, swarm.chaos_s / 2), swarm.chaos_s), act)
+        schedule.run_until(swarm.chaos_s)
+        scene.network.is_faulty = False
+        self._say("quiet")
+        while scene.now < swarm.chaos_s + self.quiet_s and next(restless(scene), None):
+            schedule.run_until(scene.now + 1.0)
+        scene.tell(facts.Quiet())
+
+    def _say(self, what: str, *details: object) -> None:
+        group = self.scene.coordination.group
+        epochs = f"{group.group_epoch}/{group.assignment_epoch}"
+        self.scene.log.add(self.scene.now, "group", epochs, what, *details)
+
+    def _produce(self) -> None:
+        scene, swarm = self.scene, self.scene.swarm
+        wait_s = scene.chance.uniform(0.2, 3.0)
+        for log in scene.storage.logs.values():
+            count = int(scene.chance.choice((0.0, 0.0, 0.2, 1.0, 4.0)) * swarm.rate * wait_s)
+            log.append(count, scene.now)
+        if scene.now < swarm.chaos_s:
+            scene.schedule.after(wait_s, self._produce)
+
+    # The brokers.
+
+    def _serve(self, outgoing: Outgoing, reply: Reply) -> None:
+        scene, request = self.scene, outgoing.request
+        storage = scene.storage
+        fails = scene.is_faulty and scene.chance.random() < scene.swarm.errors
+        match request:
+            case m.FindCoordinatorRequest():
+                reply(m.FindCoordinatorResponse(coordinator=scene.coordination.node))
+            case m.MetadataRequest():
+                reply(storage.metadata(request))
+            case m.GroupSettingsRequest():
+                reply(m.GroupSettingsResponse(session_timeout_ms=int(scene.swarm.session_s * 1000)))
+            case m.ListOffsetsRequest():
+                reply(storage.list_offsets(request))
+            case m.OffsetForLeaderEpochRequest():
+                reply(storage.epoch_ends(request, fenced=fails))
+            case _:
+                code = scene.chance.choice(PASSING_ERRORS) if fails else ErrorCode.NONE
+                self._ask_coordinator(outgoing, code, reply)
+
+    def _ask_coordinator(self, outgoing: Outgoing, code: int, reply: Reply) -> None:
+        coordination = self.scene.coordination
+        request = outgoing.request
+        whole: Answer = _as_it_is
+        if not coordination.profile.commits_topic_ids:
+            request, whole = sent_by_name(request, self.scene.storage.image)
+            outgoing = replace(outgoing, request=request)
+
+        def answer(response: m.Response | None) -> None:
+            self._say("answers", request, "->", response)
+            reply(response and whole(response))
+
+        coordination.serve(outgoing, Origin(), code, answer)
+
+
+def _as_it_is(response: m.Response) -> m.Response:
+    return response
+
+
+def _settings(swarm: Swarm) -> Settings:
+    return Settings(
+        BrokerSettings(
+            session_timeout_s=swarm.session_s,
+            min_session_timeout_s=swarm.session_s,
+            heartbeat_interval_s=swarm.heartbeat_s,
+            min_heartbeat_interval_s=swarm.heartbeat_s,
+            max_session_timeout_s=max(60.0, swarm.session_s),
+        )
+    )

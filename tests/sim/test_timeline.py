@@ -1,0 +1,39 @@
+"""Who owned which partition when."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from spark_groups.sim.scene import Listeners, Scene
+from spark_groups.sim.swarm import Deploy, Swarm
+from spark_groups.sim.timeline import Timeline, TimelineRecorder
+from tests.sim.scenes import world
+
+
+def recorded(swarm: Swarm) -> Timeline:
+    recorders = []
+
+    def listen(scene: Scene) -> Listeners:
+        recorders.append(TimelineRecorder(scene))
+        return recorders[0].listeners()
+
+    world(swarm, "kafka-4.3", 2, listen).run()
+    return recorders[0].finish()
+
+
+def test_every_partition_has_one_owner_at_a_time_until_the_end() -> None:
+    timeline = recorded(Swarm(queries=3, partitions=6, deploy=Deploy.ROLLING, batch_s=4.0))
+    assert sorted(timeline.names.values()) == [f"orders1-{each}" for each in range(6)]
+    for spans in timeline.spans.values():
+        assert all(before.ends <= after.begins for before, after in pairwise(spans))
+        assert spans[-1].ends == timeline.ends_at
+        assert len({span.member_id for span in spans}) > 1
+    assert any(span.is_revoking for spans in timeline.spans.values() for span in spans)
+
+
+def test_batches_and_incidents_are_drawn_where_they_were() -> None:
+    timeline = recorded(Swarm(queries=2, crashes=9, forgetting=1.0, batch_s=20.0, growth=1))
+    finished = [batch for batch in timeline.batches if batch.ends is not None]
+    assert all(batch.begins < (batch.ends or 0) <= timeline.ends_at for batch in finished)
+    assert len(finished) < len(timeline.batches), "a batch that was forgotten never finished"
+    assert [text.split()[0] for _, text in timeline.incidents] == ["grows"]

@@ -1,0 +1,101 @@
+"""Whole runs: every seed keeps every promise, the same one is the same run, and all kinds occur."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from spark_groups.coordinator.profile import PROFILES
+from spark_groups.offsets import events as offset
+from spark_groups.ops.simulated_runs import Run, play, world_of
+from spark_groups.protocol import events as member
+from spark_groups.sim import facts
+from spark_groups.sim.scene import Listeners, Scene
+from spark_groups.sim.swarm import FAULTS, Swarm
+from tests.sim.scenes import world
+
+ROOT = Path(__file__).parents[2]
+SEEDS = range(40)
+PRINT_DIGEST = """
+import hashlib
+from spark_groups.ops.simulated_runs import Run, world_of
+world = world_of(Run(11, "kafka-4.3"))
+world.run()
+print(hashlib.sha256("\\n".join(world.scene.log.lines()).encode()).hexdigest())
+"""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_promise_is_kept(profile: str, seed: int) -> None:
+    broken = play(Run(seed, profile))
+    if broken is not None:
+        lines = "\n".join(broken.lines)
+        raise AssertionError(f"{lines}\n{broken.text}\nreplay: {broken.run.command}")
+
+
+def test_one_seed_is_one_run_whatever_python_hashes_strings_to() -> None:
+    run = world_of(Run(11, "kafka-4.3"))
+    run.run()
+    digests = {hashlib.sha256("\n".join(run.scene.log.lines()).encode()).hexdigest()}
+    for hash_seed in ("1", "2"):
+        environment: Mapping[str, str] = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        said = subprocess.run(
+            [sys.executable, "-c", PRINT_DIGEST],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            check=True,
+            text=True,
+        )
+        digests.add(said.stdout.strip())
+    assert len(digests) == 1
+    other = world_of(Run(12, "kafka-4.3"))
+    other.run()
+    assert run.scene.log.lines() != other.scene.log.lines()
+
+
+def test_everything_that_matters_happens_somewhere() -> None:
+    seen: Counter[type] = Counter()
+
+    def listen(_scene: Scene) -> Listeners:
+        return {
+            facts.Happened: lambda fact: seen.update([type(fact.event)]),
+            facts.Consumed: lambda _: seen.update([facts.Consumed]),
+            facts.Forgotten: lambda _: seen.update([facts.Forgotten]),
+            facts.Deleted: lambda _: seen.update([facts.Deleted]),
+            facts.Aged: lambda _: seen.update([facts.Aged]),
+        }
+
+    for seed in range(60):
+        assert play(Run(seed, "kafka-4.2"), (listen,)) is None
+    expected = {
+        *(facts.Consumed, facts.Forgotten, facts.Deleted, facts.Aged, member.PartitionsLost),
+        *(offset.CommitRefused, offset.RangesLost, offset.RangesInherited, offset.DataLost),
+        *(offset.RangesOverruled, offset.PartitionsGivenUp, offset.RangesWithheld),
+        *(member.InstanceUnreleased, offset.TopicRecreated, offset.RequestUnanswered),
+    }
+    assert {each.__name__ for each in expected - seen.keys()} == set()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_fault_alone_keeps_every_promise_too(fault: str) -> None:
+    value = 0.2 if isinstance(getattr(Swarm(), fault), float) else 3
+    if fault == "late":
+        value = 1
+    swarm = Swarm.parse(f"queries=3,chaos_s=30,stops=2,{fault}={value}")
+    assert play(Run(5, "kafka-4.3", swarm)) is None
+
+
+def test_a_calm_run_comes_to_rest_long_before_it_must() -> None:
+    calm = world(Swarm(queries=3))
+    calm.run()
+    assert calm.scene.now < calm.scene.swarm.chaos_s + 15.0 < calm.quiet_s
+    assert calm.scene.coordination.group.state.value == "Stable"
