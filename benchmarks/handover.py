@@ -174,11 +174,11 @@ def measure(kind: str, servers: str) -> Outcome:
         with producing(servers, topic), Cluster(servers) as cluster:
             owner = start()
             wait(lambda: owner.recent() == PARTITIONS, "all partitions at the first member")
-            began_s = time.time()
-            wait(lambda: time.time() - began_s > STEADY_S, "a steady state")
+            began_s = let_run()
             joiner = start()
             joined_s = await_join(kind, cluster, group_id, joiner)
             kept, taken = await_shares(owner, joiner)
+            let_run()
             stop_s, left_s = end(kind, cluster, group_id, joiner)
             stop_rows_s = first(owner, "rows", stop_s, taken) - stop_s
             victim = start()
@@ -245,6 +245,13 @@ def end(kind: str, cluster: Cluster, group_id: str, member: Member) -> tuple[flo
         return stop_s, None
     wait(lambda: size(cluster, group_id) == 1, "the leave")
     return stop_s, time.time()
+
+
+def let_run() -> float:
+    """Let members run for a while, so that their batches are short; return when that began."""
+    began_s = time.time()
+    wait(lambda: time.time() - began_s > STEADY_S, "a steady state")
+    return began_s
 
 
 def since_leave(after_stop_s: float | None, stop_s: float, left_s: float | None) -> float | None:
