@@ -6,7 +6,6 @@ import os
 import subprocess
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Final
 
 import typer
 from rich.console import Console
@@ -24,6 +23,26 @@ from spark_groups.ops.connecting import JsonFlag
 from spark_groups.ops.output import console, write_json
 from spark_groups.ops.render_simulation import render_break, render_figures
 from spark_groups.ops.render_text import UNKNOWN
+from spark_groups.ops.simulate_options import (
+    BatchLength,
+    DeployPattern,
+    Depth,
+    Duration,
+    FaultMeasure,
+    FirstSeed,
+    HeartbeatInterval,
+    Members,
+    Page,
+    Partitions,
+    Profiles,
+    RebalanceTimeout,
+    Schedules,
+    SeedCount,
+    SessionTimeout,
+    Shrink,
+    SwarmText,
+    Trigger,
+)
 from spark_groups.ops.simulated_runs import BREAKS_SHOWN, Break, Run, hunt, play, shrink
 from spark_groups.ops.timeline_page import render_page
 from spark_groups.sim.exhaustive import Bounds, explore
@@ -32,96 +51,27 @@ from spark_groups.sim.scene import Listeners, Scene
 from spark_groups.sim.swarm import Deploy, Faults, Swarm, with_faults
 from spark_groups.sim.timeline import Timeline, TimelineRecorder
 
-GROUP: Final = "The group"
-RUNS: Final = "Runs"
-HUNTING: Final = "Looking for broken promises"
-
-Seconds = float
-
 
 def simulate(  # noqa: PLR0917
-    members: Annotated[
-        int, typer.Option(min=1, help="Queries in the group.", rich_help_panel=GROUP)
-    ] = 3,
-    partitions: Annotated[
-        int, typer.Option(min=1, help="Partitions of the topic.", rich_help_panel=GROUP)
-    ] = 12,
-    batch_length: Annotated[
-        Seconds,
-        typer.Option(min=0.02, help="Seconds a batch takes at most.", rich_help_panel=GROUP),
-    ] = 5.0,
-    trigger: Annotated[
-        Seconds, typer.Option(min=0.0, help="Seconds between two batches.", rich_help_panel=GROUP)
-    ] = 1.0,
-    heartbeat_interval: Annotated[
-        Seconds, typer.Option(min=0.1, help="Seconds.", rich_help_panel=GROUP)
-    ] = 5.0,
-    session_timeout: Annotated[
-        Seconds, typer.Option(min=1.0, help="Seconds.", rich_help_panel=GROUP)
-    ] = 45.0,
-    rebalance_timeout: Annotated[
-        Seconds, typer.Option(min=1.0, help="Seconds.", rich_help_panel=GROUP)
-    ] = 300.0,
-    deploy: Annotated[
-        Deploy, typer.Option(help="How the queries are deployed anew.", rich_help_panel=GROUP)
-    ] = Deploy.ROLLING,
-    faults: Annotated[
-        Faults, typer.Option(help="How much goes wrong meanwhile.", rich_help_panel=GROUP)
-    ] = Faults.NONE,
-    duration: Annotated[
-        Seconds, typer.Option(min=10.0, help="Seconds of virtual time.", rich_help_panel=RUNS)
-    ] = 120.0,
-    profile: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PROFILE",
-            help=f"Whose coordinator: {', '.join(PROFILES)}; repeatable, to compare.",
-            rich_help_panel=RUNS,
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="The first seed.", rich_help_panel=RUNS)] = 1,
-    seeds: Annotated[int, typer.Option(min=1, help="How many.", rich_help_panel=RUNS)] = 5,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            dir_okay=False,
-            help="Write who owned what when, with the first seed, as a page.",
-            rich_help_panel=RUNS,
-        ),
-    ] = None,
+    members: Members = 3,
+    partitions: Partitions = 12,
+    batch_length: BatchLength = 5.0,
+    trigger: Trigger = 1.0,
+    heartbeat_interval: HeartbeatInterval = 5.0,
+    session_timeout: SessionTimeout = 45.0,
+    rebalance_timeout: RebalanceTimeout = 300.0,
+    deploy: DeployPattern = Deploy.ROLLING,
+    faults: FaultMeasure = Faults.NONE,
+    duration: Duration = 120.0,
+    profile: Profiles = None,
+    seed: FirstSeed = 1,
+    seeds: SeedCount = 5,
+    html: Page = None,
     as_json: JsonFlag = False,
-    schedules: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Draw so many groups with their faults from the seed, and check every promise.",
-            rich_help_panel=HUNTING,
-        ),
-    ] = None,
-    swarm: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME=VALUE,...",
-            help="Check one group that is made of this, as a broken run names it.",
-            rich_help_panel=HUNTING,
-        ),
-    ] = None,
-    shrink_breaks: Annotated[
-        bool,
-        typer.Option(
-            "--shrink", help="Look for a smaller run that fails alike.", rich_help_panel=HUNTING
-        ),
-    ] = False,
-    exhaustive: Annotated[
-        int | None,
-        typer.Option(
-            metavar="STEPS",
-            min=1,
-            help="Try every order of events of a small group, so many steps deep.",
-            rich_help_panel=HUNTING,
-        ),
-    ] = None,
+    schedules: Schedules = None,
+    swarm: SwarmText = None,
+    shrink_breaks: Shrink = False,
+    exhaustive: Depth = None,
 ) -> None:
     """Play groups of queries in virtual time, on a model of the coordinator.
 

@@ -33,8 +33,8 @@ class Balanced(HTMLParser):
         super().__init__()
         self.open: list[str] = []
 
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        if tag not in ("meta", "line") or (tag == "line" and ("class", "mark") in attrs):  # type: ignore[operator]
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag != "meta":
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: object) -> None:
