@@ -41,6 +41,7 @@ class Profile:
             KIP); else its instance id is not released.
         strips_unsubscribed: A changed subscription takes partitions away in the same heartbeat
             (KAFKA-19431).
+        given_up_pattern_bumps: Who takes its pattern away moves the group epoch (4.1).
         strip_overwrites_previous_epoch: Taking them away closes the window for a heartbeat whose
             answer was lost, as every other step does (4.3).
         own_revocation_is_released: A target partition that the same member still revokes is not
@@ -77,6 +78,7 @@ class Profile:
     known_member_rejoins: bool = True
     known_static_member_rejoins: bool = False
     strips_unsubscribed: bool = True
+    given_up_pattern_bumps: bool = True
     strip_overwrites_previous_epoch: bool = True
     own_revocation_is_released: bool = True
     hashes_metadata: bool = True
@@ -103,6 +105,7 @@ KAFKA_4_0: Final = Profile(
     bumps_epoch_while_unrevoked=True,
     known_member_rejoins=False,
     strips_unsubscribed=False,
+    given_up_pattern_bumps=False,
     strip_overwrites_previous_epoch=False,
     own_revocation_is_released=False,
     hashes_metadata=False,
@@ -113,7 +116,7 @@ KAFKA_4_0: Final = Profile(
 KAFKA_4_1: Final = replace(
     KAFKA_4_0,
     name="kafka-4.1",
-    strips_unsubscribed=True,
+    given_up_pattern_bumps=True,
     own_revocation_is_released=True,
     hashes_metadata=True,
     refreshes_patterns=True,
@@ -124,6 +127,7 @@ KAFKA_4_2: Final = replace(
     name="kafka-4.2",
     bumps_epoch_while_unrevoked=False,
     known_member_rejoins=True,
+    strips_unsubscribed=True,
     commits_topic_ids=True,
 )
 KAFKA_4_3: Final = replace(

@@ -110,9 +110,8 @@ def _needs_target(
     A pattern that is not looked up yet waits for that, so that there is one rebalance and not two.
     """
     before, told = change.sender.member, change.told
-    # Who gave its pattern up was left alone as long as a subscription took nothing away by itself.
     is_resolved = pattern is patterns.Updated.RESOLVED and (
-        told.subscribed_topic_regex != "" or profile.strips_unsubscribed
+        told.subscribed_topic_regex != "" or profile.given_up_pattern_bumps
     )
     return (
         told.subscribed_topic_names != before.subscribed_topic_names

@@ -79,7 +79,7 @@ class Pair:
             drawn = self.chance.random()
             if drawn < 0.015:
                 self._change_topics()
-            elif drawn < 0.021:
+            elif drawn < 0.024:
                 self._let_expire(self.chance.choice(self.groups))
             else:
                 group = self.chance.choice(self.groups)

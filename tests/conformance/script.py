@@ -112,7 +112,7 @@ class GroupScript:
     def __post_init__(self) -> None:
         self._assignor = self.chance.choice((None, None, "uniform", "range"))
         self._actions: dict[Callable[[], Asked | None], int] = {
-            self._join: 6,
+            self._join: 8,
             self._beat: 14,
             self._acknowledge: 16,
             self._in_full: 5,
@@ -124,7 +124,7 @@ class GroupScript:
             self._leave: 3,
             self._leave_for_a_moment: 3,
             self._come_back: 4,
-            self._subscribe: 4,
+            self._subscribe: 8,
             self._as_a_stranger: 2,
             self._commit: 12,
             self._fetch: 6,
