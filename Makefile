@@ -7,9 +7,9 @@ LOCK_FLAGS ?=
 PYTEST_FLAGS ?=
 # The versions of Spark that `make spark-versions` tests, beside the one in requirements.lock.
 SPARK_VERSIONS ?= 4.0.1 4.1.1
-# How many seeds `make seeds` plays, and the first of them: `make test` plays the first 80.
-SEEDS ?= 1000
-FIRST_SEED ?= 80
+# How many schedules `make simulate` plays, and the first seed of them.
+SCHEDULES ?= 20000
+FIRST_SEED ?= 1000
 # Tests wait for brokers more than they compute: three workers keep two cores busy.
 WORKERS ?= 3
 
@@ -24,7 +24,7 @@ step = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env prerequisites demo test long unit slow seeds conformance spark-versions bench-handover lint types format wheel lock clean
+.PHONY: help env prerequisites demo test long unit slow simulate conformance spark-versions bench-handover lint types format wheel lock clean
 
 ##@ Start here
 
@@ -56,9 +56,9 @@ slow: prerequisites env ## Run the slow tests, which CI leaves out
 	$(call step,pytest: every test that is slow)
 	$(PYTEST) -m "slow" $(PYTEST_FLAGS)
 
-seeds: env ## Hunt for seeds that break a promise in a world of clients; SEEDS=5000 plays so many
-	$(call step,a world of clients$(comma) with $(SEEDS) seeds)
-	$(PY) -m tests.client.hunt $(SEEDS) --first $(FIRST_SEED)
+simulate: env ## Look for schedules that break a promise, on all cores; SCHEDULES=50000 plays so many
+	$(call step,groups of clients on the model of the coordinator: $(SCHEDULES) schedules)
+	$(VENV)/bin/spark-groups simulate --schedules $(SCHEDULES) --seed $(FIRST_SEED)
 
 conformance: prerequisites env ## Play scenarios and compare the model with Kafka 4.0 to 4.4; REWRITE=1 writes scenarios
 	$(call step,pytest: tests/scenarios and tests/conformance on every version of Kafka)

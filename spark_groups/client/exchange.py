@@ -63,17 +63,18 @@ class Exchange:
         self._deletions = DeletionWatch(parts.ledger, parts.topics, parts.unread_left)
         self._under_way: dict[Lane, Outgoing] = {}
         self._turn = 0
+        self._lanes = (
+            (Lane.SEARCH, self._next_search),
+            (Lane.CLUSTER, self._next_of_cluster),
+            (Lane.HEARTBEAT, self._next_heartbeat),
+            (Lane.OFFSETS, self._next_of_offsets),
+        )
 
     def poll(self, now: float) -> list[Outgoing]:
         """Return the requests to send now, at most one for each lane that is free."""
         self._deletions.look()
         outgoing = []
-        for lane, next_request in (
-            (Lane.SEARCH, self._next_search),
-            (Lane.CLUSTER, self._next_of_cluster),
-            (Lane.HEARTBEAT, self._next_heartbeat),
-            (Lane.OFFSETS, self._next_of_offsets),
-        ):
+        for lane, next_request in self._lanes:
             if lane in self._under_way:
                 continue
             if lane.leads_to_coordinator and self._parts.coordinator is None:

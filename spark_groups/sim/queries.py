@@ -52,8 +52,10 @@ class Query:
         self._subscription = subscription
         self._instance_id = instance_id
         self._incarnations = 0
+        self.plan: BatchPlan | None = None
+        """The plan that the checkpoint ends at."""
         self._offsets_log: str | None = None
-        """The last plan that Spark wrote; it does so before the batch runs."""
+        """That plan as Spark wrote it, before the batch ran."""
         self._is_finished = True
         """Whether that batch is in Spark's commit log."""
         self._running: BatchPlan | None = None
@@ -64,18 +66,16 @@ class Query:
     def member(self) -> Member | None:
         return self.current.client.member if self.current else None
 
-    @property
-    def plan(self) -> BatchPlan | None:
-        """The plan that the checkpoint ends at."""
-        return None if self._offsets_log is None else parse_plan_text(self._offsets_log)
-
     # What is done to it.
 
     def start(self) -> None:
         """Start from the checkpoint: a batch that was planned and not finished runs again."""
         if self.current is not None or not self.is_wanted:
             return
-        scene, plan = self._scene, self.plan
+        scene = self._scene
+        if self._offsets_log is not None:
+            self.plan = parse_plan_text(self._offsets_log)
+        plan = self.plan
         self._incarnations += 1
         self._stop_for_s = None
         name = f"{self.name}.{self._incarnations}"
@@ -107,7 +107,7 @@ class Query:
             self.current.die()
             self.current = None
         if forget:
-            self._offsets_log, self._is_finished = None, True
+            self.plan, self._offsets_log, self._is_finished = None, None, True
             self._scene.tell(Forgotten(self.name))
         self._scene.schedule.after(for_s, self.start)
 
@@ -220,7 +220,7 @@ class Query:
         if plan is None:
             current.after(scene.chance.choice(NO_NEWS_S), lambda: self._trigger(current))
             return
-        self._offsets_log, self._is_finished = plan_text(plan), False
+        self.plan, self._offsets_log, self._is_finished = plan, plan_text(plan), False
         self._run_batch(current, plan)
 
     def _run_batch(self, current: Incarnation, plan: BatchPlan) -> None:

@@ -42,3 +42,15 @@ class Schedule:
             self.steps += 1
             act()
         self.now = end
+
+    def run_steps(self, count: int) -> None:
+        """Let so many things happen.
+
+        Args:
+            count: How many.
+        """
+        last = self.steps + count
+        while self._heap and self.steps < last:
+            self.now, _, act = heapq.heappop(self._heap)
+            self.steps += 1
+            act()

@@ -123,7 +123,7 @@ def differing_fields(step: Step, answer: object) -> Iterator[Difference]:
 def _comparable(response: object) -> object:
     """Leave out of a recorded answer what the model cannot know.
 
-    The order of subscribed names is that of a Java set with a salt of the process.
+    The order of subscribed names is that of a Java set of names that recordings replaced.
     """
     if not isinstance(response, Mapping):
         return response

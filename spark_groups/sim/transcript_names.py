@@ -76,6 +76,7 @@ class TranscriptNames:
         return self._topic_ids[topic] if topic in self._topic_ids else self.created(topic)
 
     def topic(self, topic_id: TopicId) -> str:
+        """Return what the transcript calls a topic by now."""
         return self._topics[topic_id]
 
     def key(self, text: str) -> TopicIdPartition:

@@ -101,6 +101,17 @@ class World:
         Raises:
             BrokenInvariantError: A promise was broken.
         """
+        scene, swarm, schedule = self.scene, self.scene.swarm, self.scene.schedule
+        self.begin()
+        schedule.run_until(swarm.chaos_s)
+        scene.network.is_faulty = False
+        self._say("quiet")
+        while scene.now < swarm.chaos_s + self.quiet_s and next(restless(scene), None):
+            schedule.run_until(scene.now + 1.0)
+        scene.tell(facts.Quiet())
+
+    def begin(self) -> None:
+        """Set everything up that is going to happen."""
         scene, swarm = self.scene, self.scene.swarm
         chance, schedule = scene.chance, scene.schedule
         for start in (each.start for each in scene.participants):
@@ -110,12 +121,6 @@ class World:
         schedule.at(0.0, self._produce)
         for act in self._incidents.drawn():
             schedule.at(chance.uniform(min(5.0, swarm.chaos_s / 2), swarm.chaos_s), act)
-        schedule.run_until(swarm.chaos_s)
-        scene.network.is_faulty = False
-        self._say("quiet")
-        while scene.now < swarm.chaos_s + self.quiet_s and next(restless(scene), None):
-            schedule.run_until(scene.now + 1.0)
-        scene.tell(facts.Quiet())
 
     def _say(self, what: str, *details: object) -> None:
         group = self.scene.coordination.group

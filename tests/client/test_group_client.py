@@ -1,4 +1,4 @@
-"""The whole client: by hand where one step matters, and in a small world by seed."""
+"""The whole client, by hand: one step after another; tests/sim plays it in groups."""
 
 from __future__ import annotations
 
@@ -33,34 +33,8 @@ from tests.client.hands import (
     offsets_of,
     parts,
 )
-from tests.client.world import World
 
 ALL = PlanLimit()
-
-
-def run_seed(seed: int, profile: str) -> World:
-    world = World(seed, profile)
-    try:
-        world.run()
-    except Exception as error:
-        trace = "\n".join(world.trace)
-        raise AssertionError(
-            f"{trace}\nseed {seed} of {profile}, {world.swarm}: {error!r}\nreplay: pytest"
-            f" 'tests/client/test_group_client.py::test_world[{profile}-{seed}]'"
-        ) from error
-    return world
-
-
-@pytest.mark.parametrize("seed", range(80))
-@pytest.mark.parametrize("profile", ["4.0", "4.2", "4.3"])
-def test_world(profile: str, seed: int) -> None:
-    run_seed(seed, profile)
-
-
-def test_same_seed_is_the_same_run() -> None:
-    first, second = run_seed(5, "4.3"), run_seed(5, "4.3")
-    assert list(first.trace) == list(second.trace)
-    assert first.check.events == second.check.events
 
 
 def planned(hands: Hands, offsets: dict[int, int]) -> BatchPlan:

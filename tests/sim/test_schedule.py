@@ -29,3 +29,13 @@ def test_what_is_past_happens_next_and_one_thing_may_lead_to_another() -> None:
     schedule.at(1.0, act)
     schedule.run_until(10.0)
     assert seen == [5.0, 6.0, 7.0]
+
+
+def test_so_many_things_happen_and_no_more() -> None:
+    schedule, seen = Schedule(), []
+    for when in (3.0, 1.0, 2.0):
+        schedule.at(when, partial(seen.append, when))
+    schedule.run_steps(2)
+    assert (seen, schedule.now) == ([1.0, 2.0], 2.0)
+    schedule.run_steps(2)
+    assert (seen, schedule.steps) == ([1.0, 2.0, 3.0], 3)
