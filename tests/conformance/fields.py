@@ -12,7 +12,7 @@ from spark_groups.types import Assignment, TopicId, TopicIdPartition
 
 ABSENT = "(absent)"
 NOT_ORDERED = "subscribed_topic_names"
-"""A set that Java goes through in an order of its own, which has a salt."""
+"""A set, which Java goes through in an order of its own."""
 NOT_THE_COORDINATORS = "topic_names"
 
 
