@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Final
@@ -139,7 +139,7 @@ class TranscriptReplay:
         News that comes too early is not what the transcript was told: the answers go on.
         """
         counted = _COUNTED.search(step.note)
-        count = int(counted[1]) if counted else int((ends - began) / AGAIN_S) + 1
+        count = max(int(counted[1]) if counted else int((ends - began) / AGAIN_S) + 1, 1)
         gap_s = (ends - began) / max(count - 1, 1)
         for number in range(1, count + 1):
             self._pass_to(ends - gap_s * (count - number))
@@ -301,19 +301,24 @@ class TranscriptReplay:
         return {}
 
     def _grow(self, step: Step) -> object:
-        topics = self._topics
-        for name, count in _fields(step).items():
-            topics = topics.with_topic(replace(topics.by_name[name], partition_count=count))
-        self._set_topics(topics)
-        return dict.fromkeys(_fields(step), "NONE")
+        topics, counts = self._topics, _fields(step)
+        for name in counts.keys() & topics.by_name.keys():
+            grown = replace(topics.by_name[name], partition_count=counts[name])
+            topics = topics.with_topic(grown)
+        return self._changed(topics, counts)
 
     def _delete(self, step: Step) -> object:
         topics = self._topics
-        for name in step.request:
+        for name in topics.by_name.keys() & set(step.request):
             self.names.deleted(name)
             topics = topics.without(name)
+        return self._changed(topics, step.request)
+
+    def _changed(self, topics: TopicsImage, names: Iterable[str]) -> object:
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
+        answer = {name: "NONE" if name in self._topics.by_name else unknown for name in names}
         self._set_topics(topics)
-        return dict.fromkeys(step.request, "NONE")
+        return answer
 
     # What all of them share.
 

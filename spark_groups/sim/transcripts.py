@@ -8,6 +8,7 @@ began). What a line leaves out, or gives as null, is absent; what nobody knows i
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -67,6 +68,7 @@ def _is_list(value: object, accepts: Callable[[object], bool]) -> bool:
     return isinstance(value, list) and all(accepts(each) for each in value)
 
 
+_PARTITION: Final = re.compile(r".+-\d+")
 _ANYTHING: Final = _Kind("anything", lambda _: True)
 _NUMBER: Final = _Kind("a whole number", _is_whole)
 _TEXT: Final = _Kind("a text", _is_text)
@@ -75,7 +77,14 @@ _PARTITIONS: Final = _Kind(
     "lists of partitions by topic",
     lambda each: _is_by_name(each, lambda indexes: _is_list(indexes, _is_whole)),
 )
-_OFFSETS: Final = _Kind("offsets by partition", lambda each: _is_by_name(each, _is_whole))
+_OFFSETS: Final = _Kind(
+    "offsets by partition, like foo-0",
+    lambda each: (
+        isinstance(each, dict)
+        and all(map(_PARTITION.fullmatch, each))
+        and _is_by_name(each, _is_whole)
+    ),
+)
 _SECONDS: Final = _Kind("seconds", lambda each: isinstance(each, (int, float)))
 
 

@@ -110,3 +110,11 @@ def test_answers_of_requests_by_id_name_the_topic_as_it_is_called_then(
     by_id = play(replay, "commit", {**commit, "v": 10}, _t=0.1)
     assert by_name == {"foo-0": "UNKNOWN_TOPIC_OR_PARTITION"}
     assert by_id == {"foo(old)-0": "UNKNOWN_TOPIC_ID"}
+
+
+def test_topics_that_are_not_there_can_neither_grow_nor_go(replay: TranscriptReplay) -> None:
+    play(replay, "create-topics", {"foo": 1})
+    answer = {"foo": "NONE", "bar": "UNKNOWN_TOPIC_OR_PARTITION"}
+    assert play(replay, "create-partitions", {"foo": 2, "bar": 2}) == answer
+    assert play(replay, "delete-topics", ["foo", "bar"]) == answer
+    assert play(replay, "hb", JOIN)["asg"] == {}

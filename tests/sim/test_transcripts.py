@@ -48,6 +48,7 @@ def test_null_takes_a_setting_away() -> None:
         ('{"op": "hb", "req": {"epoch": "1"}}', "req of hb: epoch is not a whole number: '1'"),
         ('{"op": "hb", "req": {"topics": "foo"}}', "topics is not a list of texts: 'foo'"),
         ('{"op": "hb", "req": {"owned": {"foo": 1}}}', "owned is not lists of partitions by topic"),
+        ('{"op": "commit", "req": {"offsets": {"foo": 1}}}', "offsets is not offsets by partition"),
         ('{"op": "hb", "resp": []}', r"resp of hb is not an object: \[\]"),
         ('{"op": "hb", "resp": {"error": 1}}', "resp of hb has unknown fields error; known: asg"),
         ('{"op": "create-topics", "req": {"foo": "2"}}', "foo is not a whole number: '2'"),
