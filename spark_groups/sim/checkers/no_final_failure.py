@@ -6,27 +6,38 @@ from spark_groups.offsets.events import DataLost
 from spark_groups.protocol.events import MemberFailed
 from spark_groups.sim import facts
 from spark_groups.sim.checkers.checker import Checker
-from spark_groups.sim.scene import Listeners
+from spark_groups.sim.history import History
+from spark_groups.sim.scene import Listeners, Scene
 
 
 class NoFinalFailure(Checker):
     """Everything that goes wrong here passes: no member may give up for good."""
 
+    def __init__(self, scene: Scene, history: History) -> None:
+        super().__init__(scene, history)
+        self._lost: set[str] = set()
+        """Partitions whose log has lost something, by name: its topic may be gone by then."""
+
     def listeners(self) -> Listeners:
         """Return what to call for each kind of fact."""
-        return {facts.Happened: self._happened}
+        return {
+            facts.Happened: self._happened,
+            facts.Cut: self._loses,
+            facts.Aged: self._loses,
+        }
+
+    def _loses(self, fact: facts.Cut | facts.Aged) -> None:
+        name = self.scene.storage.name_of(fact.key.topic_id)
+        self._lost.add(f"{name}-{fact.key.partition}")
 
     def _happened(self, fact: facts.Happened) -> None:
         event = fact.event
         if isinstance(event, MemberFailed) and not self._is_replaced(event):
             self.fail(f"{fact.who} gives up for good: {event.message}")
-        if isinstance(event, DataLost):
-            names = {
-                f"{self.scene.storage.name_of(key.topic_id)}-{key.partition}"
-                for key in (*self.history.cut, *self.history.aged)
-            }
-            if not any(f"{name} " in f"{event.message} " for name in names):
-                self.fail(f"no log was cut: {event.message}")
+        if isinstance(event, DataLost) and not any(
+            f" {name} " in f" {event.message}" for name in self._lost
+        ):
+            self.fail(f"no log was cut: {event.message}")
 
     def _is_replaced(self, event: MemberFailed) -> bool:
         """Tell whether two runs of one query fight for its instance id, as frozen ones do."""
