@@ -19,8 +19,6 @@ class EventLog:
     """The last events of a run."""
 
     def __init__(self) -> None:
-        self.count = 0
-        """How many events there were."""
         self._rows: deque[Row] = deque(maxlen=LINES_KEPT)
 
     def add(self, now: float, who: str, epoch: str, what: str, *details: object) -> None:
@@ -33,7 +31,6 @@ class EventLog:
             what: One word.
             details: Values that never change; they are written as text if somebody reads them.
         """
-        self.count += 1
         self._rows.append((now, who, epoch, what, details))
 
     def lines(self) -> list[str]:

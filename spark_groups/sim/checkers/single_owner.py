@@ -50,10 +50,11 @@ class SingleOwner(Checker):
     def _triggered(self, fact: facts.Triggered) -> None:
         coordination = self.scene.coordination
         plan = fact.plan
-        if plan is None or plan.member_id in coordination.removed_for_slowness:
+        if plan is None:
             return
-        if self.scene.swarm.skew and plan.member_id not in coordination.group.members:
-            # Its clock tells it so a moment later.
+        is_slow = plan.member_id in coordination.removed_for_slowness or self.scene.swarm.skew
+        if is_slow and plan.member_id not in coordination.group.members:
+            # The next answer, or its own clock a moment later, tells it that it is out.
             return
         for each in plan.ranges:
             holder = coordination.holder(each.key)
