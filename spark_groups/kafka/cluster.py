@@ -150,6 +150,15 @@ class Cluster:
             errors.update(by_id.errors)
         return MetadataResponse(topics=tuple(e.topic for e in topics.values()), errors=errors)
 
+    def topics(self, names: Iterable[str]) -> ClusterMetadata:
+        """Return the topics of these names, and who leads their partitions now.
+
+        Raises:
+            RequestError: No broker answered in time.
+            ProtocolError: An answer cannot be read.
+        """
+        return self._metadata(metadata_to_wire(names), self._deadline())
+
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         """Return offsets of partitions: one wire request to each leader, all at the same time.
 

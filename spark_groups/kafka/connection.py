@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,7 +18,8 @@ from spark_groups.errors import AccessError, BrokerUnreachableError, ErrorCode, 
 from spark_groups.kafka.addresses import Address
 from spark_groups.kafka.api_versions import ApiVersions
 from spark_groups.kafka.authentication import log_in
-from spark_groups.kafka.codec import Values, decode, decode_start, encode
+from spark_groups.kafka.codec import Frame, Values, decode, decode_start, encode
+from spark_groups.kafka.frame_buffer import FrameBuffer
 from spark_groups.kafka.sasl_schemas import SASL_HANDSHAKE
 from spark_groups.kafka.schemas import (
     API_VERSIONS_V0,
@@ -76,6 +77,7 @@ class Connection:
         client_id: What the broker calls this client in its logs and quotas.
         security: How to secure it.
         max_frame_bytes: The longest response that is read.
+        receive_buffer_bytes: Size of the socket's receive buffer; None leaves it to the system.
     """
 
     def __init__(
@@ -86,12 +88,15 @@ class Connection:
         client_id: str = CLIENT_SOFTWARE_NAME,
         security: Security | None = None,
         max_frame_bytes: int = MAX_FRAME_BYTES,
+        receive_buffer_bytes: int | None = None,
     ) -> None:
         self.address = Address(host, port)
         self.client_id = client_id
         self.security = security or Security()
         self.versions = ApiVersions()
-        self._transport = Transport(self.address, self.security, max_frame_bytes)
+        self._transport = Transport(
+            self.address, self.security, max_frame_bytes, receive_buffer_bytes
+        )
         self._correlation_id = 0
         self._in_flight: _InFlight | None = None
         self._was_answered = False
@@ -226,12 +231,27 @@ class Connection:
 
     def receive(self) -> Values:
         """Wait for the response to what was sent, until the deadline given there."""
+        return self._receive(lambda in_flight: self._transport.receive(in_flight.deadline))
+
+    def receive_into(self, buffer: FrameBuffer, idle_s: float) -> Values:
+        """Wait for the response to what was sent, in time or not, and put it into a buffer.
+
+        Args:
+            buffer: Where records stay, until it is used again; all else is copied from it.
+            idle_s: For how long nothing may come.
+        """
+        return self._receive(lambda _: self._transport.receive_into(buffer, idle_s))
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor, as `selectors` want it; -1 if there is none."""
+        return self._transport.fileno()
+
+    def _receive(self, read_frame: Callable[[_InFlight], Frame]) -> Values:
         in_flight, self._in_flight = self._in_flight, None
         if in_flight is None:
             raise ProtocolError(f"nothing was sent to {self.address}")
         try:
-            frame = self._transport.receive(in_flight.deadline)
-            values = self._read_response(in_flight, frame)
+            values = self._read_response(in_flight, read_frame(in_flight))
         except BrokerUnreachableError as error:
             self.close()
             reason = str(error)
@@ -298,7 +318,7 @@ class Connection:
             raise
         self._in_flight = _InFlight(message, self._correlation_id, deadline)
 
-    def _read_response(self, in_flight: _InFlight, frame: bytes) -> Values:
+    def _read_response(self, in_flight: _InFlight, frame: Frame) -> Values:
         message = in_flight.message
         try:
             header, place = decode_start(message.response_header, frame)
@@ -318,7 +338,7 @@ class Connection:
         return RequestError(f"{message} to {self.address}: {reason}", may_have_arrived=True)
 
 
-def _response_schema(message: Message, frame: bytes, place: int) -> Struct:
+def _response_schema(message: Message, frame: Frame, place: int) -> Struct:
     """Return the table of a response: a refused ApiVersions is answered in its oldest version."""
     refused = frame[place : place + 2] == _UNSUPPORTED_VERSION
     if refused and message.api_key == API_VERSIONS_V0.api_key:

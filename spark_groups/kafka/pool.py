@@ -9,7 +9,7 @@ from typing import Final
 
 from spark_groups.errors import ProtocolError
 from spark_groups.kafka.addresses import Address
-from spark_groups.kafka.connection import Connection, RequestError
+from spark_groups.kafka.connection import MAX_FRAME_BYTES, Connection, RequestError
 from spark_groups.kafka.security import Security
 from spark_groups.protocol.messages import Node
 
@@ -24,6 +24,8 @@ class ConnectionPool:
         client_id: What the brokers call this client in their logs and quotas.
         security: How to secure connections.
         connect_timeout_s: Seconds that one attempt to connect may take.
+        max_frame_bytes: The longest response that is read.
+        receive_buffer_bytes: Size of sockets' receive buffers; None leaves it to the system.
     """
 
     def __init__(
@@ -33,6 +35,8 @@ class ConnectionPool:
         client_id: str,
         security: Security,
         connect_timeout_s: float,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
+        receive_buffer_bytes: int | None = None,
     ) -> None:
         self._bootstrap = list(bootstrap_servers)
         # The next address to try comes first: one that failed goes to the end.
@@ -40,6 +44,8 @@ class ConnectionPool:
         self._client_id = client_id
         self._security = security
         self._connect_timeout_s = connect_timeout_s
+        self._max_frame_bytes = max_frame_bytes
+        self._receive_buffer_bytes = receive_buffer_bytes
         self._connections: dict[Address, Connection] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -125,7 +131,12 @@ class ConnectionPool:
     def _open(self, address: Address, deadline: float) -> Connection:
         self._drop(address)
         connection = Connection(
-            address.host, address.port, client_id=self._client_id, security=self._security
+            address.host,
+            address.port,
+            client_id=self._client_id,
+            security=self._security,
+            max_frame_bytes=self._max_frame_bytes,
+            receive_buffer_bytes=self._receive_buffer_bytes,
         )
         with self._lock:
             if self._stopped.is_set():

@@ -12,6 +12,7 @@ from typing import Final
 
 from spark_groups.errors import AccessError, BrokerUnreachableError, ProtocolError
 from spark_groups.kafka.addresses import Address, resolve
+from spark_groups.kafka.frame_buffer import FrameBuffer
 from spark_groups.kafka.security import Security
 from spark_groups.kafka.tls import ssl_context
 from spark_groups.kafka.tls_refusals import tls_refusal
@@ -31,6 +32,10 @@ class HungUpError(BrokerUnreachableError):
     """The other end closed the connection, and did not say why."""
 
 
+class FrameTooLargeError(ProtocolError):
+    """A broker sent a frame that is longer than what is read."""
+
+
 class Transport:
     """A socket that carries frames; used by one thread, but for `shutdown`.
 
@@ -38,12 +43,20 @@ class Transport:
         address: Where the listener is.
         security: How to secure it; logging in is not done here.
         max_frame_bytes: The longest frame that is read.
+        receive_buffer_bytes: Size of the socket's receive buffer; None leaves it to the system.
     """
 
-    def __init__(self, address: Address, security: Security, max_frame_bytes: int) -> None:
+    def __init__(
+        self,
+        address: Address,
+        security: Security,
+        max_frame_bytes: int,
+        receive_buffer_bytes: int | None = None,
+    ) -> None:
         self._address = address
         self._security = security
         self._max_frame_bytes = max_frame_bytes
+        self._receive_buffer_bytes = receive_buffer_bytes
         self._socket: socket.socket | None = None
         self._lock = threading.Lock()
         self._is_shut_down = False
@@ -58,6 +71,10 @@ class Transport:
     def is_shut_down(self) -> bool:
         """Whether somebody has shut it down."""
         return self._is_shut_down
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor, as `selectors` want it; -1 if there is none."""
+        return self._socket.fileno() if self._socket is not None else -1
 
     def open(self, deadline: float) -> None:
         """Connect, and encrypt the connection if that is wanted.
@@ -84,6 +101,10 @@ class Transport:
                 self._socket = candidate
             try:
                 self.fail_if_shut_down()
+                if self._receive_buffer_bytes is not None:
+                    # Before it connects: the window is agreed upon then.
+                    size = self._receive_buffer_bytes
+                    candidate.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
                 candidate.settimeout(left_s)
                 candidate.connect(target)
             except OSError as error:
@@ -167,15 +188,50 @@ class Transport:
             AccessError: The other end speaks TLS, or refused the handshake after it seemed done.
             ProtocolError: What came is no frame.
         """
+        return self._receive_exactly(self._receive_size(deadline), deadline)
+
+    def receive_into(self, buffer: FrameBuffer, idle_s: float) -> memoryview:
+        """Wait for one frame and put what is in it into a buffer.
+
+        A frame may be large, and a network slow: it fails when nothing comes, not when it takes
+        long. Errors are those of `receive`.
+
+        Args:
+            buffer: Where to put it.
+            idle_s: For how long nothing may come.
+
+        Returns:
+            The part of the buffer that has it, until the buffer is used again.
+        """
+        size = self._receive_size(time.monotonic() + idle_s)
+        frame = buffer.room(size)
+        place = 0
+        while place < size:
+            connected = self._connected(idle_s)
+            try:
+                received = connected.recv_into(frame[place:])
+            except OSError as error:
+                raise self._refusal(error) or _lost(error) from error
+            if not received:
+                raise HungUpError("it closed the connection")
+            place += received
+        return frame.toreadonly()
+
+    def _receive_size(self, deadline: float) -> int:
         head = self._receive_exactly(_FRAME_SIZE.size, deadline)
-        (size,) = _FRAME_SIZE.unpack(head)
+        size = int(_FRAME_SIZE.unpack(head)[0])
         if not _LEAST_FRAME_BYTES <= size <= self._max_frame_bytes:
             raise self._foreign(head, size)
         self._is_trusted = True
-        return self._receive_exactly(size, deadline)
+        return size
 
     def _foreign(self, head: bytes, size: int) -> Exception:
         """Return the error for what no broker sends here."""
+        if self._is_trusted and size > self._max_frame_bytes:
+            return FrameTooLargeError(
+                f"{self._address} sent a frame of {size} bytes; at most"
+                f" {self._max_frame_bytes} are read"
+            )
         if head.startswith(_TLS_ALERT):
             return AccessError(
                 f"{self._address} sent a TLS alert: it is a TLS listener, and"
@@ -193,12 +249,8 @@ class Transport:
         """Read bytes as they come, so that a length alone never allocates anything."""
         received = bytearray()
         while len(received) < size:
-            connected = self._socket
-            left_s = deadline - time.monotonic()
-            if left_s <= 0 or connected is None:
-                raise BrokerUnreachableError("no response in time")
+            connected = self._connected(deadline - time.monotonic())
             try:
-                connected.settimeout(left_s)
                 chunk = connected.recv(min(size - len(received), _RECEIVE_BYTES))
             except OSError as error:
                 raise self._refusal(error) or _lost(error) from error
@@ -206,6 +258,17 @@ class Transport:
                 raise HungUpError("it closed the connection")
             received += chunk
         return bytes(received)
+
+    def _connected(self, timeout_s: float) -> socket.socket:
+        """Return the socket, with a time-out for the next call.
+
+        Raises:
+            BrokerUnreachableError: There is no time left, or no socket.
+        """
+        if timeout_s <= 0 or self._socket is None:
+            raise BrokerUnreachableError("no response in time")
+        self._socket.settimeout(timeout_s)
+        return self._socket
 
     def _refusal(self, error: OSError) -> AccessError | None:
         """Return what an error before the first frame says about the handshake.

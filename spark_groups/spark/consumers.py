@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
@@ -163,6 +163,11 @@ class RangeConsumer:
         said = f"; librdkafka says: {self.last_error}" if self.last_error else ""
         return BrokerUnreachableError(f"no answer when {what}, from brokers of {servers}{said}")
 
+    def rest(self) -> None:
+        """Stop fetching, until there is another task."""
+        self.fetcher.unassign()
+        self.last_error = None
+
     def close(self) -> None:
         """Close the connections."""
         self.fetcher.close()
@@ -175,32 +180,48 @@ class RangeConsumer:
             self._refusal = self.last_error
 
 
-class ConsumerCache:
+class Cached(Protocol):
+    """What is kept for the next task of a worker process."""
+
+    def rest(self) -> None:
+        """Forget the task that ended."""
+
+    def close(self) -> None:
+        """Close the connections."""
+
+
+_Cached = TypeVar("_Cached", bound=Cached)
+
+
+class ConsumerCache(Generic[_Cached]):
     """Consumers that wait for the next task of a worker process.
 
     Args:
+        make: Makes one.
         idle_max: How many are kept; the one that waited longest is closed.
     """
 
-    def __init__(self, idle_max: int = IDLE_CONSUMERS_MAX) -> None:
+    def __init__(
+        self, make: Callable[[RangeSettings], _Cached], idle_max: int = IDLE_CONSUMERS_MAX
+    ) -> None:
+        self._make = make
         self._idle_max = idle_max
-        self._idle: OrderedDict[RangeSettings, RangeConsumer] = OrderedDict()
+        self._idle: OrderedDict[RangeSettings, _Cached] = OrderedDict()
 
     @contextmanager
-    def borrow(self, settings: RangeSettings) -> Iterator[RangeConsumer]:
+    def borrow(self, settings: RangeSettings) -> Iterator[_Cached]:
         """Lend a consumer, and keep it afterwards unless the reading failed.
 
         Args:
             settings: How ranges are read.
         """
-        consumer = self._idle.pop(settings, None) or RangeConsumer(settings)
+        consumer = self._idle.pop(settings, None) or self._make(settings)
         try:
             yield consumer
-            consumer.fetcher.unassign()
+            consumer.rest()
         except BaseException:
             consumer.close()
             raise
-        consumer.last_error = None
         self._idle[settings] = consumer
         while len(self._idle) > self._idle_max:
             self._idle.popitem(last=False)[1].close()
@@ -211,5 +232,5 @@ class ConsumerCache:
             self._idle.popitem()[1].close()
 
 
-CONSUMERS: Final = ConsumerCache()
+CONSUMERS: Final = ConsumerCache(RangeConsumer)
 """The consumers of this worker process."""

@@ -17,6 +17,7 @@ from spark_groups.errors import OptionsError
 from spark_groups.kafka.addresses import parse_bootstrap_servers
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol.subscription import LEGAL_TOPIC_NAME
+from spark_groups.spark.range_settings import ReaderChoice
 from spark_groups.types import TopicPartition
 
 EARLIEST_OFFSET: Final = -2
@@ -30,6 +31,11 @@ _UNIT_S: Final = dict(
     h=3600.0,
     d=86400.0,
 )
+
+# Those of its byteStringAs; a bare number is in bytes.
+_UNIT_BYTES: Final[dict[str, int]] = {"": 1, "b": 1} | {
+    f"{unit}{b}": 1024**power for power, unit in enumerate("kmg", 1) for b in ("", "b")
+}
 
 
 def parse_servers(text: str) -> tuple[str, ...]:
@@ -81,6 +87,22 @@ def parse_limit_s(text: str) -> float:
         raise ValueError(f"{error}; or none") from error
 
 
+def parse_bytes(text: str) -> int:
+    """Read a size as Spark writes it, in bytes.
+
+    Args:
+        text: A number and one of b, k, kb, m, mb, g, gb; without a unit: bytes.
+
+    Raises:
+        ValueError: It is not such a text.
+    """
+    found = re.fullmatch(r"(\d+)\s*([a-z]*)", str(text).strip().lower())
+    if found is None or found[2] not in _UNIT_BYTES:
+        units = ", ".join(unit for unit in _UNIT_BYTES if unit)
+        raise ValueError(f"{text!r} is not a size: a number and one of {units}")
+    return int(found[1]) * _UNIT_BYTES[found[2]]
+
+
 def parse_instance_id(text: str) -> str:
     """Read `kafka.group.instance.id`; `${NAME}` is taken from the environment of the driver.
 
@@ -111,6 +133,21 @@ def parse_instance_id(text: str) -> str:
             " ${NAME} is taken from the environment of the driver"
         )
     return expanded
+
+
+def parse_reader(text: str) -> ReaderChoice:
+    """Read `reader`.
+
+    Args:
+        text: One of its three values, in any case.
+
+    Raises:
+        ValueError: It is another text.
+    """
+    try:
+        return ReaderChoice(text.strip().lower())
+    except ValueError:
+        raise ValueError(f"{text!r} is neither auto nor fast nor librdkafka") from None
 
 
 def parse_unreleased(text: str) -> bool:

@@ -40,19 +40,22 @@ from spark_groups.spark.option_checks import (
 )
 from spark_groups.spark.option_values import (
     MoveWithState,
+    parse_bytes,
     parse_duration_s,
     parse_instance_id,
     parse_isolation,
     parse_limit_s,
     parse_move_with_state,
+    parse_reader,
     parse_servers,
     parse_starting_offsets,
     parse_unreleased,
 )
-from spark_groups.spark.range_settings import RangeSettings
+from spark_groups.spark.range_settings import MEMORY_BYTES, RangeSettings, ReaderChoice
 from spark_groups.spark.security_options import SECURITY_OPTIONS, read_security
 
 GROUP_PROTOCOL: Final = "consumer"
+MEMORY_BYTES_MIN: Final = 16 * 1024 * 1024
 
 
 def _option(name: str, meaning: str, *, default: Any = ..., shown: str | None = None) -> Any:
@@ -124,6 +127,22 @@ class SourceOptions:
     )
     max_records_per_partition: PositiveInt | None = _option(
         "maxRecordsPerPartition", "How many offsets one task reads at most.", default=None
+    )
+    reader: Annotated[ReaderChoice, BeforeValidator(parse_reader)] = _option(
+        "reader",
+        "What tasks read with: fast, which needs numba; librdkafka; or auto, which is fast where it"
+        " can be. Both give the same rows.",
+        default=ReaderChoice.AUTO,
+        shown="auto",
+    )
+    memory_bytes: Annotated[int, BeforeValidator(parse_bytes), Field(ge=MEMORY_BYTES_MIN)] = (
+        _option(
+            "maxMemoryPerTask",
+            "How much memory the fast reader uses in a task at most, such as 64m or 1g; at least"
+            " five times the largest record.",
+            default=MEMORY_BYTES,
+            shown="256m",
+        )
     )
     fail_on_data_loss: bool = _option(
         "failOnDataLoss",
@@ -306,6 +325,8 @@ class SourceOptions:
             fail_on_data_loss=self.fail_on_data_loss,
             poll_timeout_s=self.poll_timeout_ms / 1000,
             request_timeout_s=self.request_timeout_ms / 1000,
+            reader=self.reader,
+            memory_bytes=self.memory_bytes,
             tuning=self.fetch_tuning,
             security=self.security,
         )

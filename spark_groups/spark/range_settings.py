@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
+from typing import Final
 
 from spark_groups.kafka.security import PLAINTEXT, Security
+
+MEMORY_BYTES: Final = 256 * 1024 * 1024
+
+
+class ReaderChoice(Enum):
+    """Which of the readers reads the ranges: the option `reader`."""
+
+    AUTO = "auto"
+    FAST = "fast"
+    LIBRDKAFKA = "librdkafka"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +33,8 @@ class RangeSettings:
         fail_on_data_loss: Whether offsets that are gone are an error.
         poll_timeout_s: Seconds to wait for the next record.
         request_timeout_s: Seconds to wait for one answer.
+        reader: Which reader is used.
+        memory_bytes: How much memory the fast reader may use for a task.
         tuning: Further settings in librdkafka's words.
         security: How connections are secured; with secrets, which its text does not show.
     """
@@ -34,5 +48,7 @@ class RangeSettings:
     fail_on_data_loss: bool = True
     poll_timeout_s: float = 120.0
     request_timeout_s: float = 30.0
+    reader: ReaderChoice = ReaderChoice.AUTO
+    memory_bytes: int = MEMORY_BYTES
     tuning: tuple[tuple[str, str], ...] = ()
     security: Security = PLAINTEXT

@@ -42,7 +42,7 @@ def test_tuning_wins_over_the_defaults() -> None:
 
 def test_consumer_is_kept_for_the_next_task() -> None:
     settings = SETTINGS
-    cache = ConsumerCache(idle_max=1)
+    cache = ConsumerCache(RangeConsumer, idle_max=1)
     with cache.borrow(settings) as first:
         pass
     with cache.borrow(settings) as second:
@@ -71,7 +71,7 @@ def test_closed_consumer_leaves_no_client_behind() -> None:
 @pytest.mark.broker
 def test_topics_that_do_not_exist_have_no_id(kafka: EmbeddedKafka, topic_name: str) -> None:
     create_topic(kafka.bootstrap_servers, topic_name)
-    cache = ConsumerCache()
+    cache = ConsumerCache(RangeConsumer)
     settings = replace(SETTINGS, bootstrap_servers=(kafka.bootstrap_servers,))
     with cache.borrow(settings) as consumer:
         assert list(consumer.topic_ids([topic_name, f"{topic_name}-not"])) == [topic_name]

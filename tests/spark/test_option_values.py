@@ -9,12 +9,15 @@ from math import inf
 import pytest
 
 from spark_groups.spark.option_values import (
+    parse_bytes,
     parse_duration_s,
     parse_instance_id,
     parse_limit_s,
+    parse_reader,
     parse_servers,
     parse_unreleased,
 )
+from spark_groups.spark.range_settings import ReaderChoice
 
 SECONDS = {"15m": 900.0, "10 min": 600.0, "90s": 90.0, "2h": 7200.0, "1d": 86400.0} | {
     "250ms": 0.25,
@@ -33,6 +36,26 @@ def test_durations_are_spelled_as_spark_spells_them(text: str, seconds: float) -
 def test_other_durations_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
         parse_duration_s(text)
+
+
+SIZES = {"5": 5, "7b": 7, "2k": 2048, "3 KB": 3072, "256m": 2**28, "1g": 2**30, "1Gb": 2**30}
+
+
+@pytest.mark.parametrize(("text", "size_bytes"), SIZES.items())
+def test_sizes_are_spelled_as_spark_spells_them(text: str, size_bytes: int) -> None:
+    assert parse_bytes(text) == size_bytes
+
+
+@pytest.mark.parametrize("text", ["", "m", "-5m", "1.5g", "5 parsecs"])
+def test_other_sizes_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a size"):
+        parse_bytes(text)
+
+
+def test_readers_by_their_names() -> None:
+    assert [parse_reader(each.value.upper()) for each in ReaderChoice] == list(ReaderChoice)
+    with pytest.raises(ValueError, match="neither auto nor fast nor librdkafka"):
+        parse_reader("quick")
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("none", inf), ("0", inf), ("20m", 1200.0)])

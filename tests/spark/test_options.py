@@ -14,6 +14,7 @@ from spark_groups.offsets.starting import StartingPoint
 from spark_groups.spark.fetch_tuning import FETCH_TUNING
 from spark_groups.spark.option_values import MoveWithState
 from spark_groups.spark.options import SourceOptions, option_table
+from spark_groups.spark.range_settings import ReaderChoice
 from spark_groups.spark.refusals import REFUSED, REFUSED_PREFIXES
 from spark_groups.types import TopicPartition
 
@@ -49,6 +50,7 @@ def test_defaults_are_those_of_spark_and_kafka() -> None:
     assert checked.plan_limit().max_trigger_delay_s == 900.0
     settings = checked.range_settings()
     assert (settings.read_committed, settings.poll_timeout_s) == (False, 120.0)
+    assert (settings.reader, settings.memory_bytes) == (ReaderChoice.AUTO, 2**28)
     assert checked.security.protocol == "PLAINTEXT"
     assert (checked.move_with_state, checked.settle_timeout_s) == (MoveWithState.WARN, 10.0)
 

@@ -1,4 +1,4 @@
-"""The executors' reader on a real broker: exactly the ranges, whatever the log looks like."""
+"""Both readers on a real broker: exactly the ranges, whatever the log looks like."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gc
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
@@ -16,32 +16,27 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from spark_groups.errors import BrokerUnreachableError, DataLossError
+from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.embedded import EmbeddedKafka
-from spark_groups.spark.consumers import ConsumerCache
-from spark_groups.spark.range_settings import RangeSettings
-from spark_groups.spark.reader import BATCH_BYTES, BATCH_ROWS, read_ranges
+from spark_groups.spark.librdkafka_reader import BATCH_BYTES, BATCH_ROWS
+from spark_groups.spark.range_settings import RangeSettings, ReaderChoice
+from spark_groups.spark.reader import read_ranges
 from spark_groups.spark.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
-from spark_groups.types import OffsetRange
+from spark_groups.types import OffsetRange, TopicId
 from tests.brokers import ANSWER_S, Row, admin, create_topic, delete_topic, produce
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
 
-@pytest.fixture(scope="module")
-def cache() -> Iterator[ConsumerCache]:
-    cache = ConsumerCache()
-    yield cache
-    cache.close()
-
-
-@pytest.fixture
-def settings(kafka: EmbeddedKafka, group_id: str) -> RangeSettings:
+@pytest.fixture(params=[ReaderChoice.FAST, ReaderChoice.LIBRDKAFKA], ids=lambda each: each.value)
+def settings(kafka: EmbeddedKafka, group_id: str, request: pytest.FixtureRequest) -> RangeSettings:
     return RangeSettings(
         bootstrap_servers=(kafka.bootstrap_servers,),
         group_id=group_id,
         poll_timeout_s=20.0,
         request_timeout_s=10.0,
+        reader=request.param,
     )
 
 
@@ -50,17 +45,22 @@ Read = Callable[..., Rows]
 
 
 @pytest.fixture
-def read(settings: RangeSettings, cache: ConsumerCache) -> Read:
+def read(settings: RangeSettings) -> Read:
     """Read (topic, topic partition, from, until) with settings changed as asked."""
 
     def read_them(*ranges: tuple[str, int, int, int], **changes: object) -> Rows:
         changed = replace(settings, **changes)  # type: ignore[arg-type]
-        with cache.borrow(changed) as consumer:
-            ids = consumer.topic_ids({topic for topic, _, _, _ in ranges})
+        ids = topic_ids(changed, {topic for topic, _, _, _ in ranges})
         planned = [OffsetRange(ids[each[0]], *each) for each in ranges]
-        return rows_of(read_ranges(changed, planned, cache=cache))
+        return rows_of(read_ranges(changed, planned))
 
     return read_them
+
+
+def topic_ids(settings: RangeSettings, topics: Iterable[str]) -> dict[str, TopicId]:
+    with Cluster(settings.bootstrap_servers) as cluster:
+        known = cluster.topics(topics).topics
+    return {each.topic.name: topic_id for topic_id, each in known.items()}
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Rows:
@@ -159,35 +159,33 @@ def test_log_append_time_is_type_one(kafka: EmbeddedKafka, topic_name: str, read
 
 
 def test_schema_is_that_of_the_kafka_source(
-    kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings, cache: ConsumerCache
+    kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name)
     produce(kafka.bootstrap_servers, topic_name, [b"x"])
     for include_headers, schema in ((False, ROW_SCHEMA), (True, ROW_SCHEMA_WITH_HEADERS)):
         changed = replace(settings, include_headers=include_headers)
-        with cache.borrow(changed) as consumer:
-            topic_id = consumer.topic_ids([topic_name])[topic_name]
+        topic_id = topic_ids(changed, [topic_name])[topic_name]
         ranges = [OffsetRange(topic_id, topic_name, 0, 0, 1)]
-        batches = list(read_ranges(changed, ranges, cache=cache))
+        batches = list(read_ranges(changed, ranges))
         assert [batch.schema for batch in batches] == [schema]
 
 
 def test_batches_are_bounded_and_garbage_is_collected_again(
-    kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings, cache: ConsumerCache
+    kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name, 2, {"max.message.bytes": "3000000"})
     small = BATCH_ROWS * 2 + 7
     produce(kafka.bootstrap_servers, topic_name, (Row(b"x", partition=0) for _ in range(small)))
     large = [Row(bytes(1_000_000), partition=1) for _ in range(40)]
     produce(kafka.bootstrap_servers, topic_name, large, {"message.max.bytes": 3_000_000})
-    with cache.borrow(settings) as consumer:
-        topic_id = consumer.topic_ids([topic_name])[topic_name]
+    topic_id = topic_ids(settings, [topic_name])[topic_name]
     many = [OffsetRange(topic_id, topic_name, 0, 0, small)]
-    sizes = [batch.num_rows for batch in read_ranges(settings, many, cache=cache)]
+    sizes = [batch.num_rows for batch in read_ranges(settings, many)]
     assert sum(sizes) == small
     assert max(sizes) <= BATCH_ROWS + 2_000
     heavy = [OffsetRange(topic_id, topic_name, 1, 0, 40)]
-    batches = list(read_ranges(settings, heavy, cache=cache))
+    batches = list(read_ranges(settings, heavy))
     assert sum(batch.num_rows for batch in batches) == 40
     assert max(batch.nbytes for batch in batches) < 3 * BATCH_BYTES
     assert gc.isenabled()
@@ -262,9 +260,8 @@ def test_open_transaction_behind_the_range(
     producer.abort_transaction(ANSWER_S)
 
 
-def test_compacted_topic_with_gaps_at_the_end(topic_name: str, group_id: str) -> None:
+def test_compacted_topic_with_gaps_at_the_end(topic_name: str, settings: RangeSettings) -> None:
     properties = {"log.cleaner.backoff.ms": "100"}
-    cache = ConsumerCache()
     with EmbeddedKafka(server_properties=properties) as kafka:
         servers = kafka.bootstrap_servers
         create_topic(
@@ -276,13 +273,12 @@ def test_compacted_topic_with_gaps_at_the_end(topic_name: str, group_id: str) ->
                 "segment.ms": "100",
             },
         )
-        settings = RangeSettings(bootstrap_servers=(servers,), group_id=group_id)
-        with cache.borrow(settings) as consumer:
-            topic_id = consumer.topic_ids([topic_name])[topic_name]
+        settings = replace(settings, bootstrap_servers=(servers,))
+        topic_id = topic_ids(settings, [topic_name])[topic_name]
 
         def read(first: int, until: int) -> list[object]:
             ranges = [OffsetRange(topic_id, topic_name, 0, first, until)]
-            return offsets(rows_of(read_ranges(settings, ranges, cache=cache)))
+            return offsets(rows_of(read_ranges(settings, ranges)))
 
         produce(servers, topic_name, [Row(b"%d" % i, key=b"%d" % (i % 10)) for i in range(1000)])
 
@@ -296,7 +292,6 @@ def test_compacted_topic_with_gaps_at_the_end(topic_name: str, group_id: str) ->
         assert kept == list(range(990, 1000))
         assert read(0, 990) == []
         assert read(500, 995) == list(range(990, 995))
-        cache.close()
 
 
 # What is gone
@@ -347,22 +342,21 @@ def test_offsets_beyond_the_end_are_lost_too(
 
 
 def test_topic_that_was_created_again_is_another_topic(
-    kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings, cache: ConsumerCache
+    kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name)
     settings = replace(settings, request_timeout_s=2.0)
-    with cache.borrow(settings) as consumer:
-        old_id = consumer.topic_ids([topic_name])[topic_name]
+    old_id = topic_ids(settings, [topic_name])[topic_name]
     planned = [OffsetRange(old_id, topic_name, 0, 0, 3)]
     delete_topic(kafka.bootstrap_servers, topic_name)
     with pytest.raises(DataLossError, match=f"the topic {topic_name} .* is gone: 3 offsets"):
-        list(read_ranges(settings, planned, cache=cache))
+        list(read_ranges(settings, planned))
     create_topic(kafka.bootstrap_servers, topic_name)
     produce(kafka.bootstrap_servers, topic_name, [b"new"] * 5)
     with pytest.raises(DataLossError, match="was deleted and created again"):
-        list(read_ranges(settings, planned, cache=cache))
+        list(read_ranges(settings, planned))
     forgiving = replace(settings, fail_on_data_loss=False)
-    assert list(read_ranges(forgiving, planned, cache=cache)) == []
+    assert list(read_ranges(forgiving, planned)) == []
 
 
 # What does not answer

@@ -13,8 +13,8 @@ import pytest
 from spark_groups.errors import BrokerUnreachableError
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.spark.consumers import ConsumerCache, RangeConsumer
+from spark_groups.spark.librdkafka_reader import BATCH_ROWS, _existing, _Round, read_ranges
 from spark_groups.spark.range_settings import RangeSettings
-from spark_groups.spark.reader import BATCH_ROWS, _existing, _Round, read_ranges
 from spark_groups.types import OffsetRange, TopicId
 from tests.brokers import create_topic, produce
 
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.broker
 
 
 @pytest.fixture
-def cache() -> Iterator[ConsumerCache]:
-    cache = ConsumerCache()
+def cache() -> Iterator[ConsumerCache[RangeConsumer]]:
+    cache = ConsumerCache(RangeConsumer)
     yield cache
     cache.close()
 
@@ -64,7 +64,10 @@ def test_broker_that_is_behind_is_asked_again(
 
 
 def test_offsets_that_are_there_after_all_are_read(
-    kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings, cache: ConsumerCache
+    kafka: EmbeddedKafka,
+    topic_name: str,
+    settings: RangeSettings,
+    cache: ConsumerCache[RangeConsumer],
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name)
     produce(kafka.bootstrap_servers, topic_name, [b"x"] * 5)
@@ -79,7 +82,10 @@ def test_offsets_that_are_there_after_all_are_read(
 
 
 def test_time_that_spark_takes_over_a_batch_does_not_count(
-    kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings, cache: ConsumerCache
+    kafka: EmbeddedKafka,
+    topic_name: str,
+    settings: RangeSettings,
+    cache: ConsumerCache[RangeConsumer],
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name)
     produce(kafka.bootstrap_servers, topic_name, [b"x"] * BATCH_ROWS)
