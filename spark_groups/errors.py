@@ -9,6 +9,8 @@ SparkGroupsError
 │   ├── AccessError          who we are, or what we trust, was refused; never tried again
 │   └── DeadOwnershipError   the member cannot prove that it still owns what it would plan
 ├── GroupNotFoundError       there is no consumer group of that name to be shown
+├── RecordsError             records that a broker sent cannot be decoded; names partition, offset
+│   └── MessageFormatError   they are of a message format older than v2
 ├── CheckpointError          Spark's checkpoint holds an offset that cannot be read
 └── DataLossError            offsets that should be read are gone (`failOnDataLoss`)
 """
@@ -54,6 +56,14 @@ class DeadOwnershipError(GroupError):
 
 class GroupNotFoundError(SparkGroupsError):
     """There is no such group, or it is not one of the consumer protocol; the message says which."""
+
+
+class RecordsError(SparkGroupsError):
+    """Records that a broker sent cannot be decoded; the message says where, and what is wrong."""
+
+
+class MessageFormatError(RecordsError):
+    """Records are of message format v0 or v1, older than Kafka 0.11."""
 
 
 class CheckpointError(SparkGroupsError):

@@ -38,6 +38,7 @@ PURE = (
     "spark_groups/offsets/",
     "spark_groups/assignors/",
     "spark_groups/coordinator/",
+    "spark_groups/records/",
     "spark_groups/sim/",
 )
 TEXT_SUFFIXES = (".py", ".md", ".toml", ".sh", ".yml", ".ipynb", ".cfg", ".txt")

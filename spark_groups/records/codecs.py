@@ -1,0 +1,108 @@
+"""Compressed batches made plain by pyarrow's codecs, into memory that has a limit."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from spark_groups.records.layout import Octets
+
+_SNAPPY: Final = 2
+_STREAMED: Final = {1: "gzip", 3: "lz4", 4: "zstd"}
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_BYTES: Final = 16
+_PREAMBLE_BYTES: Final = 5
+_FIRST_BYTES: Final = 256 * 1024
+
+
+class DecompressionError(Exception):
+    """A batch cannot be decompressed, or would take too much memory; the message says which."""
+
+
+class Decompressor:
+    """Decompresses one batch at a time into memory that it keeps for the next one.
+
+    Args:
+        bytes_max: The most that a batch may take, in bytes, once it is decompressed.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._octets = np.empty(0, np.uint8)
+
+    def decompress(self, codec: int, compressed: Octets) -> Octets:
+        """Return the records of a batch; the next call writes over them.
+
+        Args:
+            codec: Number of the codec, in the attributes of a batch.
+            compressed: The batch without its header.
+
+        Raises:
+            DecompressionError: The bytes are not what the codec says, or are too many.
+
+        Source: Kafka's CompressionType; SnappyOutputStream of xerial/snappy-java for its framing.
+        """
+        try:
+            if codec in _STREAMED:
+                return self._read(_STREAMED[codec], compressed)
+            if codec == _SNAPPY:
+                return self._read_snappy(compressed)
+        except (pa.ArrowException, OSError) as error:
+            raise DecompressionError(str(error)) from error
+        raise DecompressionError(f"there is no codec {codec}")
+
+    def _read(self, name: str, compressed: Octets) -> Octets:
+        source = pa.BufferReader(pa.py_buffer(compressed))
+        used = 0
+        with pa.CompressedInputStream(source, name) as stream:
+            while True:
+                # One byte more than is allowed says that there is more.
+                self._reserve(used + 1, used)
+                count = stream.readinto(self._octets.data[used:])
+                used += count
+                if used > self._bytes_max:
+                    raise self._too_large()
+                if used < len(self._octets):
+                    return self._octets[:used]
+
+    def _read_snappy(self, compressed: Octets) -> Octets:
+        if compressed[: len(_XERIAL_MAGIC)].tobytes() != _XERIAL_MAGIC:
+            return np.frombuffer(self._block(compressed, self._bytes_max), np.uint8)
+        at, used = _XERIAL_HEADER_BYTES, 0
+        while at < len(compressed):
+            length = int.from_bytes(compressed[at : at + 4].tobytes(), "big", signed=True)
+            at += 4
+            if not 0 <= length <= len(compressed) - at:
+                raise DecompressionError("a block of snappy is cut off")
+            block = self._block(compressed[at : at + length], self._bytes_max - used)
+            at += length
+            self._reserve(used + block.size, used)
+            self._octets[used : used + block.size] = np.frombuffer(block, np.uint8)
+            used += block.size
+        return self._octets[:used]
+
+    def _block(self, compressed: Octets, bytes_max: int) -> pa.Buffer:
+        """Decompress what begins with its decompressed length."""
+        size = 0
+        for index, byte in enumerate(compressed[:_PREAMBLE_BYTES].tolist()):
+            size |= (byte & 0x7F) << 7 * index
+            if byte < 0x80:
+                break
+        else:
+            raise DecompressionError("a block of snappy has no length")
+        if size > bytes_max:
+            raise self._too_large()
+        return pa.Codec("snappy").decompress(pa.py_buffer(compressed), decompressed_size=size)
+
+    def _reserve(self, size: int, used: int) -> None:
+        """Have room for so many bytes, with those that are in use."""
+        if size > len(self._octets):
+            ample = min(max(2 * used, _FIRST_BYTES), self._bytes_max + 1)
+            octets = np.empty(max(size, ample), np.uint8)
+            octets[:used] = self._octets[:used]
+            self._octets = octets
+
+    def _too_large(self) -> DecompressionError:
+        return DecompressionError(f"it takes more than {self._bytes_max} bytes")

@@ -1,0 +1,215 @@
+"""Buffers that decoded rows are put into, lent to Arrow without a copy and used again.
+
+A batch of rows that Arrow has keeps its buffers. They are used again when nobody holds the batch
+any more, which weak references tell: memory that is mapped already is a good deal faster.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_groups.records.layout import Columns, Ends, Flags, Octets, new_columns
+from spark_groups.types import TopicPartition
+
+_FIRST_BYTES: Final = 1024 * 1024
+_KEPT: Final = 3
+"""So many sets of buffers are used in turn: one being filled, one being read, one being freed."""
+_HEADER_BYTES: Final = 16
+"""About what a header takes beside its key and its value."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Lent:
+    columns: Columns
+    views: tuple[weakref.ref[Any], ...]
+
+    def is_back(self) -> bool:
+        return all(view() is None for view in self.views)
+
+
+class _Lending:
+    """Parts of the buffers on their way into one record batch."""
+
+    def __init__(self) -> None:
+        self.views: list[weakref.ref[Any]] = []
+
+    def buffer(self, part: npt.NDArray[Any]) -> pa.Buffer:
+        self.views.append(weakref.ref(part))
+        return pa.py_buffer(part)
+
+    def binary(
+        self, kind: pa.DataType, ends: Ends, octets: Octets, has: Flags | None, rows: int
+    ) -> pa.Array:
+        validity, nulls = validity_bits(has, rows)
+        buffers = [validity, self.buffer(ends[: rows + 1]), self.buffer(octets[: ends[rows]])]
+        return pa.Array.from_buffers(kind, rows, buffers, nulls)
+
+    def fixed(self, kind: pa.DataType, numbers: npt.NDArray[Any], rows: int) -> pa.Array:
+        return pa.Array.from_buffers(kind, rows, [None, self.buffer(numbers[:rows])], 0)
+
+
+def validity_bits(has: Flags | None, rows: int) -> tuple[pa.Buffer | None, int]:
+    """Return Arrow's bitmap of which rows have a value, or None if all have, and the nulls."""
+    nulls = 0 if has is None else rows - int(np.count_nonzero(has[:rows]))
+    if has is None or not nulls:
+        return None, 0
+    return pa.py_buffer(np.packbits(has[:rows], bitorder="little")), nulls
+
+
+class RowBuffers:
+    """Columns of rows, as large as they need be, up to a limit.
+
+    Args:
+        schema: Of the record batches: key, value, topic, partition, offset, timestamp,
+            timestampType, and headers if they are wanted.
+        rows_max: The most rows of a record batch.
+        bytes_max: The most bytes of one of its columns, unless a single record has more.
+    """
+
+    def __init__(self, schema: pa.Schema, *, rows_max: int, bytes_max: int) -> None:
+        if not 0 < rows_max < 2**31 or not 0 < bytes_max < 2**31:
+            raise ValueError("bounds of record batches are positive numbers of 31 bits")
+        self._schema = schema
+        self.include_headers = "headers" in schema.names
+        self._rows_max = rows_max
+        self._bytes_max = bytes_max
+        self._lent: list[_Lent] = []
+        self.columns = self._new()
+
+    def _new(self) -> Columns:
+        return new_columns(self._rows_max, min(_FIRST_BYTES, self._bytes_max))
+
+    def make_room(self, cursor: Any) -> bool:
+        """Make the columns larger for the next record, and tell whether they may be so large.
+
+        Args:
+            cursor: What the next record needs; it did not fit.
+        """
+        rows = int(cursor["rows"])
+        wanted = {
+            "key_bytes": int(cursor["key_bytes"]),
+            "value_bytes": int(cursor["value_bytes"]),
+            "header_key_bytes": int(cursor["header_key_bytes"]),
+            "header_value_bytes": int(cursor["header_value_bytes"]),
+            "has_header_value": int(cursor["header_rows"]),
+        }
+        limits = dict.fromkeys(wanted, self._bytes_max)
+        limits["has_header_value"] = self._bytes_max // _HEADER_BYTES
+        # A record that is alone may take what it needs.
+        if rows and (
+            rows >= self._rows_max or any(size > limits[name] for name, size in wanted.items())
+        ):
+            return False
+        for name, size in wanted.items():
+            if size > len(getattr(self.columns, name)):
+                self._enlarge(name, max(size, min(2 * size, limits[name])))
+        return True
+
+    def _enlarge(self, name: str, size: int) -> None:
+        self._resize(name, size)
+        if name == "has_header_value":
+            self._resize("header_key_ends", size + 1)
+            self._resize("header_value_ends", size + 1)
+
+    def _resize(self, name: str, size: int) -> None:
+        column = getattr(self.columns, name)
+        larger = np.empty(size, column.dtype)
+        larger[: len(column)] = column
+        self.columns = self.columns._replace(**{name: larger})
+
+    def take(self, runs: Sequence[tuple[TopicPartition, int]]) -> pa.RecordBatch:
+        """Return the rows as a record batch, which has their memory until it is gone.
+
+        Args:
+            runs: Whose rows these are, and how many of each, in their order; at least one row.
+        """
+        rows = sum(count for _, count in runs)
+        columns, lending = self.columns, _Lending()
+        kinds = {field.name: field.type for field in self._schema}
+        keys, values = (
+            (columns.key_ends, columns.key_bytes),
+            (columns.value_ends, columns.value_bytes),
+        )
+        arrays = [
+            lending.binary(kinds["key"], *keys, columns.has_key, rows),
+            lending.binary(kinds["value"], *values, columns.has_value, rows),
+            _topics(runs, kinds["topic"]),
+            _partitions(runs, kinds["partition"]),
+            lending.fixed(kinds["offset"], columns.offsets, rows),
+            lending.fixed(kinds["timestamp"], columns.timestamps_us, rows),
+            lending.fixed(kinds["timestampType"], columns.timestamp_types, rows),
+        ]
+        if self.include_headers:
+            arrays.append(_headers(kinds["headers"], columns, lending, rows))
+        self._change(_Lent(columns, tuple(lending.views)))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _change(self, lent: _Lent) -> None:
+        """Go on with other buffers: some that came back, or new ones."""
+        self._lent.append(lent)
+        back = next((each for each in self._lent if each.is_back()), None)
+        if back is not None:
+            self._lent.remove(back)
+        elif len(self._lent) >= _KEPT:
+            # Whoever collects batches keeps their memory; what is not used again is not kept.
+            del self._lent[0]
+        self.columns = self._new() if back is None or self._is_too_large(back) else back.columns
+
+    def _is_too_large(self, lent: _Lent) -> bool:
+        columns = lent.columns
+        largest = max(
+            len(columns.key_bytes),
+            len(columns.value_bytes),
+            len(columns.header_key_bytes),
+            len(columns.header_value_bytes),
+        )
+        return largest > self._bytes_max
+
+
+def _topics(runs: Sequence[tuple[TopicPartition, int]], kind: pa.DataType) -> pa.Array:
+    rows = [count for _, count in runs]
+    names = [each.topic for each, _ in runs]
+    if names.count(names[0]) == len(names):
+        return pa.repeat(pa.scalar(names[0], kind), sum(rows))
+    return pa.array(names, kind).take(pa.array(np.repeat(np.arange(len(runs)), rows)))
+
+
+def _partitions(runs: Sequence[tuple[TopicPartition, int]], kind: pa.DataType) -> pa.Array:
+    indexes = np.array([each.partition for each, _ in runs], np.int32)
+    return pa.array(np.repeat(indexes, [count for _, count in runs]), kind)
+
+
+def _headers(kind: pa.DataType, columns: Columns, lending: _Lending, rows: int) -> pa.Array:
+    headers = int(columns.header_ends[rows])
+    key, value = kind.value_type
+    keys = lending.binary(
+        key.type, columns.header_key_ends, columns.header_key_bytes, None, headers
+    )
+    values = lending.binary(
+        value.type,
+        columns.header_value_ends,
+        columns.header_value_bytes,
+        columns.has_header_value,
+        headers,
+    )
+    structs = pa.StructArray.from_arrays([_as_text(keys), values], fields=[key, value])
+    validity, nulls = validity_bits(columns.has_headers, rows)
+    ends = lending.buffer(columns.header_ends[: rows + 1])
+    return pa.Array.from_buffers(kind, rows, [validity, ends], nulls, children=[structs])
+
+
+def _as_text(keys: pa.Array) -> pa.Array:
+    """Return keys of headers as text also where they are not UTF-8, as Kafka's consumers do."""
+    try:
+        keys.validate(full=True)
+    except pa.ArrowInvalid:
+        octets = keys.view(pa.binary()).to_pylist()
+        return pa.array([each.decode("utf-8", "replace") for each in octets], keys.type)
+    return keys

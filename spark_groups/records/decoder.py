@@ -1,0 +1,187 @@
+"""Records of fetch responses as Arrow record batches: all that a reader needs of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from spark_groups.errors import MessageFormatError, RecordsError
+from spark_groups.records.batch import decode_batches, offset_behind
+from spark_groups.records.codecs import DecompressionError, Decompressor
+from spark_groups.records.columns import RowBuffers
+from spark_groups.records.layout import ABORTED, Octets, Status, new_cursor
+from spark_groups.types import TopicPartition
+
+_NO_OCTETS: Final = np.empty(0, np.uint8)
+_WRONG: Final = {
+    Status.IS_UNKNOWN_FORMAT: "it is of an unknown message format",
+    Status.LENGTH_IS_WRONG: "its length is wrong",
+    Status.CHECKSUM_IS_WRONG: "its checksum (CRC-32C) is wrong",
+    Status.COUNT_IS_WRONG: "the number of its records is wrong",
+    Status.OFFSETS_ARE_WRONG: "its offsets are wrong",
+    Status.RECORD_IS_WRONG: "a record of it is not encoded as records are",
+    Status.TIMESTAMP_IS_WRONG: "a timestamp of it cannot be expressed in microseconds",
+}
+_OLD_FORMAT: Final = (
+    "its message format is older than v2 (Kafka 0.11), which the fast reader does not take: set the"
+    " option reader to librdkafka"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """A transaction whose records are left out, as a fetch response lists it.
+
+    Args:
+        producer_id: Whose transaction it is.
+        first_offset: The first offset of it in the partition.
+    """
+
+    producer_id: int
+    first_offset: int
+
+
+@dataclass(slots=True)
+class RangeCursor:
+    """How far a range of offsets is read.
+
+    Args:
+        topic_partition: Whose offsets they are.
+        next_offset: The first offset that is not read; nothing below it becomes a row.
+        until_offset: The first offset that is not wanted.
+    """
+
+    topic_partition: TopicPartition
+    next_offset: int
+    until_offset: int
+
+    @property
+    def is_read(self) -> bool:
+        """Whether there is nothing more to read."""
+        return self.next_offset >= self.until_offset
+
+
+class RecordDecoder:
+    """Decodes records of any number of partitions, one response after the other.
+
+    Args:
+        schema: Of the record batches: key, value, topic, partition, offset, timestamp,
+            timestampType, and headers if they are wanted.
+        rows_max: The most rows of a record batch.
+        bytes_max: The most bytes of one of its columns, unless a single record has more.
+        batch_bytes_max: The most bytes that a compressed batch of Kafka's may have when it is
+            decompressed.
+        check_crcs: Whether checksums are compared.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        *,
+        rows_max: int = 10_000,
+        bytes_max: int = 16 * 1024 * 1024,
+        batch_bytes_max: int = 128 * 1024 * 1024,
+        check_crcs: bool = True,
+    ) -> None:
+        if not 0 < batch_bytes_max < 2**31:
+            raise ValueError("the bound of a decompressed batch is a positive number of 31 bits")
+        self._buffers = RowBuffers(schema, rows_max=rows_max, bytes_max=bytes_max)
+        self._decompressor = Decompressor(batch_bytes_max)
+        self._cursor = new_cursor()
+        self._cursor["include_headers"] = self._buffers.include_headers
+        self._cursor["check_crcs"] = check_crcs
+        self._runs: list[tuple[TopicPartition, int]] = []
+        self._rows_of_runs = 0
+
+    def decode(
+        self, records: Any, position: RangeCursor, aborted: Collection[AbortedTransaction] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        """Decode what a response has for a partition; yield each record batch that is full.
+
+        What is left stays for the next response, or for `take`. The iterator has to be used up.
+
+        Args:
+            records: The bytes of its records, in whatever has the buffer protocol; they may be
+                overwritten once the iterator is used up.
+            position: What is read; is moved.
+            aborted: The aborted transactions that the response lists under read_committed.
+
+        Raises:
+            RecordsError: A batch is not what Kafka would send; rows before it were decoded.
+        """
+        wire, body = np.frombuffer(records, np.uint8), _NO_OCTETS
+        cursor, listed = self._cursor, _aborted(aborted)
+        cursor["next_offset"], cursor["until_offset"] = position.next_offset, position.until_offset
+        cursor["wire_at"] = cursor["records_left"] = 0
+        while True:
+            status = decode_batches(wire, body, cursor, listed, self._buffers.columns)
+            position.next_offset = int(cursor["next_offset"])
+            self._note_run(position.topic_partition)
+            if status == Status.BATCH_IS_COMPRESSED:
+                body = self._decompress(wire, position)
+            elif status == Status.COLUMNS_ARE_FULL:
+                if not self._buffers.make_room(cursor):
+                    yield self._take()
+            elif status in (Status.NO_WHOLE_BATCH, Status.RANGE_IS_READ):
+                return
+            else:
+                raise self._error(Status(status), position)
+
+    def take(self) -> pa.RecordBatch | None:
+        """Return the rows that are left, if there are any."""
+        return self._take() if self._rows_of_runs else None
+
+    def _take(self) -> pa.RecordBatch:
+        runs, self._runs, self._rows_of_runs = self._runs, [], 0
+        self._cursor["rows"] = 0
+        return self._buffers.take(runs)
+
+    def _note_run(self, topic_partition: TopicPartition) -> None:
+        rows = int(self._cursor["rows"])
+        added, self._rows_of_runs = rows - self._rows_of_runs, rows
+        if added and self._runs and self._runs[-1][0] == topic_partition:
+            added += self._runs.pop()[1]
+        if added:
+            self._runs.append((topic_partition, added))
+
+    def _decompress(self, wire: Octets, position: RangeCursor) -> Octets:
+        cursor = self._cursor
+        compressed = wire[cursor["at"] : cursor["end"]]
+        try:
+            body = self._decompressor.decompress(int(cursor["codec"]), compressed)
+        except DecompressionError as error:
+            raise RecordsError(
+                f"{self._place(position)}: it cannot be decompressed: {error}"
+            ) from error
+        cursor["at"], cursor["end"] = 0, len(body)
+        return body
+
+    def _error(self, status: Status, position: RangeCursor) -> RecordsError:
+        if status is Status.IS_OLD_FORMAT:
+            return MessageFormatError(f"{self._place(position)}: {_OLD_FORMAT}")
+        return RecordsError(f"{self._place(position)}: {_WRONG[status]}")
+
+    def _place(self, position: RangeCursor) -> str:
+        return (
+            f"the batch of {position.topic_partition} that has offset {position.next_offset}"
+            " cannot be read"
+        )
+
+
+def next_fetch_offset(records: Any, next_offset: int) -> int:
+    """Return the offset that is fetched next, before a response is decoded.
+
+    Args:
+        records: The bytes of its records for a partition.
+        next_offset: The offset that was asked for.
+    """
+    return int(offset_behind(np.frombuffer(records, np.uint8), next_offset))
+
+
+def _aborted(transactions: Collection[AbortedTransaction]) -> Any:
+    listed = sorted((each.producer_id, each.first_offset, False) for each in transactions)
+    return np.array(listed, ABORTED)

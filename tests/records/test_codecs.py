@@ -1,0 +1,119 @@
+"""Decompression: equal to what was compressed, or an error; never more memory than allowed."""
+
+from __future__ import annotations
+
+import random
+import struct
+
+import numpy as np
+import pytest
+
+from spark_groups.errors import RecordsError
+from spark_groups.records.codecs import DecompressionError, Decompressor
+from spark_groups.records.decoder import RangeCursor, RecordDecoder
+from spark_groups.spark.rows import ROW_SCHEMA
+from tests.records.decoding import TP
+from tests.records.encoding import (
+    GZIP,
+    LZ4,
+    SNAPPY,
+    XERIAL_MAGIC,
+    ZSTD,
+    Batch,
+    Record,
+    compress,
+    xerial,
+)
+
+CODECS = (GZIP, SNAPPY, LZ4, ZSTD)
+BODIES = [b"", b"x", bytes(range(256)) * 5000, random.Random(3).randbytes(300_000)]
+
+
+def plain(codec: int, compressed: bytes, bytes_max: int = 4_000_000) -> bytes:
+    octets = np.frombuffer(compressed, np.uint8)
+    return Decompressor(bytes_max).decompress(codec, octets).tobytes()
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("body", BODIES, ids=len)
+def test_what_was_compressed_comes_back(codec: int, body: bytes) -> None:
+    assert plain(codec, compress(codec, body)) == body
+
+
+@pytest.mark.parametrize("body", BODIES, ids=len)
+def test_snappy_of_java_is_framed(body: bytes) -> None:
+    assert plain(SNAPPY, xerial(body)) == body
+
+
+def test_memory_is_used_again() -> None:
+    decompressor = Decompressor(4_000_000)
+    first = decompressor.decompress(LZ4, np.frombuffer(compress(LZ4, b"one"), np.uint8))
+    second = decompressor.decompress(ZSTD, np.frombuffer(compress(ZSTD, b"two"), np.uint8))
+    assert second.tobytes() == b"two"
+    assert np.shares_memory(first, second)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("is_xerial", [False, True])
+def test_limit_is_exact(codec: int, is_xerial: bool) -> None:
+    body = bytes(1_000_000)
+    compressed = compress(codec, body, is_xerial=is_xerial)
+    assert plain(codec, compressed, len(body)) == body
+    with pytest.raises(DecompressionError, match="more than 999999 bytes"):
+        plain(codec, compressed, len(body) - 1)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_bomb_takes_no_more_memory_than_allowed(codec: int) -> None:
+    bomb = np.frombuffer(compress(codec, bytes(50_000_000), is_xerial=True), np.uint8)
+    decompressor = Decompressor(100_000)
+    with pytest.raises(DecompressionError, match="more than 100000 bytes"):
+        decompressor.decompress(codec, bomb)
+    assert decompressor._octets.nbytes <= 100_001
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("is_xerial", [False, True])
+def test_what_is_cut_off_or_spoilt_is_refused_or_decompressed(codec: int, is_xerial: bool) -> None:
+    chance = random.Random(codec)
+    compressed = compress(codec, bytes(range(256)) * 20, is_xerial=is_xerial)
+    outcomes = set()
+    for _ in range(200):
+        spoilt = bytearray(compressed[: chance.randint(0, len(compressed))])
+        for _ in range(chance.choice((0, 1, 3))):
+            if spoilt:
+                spoilt[chance.randrange(len(spoilt))] = chance.randrange(256)
+        try:
+            outcomes.add(len(plain(codec, bytes(spoilt), 100_000)) <= 100_000)
+        except DecompressionError:
+            outcomes.add(False)
+    assert False in outcomes
+
+
+@pytest.mark.parametrize(
+    "compressed",
+    [
+        b"",
+        b"\xff" * 5,
+        b"\xff\xff\xff\xff\x0f",
+        XERIAL_MAGIC + bytes(8) + b"\0\0",
+        XERIAL_MAGIC + bytes(8) + struct.pack(">i", 2**31 - 1),
+        XERIAL_MAGIC + bytes(8) + struct.pack(">i", -1),
+        XERIAL_MAGIC + bytes(8) + struct.pack(">i", 0),
+    ],
+)
+def test_hostile_lengths_of_snappy_are_refused(compressed: bytes) -> None:
+    with pytest.raises(DecompressionError):
+        plain(SNAPPY, compressed)
+
+
+@pytest.mark.parametrize("codec", [0, 5, 6, 7])
+def test_codec_that_there_is_not_is_refused(codec: int) -> None:
+    with pytest.raises(DecompressionError, match=f"no codec {codec}"):
+        plain(codec, b"x")
+
+
+def test_error_says_where_it_is() -> None:
+    response = Batch(5, (Record(),), codec=ZSTD).encode(b"this is no zstd")
+    with pytest.raises(RecordsError, match=r"flights-3 that has offset 5 .* decompressed"):
+        list(RecordDecoder(ROW_SCHEMA).decode(response, RangeCursor(TP, 5, 9)))
