@@ -110,6 +110,7 @@ def test_what_does_not_exist_is_refused(words: tuple[str, str]) -> None:
     assert words[0] in found.output
 
 
+@pytest.mark.long
 def test_fresh_seeds_keep_every_promise(capsys: pytest.CaptureFixture[str]) -> None:
     """Other schedules each time: their seeds are printed, and whatever breaks says how it did."""
     first = int(time())
