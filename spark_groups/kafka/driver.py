@@ -32,8 +32,9 @@ FIRST_ASSIGNMENT_S: Final = 3.0
 OUTAGE_S: Final = 300.0
 """How long a query that was running goes on without any broker answering."""
 POLL_AGAIN_S: Final = 0.1
-NEWS_S: Final = 0.5
-"""How long a plan waits for a heartbeat that is under way, and for what it brings."""
+NEWS_S: Final = 0.1
+"""How long a plan waits for a heartbeat that is under way, and for what it brings: a healthy
+coordinator answers in milliseconds, and a slow one must not slow every batch down."""
 VALIDATION_S: Final = 2.0
 """How long a plan waits for new leaders to confirm positions; what they have not is left out."""
 
