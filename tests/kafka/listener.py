@@ -20,8 +20,8 @@ ALL_APIS = tuple(
 
 
 @contextlib.contextmanager
-def listening(script: Script) -> Iterator[int]:
-    """Run a script for every connection to a free port, one after another; yield the port."""
+def listening(script: Script, *, at_once: bool = False) -> Iterator[int]:
+    """Run a script for every connection to a free port, in turn or at once; yield the port."""
     accepted: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -32,8 +32,14 @@ def listening(script: Script) -> Iterator[int]:
                 except OSError:
                     return
                 accepted.append(peer)
-                with contextlib.suppress(OSError), peer:
-                    script(peer)
+                if at_once:
+                    threading.Thread(target=run, args=(peer,), daemon=True).start()
+                else:
+                    run(peer)
+
+        def run(peer: socket.socket) -> None:
+            with contextlib.suppress(OSError), peer:
+                script(peer)
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()

@@ -16,14 +16,14 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from spark_groups.errors import BrokerUnreachableError, DataLossError
-from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.spark.librdkafka_reader import BATCH_BYTES, BATCH_ROWS
 from spark_groups.spark.range_settings import RangeSettings, ReaderChoice
 from spark_groups.spark.reader import read_ranges
 from spark_groups.spark.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
-from spark_groups.types import OffsetRange, TopicId
+from spark_groups.types import OffsetRange
 from tests.brokers import ANSWER_S, Row, admin, create_topic, delete_topic, produce
+from tests.spark.both_readers import topic_ids
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.broker
@@ -55,12 +55,6 @@ def read(settings: RangeSettings) -> Read:
         return rows_of(read_ranges(changed, planned))
 
     return read_them
-
-
-def topic_ids(settings: RangeSettings, topics: Iterable[str]) -> dict[str, TopicId]:
-    with Cluster(settings.bootstrap_servers) as cluster:
-        known = cluster.topics(topics).topics
-    return {each.topic.name: topic_id for topic_id, each in known.items()}
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Rows:

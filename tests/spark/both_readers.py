@@ -1,0 +1,43 @@
+"""The rows of both readers, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pyarrow as pa
+
+from spark_groups.kafka.cluster import Cluster
+from spark_groups.spark.range_settings import RangeSettings, ReaderChoice
+from spark_groups.spark.reader import read_ranges
+from spark_groups.types import OffsetRange, TopicId
+
+ORDER = [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
+
+
+def topic_ids(settings: RangeSettings, topics: Iterable[str]) -> dict[str, TopicId]:
+    """Return the ids that topics have."""
+    with Cluster(settings.bootstrap_servers, security=settings.security) as cluster:
+        known = cluster.topics(topics).topics
+    return {each.topic.name: topic_id for topic_id, each in known.items()}
+
+
+def table_of(settings: RangeSettings, ranges: Iterable[OffsetRange], **changes: object) -> pa.Table:
+    """Read ranges, and return the rows in the order of their offsets."""
+    changed = replace(settings, include_headers=True, **changes)  # type: ignore[arg-type]
+    batches = list(read_ranges(changed, ranges))
+    for batch in batches:
+        batch.validate(full=True)
+    return pa.Table.from_batches(batches).sort_by(ORDER) if batches else pa.table({})
+
+
+def same_rows(
+    settings: RangeSettings, ranges: Iterable[OffsetRange], **changes: object
+) -> pa.Table:
+    """Read ranges by both readers, and return the rows, which have to be the same."""
+    ranges = list(ranges)
+    fast = table_of(settings, ranges, reader=ReaderChoice.FAST, **changes)
+    oracle = table_of(settings, ranges, reader=ReaderChoice.LIBRDKAFKA, **changes)
+    assert fast.schema == oracle.schema
+    assert fast.equals(oracle), f"{fast.num_rows} rows and {oracle.num_rows} are not the same"
+    return fast
