@@ -25,7 +25,7 @@ _HEADER_BYTES: Final = 16
 """About what a header takes beside its key and its value."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Lent:
     columns: Columns
     views: tuple[weakref.ref[Any], ...]
@@ -80,6 +80,8 @@ class RowBuffers:
         self.include_headers = "headers" in schema.names
         self._rows_max = rows_max
         self._bytes_max = bytes_max
+        self._kinds = {field.name: field.type for field in schema}
+        self._constants: dict[str, tuple[Any, pa.Array]] = {}
         self._lent: list[_Lent] = []
         self.columns = self._new()
 
@@ -132,7 +134,7 @@ class RowBuffers:
         """
         rows = sum(count for _, count in runs)
         columns, lending = self.columns, _Lending()
-        kinds = {field.name: field.type for field in self._schema}
+        kinds = self._kinds
         keys, values = (
             (columns.key_ends, columns.key_bytes),
             (columns.value_ends, columns.value_bytes),
@@ -140,8 +142,8 @@ class RowBuffers:
         arrays = [
             lending.binary(kinds["key"], *keys, columns.has_key, rows),
             lending.binary(kinds["value"], *values, columns.has_value, rows),
-            _topics(runs, kinds["topic"]),
-            _partitions(runs, kinds["partition"]),
+            self._repeated("topic", [each.topic for each, _ in runs], runs),
+            self._repeated("partition", [each.partition for each, _ in runs], runs),
             lending.fixed(kinds["offset"], columns.offsets, rows),
             lending.fixed(kinds["timestamp"], columns.timestamps_us, rows),
             lending.fixed(kinds["timestampType"], columns.timestamp_types, rows),
@@ -150,6 +152,21 @@ class RowBuffers:
             arrays.append(_headers(kinds["headers"], columns, lending, rows))
         self._change(_Lent(columns, tuple(lending.views)))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _repeated(
+        self, name: str, values: Sequence[Any], runs: Sequence[tuple[TopicPartition, int]]
+    ) -> pa.Array:
+        """Return a column that has one value for all rows of a run."""
+        rows, kind = [count for _, count in runs], self._kinds[name]
+        if values.count(values[0]) < len(values):
+            indexes = np.repeat(np.arange(len(values)), rows)
+            return pa.array(values, kind).take(pa.array(indexes))
+        # Most batches are of one partition, as those before them.
+        value, column = self._constants.get(name, (None, None))
+        if value != values[0]:
+            value, column = values[0], pa.repeat(pa.scalar(values[0], kind), self._rows_max)
+            self._constants[name] = (value, column)
+        return column[: sum(rows)]
 
     def _change(self, lent: _Lent) -> None:
         """Go on with other buffers: some that came back, or new ones."""
@@ -171,19 +188,6 @@ class RowBuffers:
             len(columns.header_value_bytes),
         )
         return largest > self._bytes_max
-
-
-def _topics(runs: Sequence[tuple[TopicPartition, int]], kind: pa.DataType) -> pa.Array:
-    rows = [count for _, count in runs]
-    names = [each.topic for each, _ in runs]
-    if names.count(names[0]) == len(names):
-        return pa.repeat(pa.scalar(names[0], kind), sum(rows))
-    return pa.array(names, kind).take(pa.array(np.repeat(np.arange(len(runs)), rows)))
-
-
-def _partitions(runs: Sequence[tuple[TopicPartition, int]], kind: pa.DataType) -> pa.Array:
-    indexes = np.array([each.partition for each, _ in runs], np.int32)
-    return pa.array(np.repeat(indexes, [count for _, count in runs]), kind)
 
 
 def _headers(kind: pa.DataType, columns: Columns, lending: _Lending, rows: int) -> pa.Array:

@@ -119,17 +119,16 @@ class RecordDecoder:
         cursor["wire_at"] = cursor["records_left"] = 0
         while True:
             status = decode_batches(wire, body, cursor, listed, self._buffers.columns)
-            position.next_offset = int(cursor["next_offset"])
-            self._note_run(position.topic_partition)
             if status == Status.BATCH_IS_COMPRESSED:
                 body = self._decompress(wire, position)
-            elif status == Status.COLUMNS_ARE_FULL:
-                if not self._buffers.make_room(cursor):
-                    yield self._take()
-            elif status in (Status.NO_WHOLE_BATCH, Status.RANGE_IS_READ):
+                continue
+            self._note(position)
+            if status in (Status.NO_WHOLE_BATCH, Status.RANGE_IS_READ):
                 return
-            else:
+            if status != Status.COLUMNS_ARE_FULL:
                 raise self._error(Status(status), position)
+            if not self._buffers.make_room(cursor):
+                yield self._take()
 
     def take(self) -> pa.RecordBatch | None:
         """Return the rows that are left, if there are any."""
@@ -140,20 +139,23 @@ class RecordDecoder:
         self._cursor["rows"] = 0
         return self._buffers.take(runs)
 
-    def _note_run(self, topic_partition: TopicPartition) -> None:
+    def _note(self, position: RangeCursor) -> None:
+        """Move the caller's position, and note whose the rows are that came with it."""
+        position.next_offset = int(self._cursor["next_offset"])
         rows = int(self._cursor["rows"])
         added, self._rows_of_runs = rows - self._rows_of_runs, rows
-        if added and self._runs and self._runs[-1][0] == topic_partition:
+        if added and self._runs and self._runs[-1][0] == position.topic_partition:
             added += self._runs.pop()[1]
         if added:
-            self._runs.append((topic_partition, added))
+            self._runs.append((position.topic_partition, added))
 
     def _decompress(self, wire: Octets, position: RangeCursor) -> Octets:
         cursor = self._cursor
-        compressed = wire[cursor["at"] : cursor["end"]]
+        compressed = wire[int(cursor["at"]) : int(cursor["end"])]
         try:
             body = self._decompressor.decompress(int(cursor["codec"]), compressed)
         except DecompressionError as error:
+            self._note(position)
             raise RecordsError(
                 f"{self._place(position)}: it cannot be decompressed: {error}"
             ) from error
@@ -166,10 +168,8 @@ class RecordDecoder:
         return RecordsError(f"{self._place(position)}: {_WRONG[status]}")
 
     def _place(self, position: RangeCursor) -> str:
-        return (
-            f"the batch of {position.topic_partition} that has offset {position.next_offset}"
-            " cannot be read"
-        )
+        partition, offset = position.topic_partition, position.next_offset
+        return f"the batch of {partition} that has offset {offset} cannot be read"
 
 
 def next_fetch_offset(records: Any, next_offset: int) -> int:

@@ -49,6 +49,18 @@ def test_memory_is_used_again_once_nobody_has_it() -> None:
     assert len(seen) <= 3 * 3
 
 
+def test_memory_that_came_back_out_of_turn_is_used_again() -> None:
+    decoder = RecordDecoder(ROW_SCHEMA, rows_max=10)
+    response = plain(0, [b"%d" % number for number in range(200)]).encode()
+    batches = decoder.decode(response, RangeCursor(TP, 0, END))
+    first, seen = next(batches), set()
+    for batch in batches:
+        seen |= addresses(batch)
+        del batch
+    assert len(seen) <= 3 * 2
+    assert [row[1] for row in rows_of([first])] == [b"%d" % number for number in range(10)]
+
+
 def test_large_record_has_a_batch_and_its_memory_is_not_kept() -> None:
     decoder = RecordDecoder(ROW_SCHEMA, bytes_max=1000)
     values = [b"a" * 900, b"b" * 900, b"c" * 100_000, b"d"]
