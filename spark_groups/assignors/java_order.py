@@ -25,11 +25,16 @@ _CACHED: Final = 65_536
 @lru_cache(_CACHED)
 def string_hash(text: str) -> int:
     """Return `String.hashCode`, as 32 bits without a sign."""
-    units = text.encode("utf-16-be")
+    units = text.encode("utf-16-be", "surrogatepass")
     total = 0
     for high, low in zip(units[::2], units[1::2], strict=True):
         total = (31 * total + (high << 8 | low)) & _INT
     return total
+
+
+def signed(bits: int) -> int:
+    """Return the number that Java takes 32 bits for."""
+    return bits - (1 << 32) if bits >> 31 else bits
 
 
 @lru_cache(_CACHED)

@@ -20,7 +20,6 @@ from spark_groups.coordinator.effects import (
     TimerKey,
     TimerKind,
 )
-from spark_groups.coordinator.error_answers import CoordinatorErrorCode
 from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.group_epoch import subscribed_names
 from spark_groups.coordinator.member import GroupMember
@@ -41,7 +40,7 @@ from spark_groups.coordinator.records import (
     TargetMetadataKey,
     TargetMetadataValue,
 )
-from spark_groups.coordinator.refusal import RefusedError
+from spark_groups.coordinator.refusal import CoordinatorErrorCode, RefusedError
 from spark_groups.errors import ErrorCode
 from spark_groups.types import TopicIdPartition
 

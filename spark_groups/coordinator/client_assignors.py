@@ -7,38 +7,24 @@ shipped this; where the text leaves something open, docs/decisions/0012 says wha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from spark_groups.coordinator.member import ClientAssignor, GroupMember
 from spark_groups.coordinator.messages import KipHeartbeatRequest
-from spark_groups.coordinator.refusal import RefusedError
+from spark_groups.coordinator.refusal import RefusedError, Rule, check_rules
 from spark_groups.errors import ErrorCode
 from spark_groups.protocol.messages import HeartbeatRequest
 
-
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """One sentence about an assignor.
-
-    Args:
-        is_broken: Whether an assignor breaks it.
-        message: What the member is told then.
-    """
-
-    is_broken: Callable[[ClientAssignor], bool]
-    message: str
-
-
-_RULES: Final = (
-    _Rule(lambda each: not each.name, "Assignor.Name can't be empty."),
-    _Rule(lambda each: each.minimum_version < -1, "Assignor.MinimumVersion must be >= -1."),
-    _Rule(
+_RULES: Final[tuple[Rule[ClientAssignor], ...]] = (
+    Rule(lambda each: not each.name, "Assignor.Name can't be empty."),
+    Rule(lambda each: each.minimum_version < -1, "Assignor.MinimumVersion must be >= -1."),
+    Rule(
         lambda each: each.maximum_version < max(0, each.minimum_version),
         "Assignor.MaximumVersion must be >= 0 and >= Assignor.MinimumVersion.",
     ),
-    _Rule(
+    Rule(
         lambda each: not each.minimum_version <= each.metadata_version <= each.maximum_version,
         "Assignor.Version must be between Assignor.MinimumVersion and Assignor.MaximumVersion.",
     ),
@@ -65,9 +51,7 @@ def told(
         message = "ServerAssignor and ClientAssignors can't be used together."
         raise RefusedError(ErrorCode.INVALID_REQUEST, message)
     for each in request.client_assignors:
-        for rule in _RULES:
-            if rule.is_broken(each):
-                raise RefusedError(ErrorCode.INVALID_REQUEST, rule.message)
+        check_rules(each, _RULES)
     changed = replace(member, client_assignors=request.client_assignors)
     _check_versions(changed, members)
     return changed if changed != member else member

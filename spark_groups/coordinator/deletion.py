@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from spark_groups.coordinator import records as r
 from spark_groups.coordinator.effects import Outcome, Surroundings
-from spark_groups.coordinator.error_answers import CoordinatorErrorCode
 from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.messages import DeleteGroupsRequest, DeleteGroupsResponse
 from spark_groups.coordinator.profile import Profile
 from spark_groups.coordinator.records import Record
+from spark_groups.coordinator.refusal import CoordinatorErrorCode
 from spark_groups.errors import ErrorCode
 
 TOMBSTONE_ORDER = (

@@ -9,12 +9,11 @@ from collections.abc import Iterable
 
 from spark_groups.coordinator import group_epoch, membership, target
 from spark_groups.coordinator.effects import Surroundings
-from spark_groups.coordinator.error_answers import CoordinatorErrorCode
 from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.member import GroupMember
 from spark_groups.coordinator.profile import Profile
 from spark_groups.coordinator.records import TargetMemberValue
-from spark_groups.coordinator.refusal import RefusedError
+from spark_groups.coordinator.refusal import CoordinatorErrorCode, RefusedError
 from spark_groups.protocol.messages import DescribedMember, DescribeGroupResponse
 from spark_groups.types import Assignment, TopicId, TopicIdPartition
 

@@ -1,11 +1,13 @@
-"""What a handler decides, as data: an answer, records to append, timers to set or stop.
+"""What a request or a timer comes to, as data: an answer, records to append, timers to set or stop.
 
-A handler reads a group and changes nothing. Its records are applied to the group at once, appended
-to the log, and taken back if the append fails; the answer is given once they are replicated.
+Who decides it reads a group and changes nothing. The records are applied to the group at once,
+appended to the log, and taken back if the append fails; the answer is given once they are
+replicated.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Generic, TypeVar
@@ -85,7 +87,7 @@ class Timer:
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[R]):
-    """What a handler decided.
+    """What was decided.
 
     Args:
         response: The answer.
@@ -103,7 +105,7 @@ class Outcome(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a handler may look at beside its group.
+    """What may be looked at beside the group.
 
     Args:
         now: Seconds.
@@ -111,7 +113,7 @@ class Surroundings:
         settings: What is configured.
         client_id: The client id of the request.
         client_host: Where the request comes from.
-        new_member_id: An id to give where the coordinator makes ids.
+        new_member_id: Makes an id for who joins without one.
         api_version: The version of the request.
         computing: The timer of the group's computation, if a member computes a target.
     """
@@ -121,6 +123,6 @@ class Surroundings:
     settings: Settings
     client_id: str = ""
     client_host: str = ""
-    new_member_id: str = ""
+    new_member_id: Callable[[], str] = str
     api_version: int = NEWEST_API_VERSION
     computing: Timer | None = None

@@ -3,23 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import IntEnum
 from typing import Any, Final
 
 from spark_groups.coordinator import messages as m
 from spark_groups.protocol import messages as p
-
-
-class CoordinatorErrorCode(IntEnum):
-    """Error codes that only operators and client assignors meet.
-
-    INVALID_ASSIGNMENT never got a number in Kafka: this one is the model's own.
-    """
-
-    INVALID_GROUP_ID = 24
-    NON_EMPTY_GROUP = 68
-    GROUP_SUBSCRIBED_TO_TOPIC = 86
-    INVALID_ASSIGNMENT = -848
 
 
 def _commit(request: p.OffsetCommitRequest, error_code: int) -> p.OffsetCommitResponse:

@@ -60,7 +60,8 @@ def _regular(
     if request.member_epoch != JOIN_GROUP_MEMBER_EPOCH:
         membership.check_exists(group, f"Consumer group {group_id} not found.")
     membership.check_size(group, request, profile, around.settings.broker)
-    sender = membership.sender(group, request, request.member_id or around.new_member_id, profile)
+    member_id = request.member_id or around.new_member_id()
+    sender = membership.sender(group, request, member_id, profile)
     told = _told(sender.member, request, around)
     if profile.client_assignors:
         told = client_assignors.told(told, request, group.members)

@@ -10,20 +10,22 @@ shrinks in Kafka: that a group had more members at an earlier time is not follow
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import Final
 
 from spark_groups.assignors.java_order import (
     DEFAULT_TABLE,
     copied_table,
     grown_table,
     hash_order,
+    signed,
     string_hash,
     uuid_hash,
 )
 from spark_groups.coordinator.topics import TopicsImage
 from spark_groups.types import TopicId
 
-_FIBONACCI = -7046029254386353131
-_LONG = (1 << 64) - 1
+_FIBONACCI: Final = -7046029254386353131
+_LONG: Final = (1 << 64) - 1
 
 
 def timeline_order(keys: Sequence[str]) -> list[str]:
@@ -37,9 +39,7 @@ def timeline_order(keys: Sequence[str]) -> list[str]:
         bits += 1
 
     def slot(key: str) -> int:
-        hashed = string_hash(key)
-        signed = hashed - (1 << 32) if hashed >> 31 else hashed
-        return (signed * _FIBONACCI & _LONG) >> (64 - bits)
+        return (signed(string_hash(key)) * _FIBONACCI & _LONG) >> (64 - bits)
 
     last_first = list(keys)
     last_first.reverse()

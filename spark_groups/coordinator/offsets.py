@@ -14,13 +14,13 @@ from typing import Final
 
 from spark_groups.coordinator.deletion import tombstones
 from spark_groups.coordinator.effects import Outcome, Surroundings
-from spark_groups.coordinator.error_answers import CoordinatorErrorCode
 from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.group_epoch import subscribed_names
 from spark_groups.coordinator.member import GroupMember
 from spark_groups.coordinator.messages import OffsetDeleteRequest, OffsetDeleteResponse
 from spark_groups.coordinator.profile import OffsetFencing, Profile
 from spark_groups.coordinator.records import OffsetCommitKey, OffsetCommitValue, Record
+from spark_groups.coordinator.refusal import CoordinatorErrorCode
 from spark_groups.coordinator.topics import TopicImage, TopicsImage
 from spark_groups.errors import ErrorCode
 from spark_groups.protocol.messages import (

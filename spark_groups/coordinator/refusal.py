@@ -2,6 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Generic, TypeVar
+
+from spark_groups.errors import ErrorCode
+
+T = TypeVar("T")
+
+
+class CoordinatorErrorCode(IntEnum):
+    """Error codes that only operators and client assignors meet.
+
+    INVALID_ASSIGNMENT never got a number in Kafka: this one is the model's own.
+    """
+
+    INVALID_GROUP_ID = 24
+    NON_EMPTY_GROUP = 68
+    GROUP_SUBSCRIBED_TO_TOPIC = 86
+    INVALID_ASSIGNMENT = -848
+
 
 class RefusedError(Exception):
     """Raised where a request is refused, with Kafka's code and text.
@@ -15,3 +36,27 @@ class RefusedError(Exception):
         super().__init__(message)
         self.code = code
         self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Rule(Generic[T]):
+    """One sentence about what a request says.
+
+    Args:
+        is_broken: Whether something breaks it.
+        message: What the member is told then.
+    """
+
+    is_broken: Callable[[T], bool]
+    message: str
+
+
+def check_rules(said: T, rules: Iterable[Rule[T]]) -> None:
+    """Refuse what breaks a rule; the first one that is broken counts.
+
+    Raises:
+        RefusedError: INVALID_REQUEST.
+    """
+    for rule in rules:
+        if rule.is_broken(said):
+            raise RefusedError(ErrorCode.INVALID_REQUEST, rule.message)

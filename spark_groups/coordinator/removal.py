@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from spark_groups.coordinator import leaving, membership
 from spark_groups.coordinator.effects import Outcome, Surroundings
-from spark_groups.coordinator.error_answers import CoordinatorErrorCode
 from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.member import GroupMember
 from spark_groups.coordinator.messages import (
@@ -17,7 +16,7 @@ from spark_groups.coordinator.messages import (
     LeftMember,
 )
 from spark_groups.coordinator.profile import Profile
-from spark_groups.coordinator.refusal import RefusedError
+from spark_groups.coordinator.refusal import CoordinatorErrorCode, RefusedError
 from spark_groups.errors import ErrorCode
 
 

@@ -35,13 +35,12 @@ from spark_groups.coordinator.messages import (
     ListGroupsRequest,
 )
 from spark_groups.coordinator.offsets import expire, forget
-from spark_groups.coordinator.profile import MemberIds, Profile
+from spark_groups.coordinator.profile import Profile
 from spark_groups.coordinator.records import Record
 from spark_groups.coordinator.settings import Settings
 from spark_groups.coordinator.sizes import MAX_BATCH_BYTES, batch_bytes
 from spark_groups.coordinator.timers import Timers
 from spark_groups.coordinator.topics import TopicsImage
-from spark_groups.coordinator.validation import CLIENT_MEMBER_ID_VERSION
 from spark_groups.errors import ErrorCode
 from spark_groups.types import topic_id_text
 
@@ -310,7 +309,7 @@ class Shard:
             settings=self.settings,
             client_id=origin.client_id,
             client_host=origin.client_host,
-            new_member_id=self._new_member_id(api_version),
+            new_member_id=self._new_member_id,
             api_version=api_version,
             computing=self._computing(group_id),
         )
@@ -320,10 +319,8 @@ class Shard:
             return None
         return self._timers.get(TimerKey(TimerKind.CLIENT_ASSIGNMENT, group_id))
 
-    def _new_member_id(self, api_version: int) -> str:
+    def _new_member_id(self) -> str:
         """Make an id that is new for ever: who is told one has a record at this offset."""
-        if self.profile.member_ids is MemberIds.CLIENT and api_version >= CLIENT_MEMBER_ID_VERSION:
-            return ""
         return topic_id_text(uuid.uuid5(MEMBER_IDS, f"{self.partition}-{self.log.end_offset}"))
 
     def _write(

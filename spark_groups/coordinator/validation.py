@@ -7,13 +7,11 @@ a member id is how ids are asked for, and epoch -2 is how a static member leaves
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from spark_groups.coordinator.effects import Surroundings
 from spark_groups.coordinator.profile import MemberIds, Profile
-from spark_groups.coordinator.refusal import RefusedError
+from spark_groups.coordinator.refusal import RefusedError, Rule, check_rules
 from spark_groups.errors import ErrorCode
 from spark_groups.protocol.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
@@ -23,57 +21,49 @@ from spark_groups.protocol.messages import (
 )
 from spark_groups.types import NO_PARTITIONS
 
-CLIENT_MEMBER_ID_VERSION: Final = 1
+_MEMBER_ID_VERSION: Final = 1
 """The first version of ConsumerGroupHeartbeat whose members make their ids (KIP-1082)."""
+_TRIMMED: Final = "".join(map(chr, range(0x21)))
+"""What Java's String.trim takes away."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """One sentence about requests.
-
-    Args:
-        is_broken: Whether a request breaks it.
-        message: What the member is told then.
-    """
-
-    is_broken: Callable[[HeartbeatRequest], bool]
-    message: str
+def _is_blank(text: str | None) -> bool:
+    """Tell whether there is a text with nothing in it (Utils.throwIfEmptyString)."""
+    return text is not None and not text.strip(_TRIMMED)
 
 
-def _joins(request: HeartbeatRequest) -> bool:
-    return request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
-
-
-_MEMBER_ID: Final = _Rule(lambda request: not request.member_id, "MemberId can't be empty.")
-_RULES: Final = (
-    _Rule(lambda request: not request.group_id, "GroupId can't be empty."),
-    _Rule(lambda request: request.instance_id == "", "InstanceId can't be empty."),
-    _Rule(lambda request: request.rack_id == "", "RackId can't be empty."),
-    _Rule(
-        lambda request: _joins(request) and request.rebalance_timeout_ms == -1,
-        "RebalanceTimeoutMs must be provided in first request.",
-    ),
-    _Rule(
-        lambda request: _joins(request) and request.topic_partitions != NO_PARTITIONS,
-        "TopicPartitions must be empty when (re-)joining.",
-    ),
-    _Rule(
-        lambda request: (
-            _joins(request)
-            and request.subscribed_topic_names is None
-            and request.subscribed_topic_regex is None
-        ),
-        "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
-    ),
-    _Rule(
+_RULES_WITH_ID: Final[tuple[Rule[HeartbeatRequest], ...]] = (
+    Rule(lambda request: _is_blank(request.member_id), "MemberId can't be empty."),
+)
+_RULES: Final[tuple[Rule[HeartbeatRequest], ...]] = (
+    Rule(lambda request: _is_blank(request.group_id), "GroupId can't be empty."),
+    Rule(lambda request: _is_blank(request.instance_id), "InstanceId can't be empty."),
+    Rule(lambda request: _is_blank(request.rack_id), "RackId can't be empty."),
+    Rule(
         lambda request: (
             request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH and request.instance_id is None
         ),
         "InstanceId can't be null.",
     ),
-    _Rule(
+    Rule(
         lambda request: request.member_epoch < LEAVE_GROUP_STATIC_MEMBER_EPOCH,
         "MemberEpoch is invalid.",
+    ),
+)
+_RULES_OF_JOINS: Final[tuple[Rule[HeartbeatRequest], ...]] = (
+    Rule(
+        lambda request: request.rebalance_timeout_ms == -1,
+        "RebalanceTimeoutMs must be provided in first request.",
+    ),
+    Rule(
+        lambda request: request.topic_partitions != NO_PARTITIONS,
+        "TopicPartitions must be empty when (re-)joining.",
+    ),
+    Rule(
+        lambda request: (
+            request.subscribed_topic_names is None and request.subscribed_topic_regex is None
+        ),
+        "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
     ),
 )
 
@@ -89,9 +79,11 @@ def check(request: HeartbeatRequest, profile: Profile, around: Surroundings) -> 
     Raises:
         RefusedError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR; the first rule that is broken counts.
     """
-    for rule in (_MEMBER_ID, *_RULES) if _needs_id(request, profile, around) else _RULES:
-        if rule.is_broken(request):
-            raise RefusedError(ErrorCode.INVALID_REQUEST, rule.message)
+    if _needs_id(request, profile, around):
+        check_rules(request, _RULES_WITH_ID)
+    check_rules(request, _RULES)
+    if request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
+        check_rules(request, _RULES_OF_JOINS)
     assignors = around.settings.broker.assignors
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise RefusedError(
@@ -102,9 +94,6 @@ def check(request: HeartbeatRequest, profile: Profile, around: Surroundings) -> 
 
 
 def _needs_id(request: HeartbeatRequest, profile: Profile, around: Surroundings) -> bool:
-    members_make_ids = (
-        profile.member_ids is MemberIds.CLIENT and around.api_version >= CLIENT_MEMBER_ID_VERSION
-    )
-    return members_make_ids or (
-        request.member_epoch > 0 or request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH
-    )
+    if request.member_epoch > 0 or request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
+        return True
+    return profile.member_ids is MemberIds.CLIENT and around.api_version >= _MEMBER_ID_VERSION

@@ -11,6 +11,7 @@ from spark_groups.assignors.java_order import (
     grown_table,
     hash_order,
     integer_hash,
+    signed,
     string_hash,
     uuid_hash,
 )
@@ -25,11 +26,21 @@ from spark_groups.assignors.java_order import (
         ("range", 108280125),
         ("consumer-1", 4128728090),
         ("Grüße", 69215351),
+        ("polygenelubricants", 2147483648),
+        ("hello world", 1794106052),
+        ("\N{GRINNING FACE}", 1772899),
+        ("Aa", 2112),
+        ("BB", 2112),
         ("c2fa7b1f-9d52-00ef-9ae0-85bf0b500a3f", 835137218),
     ],
 )
 def test_hash_codes_of_strings(text: str, expected: int) -> None:
     assert string_hash(text) == expected
+
+
+def test_half_of_all_codes_are_negative_numbers() -> None:
+    assert [signed(each) for each in (0, 97, 2**31 - 1)] == [0, 97, 2**31 - 1]
+    assert [signed(each) for each in (2**31, 2**32 - 1)] == [-(2**31), -1]
 
 
 @pytest.mark.parametrize(

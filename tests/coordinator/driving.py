@@ -71,7 +71,7 @@ class Driven:
             settings=self.settings,
             client_id="client",
             client_host="/host",
-            new_member_id="made-here",
+            new_member_id=lambda: "made-here",
             api_version=self.api_version,
         )
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from spark_groups.coordinator import messages as m
-from spark_groups.coordinator.error_answers import CoordinatorErrorCode
 from spark_groups.coordinator.log import Log
 from spark_groups.coordinator.member import ClientAssignor
 from spark_groups.coordinator.profile import KIP_848
+from spark_groups.coordinator.refusal import CoordinatorErrorCode
 from spark_groups.coordinator.settings import Settings
 from spark_groups.coordinator.shard import Shard
 from spark_groups.coordinator.topics import TopicImage, TopicsImage

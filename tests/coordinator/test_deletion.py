@@ -5,11 +5,11 @@ from __future__ import annotations
 from spark_groups.coordinator import records as r
 from spark_groups.coordinator.deletion import delete, tombstones
 from spark_groups.coordinator.effects import Surroundings
-from spark_groups.coordinator.error_answers import CoordinatorErrorCode
 from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.messages import DeleteGroupsRequest
 from spark_groups.coordinator.profile import KAFKA_4_3
 from spark_groups.coordinator.records import Record
+from spark_groups.coordinator.refusal import CoordinatorErrorCode
 from spark_groups.coordinator.settings import Settings
 from spark_groups.coordinator.topics import TopicsImage
 from spark_groups.errors import ErrorCode

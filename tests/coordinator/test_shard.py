@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from spark_groups.coordinator import messages as m
 from spark_groups.coordinator import records as r
-from spark_groups.coordinator.error_answers import CoordinatorErrorCode
 from spark_groups.coordinator.log import Log
 from spark_groups.coordinator.profile import KAFKA_4_3
 from spark_groups.coordinator.records import Record
+from spark_groups.coordinator.refusal import CoordinatorErrorCode
 from spark_groups.coordinator.settings import Settings
 from spark_groups.coordinator.shard import Shard
 from spark_groups.coordinator.topics import TopicsImage

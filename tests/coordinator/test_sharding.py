@@ -2,26 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from spark_groups.coordinator.sharding import java_hash, partition_for
-
-
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        ("", 0),
-        ("a", 97),
-        ("hello", 99162322),
-        ("polygenelubricants", -2147483648),
-        ("hello world", 1794106052),
-        ("\N{GRINNING FACE}", 1772899),
-        ("Aa", 2112),
-        ("BB", 2112),
-    ],
-)
-def test_java_hash(text: str, code: int) -> None:
-    assert java_hash(text) == code
+from spark_groups.coordinator.sharding import partition_for
 
 
 def test_partitions_are_never_negative() -> None:
