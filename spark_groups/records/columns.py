@@ -150,7 +150,7 @@ class RowBuffers:
         ]
         if self.include_headers:
             arrays.append(_headers(kinds["headers"], columns, lending, rows))
-        self._change(_Lent(columns, tuple(lending.views)))
+        self._lend(_Lent(columns, tuple(lending.views)))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _repeated(
@@ -168,26 +168,24 @@ class RowBuffers:
             self._constants[name] = (value, column)
         return column[: sum(rows)]
 
-    def _change(self, lent: _Lent) -> None:
+    def _lend(self, lent: _Lent) -> None:
         """Go on with other buffers: some that came back, or new ones."""
-        self._lent.append(lent)
+        # Those of a huge record are gone with its batch.
+        if not _is_larger(lent.columns, self._bytes_max):
+            self._lent.append(lent)
         back = next((each for each in self._lent if each.is_back()), None)
         if back is not None:
             self._lent.remove(back)
         elif len(self._lent) >= _KEPT:
             # Whoever collects batches keeps their memory; what is not used again is not kept.
             del self._lent[0]
-        self.columns = self._new() if back is None or self._is_too_large(back) else back.columns
+        self.columns = self._new() if back is None else back.columns
 
-    def _is_too_large(self, lent: _Lent) -> bool:
-        columns = lent.columns
-        largest = max(
-            len(columns.key_bytes),
-            len(columns.value_bytes),
-            len(columns.header_key_bytes),
-            len(columns.header_value_bytes),
-        )
-        return largest > self._bytes_max
+
+def _is_larger(columns: Columns, bytes_max: int) -> bool:
+    octets = (columns.key_bytes, columns.value_bytes)
+    octets_of_headers = (columns.header_key_bytes, columns.header_value_bytes)
+    return max(map(len, octets + octets_of_headers)) > bytes_max
 
 
 def _headers(kind: pa.DataType, columns: Columns, lending: _Lending, rows: int) -> pa.Array:
