@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from spark_groups.assignors.assignor import Assignor
-from spark_groups.assignors.range_assignor import RangeAssignor
-from spark_groups.assignors.sticky_range import StickyRangeAssignor
+from spark_groups.assignors.range_assignor import RangeAssignor, contiguous
+from spark_groups.assignors.sticky_range import sticky
 from spark_groups.assignors.uniform import UniformAssignor
 
 
@@ -21,6 +21,6 @@ def assignors(*, stable_extras: bool, range_is_sticky: bool) -> Mapping[str, Ass
     """
     found: tuple[Assignor, ...] = (
         UniformAssignor(stable_extras),
-        StickyRangeAssignor() if range_is_sticky else RangeAssignor(),
+        RangeAssignor(sticky if range_is_sticky else contiguous),
     )
     return {each.name: each for each in found}

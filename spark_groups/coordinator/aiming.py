@@ -84,7 +84,7 @@ def last_target(group: ConsumerGroup, told: GroupMember) -> Assignment:
 
 def _may_assign(change: Change, profile: Profile, around: Surroundings) -> bool:
     """Tell whether the assignor may run: not again within an interval, not where members do."""
-    if profile.client_assignors and client_assignors.chosen(change.members()):
+    if profile.kip_heartbeats and client_assignors.chosen(change.members()):
         return False
     computed = change.group.target_metadata
     if not profile.batches_assignments or not computed or not computed.assignment_timestamp_s:

@@ -75,10 +75,10 @@ def progress(
         around: The time, and the computation in flight.
         is_due: Whether the group has a newer epoch than its target.
     """
-    assignor = chosen(members)
     running = around.computing
     computation = running.computation if running else None
-    if assignor is None or not is_due:
+    assignor = chosen(members) if is_due else None
+    if assignor is None:
         return Progress(timers=(_stopped(group_id),) if running else ())
     if (
         running is None

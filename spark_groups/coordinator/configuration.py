@@ -20,12 +20,15 @@ from spark_groups.coordinator.messages import (
     GroupConfigValue,
 )
 from spark_groups.coordinator.profile import Profile
-from spark_groups.coordinator.settings import BrokerSettings, Settings
+from spark_groups.coordinator.settings import (
+    ASSIGNMENT_INTERVAL,
+    HEARTBEAT_INTERVAL,
+    SESSION_TIMEOUT,
+    BrokerSettings,
+    Settings,
+)
 from spark_groups.errors import ErrorCode
 
-HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
-SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
-ASSIGNMENT_INTERVAL: Final = "consumer.assignment.interval.ms"
 MAX_ASSIGNMENT_INTERVAL_S: Final = 15.0
 INT_MAX: Final = 2_147_483_647
 

@@ -63,7 +63,7 @@ def _regular(
     member_id = request.member_id or around.new_member_id()
     sender = membership.sender(group, request, member_id, profile)
     told = _told(sender.member, request, around)
-    if profile.client_assignors:
+    if profile.kip_heartbeats:
         told = client_assignors.told(told, request, group.members)
     records = list(sender.records)
     if told is not sender.member:
@@ -89,7 +89,7 @@ def _regular(
             timers.append(rebalance_timer(group_id, member, around))
     timers.append(session_timer(group_id, member.member_id, around))
     response = _answer(request, sender.member, member, around)
-    if profile.answers_pending:
+    if profile.kip_heartbeats:
         after = kip_heartbeat.Standing(member, aim)
         response, computing = kip_heartbeat.extended(
             response, request, change, after, around, group_epoch=subscribed.group_epoch

@@ -6,8 +6,7 @@ tells the member. Source: KIP-848, "Response Schema", "Assignment", "Client Side
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, replace
 
 from spark_groups.coordinator.aiming import Aim, last_target
 from spark_groups.coordinator.client_assignment import progress
@@ -66,12 +65,16 @@ def extended(
     group, sender = change.group, change.sender.member
     is_due = group_epoch > after.aim.assignment_epoch
     step = progress(group.group_id, change.members(), after.member.member_id, around, is_due=is_due)
-    values: dict[str, Any] = {each.name: getattr(response, each.name) for each in fields(response)}
-    values["should_compute_assignment"] = step.should_compute
+    said = KipHeartbeatResponse(
+        member_id=response.member_id,
+        member_epoch=response.member_epoch,
+        heartbeat_interval_ms=response.heartbeat_interval_ms,
+        should_compute_assignment=step.should_compute,
+    )
     before = Standing(sender, Aim(group.assignment_epoch, last_target(group, sender)))
     if response.assignment is not None or _is_news(request, before, after):
-        values |= _assignment(change, after)
-    return KipHeartbeatResponse(**values), step.timers
+        said = _with_assignment(said, change, after)
+    return said, step.timers
 
 
 def _is_news(request: HeartbeatRequest, before: Standing, after: Standing) -> bool:
@@ -84,18 +87,21 @@ def _is_news(request: HeartbeatRequest, before: Standing, after: Standing) -> bo
     )
 
 
-def _assignment(change: Change, after: Standing) -> dict[str, Any]:
-    """Return the fields of the KIP's Assignment."""
+def _with_assignment(
+    said: KipHeartbeatResponse, change: Change, after: Standing
+) -> KipHeartbeatResponse:
+    """Return the answer with the KIP's Assignment."""
     group = change.group
     installed = group.target_metadata
     given, error = TargetMemberValue(), 0
     if installed and installed.assignment_epoch == after.aim.assignment_epoch and after.has_arrived:
         given = group.targets.get(after.member.member_id, given)
         error = installed.error
-    return {
-        "assignment": after.member.assignment,
-        "assignment_error": error,
-        "pending_topic_partitions": after.pending,
-        "metadata_version": given.metadata_version,
-        "metadata_bytes": given.metadata,
-    }
+    return replace(
+        said,
+        assignment=after.member.assignment,
+        assignment_error=error,
+        pending_topic_partitions=after.pending,
+        metadata_version=given.metadata_version,
+        metadata_bytes=given.metadata,
+    )

@@ -164,9 +164,9 @@ def resolved(pattern: str, topics: TopicsImage, now: float) -> RegularExpression
 
 
 def _subscribers(group: ConsumerGroup) -> Counter[str]:
-    counts = Counter(each.subscribed_topic_regex for each in group.members.values())
-    del counts[""]
-    return counts
+    return Counter(
+        regex for each in group.members.values() if (regex := each.subscribed_topic_regex)
+    )
 
 
 def _updated(group: ConsumerGroup, old: str, new: str, counts: Counter[str]) -> Updated:

@@ -63,12 +63,11 @@ class Profile:
             waiting for a heartbeat (the KIP only).
         stable_extras: The homogeneous uniform assignor leaves the partition too many where it is
             (KAFKA-18688).
+        kip_heartbeats: Heartbeats have what Kafka dropped: members may bring assignors, and answers
+            name the partitions that are not released yet (the KIP only).
         range_is_sticky: The range assignor looks at what members have (the KIP; not Kafka 4).
-        client_assignors: Members may bring assignors (the KIP only).
         tells_config_range: A group's setting that is out of bounds is refused with both bounds.
         tells_config_source: A group's setting says whether the broker's file has it.
-        answers_pending: A heartbeat's answer names the partitions that are not released yet (the
-            KIP only).
     """
 
     name: str
@@ -93,9 +92,8 @@ class Profile:
     every_join_bumps: bool = False
     assigns_by_itself: bool = False
     stable_extras: bool = True
+    kip_heartbeats: bool = False
     range_is_sticky: bool = False
-    client_assignors: bool = False
-    answers_pending: bool = False
     tells_config_range: bool = False
     tells_config_source: bool = False
 
@@ -153,9 +151,8 @@ KIP_848: Final = Profile(
     member_ids=MemberIds.SERVER,
     known_static_member_rejoins=True,
     hashes_metadata=False,
+    kip_heartbeats=True,
     range_is_sticky=True,
-    client_assignors=True,
-    answers_pending=True,
     assignor_change_bumps=True,
     every_join_bumps=True,
     assigns_by_itself=True,

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
+
+SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
+HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
+ASSIGNMENT_INTERVAL: Final = "consumer.assignment.interval.ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,17 +60,15 @@ class Settings:
 
     def session_timeout_s(self, group_id: str) -> float:
         """Return after how many seconds of silence a member is removed."""
-        return self._of(group_id, "consumer.session.timeout.ms", self.broker.session_timeout_s)
+        return self._of(group_id, SESSION_TIMEOUT, self.broker.session_timeout_s)
 
     def heartbeat_interval_s(self, group_id: str) -> float:
         """Return how many seconds members are told to leave between heartbeats."""
-        name = "consumer.heartbeat.interval.ms"
-        return self._of(group_id, name, self.broker.heartbeat_interval_s)
+        return self._of(group_id, HEARTBEAT_INTERVAL, self.broker.heartbeat_interval_s)
 
     def assignment_interval_s(self, group_id: str) -> float:
         """Return how many seconds lie between two targets, at least (4.3)."""
-        name = "consumer.assignment.interval.ms"
-        return self._of(group_id, name, self.broker.assignment_interval_s)
+        return self._of(group_id, ASSIGNMENT_INTERVAL, self.broker.assignment_interval_s)
 
     def _of(self, group_id: str, name: str, otherwise_s: float) -> float:
         text = self.by_group.get(group_id, {}).get(name)

@@ -315,7 +315,7 @@ class Shard:
         )
 
     def _computing(self, group_id: str) -> Timer | None:
-        if not self.profile.client_assignors:
+        if not self.profile.kip_heartbeats:
             return None
         return self._timers.get(TimerKey(TimerKind.CLIENT_ASSIGNMENT, group_id))
 

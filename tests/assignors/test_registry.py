@@ -5,15 +5,16 @@ from __future__ import annotations
 import pytest
 
 from spark_groups.assignors.assignor import Assignor
-from spark_groups.assignors.range_assignor import RangeAssignor
+from spark_groups.assignors.range_assignor import RangeAssignor, contiguous
 from spark_groups.assignors.registry import assignors
-from spark_groups.assignors.sticky_range import StickyRangeAssignor
+from spark_groups.assignors.sticky_range import sticky
 from spark_groups.assignors.uniform import UniformAssignor
 
 
 @pytest.mark.parametrize("stable_extras", [False, True])
 @pytest.mark.parametrize(
-    ("range_is_sticky", "by_range"), [(False, RangeAssignor()), (True, StickyRangeAssignor())]
+    ("range_is_sticky", "by_range"),
+    [(False, RangeAssignor(contiguous)), (True, RangeAssignor(sticky))],
 )
 def test_every_name_has_its_assignor(
     stable_extras: bool, range_is_sticky: bool, by_range: Assignor
