@@ -16,7 +16,7 @@ from spark_groups.coordinator.member import GroupMember
 from spark_groups.coordinator.profile import Profile
 from spark_groups.coordinator.records import Record
 from spark_groups.coordinator.refusal import RefusedError
-from spark_groups.coordinator.subscribing import Change, Subscription
+from spark_groups.coordinator.subscribing import Change, GroupSubscription
 from spark_groups.errors import ErrorCode
 from spark_groups.types import NO_PARTITIONS, Assignment
 
@@ -36,7 +36,9 @@ class Aim:
     records: tuple[Record, ...] = ()
 
 
-def aim(change: Change, subscribed: Subscription, profile: Profile, around: Surroundings) -> Aim:
+def aim(
+    change: Change, subscribed: GroupSubscription, profile: Profile, around: Surroundings
+) -> Aim:
     """Return the target of a member, computed anew if the group epoch is ahead of it.
 
     Args:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from spark_groups.coordinator import records as r
 from spark_groups.coordinator.effects import Outcome, Surroundings
 from spark_groups.coordinator.group import ConsumerGroup
@@ -11,7 +13,7 @@ from spark_groups.coordinator.records import Record
 from spark_groups.coordinator.refusal import CoordinatorErrorCode
 from spark_groups.errors import ErrorCode
 
-TOMBSTONE_ORDER = (
+_TOMBSTONE_ORDER: Final = (
     r.OffsetCommitKey,
     r.CurrentAssignmentKey,
     r.TargetMemberKey,
@@ -42,5 +44,5 @@ def delete(
 def tombstones(group: ConsumerGroup) -> tuple[Record, ...]:
     """Return what deletes a group with everything in it (Group.createGroupTombstoneRecords)."""
     keys = (each.key for each in group.records())
-    ordered = sorted(keys, key=lambda key: TOMBSTONE_ORDER.index(type(key)))
+    ordered = sorted(keys, key=lambda key: _TOMBSTONE_ORDER.index(type(key)))
     return tuple(Record(key, None) for key in ordered)

@@ -6,6 +6,7 @@ Source: ConsumerGroup.asDescribedGroup, ConsumerGroupMember.asConsumerGroupDescr
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from spark_groups.coordinator import group_epoch, membership, target
 from spark_groups.coordinator.effects import Surroundings
@@ -14,13 +15,19 @@ from spark_groups.coordinator.member import GroupMember
 from spark_groups.coordinator.profile import Profile
 from spark_groups.coordinator.records import TargetMemberValue
 from spark_groups.coordinator.refusal import CoordinatorErrorCode, RefusedError
-from spark_groups.protocol.messages import DescribedMember, DescribeGroupResponse
+from spark_groups.protocol.messages import (
+    DescribedMember,
+    DescribeGroupRequest,
+    DescribeGroupResponse,
+)
 from spark_groups.types import Assignment, TopicId, TopicIdPartition
 
-CONSUMER_MEMBER_TYPE = 1
+CONSUMER_MEMBER_TYPE: Final = 1
 
 
-def describe(group: ConsumerGroup, profile: Profile, around: Surroundings) -> DescribeGroupResponse:
+def describe(
+    group: ConsumerGroup, _request: DescribeGroupRequest, profile: Profile, around: Surroundings
+) -> DescribeGroupResponse:
     """Describe a group.
 
     Args:

@@ -40,11 +40,7 @@ Write = Callable[[ConsumerGroup, Any, Profile, Surroundings], Outcome[Any]]
 Fired = Callable[[ConsumerGroup, Timer, Profile, Surroundings], Outcome[None]]
 OfGroup = Callable[[ConsumerGroup, Profile, Surroundings], Outcome[None]]
 
-READS: Final[Mapping[type, Read]] = {
-    DescribeGroupRequest: lambda group, _request, profile, around: describe.describe(
-        group, profile, around
-    ),
-}
+READS: Final[Mapping[type, Read]] = {DescribeGroupRequest: describe.describe}
 """What is answered from what is replicated, at once."""
 WRITES: Final[Mapping[type, Write]] = {
     DeleteGroupsRequest: deletion.delete,

@@ -94,7 +94,7 @@ class OffsetCommitValue:
         leader_epoch: A leader epoch whose log reached it, NO_LEADER_EPOCH if not known.
         metadata: Text kept beside it.
         commit_timestamp_s: When it was committed.
-        topic_id: The topic it belongs to; None before 4.1.
+        topic_id: The topic it belongs to; None where offsets are kept by name alone.
     """
 
     committed_offset: int

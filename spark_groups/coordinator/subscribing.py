@@ -47,8 +47,8 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
-    """What the group subscribes to once the request counts.
+class GroupSubscription:
+    """What a group subscribes to once the request counts.
 
     Args:
         group_epoch: The group's epoch for it.
@@ -69,7 +69,7 @@ class Subscription:
         return self.topics_version is not None
 
 
-def subscription(change: Change, profile: Profile, around: Surroundings) -> Subscription:
+def subscription(change: Change, profile: Profile, around: Surroundings) -> GroupSubscription:
     """Return what a group subscribes to, with a new epoch if that is not what it was.
 
     Args:
@@ -91,9 +91,9 @@ def subscription(change: Change, profile: Profile, around: Surroundings) -> Subs
         told is not before and _needs_target(change, pattern.updated, profile, around)
     )
     if not bumps and group.topics_version == around.topics.version:
-        return Subscription(epoch, has_changed, pattern.records, pattern.timers)
+        return GroupSubscription(epoch, has_changed, pattern.records, pattern.timers)
     compared = group_epoch.compared(group, change.members().values(), profile, around, bumps=bumps)
-    return Subscription(
+    return GroupSubscription(
         compared.group_epoch,
         has_changed,
         (*pattern.records, *compared.records),

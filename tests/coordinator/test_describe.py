@@ -9,13 +9,18 @@ from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.profile import KAFKA_4_2, KAFKA_4_3, Profile
 from spark_groups.coordinator.records import OffsetCommitKey, OffsetCommitValue, Record
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.messages import DescribedMember, DescribeGroupResponse
+from spark_groups.protocol.messages import (
+    DescribedMember,
+    DescribeGroupRequest,
+    DescribeGroupResponse,
+)
 from spark_groups.types import NO_PARTITIONS, Assignment
 from tests.coordinator.driving import BAR, FOO, JOIN, Driven, foo
 
 
 def described(driven: Driven) -> DescribeGroupResponse:
-    return describe.describe(driven.group, driven.profile, driven.around)
+    request = DescribeGroupRequest(group_id=driven.group.group_id)
+    return describe.describe(driven.group, request, driven.profile, driven.around)
 
 
 def test_a_group_and_its_member() -> None:
