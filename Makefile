@@ -5,6 +5,8 @@
 PYTHON ?= python3
 LOCK_FLAGS ?=
 PYTEST_FLAGS ?=
+# What `make bench` measures, such as --rows 1000000 --repeats 1 --topics 100.
+BENCH_FLAGS ?=
 # The versions of Spark that `make spark-versions` tests, beside the one in requirements.lock.
 SPARK_VERSIONS ?= 4.0.1 4.1.1
 # How many schedules `make simulate` plays, and the first seed of them.
@@ -24,7 +26,7 @@ step = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env prerequisites demo test long unit slow simulate conformance spark-versions bench-handover lint types format wheel lock clean
+.PHONY: help env prerequisites demo test long unit slow simulate conformance spark-versions bench bench-handover lint types format wheel lock clean
 
 ##@ Start here
 
@@ -66,6 +68,9 @@ conformance: prerequisites env ## Play scenarios and compare the model with Kafk
 
 bench-handover: prerequisites env ## Measure hand-overs beside confluent-kafka; about 10 minutes
 	$(PY) -m benchmarks.handover
+
+bench: prerequisites env ## Measure throughput beside Spark's own source, into build/throughput.json
+	$(PY) -m benchmarks.throughput $(BENCH_FLAGS)
 
 spark-versions: prerequisites $(SPARK_VERSIONS:%=spark-%) ## Test the source on older versions of Spark, too
 

@@ -74,6 +74,15 @@ class FetchCursor:
         """Whether everything has arrived."""
         return self.next_offset >= self.until_offset
 
+    @property
+    def reads_from_leader(self) -> bool:
+        """Whether no replica nearby is asked."""
+        return self.replica_id == NO_REPLICA
+
+    def read_from_leader(self) -> None:
+        """Ask the leader from now on, until it names a replica nearby again."""
+        self.replica_id = NO_REPLICA
+
     def move(self, next_offset: int, size_bytes: int) -> None:
         """Take note of records that arrived, of so many bytes, and with them offsets."""
         self.bytes_per_offset = size_bytes / (next_offset - self.next_offset)
