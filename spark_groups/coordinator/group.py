@@ -43,6 +43,8 @@ class ConsumerGroup:
         targets: What each member is meant to have.
         regexes: Patterns that were resolved.
         offsets: Committed offsets, by topic name and partition.
+        instances: Which member took an instance id last, also if it has another one since; in no
+            record (ConsumerGroup.staticMembers).
         topics_version: The version of the topics that its subscriptions were last compared with;
             in no record, so that every coordinator compares anew (Kafka's metadata deadline).
     """
@@ -55,6 +57,7 @@ class ConsumerGroup:
     targets: dict[str, r.TargetMemberValue] = field(default_factory=dict)
     regexes: dict[str, r.RegularExpressionValue] = field(default_factory=dict)
     offsets: dict[tuple[str, int], r.OffsetCommitValue] = field(default_factory=dict)
+    instances: dict[str, str] = field(default_factory=dict, compare=False)
     topics_version: int = field(default=-1, compare=False)
     _values: dict[r.Key, r.Value] = field(default_factory=dict)
 
@@ -89,11 +92,9 @@ class ConsumerGroup:
         return GroupState.STABLE
 
     def static_member(self, instance_id: str) -> GroupMember | None:
-        """Return the member that holds an instance id."""
-        for each in self.members.values():
-            if each.instance_id == instance_id:
-                return each
-        return None
+        """Return the member that has an instance id."""
+        member = self.members.get(self.instances.get(instance_id, ""))
+        return member if member and member.instance_id == instance_id else None
 
     def partition_epochs(self) -> dict[TopicIdPartition, int]:
         """Return every partition that a member holds, with that member's epoch."""
@@ -145,7 +146,9 @@ class ConsumerGroup:
         told = self._values.get(r.MemberMetadataKey(self.group_id, member_id))
         current = self._values.get(r.CurrentAssignmentKey(self.group_id, member_id))
         if not isinstance(told, r.MemberMetadataValue):
-            self.members.pop(member_id, None)
+            gone = self.members.pop(member_id, None)
+            if gone and gone.instance_id is not None:
+                self.instances.pop(gone.instance_id, None)
             return
         member = GroupMember(
             member_id=member_id,
@@ -169,6 +172,8 @@ class ConsumerGroup:
                 pending_revocation=current.pending_revocation,
             )
         self.members[member_id] = member
+        if member.instance_id is not None:
+            self.instances[member.instance_id] = member_id
 
 
 def _put(values: dict[K, V], key: K, value: V | None) -> None:

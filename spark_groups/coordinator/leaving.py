@@ -43,7 +43,7 @@ def leave(
         RefusedError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
     """
     membership.check_exists(group, f"Group {group.group_id} not found.")
-    member = membership.leaver(group, request.member_id, request.instance_id)
+    member = membership.leaver(group, request.member_id, request.instance_id, profile)
     response = HeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         away = replace(

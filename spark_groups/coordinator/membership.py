@@ -59,7 +59,7 @@ def sender(
                 raise _unknown(group, member_id)
             return Sender(GroupMember(member_id=member_id))
     elif not joins:
-        member = holder(group, member_id, request.instance_id)
+        member = holder(group, member_id, request.instance_id, profile)
     else:
         return _static_joiner(group, member_id, request.instance_id, profile)
     _check_epoch(member, request, profile)
@@ -79,27 +79,29 @@ def check_exists(group: ConsumerGroup, message: str) -> None:
     raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, message)
 
 
-def leaver(group: ConsumerGroup, member_id: str, instance_id: str | None) -> GroupMember:
+def leaver(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, profile: Profile
+) -> GroupMember:
     """Return the member that a leave is about.
 
     Raises:
         RefusedError: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
     """
     if instance_id is not None:
-        return holder(group, member_id, instance_id)
+        return holder(group, member_id, instance_id, profile)
     member = group.members.get(member_id)
     if member is None:
         raise _unknown(group, member_id)
     return member
 
 
-def holder(group: ConsumerGroup, member_id: str, instance_id: str) -> GroupMember:
+def holder(group: ConsumerGroup, member_id: str, instance_id: str, profile: Profile) -> GroupMember:
     """Return the member that holds an instance id, if it is the one that is named.
 
     Raises:
         RefusedError: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
     """
-    member = static_member(group, instance_id)
+    member = static_member(group, instance_id, profile)
     if member.member_id != member_id:
         raise RefusedError(
             ErrorCode.FENCED_INSTANCE_ID,
@@ -109,16 +111,30 @@ def holder(group: ConsumerGroup, member_id: str, instance_id: str) -> GroupMembe
     return member
 
 
-def static_member(group: ConsumerGroup, instance_id: str) -> GroupMember:
+def static_member(group: ConsumerGroup, instance_id: str, profile: Profile) -> GroupMember:
     """Return the member that holds an instance id, whoever asks.
 
     Raises:
         RefusedError: UNKNOWN_MEMBER_ID.
     """
-    member = group.static_member(instance_id)
+    member = _last_holder(group, instance_id, profile)
     if member is None:
         raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     return member
+
+
+def _last_holder(group: ConsumerGroup, instance_id: str, profile: Profile) -> GroupMember | None:
+    """Return the member that an instance id leads to, None if it leads nowhere.
+
+    Raises:
+        RefusedError: UNKNOWN_MEMBER_ID: it leads to a member that is gone.
+    """
+    member_id = group.instances.get(instance_id)
+    if not profile.keeps_old_instance_ids or member_id is None:
+        return group.static_member(instance_id)
+    if member_id not in group.members:
+        raise _unknown(group, member_id)
+    return group.members[member_id]
 
 
 def check_size(
@@ -149,7 +165,7 @@ def check_size(
 def _static_joiner(
     group: ConsumerGroup, member_id: str, instance_id: str, profile: Profile
 ) -> Sender:
-    predecessor = group.static_member(instance_id)
+    predecessor = _last_holder(group, instance_id, profile)
     if predecessor is None:
         return Sender(group.members.get(member_id) or GroupMember(member_id=member_id))
     if not predecessor.is_away:

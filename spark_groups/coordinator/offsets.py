@@ -221,7 +221,10 @@ def _fetch_error(group: ConsumerGroup, request: OffsetFetchRequest) -> int:
     """
     if not group.is_consumer_group or (request.member_id is None and request.member_epoch < 0):
         return ErrorCode.NONE
-    member = group.members.get(request.member_id or "")
+    if request.member_id is None:
+        # An epoch of nobody: the broker looks for null in a map, which throws.
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    member = group.members.get(request.member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if request.member_epoch != member.member_epoch:

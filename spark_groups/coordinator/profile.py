@@ -25,49 +25,62 @@ class OffsetFencing(Enum):
     ASSIGNMENT_EPOCH = "those since the partition was assigned (KIP-1251)"
 
 
+class AssignorBump(Enum):
+    """When another assignor of the group is a new group epoch."""
+
+    NEVER = "not by itself"
+    CHANGED_VOTE = "when a member that changes its mind changes it"
+    EVERY_HEARTBEAT = "whenever a heartbeat finds another one, as with a tie (KAFKA-20434)"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What one coordinator does where coordinators differ.
+    """What one coordinator does where coordinators differ; in brackets, which do.
 
     Args:
         name: What people call it: "kip-848" or "kafka-4.3".
         member_ids: Who makes member ids.
-        first_group_epoch: The epoch of a group before its first member joins.
+        first_group_epoch: The epoch of a group before its first member joins (1 from 4.3 on).
         bumps_epoch_while_unrevoked: A member that acknowledged a revocation and must revoke more
-            moves to its epoch + 1 (4.0, 4.1; removed by KAFKA-19974).
-        known_member_rejoins: A join of a member that is still known is taken (KAFKA-19233);
-            else it is fenced until its session is over.
-        known_static_member_rejoins: So is that of a static member under its own member id (the
-            KIP); else its instance id is not released.
-        strips_unsubscribed: A changed subscription takes partitions away in the same heartbeat
-            (KAFKA-19431).
-        given_up_pattern_bumps: Who takes its pattern away moves the group epoch (4.1).
-        strip_overwrites_previous_epoch: Taking them away closes the window for a heartbeat whose
-            answer was lost, as every other step does (4.3).
+            moves to its epoch + 1 (4.0, 4.1; KAFKA-19974).
+        known_member_rejoins: A member that is still known may join again; else it is fenced until
+            its session is over (the KIP, from 4.2 on; KAFKA-19233).
+        known_static_member_rejoins: A static member that is still there may join again under its
+            own member id; else its instance id is not released (the KIP).
+        strips_unsubscribed: A heartbeat with another subscription takes away at once what is not
+            subscribed any more (the KIP, from 4.2 on; KAFKA-19431).
+        strip_overwrites_previous_epoch: That, like every other step, closes the window for a
+            heartbeat whose answer was lost (the KIP, from 4.3 on).
+        given_up_pattern_bumps: A member that gives its pattern up moves the group epoch (not 4.0).
         own_revocation_is_released: A target partition that the same member still revokes is not
-            waited for (KAFKA-19449; of the 4.1 line, 4.1.2 has it and 4.1.1 does not).
-        hashes_metadata: Partition metadata is kept as a hash in the group's record (KIP-1101);
-            else in a record of its own.
-        refreshes_patterns: Patterns are looked up again after an interval (4.1).
-        commits_topic_ids: OffsetCommit and OffsetFetch v10 are there.
+            waited for (not 4.0; KAFKA-19449, in 4.1.2 and not in 4.1.1).
+        hashes_metadata: Partition metadata is kept as a hash in the group's record; else in a
+            record of its own (from 4.1 on; KIP-1101).
+        refreshes_patterns: Patterns are looked up again after an interval (not 4.0).
+        commits_topic_ids: OffsetCommit and OffsetFetch v10 are there, and offsets are kept with
+            topic ids (the KIP, from 4.2 on).
         offset_fencing: Which older member epochs may commit.
-        batches_assignments: The assignor runs at most once in an interval (KIP-1263).
-        describes_revoking: Describe shows partitions that are being revoked (KAFKA-20431).
-        full_group_takes_static_return: A static member returns to a full group (KAFKA-20601).
-        last_leave_installs_target: The assignment epoch follows when the last member leaves
-            (KAFKA-20442).
-        assignor_change_bumps: A change of the group's assignor is a new group epoch (KAFKA-20434).
-        every_join_bumps: A new member is a new group epoch whatever it subscribes to (the KIP);
-            else only if it changes what the group subscribes to.
-        assigns_by_itself: A new group epoch and other topics are followed by a target without
-            waiting for a heartbeat (the KIP only).
+        batches_assignments: The assignor runs at most once in an interval (from 4.3 on; KIP-1263).
+        describes_revoking: Describe shows partitions that are being revoked (from 4.3 on;
+            KAFKA-20431).
+        full_group_takes_static_return: A static member returns to a full group (4.4; KAFKA-20601).
+        last_leave_installs_target: The assignment epoch follows when the last member leaves (4.4;
+            KAFKA-20442).
+        assignor_bump: When another assignor of the group is a new group epoch.
+        keeps_old_instance_ids: A member that joins under another instance id keeps the one it had
+            as well, for ever (until 4.3; KAFKA-20747).
+        every_join_bumps: A new member is a new group epoch whatever it subscribes to; else only if
+            it changes what the group subscribes to (the KIP).
+        assigns_by_itself: Changed topics are noticed, and a target computed for a new group epoch,
+            without waiting for a heartbeat (the KIP).
         stable_extras: The homogeneous uniform assignor leaves the partition too many where it is
-            (KAFKA-18688).
+            (not 4.0.0; KAFKA-18688).
         kip_heartbeats: Heartbeats have what Kafka dropped: members may bring assignors, and answers
-            name the partitions that are not released yet (the KIP only).
-        range_is_sticky: The range assignor looks at what members have (the KIP; not Kafka 4).
-        tells_config_range: A group's setting that is out of bounds is refused with both bounds.
-        tells_config_source: A group's setting says whether the broker's file has it.
+            name the partitions that are not released yet (the KIP).
+        range_is_sticky: The range assignor looks at what members have (the KIP).
+        tells_config_range: A group's setting that is out of bounds is refused with both bounds
+            (4.4).
+        tells_config_source: A group's setting says whether the broker's file has it (from 4.3 on).
     """
 
     name: str
@@ -77,8 +90,8 @@ class Profile:
     known_member_rejoins: bool = True
     known_static_member_rejoins: bool = False
     strips_unsubscribed: bool = True
-    given_up_pattern_bumps: bool = True
     strip_overwrites_previous_epoch: bool = True
+    given_up_pattern_bumps: bool = True
     own_revocation_is_released: bool = True
     hashes_metadata: bool = True
     refreshes_patterns: bool = True
@@ -88,7 +101,8 @@ class Profile:
     describes_revoking: bool = False
     full_group_takes_static_return: bool = False
     last_leave_installs_target: bool = False
-    assignor_change_bumps: bool = False
+    assignor_bump: AssignorBump = AssignorBump.NEVER
+    keeps_old_instance_ids: bool = False
     every_join_bumps: bool = False
     assigns_by_itself: bool = False
     stable_extras: bool = True
@@ -103,12 +117,13 @@ KAFKA_4_0: Final = Profile(
     bumps_epoch_while_unrevoked=True,
     known_member_rejoins=False,
     strips_unsubscribed=False,
-    given_up_pattern_bumps=False,
     strip_overwrites_previous_epoch=False,
+    given_up_pattern_bumps=False,
     own_revocation_is_released=False,
     hashes_metadata=False,
     refreshes_patterns=False,
     commits_topic_ids=False,
+    keeps_old_instance_ids=True,
     stable_extras=False,
 )
 KAFKA_4_1: Final = replace(
@@ -143,19 +158,20 @@ KAFKA_4_4: Final = replace(
     name="kafka-4.4",
     full_group_takes_static_return=True,
     last_leave_installs_target=True,
+    assignor_bump=AssignorBump.EVERY_HEARTBEAT,
+    keeps_old_instance_ids=False,
     tells_config_range=True,
-    assignor_change_bumps=True,
 )
 KIP_848: Final = Profile(
     name="kip-848",
     member_ids=MemberIds.SERVER,
     known_static_member_rejoins=True,
     hashes_metadata=False,
-    kip_heartbeats=True,
-    range_is_sticky=True,
-    assignor_change_bumps=True,
+    assignor_bump=AssignorBump.CHANGED_VOTE,
     every_join_bumps=True,
     assigns_by_itself=True,
+    kip_heartbeats=True,
+    range_is_sticky=True,
 )
 
 PROFILES: Final = {

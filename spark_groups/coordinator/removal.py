@@ -38,7 +38,7 @@ def remove(
     for each in request.members:
         error_code: int = ErrorCode.NONE
         try:
-            member = _named(group, each)
+            member = _named(group, each, profile)
             found[member.member_id] = member
         except RefusedError as refusal:
             error_code = refusal.code
@@ -52,7 +52,7 @@ def remove(
     return Outcome(response, fenced.records, fenced.timers)
 
 
-def _named(group: ConsumerGroup, named: LeavingMember) -> GroupMember:
+def _named(group: ConsumerGroup, named: LeavingMember, profile: Profile) -> GroupMember:
     if named.instance_id is not None and not named.member_id:
-        return membership.static_member(group, named.instance_id)
-    return membership.leaver(group, named.member_id, named.instance_id)
+        return membership.static_member(group, named.instance_id, profile)
+    return membership.leaver(group, named.member_id, named.instance_id, profile)

@@ -13,7 +13,7 @@ from spark_groups.coordinator.effects import Surroundings, Timer
 from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.member import GroupMember
 from spark_groups.coordinator.membership import Sender
-from spark_groups.coordinator.profile import Profile
+from spark_groups.coordinator.profile import AssignorBump, Profile
 from spark_groups.coordinator.records import Record
 from spark_groups.types import TopicId
 
@@ -87,8 +87,10 @@ def subscription(change: Change, profile: Profile, around: Surroundings) -> Grou
         or pattern.updated is not patterns.Updated.NO_CHANGE
     )
     epoch = group_epoch.current(group, profile)
-    bumps = epoch == 0 or (
-        told is not before and _needs_target(change, pattern.updated, profile, around)
+    bumps = (
+        epoch == 0
+        or (told is not before and _needs_target(change, pattern.updated, profile))
+        or _changes_assignor(change, profile, around)
     )
     if not bumps and group.topics_version == around.topics.version:
         return GroupSubscription(epoch, has_changed, pattern.records, pattern.timers)
@@ -102,9 +104,7 @@ def subscription(change: Change, profile: Profile, around: Surroundings) -> Grou
     )
 
 
-def _needs_target(
-    change: Change, pattern: patterns.Updated, profile: Profile, around: Surroundings
-) -> bool:
+def _needs_target(change: Change, pattern: patterns.Updated, profile: Profile) -> bool:
     """Tell whether what changed of the member is something the assignor looks at.
 
     A pattern that is not looked up yet waits for that, so that there is one rebalance and not two.
@@ -122,13 +122,16 @@ def _needs_target(
             and before.member_id not in change.group.members
             and change.sender.predecessor is None
         )
-        or (profile.assignor_change_bumps and _changes_assignor(change, around))
     )
 
 
-def _changes_assignor(change: Change, around: Surroundings) -> bool:
+def _changes_assignor(change: Change, profile: Profile, around: Surroundings) -> bool:
     group, told = change.group, change.told
-    if told.server_assignor == change.sender.member.server_assignor:
+    changes_vote = told.server_assignor != change.sender.member.server_assignor
+    if profile.assignor_bump is AssignorBump.NEVER or not (
+        changes_vote or profile.assignor_bump is AssignorBump.EVERY_HEARTBEAT
+    ):
         return False
+    # Of two with as many votes Kafka names one here and may name the other one there.
     after = target.preferred_assignor(group, change.members(), around, told.member_id)
-    return after != target.preferred_assignor(group, group.members, around)
+    return after != target.described_assignor(group, around)

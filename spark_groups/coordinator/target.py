@@ -168,7 +168,8 @@ def _names(group: ConsumerGroup, names: frozenset[str], regex: str) -> list[str]
 
 def _target_of(group: ConsumerGroup, member: GroupMember) -> Assignment:
     found = group.targets.get(member.member_id)
-    if member.instance_id is not None and member.member_id not in group.members:
+    if member.instance_id is not None:
+        # Who takes a place gets what was meant for it, whatever its own target was.
         replaced = group.static_member(member.instance_id)
         found = group.targets.get(replaced.member_id) if replaced else found
     return found.partitions if found else NO_PARTITIONS

@@ -184,3 +184,43 @@ def test_a_full_group(
             membership.check_size(driven.group, request, profile, broker)
         assert refused.value.code is ErrorCode.GROUP_MAX_SIZE_REACHED
     membership.check_size(driven.group, request, profile, BrokerSettings(max_size=2))
+
+
+@pytest.fixture
+def renamed() -> Driven:
+    """A static member that joined again under another instance id, on Kafka 4.3."""
+    driven = Driven()
+    driven.join("m1", "foo", instance_id="old")
+    assert driven.join("m1", "foo", instance_id="new").error_code == 0
+    return driven
+
+
+def test_an_instance_id_that_was_given_up_leads_to_the_member_until_4_3(renamed: Driven) -> None:
+    assert sender(renamed, "m1", 2, instance_id="new").member.instance_id == "new"
+    assert sender(renamed, "m1", 2, instance_id="old").member.member_id == "m1"
+    assert refusal(renamed, "m2", 0, instance_id="old").code is ErrorCode.UNRELEASED_INSTANCE_ID
+    renamed.send("m1", -1)
+    refused = refusal(renamed, "m2", 0, instance_id="old")
+    assert refused.code is ErrorCode.UNKNOWN_MEMBER_ID
+    assert refused.message == "Member m1 is not a member of group g."
+    assert sender(renamed, "m2", 0, instance_id="new").member.member_id == "m2"
+
+
+def test_an_instance_id_that_was_given_up_is_free_from_4_4_on(renamed: Driven) -> None:
+    renamed.profile = KAFKA_4_4
+    refused = refusal(renamed, "m1", 2, instance_id="old")
+    assert refused.code is ErrorCode.UNKNOWN_MEMBER_ID
+    assert refused.message == "Instance id old is unknown."
+    assert sender(renamed, "m2", 0, instance_id="old").member.member_id == "m2"
+
+
+def test_static_members_that_swap_their_instance_ids(pair: Driven) -> None:
+    """Until 4.3 the second one is told that its place is taken: by the first, which left it."""
+    for name in ("m3", "m4"):
+        pair.join(name, "foo", instance_id=f"of {name}")
+    for name in ("m3", "m4"):
+        pair.send(name, -2, instance_id=f"of {name}")
+    assert pair.join("m4", "foo", instance_id="of m3").error_code == 0
+    assert refusal(pair, "m3", 0, instance_id="of m4").code is ErrorCode.UNRELEASED_INSTANCE_ID
+    pair.profile = KAFKA_4_4
+    assert sender(pair, "m3", 0, instance_id="of m4").member.member_id == "m3"

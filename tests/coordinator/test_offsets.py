@@ -194,7 +194,8 @@ def test_metadata_that_is_too_long_is_refused_alone_unless_the_epoch_is_stale() 
         (group(offset(0)), "a", 8, E.STALE_MEMBER_EPOCH),
         (group(offset(0)), "a", -1, E.STALE_MEMBER_EPOCH),
         (group(offset(0)), "b", 7, E.UNKNOWN_MEMBER_ID),
-        (group(offset(0)), None, 7, E.UNKNOWN_MEMBER_ID),
+        (group(offset(0)), None, 7, E.UNKNOWN_SERVER_ERROR),
+        (group(offset(0)), "", -1, E.UNKNOWN_MEMBER_ID),
         (without_members(offset(0)), "a", 7, E.UNKNOWN_MEMBER_ID),
     ],
 )

@@ -103,6 +103,24 @@ def test_another_assignor_is_another_epoch_from_4_4_on(profile: Profile, types: 
 
 
 @pytest.mark.parametrize(
+    ("profile", "bumps"),
+    [(KAFKA_4_3, [0, 0, 0]), (KAFKA_4_4, [0, 1, 1]), (KIP_848, [0, 0, 0])],
+)
+def test_of_two_assignors_with_as_many_votes_4_4_finds_another_one_again_and_again(
+    profile: Profile, bumps: list[int]
+) -> None:
+    driven = Driven(profile)
+    driven.join("m1", "foo", server_assignor="uniform")
+    driven.join("m2", "foo", server_assignor="range")
+    seen = []
+    for name in ("m1", "m2", "m2"):
+        before = driven.group.group_epoch
+        driven.beat(name)
+        seen.append(driven.group.group_epoch - before)
+    assert seen == bumps
+
+
+@pytest.mark.parametrize(
     "fields", [{"rack_id": "r"}, {"rebalance_timeout_ms": 1}], ids=["rack", "time-out"]
 )
 def test_what_no_assignor_looks_at_is_no_new_epoch(fields: dict[str, Any]) -> None:
