@@ -4,7 +4,7 @@ Recordings replaced member ids and topic ids, random UUIDs, by names. Which memb
 too many follows from the order in which Java goes through a hash map of those ids, which is lost.
 So ids are drawn again and again until all answers agree: the recording is one that the model could
 have given. How many requests were answered before a change of topics was known is drawn with them.
-Where no draw agrees, the one with the fewest steps that differ is shown.
+Where no draw agrees, the one that agrees longest is shown.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_groups.coordinator.profile import Profile
+from spark_groups.sim.transcript_draws import Draw, Redrawn
 from spark_groups.sim.transcript_names import Chance
 from spark_groups.sim.transcript_replay import TranscriptReplay
 from spark_groups.sim.transcripts import Step
@@ -68,7 +69,7 @@ class Answered:
 def play_transcript(
     steps: Iterable[Step], profile: Profile, chances: Iterable[Chance]
 ) -> tuple[Answered, ...]:
-    """Answer a transcript from the model, by that draw whose answers are closest to it.
+    """Answer a transcript from the model, by that draw which agrees with it longest.
 
     Args:
         steps: The transcript.
@@ -76,35 +77,44 @@ def play_transcript(
         chances: What to draw from, each for another draw; at least one.
     """
     wanted = tuple(steps)
-    draws = (_answered(wanted, TranscriptReplay(profile, each)) for each in chances)
-    best = next(draws)
-    while _differing(best):
-        drawn = next(draws, None)
-        if drawn is None:
+    best: Draw | None = None
+    answered: tuple[Answered, ...] = ()
+    for chance in chances:
+        draw = best.changed(chance) if best else Draw(Redrawn(chance))
+        played = _played(wanted, profile, draw, best)
+        if played is not None:
+            best, answered = draw, played
+        if best and not best.can_be_better:
             break
-        best = min(best, drawn, key=_differing)
-    return best
+    return answered
 
 
-def _differing(answered: Iterable[Answered]) -> int:
-    return sum(bool(each.differences) for each in answered)
-
-
-def _answered(steps: tuple[Step, ...], replay: TranscriptReplay) -> tuple[Answered, ...]:
+def _played(
+    steps: tuple[Step, ...], profile: Profile, draw: Draw, best: Draw | None
+) -> tuple[Answered, ...] | None:
+    """Play a draw; None as soon as it is known to be behind the best one."""
     answered: list[Answered] = []
+    for each in _answers(steps, TranscriptReplay(profile, draw.numbers)):
+        if each.differences:
+            draw.note_difference(len(answered))
+            if best and draw.is_behind(best):
+                return None
+        answered.append(each)
+    return tuple(answered)
+
+
+def _answers(steps: Iterable[Step], replay: TranscriptReplay) -> Iterator[Answered]:
     classic_since: int | None = None
     for step in steps:
         if step.operation.startswith(CLASSIC):
             classic_since = step.number if classic_since is None else classic_since
-            answered.append(Answered(step, left_out="the model has no classic members"))
+            yield Answered(step, left_out="the model has no classic members")
         elif classic_since is not None and step.operation != "note":
             reason = f"a classic member takes part since step {classic_since}"
-            answered.append(Answered(step, left_out=reason))
+            yield Answered(step, left_out=reason)
         else:
             answer = replay.play(step)
-            differences = tuple(differing_fields(step, answer))
-            answered.append(Answered(step, answer, differences=differences))
-    return tuple(answered)
+            yield Answered(step, answer, differences=tuple(differing_fields(step, answer)))
 
 
 def differing_fields(step: Step, answer: object) -> Iterator[Difference]:
