@@ -235,7 +235,12 @@ class Fetcher:
             self._leaders.note(f"{connection.address} answered {name}", cursors)
         self._leaders.learn_nodes(values["node_endpoints"])
         answers = fetch_from_wire(values)
-        arrived = [self._take(each, answers[each.key]) for each in cursors if each.key in answers]
+        arrived = [
+            self._take(each, answers[each.key])
+            for each in cursors
+            # A topic may have been given up meanwhile.
+            if each.key in answers and each.key in self._wanted
+        ]
         return [each for each in arrived if each is not None]
 
     def _take(self, cursor: FetchCursor, answer: Values) -> Fetched | None:

@@ -132,6 +132,8 @@ class FastConsumer:
                     RangeCursor(each.topic_partition, each.from_offset, each.until_offset),
                     [AbortedTransaction(*transaction) for transaction in each.aborted],
                 )
+                # A frame that is too large for the buffer must go before the next one comes.
+                del each
         except FrameTooLargeError as error:
             raise SparkGroupsError(
                 f"{error}: a batch of records is too large for the memory that a task may use:"

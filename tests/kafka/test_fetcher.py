@@ -383,3 +383,13 @@ def test_who_stops_early_leaves_nothing_under_way() -> None:
         batches.close()
         assert not fetcher._asked
         assert read_all(fetcher, piece(0, 0, 10)) == [(0, 0, 10)]
+
+
+def test_an_answer_about_what_was_given_up_meanwhile_is_left() -> None:
+    with reading(Broker(1)) as fetcher:
+        given_up = piece(1, 0, 20)
+        batches = fetcher.fetch([piece(0, 0, 20), given_up])
+        first = [next(batches), next(batches)]
+        assert spans(first) == [(0, 0, 10), (1, 0, 10)]
+        del fetcher._wanted[given_up.key]
+        assert spans([*batches]) == [(0, 10, 20)]
