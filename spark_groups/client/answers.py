@@ -277,7 +277,8 @@ class Answers:
                 self._emit(TopicsMissing(now, tuple(sorted(missing))))
         self._end_first_sight()
         unknown = topics.unknown(request.topic_ids)
-        self._parts.ledger.note_topics_gone(unknown)
+        there = {topic.topic_id for topic in response.topics}
+        self._parts.ledger.note_topics(there=there, gone=unknown)
         if response.errors or unknown:
             self._parts.cluster_backoff.failed(now)
         else:

@@ -13,7 +13,7 @@ position. In every other case the committed offset wins.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -101,10 +101,16 @@ class Ledger:
         """Return the partitions that are in one phase."""
         return [key for key, owned in self.owned.items() if owned.phase is phase]
 
-    def note_topics_gone(self, topic_ids: frozenset[TopicId]) -> None:
-        """Note that nobody knows these topics."""
+    def note_topics(self, *, there: Collection[TopicId], gone: Collection[TopicId]) -> None:
+        """Note which topics a broker knows, and which not; one that lags behind may learn of them.
+
+        Args:
+            there: Topics that exist.
+            gone: Topics that were asked about and not known.
+        """
         for key, owned in self.owned.items():
-            owned.topic_gone = owned.topic_gone or key.topic_id in topic_ids
+            if key.topic_id in there or key.topic_id in gone:
+                owned.topic_gone = key.topic_id in gone
 
     def unready(self) -> frozenset[TopicIdPartition]:
         """Return the partitions that may not be planned yet, or not at the moment."""

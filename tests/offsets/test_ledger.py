@@ -292,9 +292,19 @@ def test_revocation_is_contested_by_batches_commits_and_starts() -> None:
 def test_start_in_a_topic_that_is_gone_contests_nothing() -> None:
     ledger = Ledger()
     ledger.assign(parts(0, 1), 3)
-    ledger.note_topics_gone(frozenset({TOPIC}))
+    ledger.note_topics(there=(), gone=(TOPIC,))
     assert contested(ledger) == NO_PARTITIONS
     assert ledger.unready() == {key(0), key(1)}
+    ledger.note_topics(there=(), gone=())
+    assert contested(ledger) == NO_PARTITIONS
+
+
+def test_start_in_a_topic_that_a_broker_heard_of_late_is_settled_first() -> None:
+    ledger = Ledger()
+    ledger.assign(parts(0, 1), 3)
+    ledger.note_topics(there=(), gone=(TOPIC,))
+    ledger.note_topics(there=(TOPIC,), gone=())
+    assert contested(ledger) == parts(0, 1)
 
 
 def test_commits_and_positions_carry_the_leader_epoch_of_the_end_they_were_planned_from() -> None:
