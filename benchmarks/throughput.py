@@ -287,6 +287,7 @@ def main() -> None:
             SparkSession.builder.master(f"local[{TASKS}]")
             .config("spark.jars", jars)
             .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
             .config("spark.sql.session.timeZone", "UTC")
             .config("spark.driver.memory", "2g")
             .getOrCreate()
