@@ -96,10 +96,10 @@ class ConsumerGroup:
         member = self.members.get(self.instances.get(instance_id, ""))
         return member if member and member.instance_id == instance_id else None
 
-    def partition_epochs(self) -> dict[TopicIdPartition, int]:
-        """Return every partition that a member holds, with that member's epoch."""
+    def held_partitions(self) -> set[TopicIdPartition]:
+        """Return what any member has, or has not given up yet."""
         return {
-            key: member.member_epoch
+            key
             for member in self.members.values()
             for key in (*member.assigned, *member.pending_revocation)
         }

@@ -81,7 +81,7 @@ def _regular(
             subscribed=change.subscribed_ids(around),
             has_subscription_changed=subscribed.has_changed,
             owned=request.topic_partitions,
-            held=group.partition_epochs,
+            held=group.held_partitions,
             profile=profile,
         ).of(told)
         if member != told:

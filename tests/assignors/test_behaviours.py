@@ -27,9 +27,11 @@ ALL = {
 }
 STICKY = {name: each for name, each in ALL.items() if name != "range"}
 UNIFORM = {name: each for name, each in ALL.items() if name.startswith("uniform")}
+RANGE = {name: each for name, each in ALL.items() if name.endswith("range")}
 EACH = pytest.mark.parametrize("assignor", ALL.values(), ids=ALL)
 EACH_STICKY = pytest.mark.parametrize("assignor", STICKY.values(), ids=STICKY)
 EACH_UNIFORM = pytest.mark.parametrize("assignor", UNIFORM.values(), ids=UNIFORM)
+EACH_RANGE = pytest.mark.parametrize("assignor", RANGE.values(), ids=RANGE)
 
 TOPICS = ("t", "u", "v")
 member_ids = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=6, unique=True)
@@ -134,7 +136,7 @@ def test_uniform_differs_by_one_over_all_topics(
     assert max(sizes, default=0) - min(sizes, default=0) <= 1
 
 
-@pytest.mark.parametrize("assignor", [ALL["range"], ALL["sticky range"]], ids=["", "sticky"])
+@EACH_RANGE
 @given(history=histories())
 def test_range_differs_by_one_in_each_topic(
     assignor: Assignor, history: tuple[GroupSpec, GroupSpec]
@@ -150,7 +152,7 @@ def test_range_differs_by_one_in_each_topic(
         assert max(sizes, default=0) - min(sizes, default=0) <= 1
 
 
-@pytest.mark.parametrize("assignor", [ALL["range"], ALL["sticky range"]], ids=["", "sticky"])
+@EACH_RANGE
 @given(spec=groups())
 def test_ranges_are_contiguous_at_first(assignor: Assignor, spec: GroupSpec) -> None:
     for target in assignor.assign(spec).values():

@@ -11,10 +11,11 @@ from spark_groups.coordinator.effects import Outcome, Surroundings, Timer, Timer
 from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.member import GroupMember
 from spark_groups.coordinator.profile import KAFKA_4_3, Profile
+from spark_groups.coordinator.records import Record
 from spark_groups.coordinator.settings import BrokerSettings, Settings
 from spark_groups.coordinator.topics import TopicImage, TopicsImage
 from spark_groups.protocol.messages import HeartbeatRequest, HeartbeatResponse
-from spark_groups.types import NO_PARTITIONS, Assignment, TopicId, TopicIdPartition
+from spark_groups.types import NO_PARTITIONS, Assignment, TopicIdPartition
 
 FOO = uuid.UUID(int=0xF00)
 BAR = uuid.UUID(int=0xBA2)
@@ -40,9 +41,12 @@ def given_at(epochs: dict[Assignment, int]) -> dict[TopicIdPartition, int]:
     return {key: epoch for partitions, epoch in epochs.items() for key in partitions}
 
 
-def topic_named(name: str, topic_id: TopicId, partitions: int) -> TopicImage:
-    """Return a topic without racks."""
-    return TopicImage(topic_id, name, partitions)
+def group_of(group_id: str, *records: Record) -> ConsumerGroup:
+    """Return the group that some records are of."""
+    group = ConsumerGroup(group_id)
+    for each in records:
+        group.apply(each)
+    return group
 
 
 @dataclass

@@ -13,6 +13,7 @@ from spark_groups.coordinator.refusal import CoordinatorErrorCode
 from spark_groups.coordinator.settings import Settings
 from spark_groups.coordinator.topics import TopicsImage
 from spark_groups.errors import ErrorCode
+from tests.coordinator.driving import group_of
 
 AROUND = Surroundings(0.0, TopicsImage(), Settings())
 REQUEST = DeleteGroupsRequest(group_id="g")
@@ -24,15 +25,8 @@ RECORDS = (
 )
 
 
-def group_of(*records: Record) -> ConsumerGroup:
-    group = ConsumerGroup("g")
-    for each in records:
-        group.apply(each)
-    return group
-
-
 def test_a_deleted_group_leaves_no_record() -> None:
-    group = group_of(*RECORDS)
+    group = group_of("g", *RECORDS)
     outcome = delete(group, REQUEST, KAFKA_4_3, AROUND)
     for each in outcome.records:
         group.apply(each)
@@ -41,7 +35,7 @@ def test_a_deleted_group_leaves_no_record() -> None:
 
 
 def test_offsets_go_first_and_the_group_last() -> None:
-    kinds = [type(each.key) for each in tombstones(group_of(*RECORDS))]
+    kinds = [type(each.key) for each in tombstones(group_of("g", *RECORDS))]
     assert kinds == [
         r.OffsetCommitKey,
         r.TargetMetadataKey,
@@ -54,7 +48,7 @@ def test_what_is_not_there_or_not_empty_is_not_deleted() -> None:
     unknown = delete(ConsumerGroup("g"), REQUEST, KAFKA_4_3, AROUND)
     assert unknown.response.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     member = Record(r.MemberMetadataKey("g", "m"), r.MemberMetadataValue())
-    refused = delete(group_of(*RECORDS, member), REQUEST, KAFKA_4_3, AROUND)
+    refused = delete(group_of("g", *RECORDS, member), REQUEST, KAFKA_4_3, AROUND)
     assert refused.response.error_code == CoordinatorErrorCode.NON_EMPTY_GROUP
     assert not unknown.records
     assert not refused.records

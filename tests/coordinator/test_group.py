@@ -11,6 +11,7 @@ from spark_groups.coordinator.group import ConsumerGroup, GroupState
 from spark_groups.coordinator.member import ReconciliationState
 from spark_groups.coordinator.records import Record
 from spark_groups.types import Assignment, TopicId, TopicIdPartition
+from tests.coordinator.driving import group_of
 
 FOO = TopicId(int=1)
 KEY = TopicIdPartition(FOO, 0)
@@ -44,13 +45,6 @@ def epochs(group_epoch: int, assignment_epoch: int) -> tuple[Record, Record]:
     )
 
 
-def group_of(*records: Record) -> ConsumerGroup:
-    group = ConsumerGroup("g")
-    for each in records:
-        group.apply(each)
-    return group
-
-
 def test_records_of_other_keys_come_in_any_order() -> None:
     records = (
         *epochs(3, 2),
@@ -58,16 +52,16 @@ def test_records_of_other_keys_come_in_any_order() -> None:
         has("m", 2, assigned={KEY: 2}),
         Record(r.TargetMemberKey("g", "m"), r.TargetMemberValue(Assignment(frozenset({KEY})))),
     )
-    expected = group_of(*records)
+    expected = group_of("g", *records)
     assert expected.members["m"].client_id == "c"
     assert expected.members["m"].assigned == {KEY: 2}
     for order in permutations(records):
-        assert group_of(*order) == expected
+        assert group_of("g", *order) == expected
 
 
 def test_what_a_compacted_log_holds_gives_the_same_group() -> None:
-    group = group_of(*epochs(3, 2), told("m"), has("m", 1), has("m", 2), *epochs(4, 4))
-    assert group_of(*group.records()) == group
+    group = group_of("g", *epochs(3, 2), told("m"), has("m", 1), has("m", 2), *epochs(4, 4))
+    assert group_of("g", *group.records()) == group
     assert len(list(group.records())) == 4
 
 
@@ -81,7 +75,7 @@ def test_tombstones_of_everything_leave_nothing() -> None:
         Record(r.RegularExpressionKey("g", "f.*"), r.RegularExpressionValue(("foo",), 1, 0.0)),
         Record(r.OffsetCommitKey("g", "foo", 0), r.OffsetCommitValue(4)),
     )
-    group = group_of(*records)
+    group = group_of("g", *records)
     assert not group.is_empty_of_records
     for each in records:
         assert group.value_of(each.key) == each.value
@@ -111,17 +105,17 @@ def test_tombstones_of_everything_leave_nothing() -> None:
     ],
 )
 def test_the_state_follows_from_the_epochs(records: tuple[Record, ...], state: GroupState) -> None:
-    assert group_of(*records).state is state
+    assert group_of("g", *records).state is state
 
 
 def test_a_partition_is_held_until_its_revocation_is_acknowledged() -> None:
     other = TopicIdPartition(FOO, 1)
-    group = group_of(told("m"), has("m", 5, assigned={KEY: 3}, pending={other: 4}))
-    assert group.partition_epochs() == {KEY: 5, other: 5}
+    group = group_of("g", told("m"), has("m", 5, assigned={KEY: 3}, pending={other: 4}))
+    assert group.held_partitions() == {KEY, other}
 
 
 def test_a_static_member_is_found_by_its_instance_id() -> None:
-    group = group_of(told("m", instance_id="i"), told("n"))
+    group = group_of("g", told("m", instance_id="i"), told("n"))
     found = group.static_member("i")
     assert found is not None
     assert found.member_id == "m"
@@ -130,6 +124,6 @@ def test_a_static_member_is_found_by_its_instance_id() -> None:
 
 def test_only_offsets_make_no_consumer_group() -> None:
     offset = Record(r.OffsetCommitKey("g", "foo", 0), r.OffsetCommitValue(4))
-    assert not group_of(offset).is_consumer_group
-    assert group_of(offset, *epochs(1, 1)).is_consumer_group
+    assert not group_of("g", offset).is_consumer_group
+    assert group_of("g", offset, *epochs(1, 1)).is_consumer_group
     assert not ConsumerGroup("g").is_consumer_group

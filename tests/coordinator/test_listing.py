@@ -5,18 +5,10 @@ from __future__ import annotations
 import pytest
 
 from spark_groups.coordinator import records as r
-from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.listing import list_groups
 from spark_groups.coordinator.messages import ListGroupsRequest
 from spark_groups.coordinator.records import Record
-
-
-def group_of(group_id: str, *records: Record) -> ConsumerGroup:
-    group = ConsumerGroup(group_id)
-    for each in records:
-        group.apply(each)
-    return group
-
+from tests.coordinator.driving import group_of
 
 GROUPS = (
     group_of("empty", Record(r.GroupMetadataKey("empty"), r.GroupMetadataValue(1))),

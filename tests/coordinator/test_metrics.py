@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from spark_groups.coordinator import records as r
-from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.metrics import PartitionState, Sensors, metrics
 from spark_groups.coordinator.records import Record
+from tests.coordinator.driving import group_of
 
 PREFIX = "kafka.server:type=group-coordinator-metrics,name="
 TIMES = ("max", "p50", "p99", "p999")
@@ -30,13 +30,6 @@ NAMES = (
     *(f"batch-flush-time-ms-{each}" for each in TIMES),
 )
 """Every name in the KIP's "Broker Metrics"."""
-
-
-def group_of(group_id: str, *records: Record) -> ConsumerGroup:
-    group = ConsumerGroup(group_id)
-    for each in records:
-        group.apply(each)
-    return group
 
 
 def test_the_names_are_those_of_the_kip() -> None:

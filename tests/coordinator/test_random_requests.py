@@ -8,22 +8,15 @@ from typing import Any
 
 import pytest
 
-from spark_groups.coordinator import assigning, patterns, sessions
-from spark_groups.coordinator.effects import TimerKind
-from spark_groups.coordinator.group import ConsumerGroup
+from spark_groups.coordinator.dispatch import FIRED
 from spark_groups.coordinator.profile import PROFILES, Profile
 from spark_groups.coordinator.settings import BrokerSettings, Settings
+from spark_groups.coordinator.topics import TopicImage
 from spark_groups.types import NO_PARTITIONS
-from tests.coordinator.driving import Driven, foo, topic_named
+from tests.coordinator.driving import Driven, foo, group_of
 
 NAMES = ((), ("foo",), ("foo", "bar"), ("bar",))
 PATTERNS = ("fo.*", "b.*", ".*", "")
-FIRED = {
-    TimerKind.SESSION: sessions.fired,
-    TimerKind.REBALANCE: sessions.fired,
-    TimerKind.REGEX: patterns.fired,
-    TimerKind.ASSIGNMENT: assigning.fired,
-}
 
 
 def wake(driven: Driven) -> None:
@@ -39,12 +32,12 @@ def change_topics(driven: Driven, chance: random.Random) -> None:
     """Create, delete or grow a topic."""
     found = driven.topics.by_name.get("foo")
     if found is None:
-        topic = topic_named("foo", uuid.UUID(int=chance.getrandbits(100)), 3)
+        topic = TopicImage(uuid.UUID(int=chance.getrandbits(100)), "foo", 3)
         driven.topics = driven.topics.with_topic(topic)
     elif chance.random() < 0.5:
         driven.topics = driven.topics.without("foo")
     else:
-        topic = topic_named("foo", found.topic_id, found.partition_count + 1)
+        topic = TopicImage(found.topic_id, "foo", found.partition_count + 1)
         driven.topics = driven.topics.with_topic(topic)
 
 
@@ -89,10 +82,7 @@ def check(driven: Driven, epochs: dict[str, int], chance: random.Random) -> None
         epochs[name] = now
     records = list(driven.group.records())
     chance.shuffle(records)
-    replayed = ConsumerGroup("g")
-    for record in records:
-        replayed.apply(record)
-    assert replayed == driven.group
+    assert group_of("g", *records) == driven.group
 
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)

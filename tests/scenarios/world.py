@@ -1,6 +1,6 @@
 """What a scenario is played in: a cluster that is asked, and a clock; nothing says how.
 
-A real broker is one world (`broker_world`), a scripted coordinator another (`scripted_world`).
+A real broker is one world (`broker_world`), the model of a coordinator another (`model_world`).
 Nothing here, and nothing in the commands, assumes sockets or that time passes by itself.
 """
 
