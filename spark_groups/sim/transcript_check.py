@@ -15,6 +15,7 @@ from typing import Final
 
 from spark_groups.coordinator.profile import Profile
 from spark_groups.sim.transcript_draws import Draw, Redrawn
+from spark_groups.sim.transcript_hints import broker_of
 from spark_groups.sim.transcript_names import Chance
 from spark_groups.sim.transcript_replay import TranscriptReplay
 from spark_groups.sim.transcripts import Step
@@ -77,11 +78,12 @@ def play_transcript(
         chances: What to draw from, each for another draw; at least one.
     """
     wanted = tuple(steps)
+    broker = broker_of(wanted)
     best: Draw | None = None
     answered: tuple[Answered, ...] = ()
     for chance in chances:
         draw = best.changed(chance) if best else Draw(Redrawn(chance))
-        played = _played(wanted, profile, draw, best)
+        played = _played(wanted, TranscriptReplay(profile, draw.numbers, broker), draw, best)
         if played is not None:
             best, answered = draw, played
         if best and not best.can_be_better:
@@ -90,11 +92,11 @@ def play_transcript(
 
 
 def _played(
-    steps: tuple[Step, ...], profile: Profile, draw: Draw, best: Draw | None
+    steps: tuple[Step, ...], replay: TranscriptReplay, draw: Draw, best: Draw | None
 ) -> tuple[Answered, ...] | None:
     """Play a draw; None as soon as it is known to be behind the best one."""
     answered: list[Answered] = []
-    for each in _answers(steps, TranscriptReplay(profile, draw.numbers)):
+    for each in _answers(steps, replay):
         if each.differences:
             draw.note_difference(len(answered))
             if best and draw.is_behind(best):

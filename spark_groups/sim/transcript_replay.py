@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -18,19 +17,10 @@ from spark_groups.coordinator.shard import Origin, Shard
 from spark_groups.coordinator.topics import TopicImage, TopicsImage
 from spark_groups.errors import ErrorCode
 from spark_groups.protocol import messages as p
+from spark_groups.sim import transcript_hints as hints
 from spark_groups.sim.transcript_names import Chance, TranscriptNames
 from spark_groups.sim.transcripts import Step
 from spark_groups.types import Assignment
-
-RECORDED: Final = BrokerSettings(
-    session_timeout_s=4.0,
-    min_session_timeout_s=1.0,
-    heartbeat_interval_s=0.5,
-    min_heartbeat_interval_s=0.1,
-    max_size=5,
-    assignment_interval_s=0.0,
-)
-"""How the brokers of the recordings were configured."""
 
 GROUP: Final = "g"
 """What a transcript calls its group."""
@@ -43,10 +33,6 @@ UNKNOWN_BITS: Final = 2
 recordings have 0, 1 and 2."""
 AGAIN_S: Final = 0.1
 """How often a heartbeat is repeated where the transcript does not say."""
-
-_COUNTED: Final = re.compile(r"(\d+) heartbeats")
-_OTHER_GROUP: Final = re.compile(r"\b(?:unknown|empty) group\b")
-_NAMED_GROUP: Final = re.compile(r"[Gg]roup (\S+) not found\.")
 
 
 @dataclass
@@ -72,21 +58,24 @@ class TranscriptReplay:
         profile: Which coordinator it behaves like.
         chance: What is drawn that the transcript does not tell: ids, and how soon a change of
             topics is known.
+        broker: How the broker of the recording was configured.
     """
 
     profile: Profile
     chance: Chance
+    broker: BrokerSettings = hints.RECORDED
     now: float = 0.0
     group_id: str = GROUP
-    _settings: Settings = field(default_factory=lambda: Settings(RECORDED))
     _epochs: dict[str, int] = field(default_factory=dict)
     _topics: TopicsImage = field(default_factory=TopicsImage)
     _coming: list[_Coming] = field(default_factory=list)
     names: TranscriptNames = field(init=False)
+    _settings: Settings = field(init=False)
     _shard: Shard = field(init=False)
 
     def __post_init__(self) -> None:
         self.names = TranscriptNames(self.chance)
+        self._settings = Settings(self.broker)
         self._shard = Shard(self.profile, self._settings, self._topics, Log(), self.now)
 
     def play(self, step: Step) -> object:
@@ -96,7 +85,8 @@ class TranscriptReplay:
             step: Any step but those of classic members.
         """
         began = self.now
-        ends = max(began, began if step.at is None else step.at)
+        lasts_s = _fields(step).get("seconds", 0.0) if step.operation == "sleep" else 0.0
+        ends = max(began, began + lasts_s if step.at is None else step.at)
         if step.operation in ("hb", "hb-until") and _is_repeated(step):
             return self._beat_until(step, began, ends)
         self._pass_to(ends)
@@ -138,15 +128,15 @@ class TranscriptReplay:
 
         News that comes too early is not what the transcript was told: the answers go on.
         """
-        counted = _COUNTED.search(step.note)
-        count = max(int(counted[1]) if counted else int((ends - began) / AGAIN_S) + 1, 1)
+        told = hints.heartbeats(step)
+        count = max(int((ends - began) / AGAIN_S) + 1 if told is None else told, 1)
         gap_s = (ends - began) / max(count - 1, 1)
         for number in range(1, count + 1):
             self._pass_to(ends - gap_s * (count - number))
             request = self._heartbeat_request(step)
             answer = self._beat(request, step)
-            told = answer.assignment is not None or answer.member_epoch != request.member_epoch
-            if (answer.error_code or told) and self.now >= ends - gap_s * 1.5:
+            is_new = answer.assignment is not None or answer.member_epoch != request.member_epoch
+            if (answer.error_code or is_new) and self.now >= ends - gap_s * 1.5:
                 break
         return self._heartbeat_answer(answer)
 
@@ -200,7 +190,10 @@ class TranscriptReplay:
             member_id=self.names.member_id(said.get("member")),
             member_epoch=said.get("epoch", -1),
             instance_id=said.get("inst"),
-            offsets={key: p.OffsetAndMetadata(said["offsets"][each]) for key, each in keys.items()},
+            offsets={
+                key: p.OffsetAndMetadata(said["offsets"][each], hints.metadata_of(step, each))
+                for key, each in keys.items()
+            },
         )
         answer = self._ask(request, api_version)
         return {
@@ -213,14 +206,16 @@ class TranscriptReplay:
 
     def _fetch(self, step: Step) -> object:
         said = _fields(step)
+        group_id = self._group_of(step)
+        parts = said.get("parts", self._committed(group_id))
         keys = {
             self.names.key(f"{topic}-{partition}"): f"{topic}-{partition}"
-            for topic, partitions in said.get("parts", {}).items()
+            for topic, partitions in parts.items()
             for partition in partitions
         }
         request = p.OffsetFetchRequest(
-            group_id=self._group_of(step),
-            member_id=self.names.member_id(said.get("member")) or None,
+            group_id=group_id,
+            member_id=self.names.member_id(said["member"]) if "member" in said else None,
             member_epoch=said.get("epoch", -1),
             partitions=frozenset(keys),
         )
@@ -231,6 +226,14 @@ class TranscriptReplay:
             "err": ErrorCode.name_of(answer.error_code),
             "offsets": {text: found[key] for key, text in keys.items() if key in found},
         }
+
+    def _committed(self, group_id: str) -> dict[str, list[int]]:
+        """Return all partitions with an offset, which is what no list of partitions asks for."""
+        group = self._shard.groups.get(group_id)
+        found: dict[str, list[int]] = {}
+        for topic, partition in sorted(group.offsets) if group else ():
+            found.setdefault(topic, []).append(partition)
+        return found
 
     # Operators.
 
@@ -327,31 +330,33 @@ class TranscriptReplay:
             self._learn()
         for each in self._coming:
             each.requests -= 1
-        return self._shard.ask(request, self.now, ORIGIN, api_version)
+        answer = self._shard.ask(request, self.now, ORIGIN, api_version)
+        if self._next_group in self._shard.groups:
+            # It is there now: what follows is about that one.
+            self.group_id = self._next_group
+        return answer
 
     def _group_of(self, step: Step) -> str:
-        """Return the group of a request, which recordings tell only by their notes.
+        """Return the group of a request: recordings do not tell it, but their answers may.
 
-        A group that nobody knows is named by the answer. Where it is not, a new one is meant, and
-        what follows is about that one.
+        One that was not there and is not named is the next group.
         """
-        named = _fields(step).get("group")
-        if named is not None or not _OTHER_GROUP.search(step.note):
-            return self.group_id if named is None else str(named)
-        if "empty group" in step.note:
-            return ""
-        message = step.response.get("msg", "") if isinstance(step.response, dict) else ""
-        found = _NAMED_GROUP.search(message or "")
-        if found:
-            return found[1]
-        self.group_id += "'"
-        return self.group_id
+        if "group" in step.request:
+            return str(_fields(step)["group"])
+        named = hints.named_group(step)
+        if named is None and hints.is_about_another_group(step):
+            return self._next_group
+        return self.group_id if named in (None, GROUP) else named
+
+    @property
+    def _next_group(self) -> str:
+        return self.group_id + "'"
 
     def _refused(self, answer: Any) -> dict[str, object]:
         message = self.names.text(answer.error_message or "")
         return {
             "err": ErrorCode.name_of(answer.error_code),
-            "msg": message.replace(self.group_id, GROUP),
+            "msg": message.replace(self._next_group, GROUP).replace(self.group_id, GROUP),
         }
 
     def _assignment(self, by_name: Mapping[str, list[int]]) -> Assignment:

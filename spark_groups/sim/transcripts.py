@@ -126,17 +126,17 @@ OPERATIONS: Final[Mapping[str, _Operation]] = {
     "hb": _HEARTBEAT,
     "hb-until": _HEARTBEAT,
     "commit": _Operation({**_MEMBER, "inst": _TEXT, "offsets": _OFFSETS}),
-    "fetch": _Operation({**_MEMBER, "parts": _PARTITIONS}, frozenset({"err", "offsets"})),
+    "fetch": _Operation({**_MEMBER, "parts": _PARTITIONS}, frozenset({"err", "msg", "offsets"})),
     "describe": _Operation(
         {"group": _TEXT},
         frozenset(
             {"err", "msg", "state", "group_epoch", "assignment_epoch", "assignor", "members"}
         ),
     ),
-    "list": _Operation({"types": _TEXTS, "states": _TEXTS}, frozenset({"err", "groups"})),
+    "list": _Operation({"types": _TEXTS, "states": _TEXTS}, frozenset({"err", "msg", "groups"})),
     "alter-group-config": _Operation(_TEXT, frozenset({"err", "msg"})),
-    "describe-group-config": _Operation({}, frozenset({"err", "configs"})),
-    "sleep": _Operation(_ANYTHING),
+    "describe-group-config": _Operation({}, frozenset({"err", "msg", "configs"})),
+    "sleep": _Operation({"seconds": _SECONDS}),
     "note": _Operation(_ANYTHING),
     "classic-client assign": _Operation(_ANYTHING),
     "classic-client revoke": _Operation(_ANYTHING),
@@ -202,6 +202,8 @@ def _request(
         return tuple(said)
     if known is _ANYTHING:
         return {}
+    if operation == "sleep" and _SECONDS.accepts(said):
+        said = {"seconds": said}
     if not isinstance(said, dict):
         raise TranscriptError(f"req of {operation} is not an object: {said!r}")
     kinds = dict.fromkeys(said, known) if isinstance(known, _Kind) else known

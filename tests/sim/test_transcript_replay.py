@@ -55,6 +55,47 @@ def test_time_never_goes_back(replay: TranscriptReplay) -> None:
     assert replay.now == 3.0
     play(replay, "sleep", {})
     assert replay.now == 3.0
+    play(replay, "sleep", -2)
+    assert replay.now == 3.0
+
+
+def test_sleep_lasts_as_long_as_it_says_where_no_line_tells_the_time(
+    replay: TranscriptReplay,
+) -> None:
+    play(replay, "create-topics", {"foo": 2})
+    play(replay, "hb", JOIN)
+    play(replay, "sleep", 3.5)
+    assert play(replay, "hb", {"member": "m1", "epoch": 2})["err"] == "NONE"
+    play(replay, "sleep", {"seconds": 4})
+    assert play(replay, "hb", {"member": "m1", "epoch": 2})["err"] == "UNKNOWN_MEMBER_ID"
+
+
+def test_fetch_without_partitions_is_one_of_all(replay: TranscriptReplay) -> None:
+    play(replay, "create-topics", {"foo": 2, "bar": 1})
+    commit = {"epoch": -1, "offsets": {"foo-1": 5, "bar-0": 6}}
+    play(replay, "commit", commit)
+    fetched = play(replay, "fetch", {"epoch": -1})
+    assert fetched == {"err": "NONE", "offsets": {"bar-0": 6, "foo-1": 5}}
+    assert play(replay, "fetch", {"epoch": -1, "parts": {}})["offsets"] == {}
+
+
+def test_fetch_of_no_member_is_not_one_of_a_member_without_a_name(
+    replay: TranscriptReplay,
+) -> None:
+    play(replay, "create-topics", {"foo": 2})
+    play(replay, "hb", JOIN)
+    fetch = {"parts": {"foo": [0]}}
+    assert play(replay, "fetch", fetch)["err"] == "NONE"
+    assert play(replay, "fetch", {**fetch, "epoch": 2})["err"] == "UNKNOWN_SERVER_ERROR"
+    assert play(replay, "fetch", {**fetch, "member": ""})["err"] == "UNKNOWN_MEMBER_ID"
+
+
+def test_metadata_was_too_long_where_the_broker_says_so(replay: TranscriptReplay) -> None:
+    play(replay, "create-topics", {"foo": 2})
+    answer = {"foo-0": "OFFSET_METADATA_TOO_LARGE", "foo-1": "NONE"}
+    commit = {"epoch": -1, "offsets": {"foo-0": 5, "foo-1": 6}}
+    assert play(replay, "commit", commit, resp=answer) == answer
+    assert play(replay, "fetch", {"epoch": -1})["offsets"] == {"foo-1": 6}
 
 
 def test_repeated_heartbeat_keeps_a_member_alive(replay: TranscriptReplay) -> None:
@@ -77,13 +118,15 @@ def test_news_that_come_long_before_the_end_are_not_the_answer(replay: Transcrip
     ("note", "response", "message"),
     [
         ("unknown group", {"msg": "Group other not found."}, "Consumer group other not found."),
-        ("empty group", {}, "GroupId can't be empty."),
-        ("another epoch", {"msg": "Group other not found."}, "Consumer group g not found."),
+        ("another epoch", {"msg": "Group other not found."}, "Consumer group other not found."),
+        ("no group", {"msg": "GroupId can't be empty."}, "GroupId can't be empty."),
+        ("empty group", None, "GroupId can't be empty."),
+        ("empty group", {"err": "NONE"}, "Consumer group g not found."),
         ("unknown group", {}, "Consumer group g not found."),
     ],
 )
-def test_note_tells_that_another_group_is_meant(
-    replay: TranscriptReplay, note: str, response: dict[str, str], message: str
+def test_answer_or_note_tells_that_another_group_is_meant(
+    replay: TranscriptReplay, note: str, response: dict[str, str] | None, message: str
 ) -> None:
     request = {"member": "m1", "epoch": 5}
     assert play(replay, "hb", request, note=note, resp=response)["msg"] == message
@@ -97,6 +140,18 @@ def test_group_that_is_not_named_is_the_group_from_there_on(replay: TranscriptRe
     assert play(replay, "commit", commit, note="to an unknown group") == {"foo-0": "NONE"}
     assert play(replay, "list", {})["groups"] == [["g", "", "Empty", "classic"]]
     assert play(replay, "describe", {"group": "g"})["state"] == "Stable"
+
+
+def test_group_that_stays_unknown_is_not_the_group_from_there_on(
+    replay: TranscriptReplay,
+) -> None:
+    play(replay, "create-topics", {"foo": 1})
+    play(replay, "hb", JOIN)
+    commit = {"member": "m1", "epoch": 2, "offsets": {"foo-0": 1}}
+    answer = {"foo-0": "GROUP_ID_NOT_FOUND"}
+    assert play(replay, "commit", commit, note="to an unknown group") == answer
+    assert play(replay, "commit", commit, resp=answer) == answer
+    assert play(replay, "commit", commit) == {"foo-0": "NONE"}
 
 
 def test_answers_of_requests_by_id_name_the_topic_as_it_is_called_then(
