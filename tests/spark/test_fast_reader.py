@@ -60,6 +60,7 @@ def resident_bytes() -> int:
         return int(file.read().split()[1]) * resource.getpagesize()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts what Linux shows in /proc")
 def test_a_thousand_batches_leave_neither_connections_nor_memory_behind(
     settings: RangeSettings, cache: ConsumerCache[FastConsumer], topic_name: str
