@@ -116,9 +116,6 @@ class ModelWorld:
                 answer = self._ask(request, 10 if self.profile.commits_topic_ids else 9)
             case m.HeartbeatRequest() | m.DescribeGroupRequest():
                 answer = self._ask(request, 1)
-        if isinstance(answer, m.DescribeGroupResponse):
-            names = {each.topic_id: name for name, each in self.shard.topics.by_name.items()}
-            return replace(answer, topic_names=names)
         return answer
 
     def _ask(self, request: c.CoordinatorRequest, api_version: int) -> m.Response:
