@@ -7,6 +7,7 @@ wait in the system's buffers, which bound themselves.
 
 from __future__ import annotations
 
+import math
 import selectors
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -184,6 +185,9 @@ class Fetcher:
         except RequestError as error:
             self._leaders.note(str(error), cursors)
         else:
+            if not self._asked:
+                # Until now there was nobody to be heard of.
+                self._heard_at = max(self._heard_at, time.monotonic())
             self._asked[connection] = cursors
 
     def _await_response(self) -> Connection | None:
@@ -192,8 +196,10 @@ class Fetcher:
         Raises:
             BrokerUnreachableError: No record came in time.
         """
+        if time.monotonic() >= self._deadline:
+            raise self._timed_out()
         patience_s = self._settings.request_timeout_s + self._settings.max_wait_ms / 1000
-        silent_at = self._heard_at + patience_s
+        silent_at = self._heard_at + patience_s if self._asked else math.inf
         wake_at = min(self._deadline, silent_at, self._leaders.wake_at)
         with selectors.DefaultSelector() as selector:
             for each in self._asked:
@@ -202,12 +208,8 @@ class Fetcher:
         if ready:
             connection: Connection = ready[0][0].data
             return connection
-        now = time.monotonic()
-        if now >= self._deadline:
-            raise self._timed_out()
-        if now >= silent_at and self._asked:
+        if time.monotonic() >= silent_at:
             self._leaders.note(f"nothing came for {patience_s:g} s", self._drop_asked())
-            self._heard_at = now
         return None
 
     def _drop_asked(self) -> list[FetchCursor]:

@@ -393,3 +393,18 @@ def test_an_answer_about_what_was_given_up_meanwhile_is_left() -> None:
         assert spans(first) == [(0, 0, 10), (1, 0, 10)]
         del fetcher._wanted[given_up.key]
         assert spans([*batches]) == [(0, 10, 20)]
+
+
+def test_a_partition_without_a_leader_is_waited_for_at_rest(monkeypatch) -> None:
+    broker = Broker(1)
+    broker.leaders = {0: (-1, 1)}
+    settings = replace(SETTINGS, request_timeout_s=0.2, poll_timeout_s=1.5)
+    waits: list[float] = []
+    with reading(broker, settings=settings) as fetcher:
+        wait = fetcher._await_response
+        monkeypatch.setattr(
+            fetcher, "_await_response", lambda: (waits.append(time.monotonic()), wait())[1]
+        )
+        with pytest.raises(BrokerUnreachableError, match="at last: t-0 has no leader"):
+            read_all(fetcher, piece(0, 0, 10))
+    assert 5 < len(waits) < 50
