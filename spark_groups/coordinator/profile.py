@@ -6,6 +6,7 @@ is read where it leaves something open is in docs/decisions/0012-readings-of-the
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
@@ -178,3 +179,22 @@ PROFILES: Final = {
     each.name: each for each in (KIP_848, KAFKA_4_0, KAFKA_4_1, KAFKA_4_2, KAFKA_4_3, KAFKA_4_4)
 }
 """Every profile by its name."""
+
+_VERSION: Final = re.compile(r"(?:kafka)?[-_ ]?v?(\d+)[._](\d+)(?:[._]\d+)?")
+_KIP: Final = re.compile(r"kip[-_ ]?848")
+
+
+def profile_named(text: str) -> Profile:
+    """Return the profile of a version, or of the KIP, as people write it.
+
+    Args:
+        text: "kafka-4.3", "4.3", "4.3.1" or "kip848", in any case.
+
+    Raises:
+        KeyError: There is no such profile.
+    """
+    said = text.strip().lower()
+    version = _VERSION.fullmatch(said)
+    if version:
+        return PROFILES[f"kafka-{version[1]}.{version[2]}"]
+    return KIP_848 if _KIP.fullmatch(said) else PROFILES[said]

@@ -11,17 +11,29 @@ from typing import Annotated, Final
 
 import typer
 
-from spark_groups.coordinator.profile import KAFKA_4_3, PROFILES, Profile
+from spark_groups.coordinator.profile import KAFKA_4_3, PROFILES, Profile, profile_named
+from spark_groups.ops.connecting import JsonFlag
 from spark_groups.sim.transcript_check import DRAWS, Answered, play_transcript
-from spark_groups.sim.transcripts import TranscriptError, read_transcript
+from spark_groups.sim.transcripts import Step, TranscriptError, read_transcript
 
 _SHOWN_VALUE: Final = 300
 
 
 def _profile(name: str) -> Profile:
-    if name not in PROFILES:
-        raise typer.BadParameter(f"{name!r} is none of {', '.join(PROFILES)}")
-    return PROFILES[name]
+    try:
+        return profile_named(name)
+    except KeyError as error:
+        names = ", ".join(PROFILES)
+        raise typer.BadParameter(f"{name!r} is none of {names}", param_hint="--profile") from error
+
+
+def _steps(file: Path) -> tuple[Step, ...]:
+    try:
+        return read_transcript(file.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(f"{file} is no text: {error}", param_hint="FILE") from error
+    except (TranscriptError, OSError) as error:
+        raise typer.BadParameter(f"{file}: {error}", param_hint="FILE") from error
 
 
 def replay(
@@ -32,25 +44,31 @@ def replay(
     check: Annotated[
         bool, typer.Option("--check", help="Compare with the recorded answers.")
     ] = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Answer the requests of a transcript from the model of the coordinator, line by line.
 
     What a recording does not tell, like the order of the members' ids, is looked for: the answers
-    are those that agree best with the recorded ones. Steps that need members of the classic
-    protocol are left out, and said to be.
+    are those that agree longest with the recorded ones. Steps that need members of the classic
+    protocol are left out, and said to be. Answers are JSON, one a line; so is --check with --json.
 
     Example: spark-groups replay handover.jsonl --profile kafka-4.3 --check
 
-    Exit code 1 if --check finds a difference, 2 if the file cannot be read.
+    Exit code 1 if --check finds a difference, 2 if the file cannot be read or has no answers to
+    compare with.
     """
-    try:
-        steps = read_transcript(file.read_text(encoding="utf-8"))
-    except (TranscriptError, OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(str(error), param_hint="FILE") from error
-    answered = play_transcript(steps, _profile(profile), map(random.Random, range(DRAWS)))
-    for line in _report(answered, profile) if check else map(_as_line, answered):
+    like = _profile(profile)
+    answered = play_transcript(_steps(file), like, map(random.Random, range(DRAWS)))
+    if not check:
+        for each in answered:
+            typer.echo(_as_line(each))
+        return
+    unrecorded = [each.step.number for each in answered if each.is_unrecorded]
+    if unrecorded and not any(each.is_compared for each in answered):
+        raise typer.BadParameter(f"{file} has no recorded answers", param_hint="FILE")
+    for line in (_as_json if as_json else _report)(answered, like.name, unrecorded):
         typer.echo(line)
-    if check and any(each.differences for each in answered):
+    if any(each.differences for each in answered):
         raise typer.Exit(1)
 
 
@@ -61,7 +79,31 @@ def _as_line(answered: Answered) -> str:
     return json.dumps(said | {"resp": answered.answer})
 
 
-def _report(answered: Iterable[Answered], profile: str) -> Iterator[str]:
+def _as_json(answered: Iterable[Answered], profile: str, unrecorded: list[int]) -> Iterator[str]:
+    """Say the same as `_report`, as one document."""
+    steps = tuple(answered)
+    differences = [difference for step in steps for difference in step.differences]
+    document = {
+        "profile": profile,
+        "compared": sum(each.is_compared for each in steps),
+        "differing": sum(bool(each.differences) for each in steps),
+        "differences": [
+            {
+                "n": each.step.number,
+                "op": each.step.operation,
+                "field": each.field,
+                "recorded": each.recorded,
+                "model": each.model,
+            }
+            for each in differences
+        ],
+        "left_out": {each.step.number: each.left_out for each in steps if each.left_out},
+        "unrecorded": unrecorded,
+    }
+    yield json.dumps(document, indent=2)
+
+
+def _report(answered: Iterable[Answered], profile: str, unrecorded: list[int]) -> Iterator[str]:
     """Say what differs, what was left out and why, and how much agrees."""
     steps = tuple(answered)
     for each in (difference for step in steps for difference in step.differences):
@@ -71,11 +113,16 @@ def _report(answered: Iterable[Answered], profile: str) -> Iterator[str]:
         yield f"  model    {_shown(each.model)}"
     for reason, group in groupby(steps, key=lambda each: each.left_out):
         if reason:
-            numbers = ", ".join(str(each.step.number) for each in group)
-            yield f"left out: step {numbers}: {reason}"
+            yield f"left out: {_numbers(each.step.number for each in group)}: {reason}"
+    if unrecorded:
+        yield f"no recorded answer: {_numbers(unrecorded)}"
     differing = sum(bool(each.differences) for each in steps)
     compared = sum(each.is_compared for each in steps)
     yield f"{compared - differing} of {compared} recorded answers agree with {profile}"
+
+
+def _numbers(steps: Iterable[int]) -> str:
+    return f"step {', '.join(map(str, steps))}"
 
 
 def _shown(value: object) -> str:

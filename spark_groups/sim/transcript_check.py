@@ -66,6 +66,11 @@ class Answered:
     def is_compared(self) -> bool:
         return not self.left_out and None not in (self.answer, self.step.response)
 
+    @property
+    def is_unrecorded(self) -> bool:
+        """Whether the model answers, and there is nothing to compare that with."""
+        return self.answer is not None and self.step.response is None
+
 
 def play_transcript(
     steps: Iterable[Step], profile: Profile, chances: Iterable[Chance]

@@ -161,7 +161,8 @@ def read_transcript(text: str) -> tuple[Step, ...]:
         text: JSON objects, one a line; empty lines are skipped.
 
     Raises:
-        TranscriptError: A line is no JSON object, or says what no transcript says.
+        TranscriptError: A line is no JSON object, or says what no transcript says; or there is
+            none.
     """
     steps: list[Step] = []
     for line_number, line in enumerate(text.splitlines(), start=1):
@@ -170,11 +171,16 @@ def read_transcript(text: str) -> tuple[Step, ...]:
                 steps.append(_read_line(line, len(steps) + 1))
             except ValueError as error:
                 raise TranscriptError(f"line {line_number}: {error}") from error
+    if not steps:
+        raise TranscriptError("there is no step in it")
     return tuple(steps)
 
 
 def _read_line(line: str, number: int) -> Step:
-    said = json.loads(line)
+    try:
+        said = json.loads(line)
+    except ValueError as error:
+        raise TranscriptError(f"not JSON: {error}") from error
     if not isinstance(said, dict):
         raise TranscriptError("not a JSON object")
     _check_fields("the line", said, _KEYS)

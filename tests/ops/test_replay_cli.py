@@ -76,11 +76,67 @@ def test_what_is_left_out_is_said(command: Run) -> None:
 def test_what_cannot_be_read_is_a_mistake_of_the_caller(command: Run, tmp_path: Path) -> None:
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"op": "hbx"}\n', encoding="utf-8")
+    binary, empty = tmp_path / "binary.jsonl", tmp_path / "empty.jsonl"
+    binary.write_bytes(b"\x7fELF\xff\xd0")
+    empty.touch()
     for arguments, said in (
         ((str(bad),), "line 1: unknown op 'hbx'"),
+        ((str(binary),), "binary.jsonl is no text"),
+        ((str(empty),), "empty.jsonl: there is no step in it"),
+        ((str(tmp_path),), "is a directory"),
         ((str(tmp_path / "nothing"),), "nothing"),
         ((str(HANDOVER), "--profile", "kafka-3.9"), "'kafka-3.9' is none of kip-848, kafka-4.0"),
     ):
         done = command("replay", *arguments, COLUMNS="200")
         assert done.returncode == 2
         assert said in done.stderr
+
+
+def test_profile_is_named_as_people_name_versions(command: Run) -> None:
+    for name in ("4.3", "4.3.1", "Kafka-4.3", "kafka_4_3"):
+        done = command("replay", str(HANDOVER), "--profile", name, "--check")
+        assert done.stdout == "51 of 51 recorded answers agree with kafka-4.3\n"
+
+
+def test_recording_without_answers_cannot_be_checked(command: Run, tmp_path: Path) -> None:
+    """One that asks nothing agrees: recordings of 4.0 say that there is no batching."""
+    lines = [{**each, "resp": None} for each in lines_of(HANDOVER)]
+    asked = tmp_path / "asked.jsonl"
+    asked.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    done = command("replay", str(asked), "--check", COLUMNS="200")
+    assert done.returncode == 2
+    assert "asked.jsonl has no recorded answers" in done.stderr
+    assert command("replay", str(asked)).returncode == 0
+    nothing = TRANSCRIPTS / "4.0.0" / "s12_batching.jsonl"
+    done = command("replay", str(nothing), "--check")
+    assert (done.returncode, done.stdout) == (0, "0 of 0 recorded answers agree with kafka-4.3\n")
+
+
+def test_steps_without_an_answer_are_named(command: Run, tmp_path: Path) -> None:
+    lines = lines_of(HANDOVER)
+    del lines[3]["resp"], lines[5]["resp"]
+    partly = tmp_path / "partly.jsonl"
+    partly.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    done = command("replay", str(partly), "--check")
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == [
+        "no recorded answer: step 4, 6",
+        "49 of 49 recorded answers agree with kafka-4.3",
+    ]
+
+
+def test_check_as_json(command: Run, tmp_path: Path) -> None:
+    lines = lines_of(HANDOVER)
+    lines[20]["resp"]["epoch"] = 9
+    changed = tmp_path / "changed.jsonl"
+    changed.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    done = command("replay", str(changed), "--check", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout) == {
+        "profile": "kafka-4.3",
+        "compared": 51,
+        "differing": 1,
+        "differences": [{"n": 21, "op": "hb", "field": "epoch", "recorded": 9, "model": 3}],
+        "left_out": {},
+        "unrecorded": [],
+    }

@@ -36,7 +36,9 @@ def test_null_takes_a_setting_away() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{", "line 1: Expecting"),
+        ("", "there is no step in it"),
+        (" \n\n", "there is no step in it"),
+        ("{", "line 1: not JSON: Expecting"),
         ("[]", "line 1: not a JSON object"),
         ('{"n": 1}', "unknown op 'None'; known are create-topics"),
         ('{"op": "hbx"}', "unknown op 'hbx'; known are create-topics"),
