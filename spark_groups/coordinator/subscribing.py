@@ -127,10 +127,12 @@ def _needs_target(change: Change, pattern: patterns.Updated, profile: Profile) -
 
 def _changes_assignor(change: Change, profile: Profile, around: Surroundings) -> bool:
     group, told = change.group, change.told
+    bump = profile.assignor_bump
+    if bump is AssignorBump.NEVER:
+        return False
     changes_vote = told.server_assignor != change.sender.member.server_assignor
-    if profile.assignor_bump is AssignorBump.NEVER or not (
-        changes_vote or profile.assignor_bump is AssignorBump.EVERY_HEARTBEAT
-    ):
+    may_tie = bump is AssignorBump.EVERY_HEARTBEAT and target.is_contested(group)
+    if not (changes_vote or may_tie):
         return False
     # Of two with as many votes Kafka names one here and may name the other one there.
     after = target.preferred_assignor(group, change.members(), around, told.member_id)

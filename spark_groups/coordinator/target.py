@@ -121,6 +121,11 @@ def described_assignor(group: ConsumerGroup, around: Surroundings) -> str:
     return max(ordered, key=votes.__getitem__, default=around.settings.broker.assignors[0])
 
 
+def is_contested(group: ConsumerGroup) -> bool:
+    """Tell whether members ask for more than one assignor."""
+    return len({each.server_assignor for each in group.members.values()} - {None}) > 1
+
+
 def is_homogeneous(members: Mapping[str, GroupMember]) -> bool:
     """Tell whether all members subscribe to the same names, or all to one pattern and no name."""
     regexes = {each.subscribed_topic_regex for each in members.values()}

@@ -15,9 +15,16 @@ from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.member import GroupMember
 from spark_groups.coordinator.profile import KAFKA_4_2, KAFKA_4_3, KIP_848, PROFILES, Profile
 from spark_groups.coordinator.settings import BrokerSettings, Settings
-from spark_groups.coordinator.target import Target, compute, described_assignor, is_homogeneous
+from spark_groups.coordinator.target import (
+    Target,
+    compute,
+    described_assignor,
+    is_contested,
+    is_homogeneous,
+)
 from spark_groups.coordinator.topics import TopicImage, TopicsImage
 from spark_groups.types import Assignment
+from tests.coordinator.driving import group_of
 
 IDS = {
     "orders": uuid.UUID("622fbe54-e0f0-49f5-840f-140dfd931ab3"),
@@ -213,3 +220,24 @@ def test_patterns_are_homogeneous_only_if_there_is_one_and_no_name() -> None:
     assert not is_homogeneous({"a": replace(both, member_id="a"), "b": both})
     assert not is_homogeneous({"a": only, "b": other})
     assert is_homogeneous({})
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "contested"),
+    [
+        ((), False),
+        ((None, None), False),
+        (("range", "range", None), False),
+        (("range", None, "uniform"), True),
+    ],
+)
+def test_assignors_are_contested_where_members_ask_for_two(
+    asked_for: tuple[str | None, ...], contested: bool
+) -> None:
+    records = (
+        r.Record(
+            r.MemberMetadataKey("g", f"m{number}"), r.MemberMetadataValue(server_assignor=each)
+        )
+        for number, each in enumerate(asked_for)
+    )
+    assert is_contested(group_of("g", *records)) is contested
