@@ -22,3 +22,10 @@ class Chance(Protocol):
 
     def choice(self, seq: Sequence[T], /) -> T:
         """Return one element of a sequence."""
+
+
+class Bits(Protocol):
+    """A source of random bits, of which ids are made; `random.Random(seed)` is one."""
+
+    def getrandbits(self, k: int, /) -> int:
+        """Return a number of so many bits."""

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_groups.coordinator.profile import Profile
+from spark_groups.sim.chance import Bits
 from spark_groups.sim.transcript_draws import Draw, Redrawn
 from spark_groups.sim.transcript_hints import broker_of
-from spark_groups.sim.transcript_names import Chance
 from spark_groups.sim.transcript_replay import TranscriptReplay
 from spark_groups.sim.transcripts import Step
 
@@ -73,7 +73,7 @@ class Answered:
 
 
 def play_transcript(
-    steps: Iterable[Step], profile: Profile, chances: Iterable[Chance]
+    steps: Iterable[Step], profile: Profile, chances: Iterable[Bits]
 ) -> tuple[Answered, ...]:
     """Answer a transcript from the model, by that draw which agrees with it longest.
 

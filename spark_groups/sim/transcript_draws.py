@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from spark_groups.sim.transcript_names import Chance
+from spark_groups.sim.chance import Bits
 
 _PLACE_BITS: Final = 32
 _ALL_ANEW_BITS: Final = 4
@@ -30,7 +30,7 @@ class Redrawn:
         drawn: What was drawn so far.
     """
 
-    chance: Chance
+    chance: Bits
     kept: Sequence[int] = ()
     anew: frozenset[int] = frozenset()
     drawn: list[int] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Draw:
                 return mine < its
         return len(self.differing) > len(other.differing)
 
-    def changed(self, chance: Chance) -> Draw:
+    def changed(self, chance: Bits) -> Draw:
         """Return another draw, with new numbers where a difference may come from."""
         if not chance.getrandbits(_ALL_ANEW_BITS):
             return Draw(Redrawn(chance))

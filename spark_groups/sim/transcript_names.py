@@ -5,21 +5,15 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
+from spark_groups.sim.chance import Bits
 from spark_groups.types import Assignment, TopicId, TopicIdPartition
 
 GENERATED: Final = "gen"
 """What a transcript calls a member whose id the coordinator made."""
 OLD: Final = "(old)"
 """What a transcript puts behind the name of a topic that was deleted."""
-
-
-class Chance(Protocol):
-    """Where random numbers come from: a `random.Random`."""
-
-    def getrandbits(self, k: int, /) -> int:
-        """Return a number of so many bits."""
 
 
 @dataclass
@@ -31,7 +25,7 @@ class TranscriptNames:
             topics follows from them.
     """
 
-    chance: Chance
+    chance: Bits
     _member_ids: dict[str, str] = field(default_factory=dict)
     _members: dict[str, str] = field(default_factory=dict)
     _topic_ids: dict[str, TopicId] = field(default_factory=dict)

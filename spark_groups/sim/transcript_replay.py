@@ -18,7 +18,8 @@ from spark_groups.coordinator.topics import TopicImage, TopicsImage
 from spark_groups.errors import ErrorCode
 from spark_groups.protocol import messages as p
 from spark_groups.sim import transcript_hints as hints
-from spark_groups.sim.transcript_names import Chance, TranscriptNames
+from spark_groups.sim.chance import Bits
+from spark_groups.sim.transcript_names import TranscriptNames
 from spark_groups.sim.transcripts import Step
 from spark_groups.types import Assignment
 
@@ -62,7 +63,7 @@ class TranscriptReplay:
     """
 
     profile: Profile
-    chance: Chance
+    chance: Bits
     broker: BrokerSettings = hints.RECORDED
     now: float = 0.0
     group_id: str = GROUP
