@@ -13,6 +13,11 @@ def restless(scene: Scene) -> Iterator[str]:
     state = coordination.group.state.value
     if state != "Stable" and any(each.member for each in scene.participants):
         yield f"the group is {state}"
+    members = coordination.group.members.values()
+    held = {key for member in members for key in member.assigned}
+    # Whoever has not heard that a topic came, grew or went cannot say that nothing is left.
+    for key in sorted(scene.storage.logs.keys() ^ held) if members else ():
+        yield f"{key} is {'held, but gone' if key in held else 'not held'}"
     for each in scene.participants:
         if why := each.restless():
             yield why

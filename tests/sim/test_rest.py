@@ -35,3 +35,12 @@ def test_a_leader_nobody_has_heard_of_is_no_rest() -> None:
     key, log = next(iter(found.scene.storage.logs.items()))
     log.elect(0, 10.0)
     assert list(restless(found.scene)) == [f"q1 has not heard of the leader of {key}"]
+
+
+def test_a_topic_nobody_has_heard_of_is_no_rest() -> None:
+    found = world(Swarm(queries=1, partitions=1, starts_s=0.0))
+    found.queries[0].start()
+    found.scene.schedule.run_until(10.0)
+    (key,) = found.scene.storage.logs
+    found.scene.storage.delete("orders1")
+    assert list(restless(found.scene)) == [f"{key} is held, but gone"]

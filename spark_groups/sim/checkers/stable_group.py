@@ -9,11 +9,11 @@ from spark_groups.sim.scene import Listeners
 
 
 class StableGroup(Checker):
-    """STABLE: each member's assignment is its target; in the end that is all there is to read."""
+    """STABLE: each member's assignment is its target."""
 
     def listeners(self) -> Listeners:
         """Return what to call for each kind of fact."""
-        return {facts.GroupChanged: self._changed, facts.Quiet: self._quiet}
+        return {facts.GroupChanged: self._changed}
 
     def _changed(self, fact: facts.GroupChanged) -> None:
         group = fact.group
@@ -24,10 +24,3 @@ class StableGroup(Checker):
             wanted = target.partitions.partitions if target else frozenset()
             if wanted != member.assigned.keys() or member.pending_revocation:
                 self.fail(f"the group is stable, but {member.member_id} has not what it should")
-
-    def _quiet(self, _fact: facts.Quiet) -> None:
-        group = self.scene.coordination.group
-        held = {key for member in group.members.values() for key in member.assigned}
-        if group.members and held != self.scene.storage.logs.keys():
-            missing = self.scene.storage.logs.keys() ^ held
-            self.fail(f"the group is at rest, but these are missing or too many: {missing}")
