@@ -75,7 +75,7 @@ class Pace:
         self._due_at = None
 
     def answered(self, now: float, *, interval_ms: int, throttle_ms: int) -> None:
-        """Note an accepted heartbeat.
+        """Note an accepted heartbeat; what was asked for while it was under way stays due.
 
         Args:
             now: Seconds.
@@ -86,7 +86,6 @@ class Pace:
             self.interval_s = interval_ms / 1000
         self._not_before = now + max(0, throttle_ms) / 1000
         self._backoff.succeeded()
-        self._due_at = None
         if (
             self._expecting_since is not None
             and now - self._expecting_since > FAST_PERIOD_S

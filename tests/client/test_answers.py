@@ -59,6 +59,28 @@ def test_coordinator_is_told() -> None:
     assert [str(e.node) for e in hands.find(CoordinatorFound)] == ["broker:9092 (id 1)"]
 
 
+def test_commit_refused_as_stale_while_a_heartbeat_is_under_way_waits_for_the_next_at_once() -> (
+    None
+):
+    hands = Hands()
+    hands.own(0)
+    plan = hands.client.plan(PlanLimit(), ends({0: 5}), hands.now)
+    assert plan is not None
+    hands.beat(accepted(2))
+    hands.wait(1)
+    hands.client.finish(plan, hands.now)
+    hands.pump()
+    assert hands.request(Lane.HEARTBEAT) is not None
+    hands.wait(0.01)
+    refused = all_of(hands.request(Lane.OFFSETS), ErrorCode.STALE_MEMBER_EPOCH)
+    hands.answer(Lane.OFFSETS, refused)
+    refused_at = hands.now
+    hands.beat(accepted(3))
+    hands.beat(accepted(3))
+    assert hands.now == refused_at, "the one that was under way proves nothing, the next does"
+    assert isinstance(hands.request(Lane.OFFSETS), m.OffsetCommitRequest)
+
+
 @pytest.mark.parametrize("code", [ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION])
 def test_commit_refused_as_stale_goes_again_with_the_newer_epoch(code: ErrorCode) -> None:
     hands = Hands()

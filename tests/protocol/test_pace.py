@@ -40,6 +40,16 @@ def test_nothing_is_due_while_one_is_under_way() -> None:
     assert pace.due_at() is None
 
 
+def test_one_that_was_asked_for_meanwhile_is_sent_as_soon_as_the_answer_is_there() -> None:
+    pace = started()
+    pace.sent(0.0)
+    pace.at_once(0.1)
+    pace.answered(0.2, interval_ms=5_000, throttle_ms=0)
+    due_at = pace.due_at()
+    assert due_at is not None
+    assert due_at <= 0.2
+
+
 def test_interval_is_the_brokers() -> None:
     assert beat(started(), 0.0, interval_ms=3_000) == pytest.approx(3.0)
 
