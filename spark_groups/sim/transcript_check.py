@@ -20,8 +20,12 @@ from spark_groups.sim.transcript_hints import broker_of
 from spark_groups.sim.transcript_replay import TranscriptReplay
 from spark_groups.sim.transcripts import Step
 
-DRAWS: Final = 500
-"""How often is drawn before it counts as a difference."""
+DRAWS: Final = 3000
+"""How often is drawn, at most, before it counts as a difference."""
+DRAWS_IN_A_ROW: Final = 300
+"""How often before it is begun anew: a search may come to an end that is none."""
+SAME_ENDS: Final = 3
+"""Searches that come to the same end: what differs there is no matter of what is drawn."""
 
 CLASSIC: Final = "classic-client "
 MODELLED_CONFIG: Final = "consumer."
@@ -84,21 +88,33 @@ def play_transcript(
     """
     wanted = tuple(steps)
     broker = broker_of(wanted)
-    best: Draw | None = None
-    answered: tuple[Answered, ...] = ()
-    for chance in chances:
-        draw = best.changed(chance) if best else Draw(Redrawn(chance))
-        played = _played(wanted, TranscriptReplay(profile, draw.numbers, broker), draw, best)
-        if played is not None:
-            best, answered = draw, played
-        if best and not best.can_be_better:
+    ended: list[_Played] = []
+    best: _Played | None = None
+    for number, chance in enumerate(chances):
+        if best and number % DRAWS_IN_A_ROW == 0:
+            ended.append(best)
+            if sum(best.draw.differing == each.draw.differing for each in ended) == SAME_ENDS:
+                break
+            best = None
+        draw = best.draw.changed(chance) if best else Draw(Redrawn(chance))
+        replay = TranscriptReplay(profile, draw.numbers, broker)
+        best = _played(wanted, replay, draw, best.draw if best else None) or best
+        if best and not best.draw.can_be_better:
             break
-    return answered
+    return max([*ended, best] if best else ended, key=lambda each: each.draw.agreement).answered
+
+
+@dataclass(frozen=True, slots=True)
+class _Played:
+    """A draw, and what was answered with it."""
+
+    draw: Draw
+    answered: tuple[Answered, ...]
 
 
 def _played(
     steps: tuple[Step, ...], replay: TranscriptReplay, draw: Draw, best: Draw | None
-) -> tuple[Answered, ...] | None:
+) -> _Played | None:
     """Play a draw; None as soon as it is known to be behind the best one."""
     answered: list[Answered] = []
     for each in _answers(steps, replay):
@@ -107,7 +123,7 @@ def _played(
             if best and draw.is_behind(best):
                 return None
         answered.append(each)
-    return tuple(answered)
+    return _Played(draw, tuple(answered))
 
 
 def _answers(steps: Iterable[Step], replay: TranscriptReplay) -> Iterator[Answered]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
 from spark_groups.sim.chance import Bits
@@ -62,17 +63,19 @@ class Draw:
         """Whether a difference may be due to a number that was drawn."""
         return any(self.drawn_before)
 
+    @property
+    def agreement(self) -> tuple[float, ...]:
+        """The greater, the longer it agrees."""
+        return (*self.differing, inf)
+
     def note_difference(self, place: int) -> None:
         """Note that a step differs."""
         self.differing.append(place)
         self.drawn_before.append(len(self.numbers.drawn))
 
     def is_behind(self, other: Draw) -> bool:
-        """Tell whether it agrees less long than another one, whatever comes."""
-        for mine, its in zip(self.differing, other.differing, strict=False):
-            if mine != its:
-                return mine < its
-        return len(self.differing) > len(other.differing)
+        """Tell whether it agrees less long than another one, which is played to its end."""
+        return (*self.differing,) < other.agreement[: len(self.differing)]
 
     def changed(self, chance: Bits) -> Draw:
         """Return another draw, with new numbers where a difference may come from."""

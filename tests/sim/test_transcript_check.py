@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 
 from spark_groups.coordinator.profile import PROFILES
-from spark_groups.sim.transcript_check import DRAWS, Answered, play_transcript
+from spark_groups.sim.transcript_check import (
+    DRAWS,
+    DRAWS_IN_A_ROW,
+    SAME_ENDS,
+    Answered,
+    play_transcript,
+)
 from spark_groups.sim.transcripts import Step, read_transcript
 
 TRANSCRIPTS = Path(__file__).parent.parent / "transcripts"
@@ -108,6 +114,17 @@ def test_order_of_members_is_looked_for() -> None:
         steps = read_transcript("\n".join(map(json.dumps, asked)))
         answered = played(steps, TRANSCRIPTS / "4.0.0" / "any", draws=50)
         assert not any(each.differences for each in answered)
+
+
+def test_search_ends_where_it_ends_again_and_again() -> None:
+    """What no draw explains is told after some searches; what a draw explains is found."""
+    _, lines = recording("4.3.1/s02_handover.jsonl")
+    lines[20]["resp"]["epoch"] = 9
+    chances = iter([random.Random(seed) for seed in range(DRAWS)])
+    steps = read_transcript("\n".join(map(json.dumps, lines)))
+    answered = play_transcript(steps, PROFILES["kafka-4.3"], chances)
+    assert [each.step.number for each in answered if each.differences] == [21]
+    assert len(list(chances)) == DRAWS - SAME_ENDS * DRAWS_IN_A_ROW - 1
 
 
 def test_answer_that_leaves_fields_out_is_compared_as_far_as_it_goes() -> None:
