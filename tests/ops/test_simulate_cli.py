@@ -111,6 +111,7 @@ def test_what_does_not_exist_is_refused(words: tuple[str, str]) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 def test_fresh_seeds_keep_every_promise(capsys: pytest.CaptureFixture[str]) -> None:
     """Other schedules each time: their seeds are printed, and whatever breaks says how it did."""
     first = int(time())
