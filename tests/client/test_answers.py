@@ -59,9 +59,7 @@ def test_coordinator_is_told() -> None:
     assert [str(e.node) for e in hands.find(CoordinatorFound)] == ["broker:9092 (id 1)"]
 
 
-def test_commit_refused_as_stale_while_a_heartbeat_is_under_way_waits_for_the_next() -> (
-    None
-):
+def test_commit_refused_as_stale_while_a_heartbeat_is_under_way_waits_for_the_next() -> None:
     hands = Hands()
     hands.own(0)
     plan = hands.client.plan(PlanLimit(), ends({0: 5}), hands.now)
