@@ -6,7 +6,7 @@ Its log outlives it: the next node replays what was replicated, and with luck wh
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, cast
 
 from spark_groups.client.lanes import Outgoing
@@ -25,8 +25,7 @@ from spark_groups.sim.schedule import Schedule
 from spark_groups.sim.storage import Storage
 from spark_groups.types import TopicIdPartition
 
-REPLICATION_S: Final = 0.004
-"""How long it takes at most until records are replicated."""
+FIRST_NODE: Final = m.Node(1, "broker", 9092)
 PASSING_ERRORS: Final = (
     ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.REQUEST_TIMED_OUT,
@@ -93,6 +92,7 @@ class Coordination:
         storage: The cluster's topics.
         schedule: Virtual time.
         chance: Decides how long replication takes.
+        replication_s: How long it takes at most.
     """
 
     group_id: str
@@ -101,8 +101,10 @@ class Coordination:
     storage: Storage
     schedule: Schedule
     chance: Chance
+    replication_s: float
     watch: Watch = field(default_factory=Watch)
-    node: m.Node = field(default_factory=lambda: m.Node(1, "broker", 9092))
+    node: m.Node = FIRST_NODE
+    former_node: m.Node = FIRST_NODE
     log: Log = field(default_factory=Log)
     removed_for_slowness: set[str] = field(default_factory=set)
     """Members that were removed because they took too long to revoke."""
@@ -114,6 +116,8 @@ class Coordination:
     _heard_at: dict[str, float] = field(default_factory=dict)
     _flushing: bool = False
     _wakes_at: float | None = None
+    _doomed: Callable[[], None] | None = None
+    """What happens to the node as soon as it has appended something."""
 
     def __post_init__(self) -> None:
         self._shard = self._new_shard()
@@ -204,7 +208,10 @@ class Coordination:
         self.watch.changed(self.group)
         if not self._flushing:
             self._flushing = True
-            self.schedule.after(self.chance.uniform(0.0, REPLICATION_S), self._flush)
+            self.schedule.after(self.chance.uniform(0.0, self.replication_s), self._flush)
+        if self._doomed is not None:
+            self.schedule.after(0.0, self._doomed)
+            self._doomed = None
         self._set_alarm()
 
     def _flush(self) -> None:
@@ -240,7 +247,7 @@ class Coordination:
         self._shard.wake(now)
         for member_id in sorted(before - set(self.group.members)):
             silent_s = now - self._heard_at.get(member_id, now)
-            if silent_s < self.settings.session_timeout_s(self.group_id) - REPLICATION_S:
+            if silent_s < self.settings.session_timeout_s(self.group_id) - self.replication_s:
                 self.removed_for_slowness.add(member_id)
         if self.log.end_offset != end_offset:
             self._changed()
@@ -288,11 +295,20 @@ class Coordination:
             each.reply(None if crash else each.ticket.response)  # type: ignore[arg-type]
         if self.chance.random() < 0.5:
             self.log.compact(self.chance.randint(0, self.log.end_offset))
-        self.node = m.Node(self.node.node_id + 1, "broker", 9092)
+        self.former_node = self.node
+        self.node = replace(self.node, node_id=self.node.node_id + 1)
         self._loading, self._wakes_at = True, None
         self.watch.changed(self.group)
         self.watch.replaced()
         self.schedule.after(loading_s, self._loaded)
+
+    def die_at_next_append(self, loading_s: float) -> None:
+        """Let the node die between the next append and its replication.
+
+        Args:
+            loading_s: How long the next node reads the log before it answers.
+        """
+        self._doomed = lambda: self.move(loading_s, crash=True)
 
     def _loaded(self) -> None:
         self._loading = False

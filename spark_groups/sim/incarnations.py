@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from spark_groups.client.group_client import GroupClient
 from spark_groups.client.lanes import Outgoing
 from spark_groups.client.narration import NameOf, narrate
 from spark_groups.client.parts import Event
+from spark_groups.offsets.events import RevocationHeld
 from spark_groups.sim.clock import Clock
 from spark_groups.sim.facts import Happened, Sent
 from spark_groups.sim.scene import Scene
 
 Act = Callable[[GroupClient, float], object]
 """Something done to a client, at an instant of its clock."""
+HELD_S: Final = (0.0, 0.5, 4.0, 30.0)
+"""How long a rebalance listener holds a revocation: less than its budget, and more."""
 
 
 class Incarnation:
@@ -107,6 +111,12 @@ class Incarnation:
         told = _Told(event, self.client.topics.name)
         self._scene.log.add(self._scene.now, self.name, epoch, "says", told)
         self._scene.tell(Happened(self.name, event))
+        if isinstance(event, RevocationHeld):
+            release_s = self._scene.chance.choice(HELD_S)
+            self.after(release_s, lambda: self._release(event.number))
+
+    def _release(self, number: int) -> None:
+        self.take(lambda client, now: client.release_revocation(number, now))
 
 
 class _Told:

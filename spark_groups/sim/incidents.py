@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from spark_groups.protocol.membership import MemberState
 from spark_groups.sim.facts import Aged, Cut, Deleted, Grown, Incident
 from spark_groups.sim.network import ANY_BROKER
 from spark_groups.sim.queries import Query
@@ -40,8 +41,8 @@ class Incidents:
             (swarm.elections, lambda: self._elect(0)),
             (swarm.truncations, lambda: self._elect(self._pick((1, 5, 60)))),
             (swarm.retentions, self._retain),
-            (swarm.moves, lambda: self._move(crash=False)),
-            (swarm.coordinator_crashes, lambda: self._move(crash=True)),
+            (swarm.moves, self._move),
+            (swarm.coordinator_crashes, self._crash_node),
             (swarm.failed_appends, self._fail_appends),
             (swarm.partitionings, self._cut_off),
             (swarm.stops, lambda: self._one().stop(self._pick(AWAY_S[:-1]))),
@@ -57,7 +58,13 @@ class Incidents:
         return self._scene.chance.choice(choices)
 
     def _one(self) -> Query:
-        return self._scene.chance.choice(self._queries)
+        """Choose a query: one that is giving partitions up, if there is any."""
+        reconciling = [
+            each
+            for each in self._queries
+            if each.member is not None and each.member.state is MemberState.RECONCILING
+        ]
+        return self._scene.chance.choice(reconciling or self._queries)
 
     def _say(self, what: str, *details: object) -> None:
         self._scene.log.add(self._scene.now, "world", "", what, *details)
@@ -74,9 +81,17 @@ class Incidents:
 
     # The coordinator, and the way to it.
 
-    def _move(self, *, crash: bool) -> None:
-        self._say("crash" if crash else "move", self._scene.coordination.node)
-        self._scene.coordination.move(self._pick(LOADING_S), crash=crash)
+    def _move(self) -> None:
+        self._say("move", self._scene.coordination.node)
+        self._scene.coordination.move(self._pick(LOADING_S), crash=False)
+
+    def _crash_node(self) -> None:
+        coordination, loading_s = self._scene.coordination, self._pick(LOADING_S)
+        self._say("crash", coordination.node)
+        if self._scene.chance.random() < 0.5:
+            coordination.die_at_next_append(loading_s)
+        else:
+            coordination.move(loading_s, crash=True)
 
     def _fail_appends(self) -> None:
         for_s = self._pick((0.01, 0.5, 3.0))

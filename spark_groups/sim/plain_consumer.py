@@ -116,11 +116,23 @@ class PlainConsumer:
         if Lane.SEARCH in self._busy:
             return
         request = m.FindCoordinatorRequest(group_id=self.member.config.group_id)
-        self._send(Lane.SEARCH, request, self._found, lambda: None)
+        self._send(Lane.SEARCH, request, self._found, self._search_later)
+
+    def _search_later(self) -> None:
+        """Keep the lane for a moment: nobody knows where the coordinator is."""
+        self._busy.add(Lane.SEARCH)
+
+        def again() -> None:
+            self._busy.discard(Lane.SEARCH)
+            self._pump()
+
+        self._scene.schedule.after(SEARCH_AGAIN_S, again)
 
     def _found(self, response: m.Response) -> None:
         assert isinstance(response, m.FindCoordinatorResponse)
         self._node = response.coordinator
+        if self._node is None:
+            self._search_later()
 
     def _heard(self, response: m.Response) -> None:
         assert isinstance(response, m.HeartbeatResponse)
@@ -200,10 +212,7 @@ class PlainConsumer:
         def fail(_failed: m.RequestFailed) -> None:
             self._busy.discard(lane)
             failed()
-            if lane is not Lane.SEARCH:
-                self._pump()
-            else:
-                self._scene.schedule.after(SEARCH_AGAIN_S, self._pump)
+            self._pump()
 
         self._scene.tell(Sent(self.name, outgoing))
         self._scene.network.send(self.name, outgoing, answer, fail)

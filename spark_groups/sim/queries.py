@@ -88,6 +88,7 @@ class Query:
         self.current = current = Incarnation(scene, name, client, self._clock())
         self._say(current, "starts", "from", self._offsets_log)
         client.start(current.now)
+        client.hold_revocations(bool(scene.swarm.holds), current.now)
         if plan is not None and not self._is_finished:
             client.replay(plan, current.now)
             self._run_batch(current, plan)

@@ -12,7 +12,9 @@ F = TypeVar("F")
 
 LEAST: Final = {"queries": 1, "partitions": 1, "topics": 1, "chaos_s": 10.0}
 """What a run cannot do without."""
-KEPT: Final = frozenset({"heartbeat_s", "session_s", "rebalance_s", "trigger_s", "starts_s"})
+KEPT: Final = frozenset(
+    {"heartbeat_s", "session_s", "rebalance_s", "replication_s", "trigger_s", "starts_s"}
+)
 """What is not a matter of size."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from spark_groups.coordinator.topics import TopicImage, TopicsImage
@@ -14,6 +15,9 @@ from spark_groups.types import TopicId, TopicIdPartition
 
 OLD_LEADER_ANSWERS_S: Final = 2.0
 """How long a leader that was deposed may still be asked."""
+Refused = Mapping[TopicIdPartition, int]
+"""An error code of each partition whose leader refuses."""
+NONE_REFUSED: Final[Refused] = MappingProxyType({})
 
 
 class Storage:
@@ -81,10 +85,17 @@ class Storage:
             )
         )
 
-    def list_offsets(self, request: m.ListOffsetsRequest) -> m.ListOffsetsResponse:
-        """Answer where logs begin or end."""
-        offsets, leader_epochs, errors = {}, {}, {}
-        for key in request.partitions:
+    def list_offsets(
+        self, request: m.ListOffsetsRequest, refused: Refused = NONE_REFUSED
+    ) -> m.ListOffsetsResponse:
+        """Answer where logs begin or end.
+
+        Args:
+            request: What is asked.
+            refused: Partitions whose leaders do not answer for now.
+        """
+        offsets, leader_epochs, errors = {}, {}, dict(refused)
+        for key in request.partitions - refused.keys():
             log = self.logs.get(key)
             if log is None:
                 errors[key] = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -96,20 +107,17 @@ class Storage:
         return m.ListOffsetsResponse(offsets=offsets, errors=errors, leader_epochs=leader_epochs)
 
     def epoch_ends(
-        self, request: m.OffsetForLeaderEpochRequest, *, fenced: bool
+        self, request: m.OffsetForLeaderEpochRequest, refused: Refused = NONE_REFUSED
     ) -> m.OffsetForLeaderEpochResponse:
         """Answer how far logs of older leaders reach.
 
         Args:
             request: What is asked.
-            fenced: Whether the leaders do not know themselves as leaders for now.
+            refused: Partitions whose leaders do not answer for now.
         """
-        if fenced:
-            code = int(ErrorCode.FENCED_LEADER_EPOCH)
-            return m.OffsetForLeaderEpochResponse(errors=dict.fromkeys(request.lookups, code))
-        ends, errors = {}, {}
-        for key, each in request.lookups.items():
-            log = self.logs.get(key)
+        ends, errors = {}, dict(refused)
+        for key in request.lookups.keys() - refused.keys():
+            each, log = request.lookups[key], self.logs.get(key)
             if log is None:
                 errors[key] = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             else:

@@ -50,6 +50,8 @@ class Swarm:
         heartbeat_s: The group's heartbeat interval.
         session_s: The group's session time-out.
         rebalance_s: How long the coordinator waits for a revocation.
+        replication_s: How long it takes at most until a record of the coordinator is replicated.
+        holds: 1 if a rebalance listener holds each revocation for a while.
         starts_s: Within how many seconds the members start.
         chaos_s: How long things happen to them; then it is quiet.
         deploy: How the applications are deployed anew meanwhile.
@@ -92,6 +94,8 @@ class Swarm:
     heartbeat_s: float = 2.0
     session_s: float = 12.0
     rebalance_s: float = 60.0
+    replication_s: float = 0.004
+    holds: int = 0
     starts_s: float = 10.0
     chaos_s: float = 60.0
     deploy: Deploy = Deploy.NONE
@@ -184,7 +188,9 @@ def drawn(chance: Chance) -> Swarm:
         rate=pick((0.5, 6.0, 30.0)),
         listener=pick((0, 1)),
         max_offsets=pick((0, 10, 60)),
-        rebalance_s=pick((10.0, 30.0, 120.0)),
+        rebalance_s=pick((5.0, 10.0, 30.0, 120.0)),
+        replication_s=pick((0.004, 0.004, 0.3, 1.0)),
+        holds=pick((0, 0, 1)),
         chaos_s=pick((20.0, 40.0, 60.0)),
         deploy=pick((Deploy.NONE, Deploy.NONE, *Deploy)),
         stops=chance.randint(0, 6),

@@ -6,7 +6,7 @@ source: a seed and a profile are the whole run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -31,10 +31,21 @@ from spark_groups.sim.queries import Query
 from spark_groups.sim.rest import restless
 from spark_groups.sim.scene import Listeners, Scene
 from spark_groups.sim.schedule import Schedule
-from spark_groups.sim.storage import Storage
+from spark_groups.sim.storage import NONE_REFUSED, Refused, Storage
 from spark_groups.sim.swarm import Swarm
+from spark_groups.types import TopicIdPartition
 
 GROUP_ID: Final = "g"
+LEADER_ERRORS: Final = (
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.REQUEST_TIMED_OUT,
+)
 QUIET_S: Final = 30.0
 """How long after the last fault a group may take to come to rest, beside its own time-outs."""
 
@@ -61,7 +72,9 @@ class World:
         storage = Storage(dict.fromkeys(names, swarm.partitions))
         for log in storage.logs.values():
             log.append(chance.randint(0, 50))
-        coordination = Coordination(GROUP_ID, profile, _settings(swarm), storage, schedule, chance)
+        coordination = Coordination(
+            GROUP_ID, profile, _settings(swarm), storage, schedule, chance, swarm.replication_s
+        )
         network = Network(schedule, chance, swarm, self._serve)
         self.scene = scene = Scene(schedule, chance, swarm, storage, coordination, network)
         subscription = (
@@ -144,18 +157,36 @@ class World:
         fails = scene.is_faulty and scene.chance.random() < scene.swarm.errors
         match request:
             case m.FindCoordinatorRequest():
-                reply(m.FindCoordinatorResponse(coordinator=scene.coordination.node))
+                reply(self._coordinator(fails=fails))
             case m.MetadataRequest():
-                reply(storage.metadata(request))
+                reply(_electing(request) if fails else storage.metadata(request))
             case m.GroupSettingsRequest():
                 reply(m.GroupSettingsResponse(session_timeout_ms=int(scene.swarm.session_s * 1000)))
             case m.ListOffsetsRequest():
-                reply(storage.list_offsets(request))
+                reply(storage.list_offsets(request, self._refused(request.partitions, fails)))
             case m.OffsetForLeaderEpochRequest():
-                reply(storage.epoch_ends(request, fenced=fails))
+                reply(storage.epoch_ends(request, self._refused(request.lookups, fails)))
             case _:
                 code = scene.chance.choice(PASSING_ERRORS) if fails else ErrorCode.NONE
                 self._ask_coordinator(outgoing, code, reply)
+
+    def _coordinator(self, *, fails: bool) -> m.FindCoordinatorResponse:
+        """Answer where the coordinator is; a broker may not know, or not know yet that it moved."""
+        coordination = self.scene.coordination
+        if not fails:
+            return m.FindCoordinatorResponse(coordinator=coordination.node)
+        if self.scene.chance.random() < 0.5:
+            return m.FindCoordinatorResponse(coordinator=coordination.former_node)
+        return m.FindCoordinatorResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _refused(self, partitions: Iterable[TopicIdPartition], fails: bool) -> Refused:
+        """Return of which partitions the leaders refuse: some, or all, where a broker fails."""
+        chance = self.scene.chance
+        if not fails:
+            return NONE_REFUSED
+        return {
+            key: chance.choice(LEADER_ERRORS) for key in sorted(partitions) if chance.random() < 0.7
+        }
 
     def _ask_coordinator(self, outgoing: Outgoing, code: int, reply: Reply) -> None:
         coordination = self.scene.coordination
@@ -170,6 +201,14 @@ class World:
             reply(response and whole(response))
 
         coordination.serve(outgoing, Origin(), code, answer)
+
+
+def _electing(request: m.MetadataRequest) -> m.MetadataResponse | None:
+    """Answer as a broker that knows of no leaders; of topics by id that cannot be said."""
+    if request.topic_ids:
+        return None
+    code = int(ErrorCode.LEADER_NOT_AVAILABLE)
+    return m.MetadataResponse(errors=dict.fromkeys(request.topic_names, code))
 
 
 def _as_it_is(response: m.Response) -> m.Response:

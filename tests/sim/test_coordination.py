@@ -8,7 +8,7 @@ from spark_groups.client.lanes import Lane, Outgoing
 from spark_groups.coordinator.shard import Origin
 from spark_groups.errors import ErrorCode
 from spark_groups.protocol import messages as m
-from spark_groups.sim.coordination import REPLICATION_S, AcceptedOffset, Coordination, Watch
+from spark_groups.sim.coordination import AcceptedOffset, Coordination, Watch
 from spark_groups.sim.scene import Scene
 from spark_groups.sim.swarm import Swarm
 from spark_groups.types import NO_PARTITIONS
@@ -39,7 +39,7 @@ class Asked:
         outgoing = Outgoing(lane, request, self.coordination.node)
         self.coordination.serve(outgoing, Origin(), code, self.answers.append)
         if wait:
-            self.pass_time(REPLICATION_S)
+            self.pass_time(self.coordination.replication_s)
 
     def pass_time(self, seconds: float) -> None:
         self.scene.schedule.run_until(self.scene.now + seconds)
@@ -60,7 +60,7 @@ def test_an_answer_waits_until_its_records_are_replicated() -> None:
     asked = Asked()
     asked.ask(JOIN, wait=False)
     assert asked.answers == []
-    asked.pass_time(REPLICATION_S)
+    asked.pass_time(asked.coordination.replication_s)
     (answer,) = asked.answers
     assert isinstance(answer, m.HeartbeatResponse)
     assert answer.member_epoch == 1
@@ -112,6 +112,20 @@ def test_a_crash_may_lose_what_was_not_replicated_and_answers_nobody() -> None:
         assert asked.committed[-1].committed_offset == found
         outcomes.add(found)
     assert outcomes == {3, 8}
+
+
+def test_a_node_dies_between_an_append_and_its_replication() -> None:
+    asked = Asked()
+    asked.ask(JOIN)
+    asked.coordination.die_at_next_append(0.1)
+    asked.pass_time(1.0)
+    assert asked.coordination.node.node_id == 1, "nothing was appended"
+    asked.commit(3)
+    assert (asked.coordination.node.node_id, asked.answers[-1]) == (2, None)
+    assert asked.coordination.former_node.node_id == 1
+    asked.pass_time(1.0)
+    asked.commit(4)
+    assert asked.coordination.node.node_id == 2, "it dies once"
 
 
 def test_a_log_that_takes_nothing_takes_everything_back() -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
 from spark_groups.client.config import ClientConfig
 from spark_groups.client.group_client import GroupClient
+from spark_groups.offsets.events import RevocationHeld
 from spark_groups.offsets.starting import StartingOffsets
 from spark_groups.protocol.config import MemberConfig
+from spark_groups.protocol.events import PartitionsRevoked
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.sim import facts
 from spark_groups.sim.clock import Clock
-from spark_groups.sim.incarnations import Incarnation
+from spark_groups.sim.incarnations import HELD_S, Incarnation
+from spark_groups.sim.swarm import Swarm
 from tests.sim.scenes import Facts, world
 
 SKEWED = Clock(1_000.0, 1.01)
@@ -54,6 +59,20 @@ def test_it_notices_nothing_while_it_stands_still_and_goes_on_afterwards() -> No
     found._scene.schedule.run_until(12.0)
     assert len(seen.seen) > before
     assert sorted(done) == [9.0, SKEWED.local(9.0)]
+
+
+def test_a_rebalance_listener_lets_a_revocation_go() -> None:
+    seen = Facts(facts.Happened)
+    found = world(Swarm(queries=2, holds=1, stops=0, starts_s=0.0), "kafka-4.3", 1, seen)
+    for each in found.queries:
+        found.scene.schedule.run_until(found.scene.now + 10.0)
+        each.start()
+    found.scene.schedule.run_until(80.0)
+    held = [e.event for e in seen.seen if isinstance(e, facts.Happened)]
+    held_at = [each.at for each in held if isinstance(each, RevocationHeld)]
+    revoked_at = [each.at for each in held if isinstance(each, PartitionsRevoked)]
+    assert len(held_at) == len(revoked_at) == 1
+    assert any(revoked_at[0] - held_at[0] == pytest.approx(each) for each in HELD_S)
 
 
 def test_the_dead_do_nothing() -> None:

@@ -202,7 +202,7 @@ PLANTED = (
         "starts",
         plans_before_the_start_is_committed,
         replace(CALM, errors=0.5, trigger_s=0.05, from_latest=0),
-        seeds=5,
+        seeds=8,
     ),
     Planted("no final failure", takes_a_loading_coordinator_for_final, replace(ROUGH, moves=4)),
     Planted("request pace", asks_without_a_pause, replace(ROUGH, moves=8), seeds=5),

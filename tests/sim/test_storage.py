@@ -62,6 +62,11 @@ def test_where_logs_begin_and_end(storage: Storage) -> None:
     assert starts.offsets == {first: 4, second: 0}
     assert starts.leader_epochs == {first: 0, second: 0}
     assert ends.errors == starts.errors == {gone: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    electing = {first: int(ErrorCode.LEADER_NOT_AVAILABLE)}
+    partial = storage.list_offsets(
+        m.ListOffsetsRequest(partitions=asked, timestamp_ms=-1), electing
+    )
+    assert (partial.offsets, partial.errors) == ({second: 0}, {**ends.errors, **electing})
 
 
 def test_a_deposed_leader_answers_for_a_moment(storage: Storage) -> None:
@@ -82,8 +87,9 @@ def test_ends_of_leader_epochs(storage: Storage) -> None:
     request = m.OffsetForLeaderEpochRequest(
         lookups={each: m.EpochLookup(0, 1) for each in (key, gone)}
     )
-    found = storage.epoch_ends(request, fenced=False)
+    found = storage.epoch_ends(request)
     assert found.ends == {key: m.EpochEnd(4, 0)}
     assert found.errors == {gone: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    fenced = storage.epoch_ends(request, fenced=True)
-    assert set(fenced.errors.values()) == {ErrorCode.FENCED_LEADER_EPOCH}
+    fenced = storage.epoch_ends(request, {key: int(ErrorCode.FENCED_LEADER_EPOCH)})
+    assert fenced.errors[key] == ErrorCode.FENCED_LEADER_EPOCH
+    assert key not in fenced.ends

@@ -39,6 +39,17 @@ class Checker:
         """Return what to call for each kind of fact."""
         raise NotImplementedError
 
+    def is_unaware(self, member_id: str) -> bool:
+        """Tell whether a member is out of the group and cannot know it yet.
+
+        One that took too long to revoke is told by the next answer; one whose session is over sees
+        it by its own clock, a moment late if that is slow.
+        """
+        coordination = self.scene.coordination
+        if member_id in coordination.group.members:
+            return False
+        return bool(member_id in coordination.removed_for_slowness or self.scene.swarm.skew)
+
     def fail(self, text: str) -> NoReturn:
         """Say that the promise is broken.
 

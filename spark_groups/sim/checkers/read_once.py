@@ -15,7 +15,9 @@ class ReadOnce(Checker):
         return {facts.Triggered: self._triggered, facts.Quiet: self._quiet}
 
     def _triggered(self, fact: facts.Triggered) -> None:
-        for each in fact.plan.ranges if fact.plan else ():
+        if fact.plan is None or self.is_unaware(fact.plan.member_id):
+            return
+        for each in fact.plan.ranges:
             committed = self.scene.coordination.committed(each.key)
             floor = 0 if committed is None else self.history.floor(each.key, committed)
             if each.from_offset < floor:

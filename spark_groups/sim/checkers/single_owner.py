@@ -11,11 +11,7 @@ from spark_groups.types import TopicIdPartition
 
 
 class SingleOwner(Checker):
-    """Looks at the coordinator's side, at what clients believe, and at who plans.
-
-    A member that was removed because it took too long to revoke cannot know it before its next
-    heartbeat is answered; a session that ran out it must notice by its own clock.
-    """
+    """Looks at the coordinator's side, at what clients believe, and at who plans."""
 
     def listeners(self) -> Listeners:
         """Return what to call for each kind of fact."""
@@ -48,13 +44,8 @@ class SingleOwner(Checker):
                 self.fail(f"{fact.who} is given {key} while {other.name} owns it")
 
     def _triggered(self, fact: facts.Triggered) -> None:
-        coordination = self.scene.coordination
-        plan = fact.plan
-        if plan is None:
-            return
-        is_slow = plan.member_id in coordination.removed_for_slowness or self.scene.swarm.skew
-        if is_slow and plan.member_id not in coordination.group.members:
-            # The next answer, or its own clock a moment later, tells it that it is out.
+        coordination, plan = self.scene.coordination, fact.plan
+        if plan is None or self.is_unaware(plan.member_id):
             return
         for each in plan.ranges:
             holder = coordination.holder(each.key)
