@@ -198,7 +198,8 @@ def _check(runs: list[Run], *, shrinks: bool) -> None:
     """Play runs on all cores and tell which of them broke a promise."""
     numbers = sorted({run.seed for run in runs})
     profiles = ", ".join(dict.fromkeys(run.profile for run in runs))
-    console().print(f"{len(runs):,} schedules: seeds {numbers[0]} to {numbers[-1]} on {profiles}")
+    told = f"{len(runs):,} schedules: seeds {numbers[0]} to {numbers[-1]} on {profiles}"
+    console().print(told, soft_wrap=True)
     progress, bar = _progress("schedules", len(runs))
     with progress:
         breaks = hunt(
