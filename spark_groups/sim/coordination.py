@@ -108,12 +108,15 @@ class Coordination:
     log: Log = field(default_factory=Log)
     removed_for_slowness: set[str] = field(default_factory=set)
     """Members that were removed because they took too long to revoke."""
+    removed_at: dict[str, float] = field(default_factory=dict)
+    """When each member was removed that was waited for too long, in seconds."""
+    heard_at: dict[str, float] = field(default_factory=dict)
+    """When each member sent its last accepted heartbeat, or another node took over."""
     failing_until: float = 0.0
     """Until when nothing can be appended to the log."""
     _shard: Shard = field(init=False)
     _loading: bool = False
     _waiting: list[_Waiting] = field(default_factory=list)
-    _heard_at: dict[str, float] = field(default_factory=dict)
     _flushing: bool = False
     _wakes_at: float | None = None
     _doomed: Callable[[], None] | None = None
@@ -130,6 +133,11 @@ class Coordination:
     def group(self) -> ConsumerGroup:
         """The group as the coordinator has it, replicated or not."""
         return self._shard.groups.get(self.group_id) or ConsumerGroup(self.group_id)
+
+    @property
+    def answers(self) -> bool:
+        """False while its node is still reading the log."""
+        return not self._loading
 
     def holder(self, key: TopicIdPartition) -> str | None:
         """Return the member that has a partition, or has not released it yet."""
@@ -202,7 +210,11 @@ class Coordination:
                     self.watch.committed(each)
         elif isinstance(response, m.HeartbeatResponse) and not response.error_code:
             assert isinstance(request, m.HeartbeatRequest)
-            self._heard_at[response.member_id or request.member_id] = waiting.asked_at
+            member_id = response.member_id or request.member_id
+            if request.member_epoch == m.LEAVE_GROUP_MEMBER_EPOCH:
+                self.heard_at.pop(member_id, None)
+            else:
+                self.heard_at[member_id] = waiting.asked_at
 
     def _changed(self) -> None:
         self.watch.changed(self.group)
@@ -246,7 +258,8 @@ class Coordination:
         end_offset = self.log.end_offset
         self._shard.wake(now)
         for member_id in sorted(before - set(self.group.members)):
-            silent_s = now - self._heard_at.get(member_id, now)
+            self.removed_at[member_id] = now
+            silent_s = now - self.heard_at.pop(member_id, now)
             if silent_s < self.settings.session_timeout_s(self.group_id) - self.replication_s:
                 self.removed_for_slowness.add(member_id)
         if self.log.end_offset != end_offset:
@@ -314,5 +327,5 @@ class Coordination:
         self._loading = False
         now = self.schedule.now
         self._shard = self._new_shard()
-        self._heard_at = dict.fromkeys(self.group.members, now)
+        self.heard_at = dict.fromkeys(self.group.members, now)
         self._changed()

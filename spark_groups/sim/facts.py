@@ -77,6 +77,11 @@ class GroupChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class Replaced:
+    """Another node took over from the coordinator."""
+
+
+@dataclass(frozen=True, slots=True)
 class Happened:
     """A client says that something happened to it."""
 
@@ -143,6 +148,7 @@ Fact = (
     | Consumed
     | Committed
     | GroupChanged
+    | Replaced
     | Happened
     | Sent
     | Grown

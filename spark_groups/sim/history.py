@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spark_groups.offsets.events import PartitionsGivenUp, RangesInherited
+from spark_groups.protocol.events import PartitionsAssigned
 from spark_groups.sim import facts
 from spark_groups.sim.scene import Listeners
 from spark_groups.types import TopicIdPartition
@@ -32,7 +33,9 @@ class History:
         self.added: set[TopicIdPartition] = set()
         """Partitions that were added while the group was reading the topic."""
         self.given_up: set[TopicIdPartition] = set()
-        """Partitions that a client gave up uncommitted, and said so."""
+        """Partitions that a client gave up uncommitted, and said so, and nobody got since."""
+        self.gave_up = False
+        """Whether that ever happened."""
         self.read: dict[TopicIdPartition, set[int]] = {}
         """Records that were read by finished batches."""
         self.aged: dict[TopicIdPartition, int] = {}
@@ -103,6 +106,9 @@ class History:
                     self.inherited.setdefault(each.key, []).append(offsets)
             case PartitionsGivenUp(partitions=partitions):
                 self.given_up.update(partitions)
+                self.gave_up = True
+            case PartitionsAssigned(partitions=assigned):
+                self.given_up -= assigned.partitions
 
     def _grown(self, fact: facts.Grown) -> None:
         if any(key.topic_id == fact.key.topic_id for key in self.first):

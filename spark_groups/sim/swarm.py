@@ -213,7 +213,7 @@ def _with_faults(calm: Swarm, chance: Chance) -> Swarm:
         delay=pick((0.0, 0.05, 0.3)),
         duplicates=pick((0.0, 0.0, 0.05, 0.3)),
         errors=pick((0.0, 0.02, 0.2)),
-        partitionings=pick((0, 0, 1, 3)),
+        partitionings=pick((0, 1, 3, 6)),
         coordinator_crashes=pick((0, 0, 1, 4)),
         failed_appends=pick((0, 0, 3)),
         crashes=chance.randint(0, 5),

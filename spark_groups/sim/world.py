@@ -98,7 +98,7 @@ class World:
         coordination.watch = Watch(
             lambda group: scene.tell(facts.GroupChanged(group)),
             lambda offset: scene.tell(facts.Committed(offset)),
-            lambda: self._say("moves", "to", coordination.node),
+            self._replaced,
         )
         self._incidents = Incidents(scene, self.queries)
 
@@ -134,6 +134,10 @@ class World:
         schedule.at(0.0, self._produce)
         for act in self._incidents.drawn():
             schedule.at(chance.uniform(min(5.0, swarm.chaos_s / 2), swarm.chaos_s), act)
+
+    def _replaced(self) -> None:
+        self._say("moves", "to", self.scene.coordination.node)
+        self.scene.tell(facts.Replaced())
 
     def _say(self, what: str, *details: object) -> None:
         group = self.scene.coordination.group

@@ -11,8 +11,10 @@ import pytest
 from spark_groups.client.group_client import GroupClient
 from spark_groups.coordinator import dispatch, offsets
 from spark_groups.coordinator import records as r
+from spark_groups.coordinator.effects import Timer, TimerKind
 from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.member import ReconciliationState
+from spark_groups.coordinator.timers import Timers
 from spark_groups.errors import ErrorCode, Reaction
 from spark_groups.offsets.commits import CommitQueue
 from spark_groups.offsets.ledger import Ledger
@@ -95,6 +97,19 @@ def acknowledges_before_its_batch_is_committed(patch: Patch) -> None:
     patch.setattr(Ledger, "contested", lambda *_, **__: NO_PARTITIONS)
 
 
+def begins_below_what_is_committed(patch: Patch) -> None:
+    found = PositionResolver.handle_fetch
+
+    def handled(self: PositionResolver, response: m.OffsetFetchResponse, **rest: Any) -> Any:
+        offsets = {
+            key: replace(each, committed_offset=each.committed_offset - (each.committed_offset > 0))
+            for key, each in response.offsets.items()
+        }
+        return found(self, replace(response, offsets=offsets), **rest)
+
+    patch.setattr(PositionResolver, "handle_fetch", handled)
+
+
 def commits_when_it_plans(patch: Patch) -> None:
     plan = GroupClient.plan
 
@@ -163,6 +178,16 @@ def forgets_a_commit_that_got_no_answer(patch: Patch) -> None:
     patch.setattr(CommitQueue, "handle_failure", lambda self, *_, **__: self._sent.clear())
 
 
+def waits_for_ever(patch: Patch) -> None:
+    put = Timers.put
+
+    def kept(self: Timers, timer: Timer) -> None:
+        if timer.key.kind is not TimerKind.REBALANCE:
+            put(self, timer)
+
+    patch.setattr(Timers, "put", kept)
+
+
 @dataclass(frozen=True)
 class Planted:
     """A bug, the run that shows it, and the promise it breaks."""
@@ -187,10 +212,11 @@ PLANTED = (
     Planted("committed never back", commits_arrive_again_later, replace(CALM, queries=1, stops=0)),
     Planted("no gap", commits_when_it_plans, CALM),
     Planted(
-        "read once",
+        "clean hand over",
         acknowledges_before_its_batch_is_committed,
         replace(CALM, batch_s=6.0, from_latest=0),
     ),
+    Planted("read once", begins_below_what_is_committed, CALM),
     Planted("same rows", reads_to_the_end_of_the_log, replace(ROUGH, batch_s=6.0)),
     Planted(
         "keeps reading",
@@ -206,7 +232,18 @@ PLANTED = (
     ),
     Planted("no final failure", takes_a_loading_coordinator_for_final, replace(ROUGH, moves=4)),
     Planted("request pace", asks_without_a_pause, replace(ROUGH, moves=8), seeds=5),
-    Planted("comes to rest", forgets_a_commit_that_got_no_answer, replace(CALM, loss=0.3), seeds=6),
+    Planted(
+        "patience",
+        waits_for_ever,
+        replace(CALM, pauses=20, stops=8, holds=1, rebalance_s=5.0, session_s=60.0),
+        seeds=4,
+    ),
+    Planted(
+        "comes to rest",
+        forgets_a_commit_that_got_no_answer,
+        replace(CALM, queries=1, stops=0, loss=0.3),
+        seeds=6,
+    ),
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import inf
 from typing import NoReturn
 
 from spark_groups.sim.history import History
@@ -45,10 +46,13 @@ class Checker:
         One that took too long to revoke is told by the next answer; one whose session is over sees
         it by its own clock, a moment late if that is slow.
         """
-        coordination = self.scene.coordination
+        coordination, swarm = self.scene.coordination, self.scene.swarm
         if member_id in coordination.group.members:
             return False
-        return bool(member_id in coordination.removed_for_slowness or self.scene.swarm.skew)
+        if member_id in coordination.removed_for_slowness:
+            return True
+        removed_s = self.scene.now - coordination.removed_at.get(member_id, -inf)
+        return removed_s < 2 * swarm.skew * swarm.session_s
 
     def fail(self, text: str) -> NoReturn:
         """Say that the promise is broken.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from spark_groups.sim import facts
 from spark_groups.sim.checkers.checker import Checker
 from spark_groups.sim.coordination import AcceptedOffset
@@ -13,16 +15,18 @@ from spark_groups.types import TopicIdPartition
 class CommitOwnership(Checker):
     """Compares each accepted offset with who held the partition when it was planned.
 
-    A batch is inherited where it is finished and what was committed is where it, or a finished
-    batch before it, began.
+    A batch is inherited where a client says so, and what was committed is where it, or a finished
+    batch before it, began. Where a log was cut a member commits where, whatever it had planned.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
-        self._since: dict[TopicIdPartition, tuple[str, float]] = {}
-        """Who holds a partition, and since when."""
+        self._holders: dict[TopicIdPartition, list[tuple[float, str | None]]] = {}
+        """Since when each has held a partition, one after the other; None: nobody."""
         self._planned: dict[tuple[str, TopicIdPartition, int], float] = {}
         """When a member planned to read a partition up to an offset."""
+        self._cuts: dict[TopicIdPartition, set[int]] = defaultdict(set)
+        """Where a log was cut."""
 
     def listeners(self) -> Listeners:
         """Return what to call for each kind of fact."""
@@ -31,16 +35,21 @@ class CommitOwnership(Checker):
             facts.Triggered: self._triggered,
             facts.Consumed: self._consumed,
             facts.Committed: self._committed,
+            facts.Cut: self._cut,
         }
 
+    def _cut(self, fact: facts.Cut) -> None:
+        self._cuts[fact.key].add(fact.end_offset)
+
     def _changed(self, fact: facts.GroupChanged) -> None:
-        since = {}
+        held: dict[TopicIdPartition, str | None] = dict.fromkeys(self._holders)
         for member in fact.group.members.values():
             for key in (*member.assigned, *member.pending_revocation):
-                known = self._since.get(key)
-                is_same = known is not None and known[0] == member.member_id
-                since[key] = known if known and is_same else (member.member_id, self.scene.now)
-        self._since = since
+                held[key] = member.member_id
+        for key, holder in held.items():
+            holders = self._holders.setdefault(key, [])
+            if not holders or holders[-1][1] != holder:
+                holders.append((self.scene.now, holder))
 
     def _triggered(self, fact: facts.Triggered) -> None:
         if fact.plan is not None:
@@ -58,11 +67,11 @@ class CommitOwnership(Checker):
         if each.before is None or each.committed_offset <= each.before:
             # A start, or nothing new; `CommittedNeverBack` looks at the rest.
             return
-        if each.key in self.history.cut:
-            # Where a log was cut a member commits where it was cut, whatever it had planned.
+        if each.committed_offset in self._cuts[each.key]:
             return
         planned_at = self._planned.get((each.member_id, each.key, each.committed_offset))
-        held_since = self._since[each.key][1] if each.key in self._since else each.at
+        # It is told when it is replicated: by then somebody else may hold the partition.
+        held_since = [since for since, _ in self._holders[each.key] if since <= each.at][-1]
         if planned_at is not None and planned_at >= held_since:
             return
         if not self._is_inherited(each):
@@ -72,6 +81,6 @@ class CommitOwnership(Checker):
             )
 
     def _is_inherited(self, each: AcceptedOffset) -> bool:
-        finished = self.history.finished.get(each.key, ())
-        begins = any(from_offset == each.before for from_offset, _ in finished)
-        return begins and any(until == each.committed_offset for _, until in finished)
+        begins = {from_offset for from_offset, _ in self.history.finished.get(each.key, ())}
+        taken = self.history.inherited.get(each.key, ())
+        return each.before in begins and any(until == each.committed_offset for _, until in taken)

@@ -20,8 +20,8 @@ TRIGGERS_MAX: Final = 6
 class KeepsReading(Checker):
     """While nothing goes wrong, the batches have all that the member has held for some time.
 
-    What others do to the group, joining, leaving, growing topics, must not hold it up. A partition
-    whose leader changes is looked at again first: such runs are left out.
+    What others do to the group, joining, leaving, growing topics, must not hold it up. Where a
+    leader or the coordinator moves it is looked for first.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
@@ -32,9 +32,17 @@ class KeepsReading(Checker):
 
     def listeners(self) -> Listeners:
         """Return what to call for each kind of fact."""
-        if not self.scene.swarm.is_calm or self.scene.swarm.elections:
+        if any(measure for name, measure in self.scene.swarm.faults.items() if name != "moves"):
             return {}
-        return {facts.GroupChanged: self._changed, facts.Triggered: self._triggered}
+        return {
+            facts.GroupChanged: self._changed,
+            facts.Triggered: self._triggered,
+            facts.Incident: self._disturbed,
+        }
+
+    def _disturbed(self, fact: facts.Incident) -> None:
+        if fact.what in {"elects", "move"}:
+            self._since = dict.fromkeys(self._since, self.scene.now)
 
     def _changed(self, fact: facts.GroupChanged) -> None:
         self._since = {

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from spark_groups.errors import ErrorCode
 from spark_groups.offsets.events import DataLost
 from spark_groups.protocol.events import MemberFailed
 from spark_groups.sim import facts
 from spark_groups.sim.checkers.checker import Checker
 from spark_groups.sim.history import History
 from spark_groups.sim.scene import Listeners, Scene
+
+FIGHTS: Final = (ErrorCode.FENCED_INSTANCE_ID.name, ErrorCode.UNRELEASED_INSTANCE_ID.name)
+"""What whoever loses an instance id is told."""
 
 
 class NoFinalFailure(Checker):
@@ -41,6 +47,8 @@ class NoFinalFailure(Checker):
 
     def _is_replaced(self, event: MemberFailed) -> bool:
         """Tell whether two runs of one query fight for its instance id, as frozen ones do."""
+        if not event.message.startswith(FIGHTS):
+            return False
         current = [each.member for each in self.scene.participants if each.member]
         is_current = any(each.member_id == event.member_id for each in current)
         return not is_current or bool(self.scene.swarm.static and self.scene.swarm.zombies)

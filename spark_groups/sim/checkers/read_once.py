@@ -25,5 +25,5 @@ class ReadOnce(Checker):
 
     def _quiet(self, _fact: facts.Quiet) -> None:
         history = self.history
-        if self.scene.swarm.is_calm and not history.given_up and history.read_again:
+        if self.scene.swarm.is_calm and not history.gave_up and history.read_again:
             self.fail(f"{history.read_again} ranges were read twice without a fault")

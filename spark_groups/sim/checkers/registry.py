@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from spark_groups.sim.checkers.checker import Checker
+from spark_groups.sim.checkers.clean_hand_over import CleanHandOver
 from spark_groups.sim.checkers.comes_to_rest import ComesToRest
 from spark_groups.sim.checkers.commit_ownership import CommitOwnership
 from spark_groups.sim.checkers.committed_never_back import CommittedNeverBack
@@ -13,6 +14,7 @@ from spark_groups.sim.checkers.legal_target import LegalTarget
 from spark_groups.sim.checkers.member_epochs import MemberEpochs
 from spark_groups.sim.checkers.no_final_failure import NoFinalFailure
 from spark_groups.sim.checkers.no_gap import NoGap
+from spark_groups.sim.checkers.patience import Patience
 from spark_groups.sim.checkers.read_once import ReadOnce
 from spark_groups.sim.checkers.request_pace import RequestPace
 from spark_groups.sim.checkers.same_rows import SameRows
@@ -23,11 +25,13 @@ from spark_groups.sim.history import History
 from spark_groups.sim.scene import Scene
 
 CHECKERS: Final[tuple[type[Checker], ...]] = (
+    Patience,
     ComesToRest,
     LegalTarget,
     MemberEpochs,
     SingleOwner,
     StableGroup,
+    CleanHandOver,
     CommitOwnership,
     CommittedNeverBack,
     NoGap,
@@ -38,7 +42,7 @@ CHECKERS: Final[tuple[type[Checker], ...]] = (
     NoFinalFailure,
     RequestPace,
 )
-"""What others say about the end of a run presupposes that it came to rest."""
+"""What comes after ComesToRest presupposes that a run that is over came to rest."""
 
 
 def all_checkers(scene: Scene, history: History) -> list[Checker]:

@@ -9,7 +9,11 @@ from spark_groups.sim.scene import Listeners
 
 
 class StableGroup(Checker):
-    """STABLE: each member's assignment is its target."""
+    """STABLE: each member's assignment is its target, and together they are all there is to read.
+
+    A coordinator that has not compared the group with the topics of the moment, or has not matched
+    a pattern with them, cannot know.
+    """
 
     def listeners(self) -> Listeners:
         """Return what to call for each kind of fact."""
@@ -24,3 +28,8 @@ class StableGroup(Checker):
             wanted = target.partitions.partitions if target else frozenset()
             if wanted != member.assigned.keys() or member.pending_revocation:
                 self.fail(f"the group is stable, but {member.member_id} has not what it should")
+        is_compared = group.topics_version == self.scene.storage.image.version
+        if is_compared and not self.scene.swarm.by_pattern:
+            held = {key for member in group.members.values() for key in member.assigned}
+            if missing := self.scene.storage.logs.keys() ^ held:
+                self.fail(f"the group is stable, but these are missing or too many: {missing}")
