@@ -125,7 +125,8 @@ def test_a_broker_before_kafka_4_is_told_from_one_whose_feature_is_off(group_id:
         answer = {"throttle_time_ms": 0, **values}
         peer.sendall(response(message, correlation_id(frame), answer))
 
-    with listening(script) as port:
+    # One connection may be open, with nothing asked on it yet, while another one asks.
+    with listening(script, at_once=True) as port:
         ports.append(port)
         query = QueryLike(f"127.0.0.1:{port}", group_id, "orders")
         try:
