@@ -187,11 +187,7 @@ class Query:
         plan = self.plan
         if plan is not None and self._is_finished:
             client.finish(plan, current.now)
-        try:
-            client.check()
-        except GroupError:
-            # Whoever runs it starts it again.
-            self.kill(RESTART_S, forget=False)
+        if self._has_failed(client):
             return
         ends: Ends = {
             key: end
@@ -202,8 +198,19 @@ class Query:
         current.after(scene.chance.uniform(0.001, 0.05), lambda: self._plan(current, ends))
         current.pump()
 
+    def _has_failed(self, client: GroupClient) -> bool:
+        """Tell whether Spark's call raises: then the query ends, and whoever runs it starts anew."""
+        try:
+            client.check()
+        except GroupError:
+            self.kill(RESTART_S, forget=False)
+            return True
+        return False
+
     def _plan(self, current: Incarnation, ends: Ends) -> None:
         if self.current is not current or self._stop_for_s is not None:
+            return
+        if self._has_failed(current.client):
             return
         scene, client = self._scene, current.client
         few = scene.chance.choice((None, scene.swarm.max_offsets or None))

@@ -134,3 +134,17 @@ def test_a_listener_tells_at_once_that_a_batch_has_ended() -> None:
     before = len([fact for fact in seen.seen if isinstance(fact, facts.Committed)])
     wait(found, 0.05)
     assert len([fact for fact in seen.seen if isinstance(fact, facts.Committed)]) > before
+
+
+def test_a_query_that_is_refused_while_it_plans_is_started_again() -> None:
+    found, seen = started(ONE, facts.Read)
+    in_a_batch(found, seen)
+    query = found.queries[0]
+    refused = query.current
+    assert refused is not None
+    refused.client.member.fail("its place is taken", found.scene.now)
+    query._plan(refused, {})
+    assert query.current is None
+    wait(found, 20.0)
+    assert query.current is not None
+    assert query.current is not refused
