@@ -199,7 +199,7 @@ class Query:
         current.pump()
 
     def _has_failed(self, client: GroupClient) -> bool:
-        """Tell whether Spark's call raises: then the query ends, and whoever runs it starts anew."""
+        """Tell whether Spark's call raises: then the query ends, and is started again."""
         try:
             client.check()
         except GroupError:
