@@ -74,11 +74,13 @@ class Watch:
         changed: Is told that the group changed.
         committed: Is told of each offset that was committed.
         replaced: Is told that another node took over.
+        taken_back: Is told that everything since an instant was not replicated and never counts.
     """
 
     changed: Callable[[ConsumerGroup], None] = lambda _: None
     committed: Callable[[AcceptedOffset], None] = lambda _: None
     replaced: Callable[[], None] = lambda: None
+    taken_back: Callable[[float], None] = lambda _: None
 
 
 @dataclass(slots=True)
@@ -118,6 +120,8 @@ class Coordination:
     _loading: bool = False
     _waiting: list[_Waiting] = field(default_factory=list)
     _flushing: bool = False
+    _appended_at: float | None = None
+    """When the first was appended that is not replicated."""
     _wakes_at: float | None = None
     _doomed: Callable[[], None] | None = None
     """What happens to the node as soon as it has appended something."""
@@ -217,6 +221,8 @@ class Coordination:
                 self.heard_at[member_id] = waiting.asked_at
 
     def _changed(self) -> None:
+        if self._appended_at is None:
+            self._appended_at = self.schedule.now
         self.watch.changed(self.group)
         if not self._flushing:
             self._flushing = True
@@ -231,16 +237,24 @@ class Coordination:
         if self._loading:
             return
         now = self.schedule.now
-        waiting, self._waiting = self._waiting, []
-        if now < self.failing_until:
-            self._shard.fail_append(now)
-        else:
-            self._shard.replicate(now)
+        waiting = self._settled(is_lost=now < self.failing_until)
         for each in waiting:
             self._answer(each)
         if now < self.failing_until:
             self.watch.changed(self.group)
         self._set_alarm()
+
+    def _settled(self, *, is_lost: bool) -> list[_Waiting]:
+        """Replicate what is appended, or lose it, and return who waited for it."""
+        waiting, self._waiting = self._waiting, []
+        appended_at, self._appended_at = self._appended_at, None
+        if not is_lost:
+            self._shard.replicate(self.schedule.now)
+            return waiting
+        self._shard.fail_append(self.schedule.now)
+        if appended_at is not None:
+            self.watch.taken_back(appended_at)
+        return waiting
 
     # Timers.
 
@@ -296,15 +310,11 @@ class Coordination:
         """
         if self._loading:
             return
-        now = self.schedule.now
-        waiting, self._waiting = self._waiting, []
-        if crash and self.chance.random() < 0.5:
-            self._shard.fail_append(now)
-        else:
-            self._shard.replicate(now)
-            for each in waiting:
-                self._note(each)
+        is_lost = crash and self.chance.random() < 0.5
+        waiting = self._settled(is_lost=is_lost)
         for each in waiting:
+            if not is_lost:
+                self._note(each)
             each.reply(None if crash else each.ticket.response)  # type: ignore[arg-type]
         if self.chance.random() < 0.5:
             self.log.compact(self.chance.randint(0, self.log.end_offset))

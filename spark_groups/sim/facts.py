@@ -82,6 +82,13 @@ class Replaced:
 
 
 @dataclass(frozen=True, slots=True)
+class TakenBack:
+    """What the coordinator changed since an instant was lost before it was replicated."""
+
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
 class Happened:
     """A client says that something happened to it."""
 
@@ -149,6 +156,7 @@ Fact = (
     | Committed
     | GroupChanged
     | Replaced
+    | TakenBack
     | Happened
     | Sent
     | Grown

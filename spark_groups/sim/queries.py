@@ -16,7 +16,7 @@ from spark_groups.protocol.config import MemberConfig
 from spark_groups.protocol.member import Member
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.sim.clock import EXACT, Clock
-from spark_groups.sim.facts import Finished, Forgotten, Read, Records, Triggered
+from spark_groups.sim.facts import Finished, Forgotten, Incident, Read, Records, Triggered
 from spark_groups.sim.incarnations import Incarnation
 from spark_groups.sim.scene import Scene
 from spark_groups.types import BatchPlan, TopicIdPartition
@@ -104,7 +104,7 @@ class Query:
             forget: Whether it starts with a new checkpoint then.
         """
         if self.current is not None:
-            self._say(self.current, "dies", "forgets" if forget else "")
+            self._suffer(self.current, "dies", "forgets" if forget else "")
             self.current.die()
             self.current = None
         if forget:
@@ -128,7 +128,7 @@ class Query:
     def fail(self, for_s: float) -> None:
         """Let the running batch fail: the query leaves, starts again, and runs it anew."""
         if self.current is not None and self._stop_for_s is None:
-            self._say(self.current, "fails")
+            self._suffer(self.current, "fails")
             self._running = None
             self._stop_for_s = for_s
             self._leave(self.current)
@@ -136,7 +136,7 @@ class Query:
     def stand_still(self, for_s: float) -> None:
         """Do nothing, notice nothing, for some seconds."""
         if self.current is not None:
-            self._say(self.current, "freezes", f"{for_s} s")
+            self._suffer(self.current, "freezes", f"{for_s} s")
             self.current.stand_still(for_s)
 
     def replace_frozen(self, for_s: float, replaced_after_s: float) -> None:
@@ -260,7 +260,7 @@ class Query:
         current.after(scene.chance.uniform(0.01, longest_s), end)
 
     def _leave(self, current: Incarnation) -> None:
-        self._say(current, "leaves")
+        self._suffer(current, "leaves")
         plan, client = self.plan, current.client
         if plan is not None and self._is_finished:
             client.finish(plan, current.now)
@@ -299,6 +299,11 @@ class Query:
         if not swarm.skew:
             return EXACT
         return Clock(chance.uniform(0.0, 1e6), 1 + chance.uniform(-swarm.skew, swarm.skew))
+
+    def _suffer(self, current: Incarnation, what: str, *details: object) -> None:
+        """Say what is done to the query from outside."""
+        self._say(current, what, *details)
+        self._scene.tell(Incident(what, " ".join(map(str, (current.name, *details))).rstrip()))
 
     def _say(self, current: Incarnation, what: str, *details: object) -> None:
         epoch = str(current.client.member.member_epoch)

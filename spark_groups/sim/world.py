@@ -99,6 +99,7 @@ class World:
             lambda group: scene.tell(facts.GroupChanged(group)),
             lambda offset: scene.tell(facts.Committed(offset)),
             self._replaced,
+            lambda since: scene.tell(facts.TakenBack(since)),
         )
         self._incidents = Incidents(scene, self.queries)
 

@@ -63,6 +63,7 @@ def test_owners_epochs_batches_and_incidents_are_drawn() -> None:
     assert 'class="batch unfinished"' in page
     assert "11.000 s: cut &lt;q2&gt;" in page
     assert ">orders-0</text>" in page
+    assert "q2 reads [5, 9), 12.000 to never" in page
     hues = {"q1": page.count("--hue:210"), "q2": page.count("--hue:28")}
     assert hues == {"q1": 3, "q2": 2}, "bars and legend"
 
@@ -72,6 +73,14 @@ def test_bars_stand_where_the_time_says() -> None:
     found = re.findall(r'class="own"[^>]* x="([\d.]+)" y="\d+" width="([\d.]+)"', page)
     (first, width), (second, _) = [(float(x), float(w)) for x, w in found]
     assert abs((second - first) / width - 9.0 / 8.0) < 0.01
+
+
+def test_many_applications_are_told_apart_and_in_order() -> None:
+    spans = [Span(f"q{each}.1.1", 1, False, each, each + 1.0) for each in range(1, 25)]
+    page = render_page("t", [("h", "s", Timeline({KEY: "orders-0"}, {KEY: spans}, ends_at=30.0))])
+    legend = re.findall(r'<i style="([^"]+)"></i>(q\d+)', page)
+    assert [name for _, name in legend] == [f"q{each}" for each in range(1, 25)]
+    assert len({colour for colour, _ in legend}) == 24
 
 
 def test_a_run_in_which_nothing_happened_is_a_page_too() -> None:

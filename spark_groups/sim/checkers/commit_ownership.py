@@ -36,6 +36,7 @@ class CommitOwnership(Checker):
             facts.Consumed: self._consumed,
             facts.Committed: self._committed,
             facts.Cut: self._cut,
+            facts.TakenBack: self._taken_back,
         }
 
     def _cut(self, fact: facts.Cut) -> None:
@@ -50,6 +51,11 @@ class CommitOwnership(Checker):
             holders = self._holders.setdefault(key, [])
             if not holders or holders[-1][1] != holder:
                 holders.append((self.scene.now, holder))
+
+    def _taken_back(self, fact: facts.TakenBack) -> None:
+        for holders in self._holders.values():
+            while len(holders) > 1 and holders[-1][0] >= fact.since:
+                holders.pop()
 
     def _triggered(self, fact: facts.Triggered) -> None:
         if fact.plan is not None:
