@@ -64,7 +64,7 @@ simulate: env ## Look for schedules that break a promise, on all cores; SCHEDULE
 
 conformance: prerequisites env ## Play scenarios and compare the model with Kafka 4.0 to 4.4; REWRITE=1 writes scenarios
 	$(call step,pytest: tests/scenarios and tests/conformance on every version of Kafka)
-	$(PY) -m pytest tests/scenarios tests/conformance -n $(WORKERS) --dist loadgroup $(PYTEST_FLAGS)
+	$(PYTEST) tests/scenarios tests/conformance $(PYTEST_FLAGS)
 
 bench-handover: prerequisites env ## Measure hand-overs beside confluent-kafka; about 10 minutes
 	$(PY) -m benchmarks.handover

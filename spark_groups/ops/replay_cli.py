@@ -11,20 +11,13 @@ from typing import Annotated, Final
 
 import typer
 
-from spark_groups.coordinator.profile import KAFKA_4_3, PROFILES, Profile, profile_named
+from spark_groups.coordinator.profile import KAFKA_4_3, PROFILES
 from spark_groups.ops.connecting import JsonFlag
+from spark_groups.ops.simulate_options import profile_option
 from spark_groups.sim.transcript_check import DRAWS, Answered, play_transcript
 from spark_groups.sim.transcripts import Step, TranscriptError, read_transcript
 
 _SHOWN_VALUE: Final = 300
-
-
-def _profile(name: str) -> Profile:
-    try:
-        return profile_named(name)
-    except KeyError as error:
-        names = ", ".join(PROFILES)
-        raise typer.BadParameter(f"{name!r} is none of {names}", param_hint="--profile") from error
 
 
 def _steps(file: Path) -> tuple[Step, ...]:
@@ -57,7 +50,7 @@ def replay(
     Exit code 1 if --check finds a difference, 2 if the file cannot be read or has no answers to
     compare with.
     """
-    like = _profile(profile)
+    like = profile_option(profile)
     answered = play_transcript(_steps(file), like, map(random.Random, range(DRAWS)))
     if not check:
         for each in answered:

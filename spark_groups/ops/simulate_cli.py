@@ -42,6 +42,7 @@ from spark_groups.ops.simulate_options import (
     Shrink,
     SwarmText,
     Trigger,
+    profile_option,
 )
 from spark_groups.ops.simulated_runs import BREAKS_SHOWN, Break, Run, hunt, play, shrink
 from spark_groups.ops.timeline_page import render_page
@@ -85,7 +86,8 @@ def simulate(  # noqa: PLR0917
     Exit code 1 if a promise was broken.
     """
     is_hunt = schedules is not None or swarm is not None
-    names = _profiles(profile, tuple(PROFILES) if is_hunt else (KAFKA_4_3.name,))
+    otherwise = tuple(PROFILES) if is_hunt else (KAFKA_4_3.name,)
+    names = tuple(profile_option(each).name for each in profile or otherwise)
     seed_range = range(seed, seed + seeds)
     if exhaustive is not None:
         _exhaust(exhaustive, names)
@@ -109,15 +111,6 @@ def simulate(  # noqa: PLR0917
             listener=1,
         )
         _plan(with_faults(planned, faults), names, seed_range, html, as_json=as_json)
-
-
-def _profiles(names: list[str] | None, otherwise: tuple[str, ...]) -> tuple[str, ...]:
-    for name in names or ():
-        if name not in PROFILES:
-            raise typer.BadParameter(
-                f"{name!r} is none of {', '.join(PROFILES)}", param_hint="--profile"
-            )
-    return tuple(names or otherwise)
 
 
 def _swarm(text: str) -> Swarm:

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from spark_groups.coordinator.profile import PROFILES
+from spark_groups.coordinator.profile import PROFILES, Profile, profile_named
 from spark_groups.sim.swarm import Deploy, Faults
 
 GROUP: Final = "The group"
@@ -87,3 +87,16 @@ Depth = Annotated[
         rich_help_panel=HUNTING,
     ),
 ]
+
+
+def profile_option(text: str) -> Profile:
+    """Return the profile that `--profile` names.
+
+    Raises:
+        typer.BadParameter: There is no such profile.
+    """
+    try:
+        return profile_named(text)
+    except KeyError as error:
+        names = ", ".join(PROFILES)
+        raise typer.BadParameter(f"{text!r} is none of {names}", param_hint="--profile") from error
