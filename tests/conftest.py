@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import uuid
 from collections.abc import Callable, Iterator
@@ -23,9 +24,21 @@ FIRST = ("spark session", "spark applications")
 """Groups of tests that take longest: workers begin with them."""
 
 
+USUAL_VERSION = "4.3.1"
+"""The version of Kafka that every run of the tests uses."""
+_VERSION = re.compile(r"\d\.\d\.\d")
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Let tests that share a session, or start applications, run in one worker, in turn."""
+    """Let tests that share a session, or start applications, run in one worker, in turn.
+
+    Those that need a broker of another version are long.
+    """
     item.add_marker(pytest.mark.xdist_group(_group_of(item)))
+    parameters = getattr(item, "callspec", None)
+    values = map(str, parameters.params.values()) if parameters else ()
+    if any(_VERSION.fullmatch(each) and each != USUAL_VERSION for each in values):
+        item.add_marker(pytest.mark.long)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -89,8 +102,8 @@ def broker_world() -> Iterator[Callable[[str], BrokerWorld]]:
 
 @pytest.fixture(scope="session")
 def kafka(kafka_version: Callable[[str], EmbeddedKafka]) -> EmbeddedKafka:
-    """The broker for all tests: Apache Kafka 4.3.1 on its default settings. Do not stop it."""
-    return kafka_version("4.3.1")
+    """The broker for all tests: Apache Kafka on its default settings. Do not stop it."""
+    return kafka_version(USUAL_VERSION)
 
 
 @pytest.fixture(scope="session")

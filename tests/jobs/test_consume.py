@@ -60,6 +60,7 @@ def test_every_argument_overrides_its_key() -> None:
         assert f"\n  - {argument}: {key}: " in done.stderr, done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.broker
 @pytest.mark.spark
 def test_spark_submit_until_everything_is_read_then_another_checkpoint_is_refused(

@@ -95,6 +95,7 @@ def test_options_reach_the_broker(broker: Run, tmp_path: Path) -> None:
     assert {"num.partitions=7", "log.retention.ms=-1"} <= set(written)
 
 
+@pytest.mark.long
 def test_one_that_was_killed_does_not_run(broker: Run) -> None:
     port = str(free_ports(1)[0])
     pid = json.loads(broker("start", "--port", port, "--json").stdout)["pid"]
@@ -105,6 +106,7 @@ def test_one_that_was_killed_does_not_run(broker: Run) -> None:
     assert broker("start", "--port", port).returncode == 0
 
 
+@pytest.mark.long
 def test_one_that_does_not_stop_in_time_is_killed(broker: Run) -> None:
     port = str(free_ports(1)[0])
     pid = json.loads(broker("start", "--port", port, "--json").stdout)["pid"]

@@ -50,6 +50,7 @@ def compiled_files(directory: Path) -> list[Path]:
     return sorted(each for each in directory.rglob("*.nb?") if each.is_file())
 
 
+@pytest.mark.long
 def test_many_that_start_together_compile_once_and_later_ones_not_at_all(tmp_path: Path) -> None:
     counts = sorted(map(output, [start(tmp_path) for _ in range(3)]))
     assert counts == ["0", "0", "2"]
@@ -62,6 +63,7 @@ def test_many_that_start_together_compile_once_and_later_ones_not_at_all(tmp_pat
     assert output(start(tmp_path)) == "0"
 
 
+@pytest.mark.long
 def test_where_the_cache_cannot_be_written_it_is_kept_beside_temporary_files(
     tmp_path: Path,
 ) -> None:

@@ -296,6 +296,7 @@ sys.stdin.readline()
 """
 
 
+@pytest.mark.long
 def test_stopped_spark_context_leaves_the_group_though_the_jvm_lives(query: GroupQuery) -> None:
     arguments = [query.kafka.bootstrap_servers, query.group_id, query.topic, str(query.checkpoint)]
     with subprocess.Popen(
