@@ -24,6 +24,7 @@ from spark_groups.sim.checkers.registry import all_checkers
 from spark_groups.sim.coordination import PASSING_ERRORS, Coordination, Watch
 from spark_groups.sim.deployment import steps_of
 from spark_groups.sim.history import History
+from spark_groups.sim.incarnations import HELD_S
 from spark_groups.sim.incidents import Incidents
 from spark_groups.sim.network import Network, Reply
 from spark_groups.sim.plain_consumer import PlainConsumer
@@ -107,7 +108,9 @@ class World:
     def quiet_s(self) -> float:
         """How long a group may take to come to rest once nothing goes wrong any more."""
         swarm = self.scene.swarm
-        return QUIET_S + 3 * swarm.session_s + 2 * swarm.batch_s + swarm.rebalance_s
+        # A member that Spark calls seldom has a longer budget, all of which a listener may use.
+        held_s = swarm.holds * 2 * max(HELD_S)
+        return QUIET_S + 3 * swarm.session_s + 2 * swarm.batch_s + swarm.rebalance_s + held_s
 
     def run(self) -> None:
         """Faults first, then quiet until everything is read, committed and stable.

@@ -99,3 +99,9 @@ def test_a_calm_run_comes_to_rest_long_before_it_must() -> None:
     calm.run()
     assert calm.scene.now < calm.scene.swarm.chaos_s + 15.0 < calm.quiet_s
     assert calm.scene.coordination.group.state.value == "Stable"
+
+
+def test_a_listener_may_use_the_longer_budget_of_a_member_that_slept() -> None:
+    # A member that Spark calls seldom asks for two minutes: a revocation is held for thirty seconds
+    # though the configured time-out is five.
+    assert play(Run(1692, "kafka-4.2")) is None
