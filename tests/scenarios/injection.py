@@ -1,19 +1,21 @@
 """Each error of Kafka's as the answer to each request: what a client does next, and what is lost.
 
-Nothing here is real but the client: a scripted coordinator answers, one request is answered with
-the error, and the next half minute passes on the client's own clock.
+The model of the coordinator answers, one request is answered with the error, and the next half
+minute passes on the client's own clock.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
+from spark_groups.coordinator.profile import KAFKA_4_3
+from spark_groups.coordinator.settings import BrokerSettings, Settings
 from spark_groups.errors import ErrorCode
 from spark_groups.protocol import messages as m
 from spark_groups.types import TopicId
-from tests.client.scripted_coordinator import PROFILES, ScriptedCoordinator
 from tests.scenarios.clients import Clients
+from tests.scenarios.model_world import ModelWorld
 from tests.scenarios.scene import Command, Scene
 from tests.scenarios.wording import code_text
 from tests.scenarios.world import World
@@ -27,15 +29,28 @@ KINDS: dict[str, type] = {
     "list-offsets": m.ListOffsetsRequest,
     "describe": m.DescribeGroupRequest,
 }
+REFUSED: dict[type, Callable[[Any, int], m.Response]] = {
+    m.HeartbeatRequest: lambda _, code: m.HeartbeatResponse(error_code=code),
+    m.OffsetCommitRequest: lambda request, code: m.OffsetCommitResponse(
+        errors=dict.fromkeys(request.offsets, code)
+    ),
+    m.OffsetFetchRequest: lambda _, code: m.OffsetFetchResponse(error_code=code),
+    m.FindCoordinatorRequest: lambda _, code: m.FindCoordinatorResponse(error_code=code),
+    m.MetadataRequest: lambda _, code: m.MetadataResponse(errors={"orders": code}),
+    m.ListOffsetsRequest: lambda request, code: m.ListOffsetsResponse(
+        errors=dict.fromkeys(request.partitions, code)
+    ),
+    m.DescribeGroupRequest: lambda _, code: m.DescribeGroupResponse(error_code=code),
+}
+"""What a broker answers that refuses all of a request."""
 ROWS = 10
 LINES = 14
 """How much of what follows is shown."""
 
 ORDERS = TopicId(int=1)
-NODE = m.Node(1, "broker", 9092)
 
 
-class ScriptedWorld:
+class FaultyWorld(ModelWorld):
     """A cluster of one topic that answers one request with an error.
 
     Args:
@@ -43,17 +58,16 @@ class ScriptedWorld:
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
+        super().__init__(KAFKA_4_3, _now=clock(), _settings=Settings(BrokerSettings()))
         self._clock = clock
-        self._topic = m.TopicMetadata(ORDERS, "orders", 2)
-        self._coordinator = ScriptedCoordinator(
-            PROFILES["4.3"],
-            {ORDERS: self._topic},
-            session_timeout_s=45.0,
-            heartbeat_interval_s=5.0,
-        )
-        self.rows = ROWS
         self._kind: type | None = None
         self._code: int | None = None
+        self.create_topic("orders", 2, ORDERS)
+        self.produce_rows()
+
+    def produce_rows(self) -> None:
+        """Append rows to each partition."""
+        self.produce("orders", {0: ROWS, 1: ROWS})
 
     def inject(self, kind: type, code: int | None) -> None:
         """Answer the next request of a kind with an error, or not at all if there is none."""
@@ -61,35 +75,13 @@ class ScriptedWorld:
 
     def ask(self, request: m.Request) -> m.Response | m.RequestFailed:
         """Answer a request."""
-        code = 0
-        if type(request) is self._kind:
-            self._kind = None
-            if self._code is None:
-                return m.RequestFailed("the connection was closed")
-            code = self._code
-        match request:
-            case m.FindCoordinatorRequest():
-                return m.FindCoordinatorResponse(
-                    error_code=code, coordinator=None if code else NODE
-                )
-            case m.GroupSettingsRequest():
-                return m.GroupSettingsResponse(session_timeout_ms=45_000)
-            case m.MetadataRequest():
-                return m.MetadataResponse(
-                    topics=() if code else (self._topic,), errors={"orders": code} if code else {}
-                )
-            case m.ListOffsetsRequest():
-                return self._listed(request, code)
-            case m.OffsetForLeaderEpochRequest():
-                raise AssertionError("there is one leader for ever")
-            case _:
-                return self._coordinator.answer(request, code, self._clock())
-
-    def _listed(self, request: m.ListOffsetsRequest, code: int) -> m.ListOffsetsResponse:
-        if code:
-            return m.ListOffsetsResponse(errors=dict.fromkeys(request.partitions, code))
-        offset = 0 if request.timestamp_ms == m.EARLIEST_TIMESTAMP else self.rows
-        return m.ListOffsetsResponse(offsets=dict.fromkeys(request.partitions, offset))
+        self.sleep(self._clock() - self.now())
+        if type(request) is not self._kind:
+            return super().ask(request)
+        self._kind = None
+        if self._code is None:
+            return m.RequestFailed("the connection was closed")
+        return REFUSED[type(request)](request, self._code)
 
 
 class Injections:
@@ -104,8 +96,8 @@ class Injections:
         command.done()
         code = None if error == "nothing" else code_of(error)
         clients = Clients(Scene(cast(World, None), "g", "g"))
-        world = ScriptedWorld(lambda: clients.now)
-        clients.scene.world = cast(World, world)
+        world = FaultyWorld(lambda: clients.now)
+        clients.scene.world = world
         clients.scene.names.created("orders", ORDERS)
         join = "client c1 join topics=orders start=latest"
         if instance_id:
@@ -126,7 +118,7 @@ class Injections:
         said: list[str] = []
         for line in lines:
             if line == "produce":
-                cast(ScriptedWorld, clients.scene.world).rows += ROWS
+                cast(FaultyWorld, clients.scene.world).produce_rows()
                 continue
             command = Command.parse(line)
             said += clients.commands[command.name](command)
