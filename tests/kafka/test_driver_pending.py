@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -25,18 +26,24 @@ def shown(query: QueryLike) -> list[dict[str, Any]]:
     return ranges if all(each[name] for each in ranges for name in known) else []
 
 
+def waiting(start: Callable[[], QueryLike]) -> tuple[QueryLike, QueryLike, dict[str, Any]]:
+    """Return an owner in its second batch, an heir, and the range that the heir waits for."""
+    owner = start()
+    owner.plan_rows(PlanLimit(max_offsets=2 * READ_EACH))
+    owner.commit_all()
+    owner.plan_rows(PlanLimit(max_offsets=2 * READ_EACH))
+    heir = start()
+    (withheld,) = wait_until(lambda: shown(heir), 30, what="the withheld range")
+    return owner, heir, withheld
+
+
 def test_pending_partition_shows_its_withheld_range_and_the_next_plan_starts_there(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name, 2)
     fill(kafka.bootstrap_servers, topic_name, 2, ROWS)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
-        owner = start()
-        owner.plan_rows(PlanLimit(max_offsets=2 * READ_EACH))
-        owner.commit_all()
-        owner.plan_rows(PlanLimit(max_offsets=2 * READ_EACH))
-        heir = start()
-        (withheld,) = wait_until(lambda: shown(heir), 30, what="the withheld range")
+        owner, heir, withheld = waiting(start)
         partition = withheld["partition"]
         assert withheld == {
             "topic": topic_name,
@@ -65,12 +72,7 @@ def test_released_partition_goes_on_exactly_where_it_was_withheld(
     create_topic(kafka.bootstrap_servers, topic_name, 2)
     fill(kafka.bootstrap_servers, topic_name, 2, ROWS)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
-        owner = start()
-        owner.plan_rows(PlanLimit(max_offsets=2 * READ_EACH))
-        owner.commit_all()
-        owner.plan_rows(PlanLimit(max_offsets=2 * READ_EACH))
-        heir = start()
-        (withheld,) = wait_until(lambda: shown(heir), 30, what="the withheld range")
+        owner, heir, withheld = waiting(start)
         owner.vanish()
         evict(kafka.bootstrap_servers, group_id, owner.member_id)
         wait_until(lambda: len(heir.assigned) == 2, 30, what="all partitions")

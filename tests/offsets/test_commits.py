@@ -54,6 +54,17 @@ def answer(
     return queue.handle_response(OffsetCommitResponse(errors=errors), now)
 
 
+def with_a_doubtful_commit() -> CommitQueue:
+    """A commit that was sent twice: the first request may still arrive, the second was answered."""
+    queue = CommitQueue()
+    queue.add([commit(0)])
+    poll(queue)
+    queue.handle_failure(0.0, may_have_arrived=True)
+    poll(queue, 1.0)
+    answer(queue)
+    return queue
+
+
 def test_one_request_at_a_time() -> None:
     queue = CommitQueue()
     assert (poll(queue), queue.next_wakeup()) == ({}, None)
@@ -221,12 +232,7 @@ def test_commit_that_may_have_arrived_counts_only_once_it_is_looked_up() -> None
 
 
 def test_commit_that_was_overtaken_by_an_older_one_is_sent_again_and_looked_up_again() -> None:
-    queue = CommitQueue()
-    queue.add([commit(0)])
-    poll(queue)
-    queue.handle_failure(0.0, may_have_arrived=True)
-    poll(queue, 1.0)
-    answer(queue)
+    queue = with_a_doubtful_commit()
     assert queue.verified(key(0), 7) is None
     assert poll(queue, 2.0) == {0: 10}
     answer(queue)
@@ -262,12 +268,7 @@ def test_later_offset_takes_over_the_doubt_about_an_earlier_one(when: str) -> No
 
 
 def test_dropped_commits_are_forgotten_wherever_they_are() -> None:
-    queue = CommitQueue()
-    queue.add([commit(0)])
-    poll(queue)
-    queue.handle_failure(0.0, may_have_arrived=True)
-    poll(queue, 1.0)
-    answer(queue)
+    queue = with_a_doubtful_commit()
     queue.add([commit(1)])
     poll(queue, 1.0)
     queue.add([commit(2)])
