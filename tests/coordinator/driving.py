@@ -140,3 +140,20 @@ def record_types(outcome: Outcome[Any]) -> list[int]:
         each.key.record_type if each.value is not None else -each.key.record_type
         for each in outcome.records
     ]
+
+
+def two_members(profile: Profile = KAFKA_4_3) -> Driven:
+    """Return a group of two members, the first of which has been told to revoke."""
+    driven = Driven(profile)
+    driven.join("m1", "foo")
+    driven.join("m2", "foo")
+    driven.beat("m1")
+    return driven
+
+
+def settled_pair(profile: Profile = KAFKA_4_3) -> Driven:
+    """Return a settled group of two: the first gave three partitions up to the second."""
+    driven = two_members(profile)
+    driven.beat("m1", topic_partitions=foo(0, 1, 2))
+    driven.beat("m2")
+    return driven

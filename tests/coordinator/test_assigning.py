@@ -13,7 +13,7 @@ from spark_groups.coordinator.member import ClientAssignor
 from spark_groups.coordinator.member_records import told
 from spark_groups.coordinator.profile import KAFKA_4_4, KIP_848, PROFILES, Profile
 from spark_groups.coordinator.settings import BrokerSettings, Settings
-from tests.coordinator.driving import JOIN, Driven, bar, foo, record_types
+from tests.coordinator.driving import JOIN, Driven, bar, foo, record_types, settled_pair
 
 DUE = TimerKey(TimerKind.ASSIGNMENT, "g")
 
@@ -27,12 +27,7 @@ def fired(driven: Driven) -> Outcome[None]:
 
 @pytest.fixture
 def pair() -> Driven:
-    driven = Driven(KIP_848)
-    driven.join("m1", "foo")
-    driven.join("m2", "foo")
-    driven.beat("m1")
-    driven.beat("m1", topic_partitions=foo(0, 1, 2))
-    driven.beat("m2")
+    driven = settled_pair(KIP_848)
     assert driven.group.state is GroupState.STABLE
     return driven
 

@@ -15,16 +15,12 @@ from spark_groups.coordinator.profile import (
     Profile,
 )
 from spark_groups.errors import ErrorCode
-from tests.coordinator.driving import JOIN, Driven, foo, given_at, record_types
+from tests.coordinator.driving import JOIN, Driven, foo, given_at, record_types, two_members
 
 
 @pytest.fixture
 def pair() -> Driven:
-    driven = Driven()
-    driven.join("m1", "foo")
-    driven.join("m2", "foo")
-    driven.beat("m1")
-    return driven
+    return two_members()
 
 
 def test_who_leaves_takes_its_timers_along_and_the_epoch_grows(pair: Driven) -> None:

@@ -17,7 +17,7 @@ from spark_groups.coordinator.settings import BrokerSettings
 from spark_groups.errors import ErrorCode
 from spark_groups.protocol.messages import HeartbeatRequest
 from spark_groups.types import Assignment
-from tests.coordinator.driving import Driven, foo
+from tests.coordinator.driving import Driven, foo, settled_pair
 
 
 def sender(driven: Driven, member_id: str, member_epoch: int, **fields: Any) -> membership.Sender:
@@ -35,14 +35,7 @@ def refusal(driven: Driven, member_id: str, member_epoch: int, **fields: Any) ->
 
 @pytest.fixture
 def pair() -> Driven:
-    """A group of two that is settled: the first gave three partitions up to the second."""
-    driven = Driven()
-    driven.join("m1", "foo")
-    driven.join("m2", "foo")
-    driven.beat("m1")
-    driven.beat("m1", topic_partitions=foo(0, 1, 2))
-    driven.beat("m2")
-    return driven
+    return settled_pair()
 
 
 def test_a_new_dynamic_member(pair: Driven) -> None:

@@ -7,7 +7,7 @@ import pytest
 from spark_groups.coordinator import sessions
 from spark_groups.coordinator.effects import Timer, TimerKey, TimerKind
 from spark_groups.coordinator.settings import Settings
-from tests.coordinator.driving import Driven, foo
+from tests.coordinator.driving import Driven, foo, two_members
 
 SESSION = TimerKey(TimerKind.SESSION, "g", "m1")
 REBALANCE = TimerKey(TimerKind.REBALANCE, "g", "m1")
@@ -15,12 +15,7 @@ REBALANCE = TimerKey(TimerKind.REBALANCE, "g", "m1")
 
 @pytest.fixture
 def driven() -> Driven:
-    """Two members; the first has to revoke."""
-    driven = Driven()
-    driven.join("m1", "foo")
-    driven.join("m2", "foo")
-    driven.beat("m1")
-    return driven
+    return two_members()
 
 
 def test_who_is_silent_for_too_long_is_removed(driven: Driven) -> None:
