@@ -1,0 +1,51 @@
+"""The readers whose throughput is compared, by their names in tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame
+
+TUNED: Mapping[str, str] = {
+    "kafka.max.partition.fetch.bytes": "8388608",
+    "kafka.max.poll.records": "10000",
+    "kafka.receive.buffer.bytes": "4194304",
+}
+
+BatchFunction = Callable[[DataFrame, int], None]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A way to read a topic.
+
+    Args:
+        source: Spark's format; `kafka`, `kafka-group`, or `nowhere`, which reads no topic.
+        options: Its options, beside those that say what is read.
+        over_rows: Makes of a function that wants rows one for `foreachBatch`, for a source whose
+            batches hold something else; None where they hold rows.
+    """
+
+    source: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    over_rows: Callable[[BatchFunction], BatchFunction] | None = None
+
+    @property
+    def reads_a_topic(self) -> bool:
+        return self.source != "nowhere"
+
+
+JVM_DEFAULT = "JVM source, default"
+JVM_TUNED = "JVM source, tuned"
+LIBRDKAFKA = "librdkafka reader"
+FAST = "fast reader"
+NOWHERE = "bound: from nowhere"
+
+READERS: Mapping[str, Reader] = {
+    JVM_DEFAULT: Reader("kafka"),
+    JVM_TUNED: Reader("kafka", TUNED),
+    LIBRDKAFKA: Reader("kafka-group", {"reader": "librdkafka"}),
+    FAST: Reader("kafka-group", {"reader": "fast"}),
+    NOWHERE: Reader("nowhere"),
+}
