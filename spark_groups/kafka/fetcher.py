@@ -171,6 +171,7 @@ class Fetcher:
         for node_id, cursors in self._leaders.route(free).items():
             node = self._leaders.nodes[node_id]
             if (node.host, node.port) not in addresses:
+                addresses.add((node.host, node.port))
                 self._send_to(node, cursors)
 
     def _send_to(self, node: Node, cursors: list[FetchCursor]) -> None:
@@ -197,7 +198,8 @@ class Fetcher:
             BrokerUnreachableError: No record came in time.
         """
         if time.monotonic() >= self._deadline:
-            raise self._timed_out()
+            self._end_cut()
+            return None
         patience_s = self._settings.request_timeout_s + self._settings.max_wait_ms / 1000
         silent_at = self._heard_at + patience_s if self._asked else math.inf
         wake_at = min(self._deadline, silent_at, self._leaders.wake_at)
@@ -258,6 +260,9 @@ class Fetcher:
             cursor.replica_id = answer["preferred_read_replica"]
         elif answer["records"]:
             return self._arrived(cursor, answer)
+        elif answer["high_watermark"] <= cursor.next_offset:
+            # A follower that is behind may stay so: its leader knows who has what is wanted.
+            cursor.read_from_leader()
         return None
 
     def _arrived(self, cursor: FetchCursor, answer: Values) -> Fetched:
@@ -283,24 +288,52 @@ class Fetcher:
 
     def _skip_lost(self, cursor: FetchCursor) -> None:
         """Go on after offsets that the broker no longer has, or has not."""
-        earliest = self._listed(cursor, EARLIEST_TIMESTAMP)
-        end = self._listed(cursor, LATEST_TIMESTAMP)
-        if earliest is None or end is None or earliest <= cursor.next_offset < end:
+        there = self._offsets_there([cursor]).get(cursor.key)
+        if there is None or there.start <= cursor.next_offset < there.stop:
             # Nothing is lost if it has them now: a new leader may have been behind for a moment.
             self._leaders.note(f"{cursor.topic_partition}: OFFSET_OUT_OF_RANGE", [cursor])
             return
-        self._lose(f"{cursor} cannot be read: the broker has offsets from {earliest} until {end}")
-        if cursor.next_offset < earliest < cursor.until_offset:
-            cursor.next_offset = earliest
+        self._lose_offsets(cursor, there)
+        if cursor.next_offset < there.start < cursor.until_offset:
+            cursor.next_offset = there.start
         else:
             del self._wanted[cursor.key]
 
-    def _listed(self, cursor: FetchCursor, timestamp_ms: int) -> int | None:
-        asked = ListOffsetsRequest(partitions=frozenset({cursor.key}), timestamp_ms=timestamp_ms)
+    def _end_cut(self) -> None:
+        """Give up what waits behind the end of its partition, where a log was truncated.
+
+        A broker answers who asks for its very end with nothing, as if more were to come. A leader
+        that may have more than it shows does not list its end (KIP-207).
+
+        Raises:
+            BrokerUnreachableError: Nothing waits there: no record came in time.
+        """
+        there = self._offsets_there(self._wanted.values())
+        cut = [each for each in there if self._wanted[each].next_offset >= there[each].stop]
+        if not cut:
+            raise self._timed_out()
+        for each in cut:
+            self._lose_offsets(self._wanted.pop(each), there[each])
+        self._wait_anew()
+
+    def _lose_offsets(self, cursor: FetchCursor, there: range) -> None:
+        self._lose(
+            f"{cursor} cannot be read: the broker has offsets from {there.start} until {there.stop}"
+        )
+
+    def _offsets_there(self, cursors: Iterable[FetchCursor]) -> dict[TopicIdPartition, range]:
+        """Return which offsets there are, of partitions whose leaders say so."""
+        keys = frozenset(each.key for each in cursors)
         try:
-            return self._cluster.list_offsets(asked).offsets.get(cursor.key)
+            starts, ends = (
+                self._cluster.list_offsets(
+                    ListOffsetsRequest(partitions=keys, timestamp_ms=timestamp_ms)
+                ).offsets
+                for timestamp_ms in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
+            )
         except BrokerUnreachableError:
-            return None
+            return {}
+        return {each: range(starts[each], ends[each]) for each in starts.keys() & ends.keys()}
 
     def _timed_out(self) -> BrokerUnreachableError:
         waiting = sorted(self._wanted.values(), key=lambda each: each.topic_partition)

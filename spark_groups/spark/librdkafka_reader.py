@@ -158,6 +158,9 @@ class _Round:
         deadline = time.monotonic() + self._settings.poll_timeout_s
         while self._cursors:
             messages = self._take(deadline)
+            if not messages:
+                self._end_cut()
+                deadline = time.monotonic() + self._settings.poll_timeout_s
             events: list[Message] = []
             if any(map(Message.error, messages)):
                 events = [each for each in messages if each.error() is not None]
@@ -179,11 +182,7 @@ class _Round:
         self._consumer.fetcher.assign(positions)
 
     def _take(self, deadline: float) -> list[Message]:
-        """Return what has arrived, at least one message or event.
-
-        Raises:
-            BrokerUnreachableError: Nothing came before the deadline.
-        """
+        """Return the messages and events that have arrived, none only after the deadline."""
         fetcher = self._consumer.fetcher
         # Asking without waiting takes only what was fetched: its size is bounded by the queue's.
         wanted = max(1, min(TAKE_ROWS, BATCH_BYTES // self._row_bytes))
@@ -191,7 +190,7 @@ class _Round:
         while not messages:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
-                raise self._timed_out()
+                break
             message = fetcher.poll(min(_POLL_S, left_s))
             messages = [message] if message is not None else []
         return messages
@@ -261,26 +260,58 @@ class _Round:
             DataLossError: `failOnDataLoss` is true.
         """
         try:
-            earliest, end = self._consumer.fetcher.get_watermark_offsets(
-                cursor.position(), timeout=self._settings.request_timeout_s
-            )
+            there = self._offsets_there(cursor)
         except KafkaException as error:
             raise self._consumer.failure(
                 error.args[0], f"asking which offsets of {cursor.topic_partition} there are"
             ) from error
-        if earliest <= cursor.next_offset < end:
+        if there.start <= cursor.next_offset < there.stop:
             time.sleep(_ASK_AGAIN_S)
             self._assign()
             return
-        lose(
-            self._settings,
-            f"{cursor} cannot be read: the broker has offsets from {earliest} until {end}",
-        )
-        if not cursor.next_offset < earliest < cursor.until_offset:
+        self._lose_offsets(cursor, there)
+        if not cursor.next_offset < there.start < cursor.until_offset:
             self._end(cursor)
             return
-        cursor.next_offset = earliest
+        cursor.next_offset = there.start
         self._assign()
+
+    def _end_cut(self) -> None:
+        """Give up what waits behind the end of its partition, where a log was truncated.
+
+        Raises:
+            DataLossError: `failOnDataLoss` is true.
+            BrokerUnreachableError: Nothing waits there: no record came in time.
+        """
+        waiting = list(self._cursors.values())
+        try:
+            there = [self._offsets_there(each) for each in waiting]
+        except KafkaException as error:
+            raise self._timed_out() from error
+        cut = [
+            (cursor, offsets)
+            for cursor, offsets in zip(waiting, there, strict=True)
+            if cursor.next_offset >= offsets.stop
+        ]
+        if not cut:
+            raise self._timed_out()
+        for cursor, offsets in cut:
+            self._lose_offsets(cursor, offsets)
+            self._end(cursor)
+
+    def _lose_offsets(self, cursor: _Cursor, there: range) -> None:
+        lose(
+            self._settings,
+            f"{cursor} cannot be read: the broker has offsets from {there.start} until"
+            f" {there.stop}",
+        )
+
+    def _offsets_there(self, cursor: _Cursor) -> range:
+        return range(
+            *self._consumer.fetcher.get_watermark_offsets(
+                cursor.position(), timeout=self._settings.request_timeout_s
+            )
+        )
 
     def _timed_out(self) -> BrokerUnreachableError:
         waiting = sorted(self._cursors.values(), key=lambda each: each.topic_partition)

@@ -117,6 +117,37 @@ def test_a_replica_nearby_is_read_until_it_has_not_what_the_leader_has() -> None
     assert follower.asked == [(0, 0), (0, 10), (0, 20)]
 
 
+def test_a_replica_nearby_that_stays_behind_is_left() -> None:
+    leader, follower = Broker(1), Broker(2)
+    in_sync = [True]
+    leader.answer = lambda index, offset: (
+        answered(preferred_read_replica=2) if in_sync else ten_more(index, offset)
+    )
+
+    def stuck(index: int, offset: int) -> Values:
+        if offset < 10:
+            return ten_more(index, offset)
+        in_sync.clear()
+        return answered(high_watermark=10)
+
+    follower.answer = stuck
+    with reading(leader, follower) as fetcher:
+        assert read_all(fetcher, piece(0, 0, 30)) == [(0, n, n + 10) for n in (0, 10, 20)]
+    assert leader.asked == [(0, 0), (0, 10), (0, 20)]
+    assert follower.asked == [(0, 0), (0, 10)]
+
+
+def test_brokers_at_one_address_are_asked_in_turn() -> None:
+    broker = Broker(1)
+    namesake = Broker(2)
+    broker.leaders = {0: (1, 1), 1: (2, 1)}
+    with reading(broker) as fetcher:
+        namesake.port = broker.port
+        broker.cluster.append(namesake)
+        found = read_all(fetcher, piece(0, 0, 20), piece(1, 0, 20))
+    assert sorted(found) == [(0, 0, 10), (0, 10, 20), (1, 0, 10), (1, 10, 20)]
+
+
 @pytest.mark.parametrize(
     ("first", "begins", "rest"), [(5, 8, [(0, 8, 18)]), (5, 30, []), (200, 8, [])]
 )
@@ -143,6 +174,22 @@ def test_offsets_that_are_there_after_all_are_read() -> None:
     broker.answer = lambda index, offset: answers.pop() if answers else ten_more(index, offset)
     with reading(broker) as fetcher:
         assert read_all(fetcher, piece(0, 0, 10)) == [(0, 0, 10)]
+
+
+def test_a_log_that_was_cut_within_a_range_is_told_when_nothing_came_for_long_enough() -> None:
+    broker = Broker(1)
+    broker.offsets[-1] = 20
+    broker.answer = lambda index, offset: (
+        ten_more(index, offset) if offset < 20 or index else answered()
+    )
+    lost: list[str] = []
+    settings = replace(SETTINGS, poll_timeout_s=0.5)
+    with reading(broker, settings=settings, lost=lost) as fetcher:
+        found = read_all(fetcher, piece(0, 5, 40), piece(1, 0, 20))
+    assert sorted(found) == [(0, 5, 15), (0, 15, 25), (1, 0, 10), (1, 10, 20)]
+    assert lost == [
+        "t-0 from offset 25 until 40 cannot be read: the broker has offsets from 0 until 20"
+    ]
 
 
 def test_a_topic_that_is_another_one_now_is_lost() -> None:

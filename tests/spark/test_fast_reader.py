@@ -12,14 +12,15 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import Producer
 
-from spark_groups.errors import SparkGroupsError
+from spark_groups.errors import BrokerUnreachableError, SparkGroupsError
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.spark.compiled import prepare
 from spark_groups.spark.consumers import ConsumerCache
 from spark_groups.spark.range_settings import RangeSettings
 from spark_groups.types import OffsetRange
-from tests.brokers import Row, create_topic, produce
+from tests.brokers import ANSWER_S, Row, create_topic, produce
 from tests.spark.both_readers import topic_ids
 
 prepare()
@@ -107,6 +108,30 @@ def test_a_record_that_does_not_fit_the_memory_names_the_option(
         for value in batch["value"].to_pylist()
     )
     assert (first, len(second)) == (b"x", 6_000_000)
+
+
+def test_records_that_never_come_are_named_in_time(
+    settings: RangeSettings, cache: ConsumerCache[FastConsumer], topic_name: str
+) -> None:
+    (five,) = written(settings, topic_name, *[Row(b"x")] * 5)
+    producer = Producer(
+        {
+            "bootstrap.servers": settings.bootstrap_servers[0],
+            "transactional.id": topic_name,
+            "log_level": 0,
+        }
+    )
+    producer.init_transactions(ANSWER_S)
+    producer.begin_transaction()
+    producer.produce(topic_name, b"open")
+    producer.flush(ANSWER_S)
+    impatient = replace(settings, poll_timeout_s=1.0, read_committed=True)
+    with pytest.raises(BrokerUnreachableError) as caught:
+        list(read_ranges(impatient, [replace(five, until_offset=6)], cache=cache))
+    producer.abort_transaction(ANSWER_S)
+    assert f"{topic_name}-0 from offset 5 until 6" in str(caught.value)
+    assert "kafkaConsumer.pollTimeoutMs" in str(caught.value)
+    assert settings.bootstrap_servers[0] in str(caught.value)
 
 
 READ = """

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import pytest
 
-from spark_groups.errors import BrokerUnreachableError
+from spark_groups.errors import BrokerUnreachableError, DataLossError
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.spark.consumers import ConsumerCache, RangeConsumer
 from spark_groups.spark.librdkafka_reader import BATCH_ROWS, _existing, _Round, read_ranges
@@ -97,6 +97,6 @@ def test_time_that_spark_takes_over_a_batch_does_not_count(
     assert next(batches).num_rows == BATCH_ROWS
     time.sleep(impatient.poll_timeout_s)
     asked_s = time.monotonic()
-    with pytest.raises(BrokerUnreachableError):
+    with pytest.raises(DataLossError):
         next(batches)
     assert time.monotonic() - asked_s > 0.9 * impatient.poll_timeout_s
