@@ -10,6 +10,7 @@ import base64
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 TopicId = uuid.UUID
 
@@ -32,8 +33,7 @@ def parse_topic_id(text: str) -> TopicId:
         raise ValueError(f"{text!r} is not a Kafka topic id") from error
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
+class TopicPartition(NamedTuple):
     """A partition of a topic by name: how people, librdkafka and older requests call it."""
 
     topic: str
@@ -43,9 +43,11 @@ class TopicPartition:
         return f"{self.topic}-{self.partition}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicIdPartition:
-    """A partition of a topic by id: how the group protocol, plans and the ledger call it."""
+class TopicIdPartition(NamedTuple):
+    """A partition of a topic by id: how the group protocol, plans and the ledger call it.
+
+    There are thousands of them in each trigger, so they are made and compared as tuples are.
+    """
 
     topic_id: TopicId
     partition: int
