@@ -75,7 +75,7 @@ class DataLossError(SparkGroupsError):
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes that the requests of a group member can be answered with.
+    """Kafka's error codes that requests of members and operators can be answered with.
 
     Source: org.apache.kafka.common.protocol.Errors.
     """
@@ -106,12 +106,14 @@ class ErrorCode(IntEnum):
     INVALID_REQUEST = 42
     KAFKA_STORAGE_ERROR = 56
     SASL_AUTHENTICATION_FAILED = 58
+    NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
     OFFSET_NOT_AVAILABLE = 78
     GROUP_MAX_SIZE_REACHED = 81
     FENCED_INSTANCE_ID = 82
+    GROUP_SUBSCRIBED_TO_TOPIC = 86
     UNSTABLE_OFFSET_COMMIT = 88
     THROTTLING_QUOTA_EXCEEDED = 89
     UNKNOWN_TOPIC_ID = 100
@@ -264,6 +266,12 @@ ERROR_RULES: dict[ErrorCode, ErrorRule] = {
         "the group is gone, or is one of classic consumers that cannot be converted: the broker's"
         " group.consumer.migration.policy has to be bidirectional or upgrade, and all consumers"
         " have to use an assignor of Kafka's own; or stop them first",
+    ),
+    ErrorCode.NON_EMPTY_GROUP: ErrorRule(
+        _R.FAIL, _R.FAIL, _R.FAIL, "the group has members: stop them first"
+    ),
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: ErrorRule(
+        _R.FAIL, _R.FAIL, _R.FAIL, "members of the group subscribe to the topic: stop them first"
     ),
     ErrorCode.GROUP_MAX_SIZE_REACHED: ErrorRule(
         _R.FAIL, _R.FAIL, _R.FAIL, "the group is full: raise the broker's group.consumer.max.size"

@@ -10,7 +10,6 @@ from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.messages import DeleteGroupsRequest, DeleteGroupsResponse
 from spark_groups.coordinator.profile import Profile
 from spark_groups.coordinator.records import Record
-from spark_groups.coordinator.refusal import CoordinatorErrorCode
 from spark_groups.errors import ErrorCode
 
 _TOMBSTONE_ORDER: Final = (
@@ -37,7 +36,7 @@ def delete(
     if group.is_empty_of_records:
         return Outcome(DeleteGroupsResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
     if group.members:
-        return Outcome(DeleteGroupsResponse(error_code=CoordinatorErrorCode.NON_EMPTY_GROUP))
+        return Outcome(DeleteGroupsResponse(error_code=ErrorCode.NON_EMPTY_GROUP))
     return Outcome(DeleteGroupsResponse(), tombstones(group))
 
 

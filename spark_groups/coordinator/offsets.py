@@ -20,7 +20,6 @@ from spark_groups.coordinator.member import GroupMember
 from spark_groups.coordinator.messages import OffsetDeleteRequest, OffsetDeleteResponse
 from spark_groups.coordinator.profile import OffsetFencing, Profile
 from spark_groups.coordinator.records import OffsetCommitKey, OffsetCommitValue, Record
-from spark_groups.coordinator.refusal import CoordinatorErrorCode
 from spark_groups.coordinator.topics import TopicImage, TopicsImage
 from spark_groups.errors import ErrorCode
 from spark_groups.protocol.messages import (
@@ -136,7 +135,7 @@ def delete(
     subscribed = subscribed_names(group.members.values(), group.regexes)
     for key in known:
         if key.topic in subscribed:
-            errors[key] = CoordinatorErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            errors[key] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
     gone = ((key.topic, key.partition) for key, error in errors.items() if not error)
     return Outcome(OffsetDeleteResponse(errors=errors), _forgotten(group, gone))
 

@@ -13,14 +13,12 @@ T = TypeVar("T")
 
 
 class CoordinatorErrorCode(IntEnum):
-    """Error codes that only operators and client assignors meet.
+    """Error codes that no client of this package can meet.
 
     INVALID_ASSIGNMENT never got a number in Kafka: this one is the model's own.
     """
 
     INVALID_GROUP_ID = 24
-    NON_EMPTY_GROUP = 68
-    GROUP_SUBSCRIBED_TO_TOPIC = 86
     INVALID_ASSIGNMENT = -848
 
 

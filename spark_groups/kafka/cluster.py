@@ -7,12 +7,12 @@ its deadline. Requests of a member to its coordinator go through `coordinator.Co
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol, TypeVar
 
 from spark_groups.errors import ProtocolError, rule_for
 from spark_groups.kafka.addresses import parse_bootstrap_servers
-from spark_groups.kafka.admin_schemas import INCREMENTAL_ALTER_CONFIGS, LEAVE_GROUP
+from spark_groups.kafka.admin_schemas import INCREMENTAL_ALTER_CONFIGS
 from spark_groups.kafka.codec import Values
 from spark_groups.kafka.configuration import (
     ConfigEntry,
@@ -29,13 +29,7 @@ from spark_groups.kafka.connection import (
     RequestError,
 )
 from spark_groups.kafka.coordinator import exchange, fetch_all
-from spark_groups.kafka.groups import (
-    LeaveGroupResponse,
-    ListedGroup,
-    MemberIdentity,
-    leave_from_wire,
-    leave_to_wire,
-)
+from spark_groups.kafka.groups import ListedGroup
 from spark_groups.kafka.leader_requests import ASK_AGAIN, ATTEMPT_TIMEOUT_S, LeaderRequests
 from spark_groups.kafka.leaders import LeaderCache
 from spark_groups.kafka.pool import ConnectionPool
@@ -71,7 +65,17 @@ REQUEST_TIMEOUT_S: Final = 10.0
 MAX_METADATA_AGE_S: Final = 1.0
 _RETRY_PAUSE_S: Final = 0.1
 
-Answer = TypeVar("Answer", DescribeGroupResponse, OffsetFetchResponse, LeaveGroupResponse)
+
+class Answered(Protocol):
+    """What a coordinator answers, with one error code for the whole of it."""
+
+    @property
+    def error_code(self) -> int:
+        """Kafka's error code."""
+
+
+Answer = TypeVar("Answer", bound=Answered)
+Ask = Callable[[Connection, float], Answer]
 
 
 class Cluster:
@@ -106,6 +110,7 @@ class Cluster:
             connect_timeout_s=connect_timeout_s,
         )
         self._request_timeout_s = request_timeout_s
+        self._coordinator: tuple[str, Node] | None = None
         self._leaders = LeaderCache(max_metadata_age_s)
         self._leader_requests = LeaderRequests(self._pool, self._leaders, self._refresh)
 
@@ -158,6 +163,15 @@ class Cluster:
             ProtocolError: An answer cannot be read.
         """
         return self._metadata(metadata_to_wire(names), self._deadline())
+
+    def every_topic(self) -> ClusterMetadata:
+        """Return all topics that this principal may see.
+
+        Raises:
+            RequestError: No broker answered in time.
+            ProtocolError: An answer cannot be read.
+        """
+        return self._metadata(metadata_to_wire() | {"topics": None}, self._deadline())
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         """Return offsets of partitions: one wire request to each leader, all at the same time.
@@ -220,9 +234,12 @@ class Cluster:
         """
 
         def ask(connection: Connection, timeout_s: float) -> DescribeGroupResponse:
-            return _expect(DescribeGroupResponse, exchange(connection, request, timeout_s))
+            response = exchange(connection, request, timeout_s)
+            if not isinstance(response, DescribeGroupResponse):
+                raise ProtocolError(f"{type(response).__name__} in place of a description")
+            return response
 
-        return self._at_coordinator(request.group_id, DescribeGroupResponse, ask)
+        return self.at_coordinator(request.group_id, DescribeGroupResponse, ask)
 
     def fetch_all_offsets(self, group_id: str) -> OffsetFetchResponse:
         """Fetch every committed offset of a group, as an operator does.
@@ -237,27 +254,53 @@ class Cluster:
         def ask(connection: Connection, timeout_s: float) -> OffsetFetchResponse:
             return fetch_all(connection, group_id, timeout_s)
 
-        return self._at_coordinator(group_id, OffsetFetchResponse, ask)
+        return self.at_coordinator(group_id, OffsetFetchResponse, ask)
 
-    def _at_coordinator(self, group_id: str, kind: type[Answer], ask: Any) -> Answer:
-        """Ask the coordinator of a group, wherever it is or moves to, until the deadline."""
+    def coordinator_of(self, group_id: str) -> Node | None:
+        """Return who answered for a group last, if it was the last group that was asked for."""
+        known = self._coordinator
+        return known[1] if known is not None and known[0] == group_id else None
+
+    def at_coordinator(
+        self, group_id: str, kind: Callable[..., Answer], ask: Ask[Answer]
+    ) -> Answer:
+        """Ask the coordinator of a group, wherever it is or moves to, until the deadline.
+
+        Args:
+            group_id: The group.
+            kind: Makes an answer of `error_code`, where there is no coordinator to ask.
+            ask: Asks over a connection, within seconds.
+
+        Raises:
+            RequestError: The coordinator did not answer in time.
+            ProtocolError: The answer cannot be read.
+        """
         deadline = self._deadline()
         while True:
-            failure: RequestError | None = None
-            found = self._find_coordinator(FindCoordinatorRequest(group_id=group_id), deadline)
-            answer = kind(error_code=found.error_code)
-            if found.coordinator is not None:
-                try:
-                    connection = self._pool.to(found.coordinator, deadline)
-                    answer = ask(connection, self._attempt_s(deadline))
-                except RequestError as error:
-                    failure = error
-            if failure is None and rule_for(answer.error_code).lookup not in ASK_AGAIN:
+            try:
+                answer = self._ask_coordinator(group_id, kind, ask, deadline)
+            except RequestError:
+                self._coordinator = None
+                if not self._pool.pause(_RETRY_PAUSE_S, deadline):
+                    raise
+                continue
+            if rule_for(answer.error_code).lookup not in ASK_AGAIN:
                 return answer
+            self._coordinator = None
             if not self._pool.pause(_RETRY_PAUSE_S, deadline):
-                if failure is not None:
-                    raise failure
                 return answer
+
+    def _ask_coordinator(
+        self, group_id: str, kind: Callable[..., Answer], ask: Ask[Answer], deadline: float
+    ) -> Answer:
+        node = self.coordinator_of(group_id)
+        if node is None:
+            found = self._find_coordinator(FindCoordinatorRequest(group_id=group_id), deadline)
+            if found.coordinator is None:
+                return kind(error_code=found.error_code)
+            node = found.coordinator
+            self._coordinator = group_id, node
+        return ask(self._pool.to(node, deadline), self._attempt_s(deadline))
 
     def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = ()
@@ -285,29 +328,6 @@ class Cluster:
             refuse(values["error_code"], f"ListGroups at {node}")
             found.update((each["group_id"], ListedGroup(**each)) for each in values["groups"])
         return tuple(found[group_id] for group_id in sorted(found))
-
-    def leave_group(
-        self, group_id: str, members: Sequence[MemberIdentity], reason: str
-    ) -> LeaveGroupResponse:
-        """Remove members from a group, as an operator does.
-
-        Sent again after a failure, it may find that a member is not there any more.
-
-        Args:
-            group_id: The group.
-            members: The members, of either protocol.
-            reason: What the coordinator's log says about it.
-
-        Raises:
-            RequestError: The coordinator did not answer in time.
-            ProtocolError: The answer cannot be read.
-        """
-        asked = leave_to_wire(group_id, members, reason)
-
-        def ask(connection: Connection, timeout_s: float) -> LeaveGroupResponse:
-            return leave_from_wire(connection.request(LEAVE_GROUP, asked, timeout_s))
-
-        return self._at_coordinator(group_id, LeaveGroupResponse, ask)
 
     def describe_configuration(
         self, resource: ConfigResource, name: str, keys: Iterable[str] | None = None
@@ -376,9 +396,3 @@ class Cluster:
                     raise RequestError(
                         f"no broker answered: {error}", may_have_arrived=error.may_have_arrived
                     ) from error
-
-
-def _expect(kind: type[Answer], response: object) -> Answer:
-    if not isinstance(response, kind):
-        raise ProtocolError(f"{type(response).__name__} in place of {kind.__name__}")
-    return response

@@ -14,6 +14,7 @@ from typing import Any, Final
 from spark_groups.errors import ErrorCode, rule_for
 from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.configuration import refuse
+from spark_groups.kafka.group_admin import leave_group
 from spark_groups.kafka.groups import MemberIdentity
 from spark_groups.ops.observe import describe_consumer_group
 from spark_groups.protocol.messages import DescribedMember
@@ -109,7 +110,7 @@ def remove_members(
     identities = _identities(checked)
     codes: dict[str, int] = {}
     if identities:
-        answer = cluster.leave_group(group_id, list(identities.values()), REASON)
+        answer = leave_group(cluster, group_id, list(identities.values()), REASON)
         refuse(answer.error_code, f"LeaveGroup of {group_id!r}")
         # What the coordinator does not answer for is not known to be removed.
         codes = dict(zip(identities, answer.member_error_codes, strict=False))

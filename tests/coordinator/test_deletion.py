@@ -9,7 +9,6 @@ from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.messages import DeleteGroupsRequest
 from spark_groups.coordinator.profile import KAFKA_4_3
 from spark_groups.coordinator.records import Record
-from spark_groups.coordinator.refusal import CoordinatorErrorCode
 from spark_groups.coordinator.settings import Settings
 from spark_groups.coordinator.topics import TopicsImage
 from spark_groups.errors import ErrorCode
@@ -49,6 +48,6 @@ def test_what_is_not_there_or_not_empty_is_not_deleted() -> None:
     assert unknown.response.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     member = Record(r.MemberMetadataKey("g", "m"), r.MemberMetadataValue())
     refused = delete(group_of("g", *RECORDS, member), REQUEST, KAFKA_4_3, AROUND)
-    assert refused.response.error_code == CoordinatorErrorCode.NON_EMPTY_GROUP
+    assert refused.response.error_code == ErrorCode.NON_EMPTY_GROUP
     assert not unknown.records
     assert not refused.records

@@ -7,7 +7,6 @@ from spark_groups.coordinator import records as r
 from spark_groups.coordinator.log import Log
 from spark_groups.coordinator.profile import KAFKA_4_3
 from spark_groups.coordinator.records import Record
-from spark_groups.coordinator.refusal import CoordinatorErrorCode
 from spark_groups.coordinator.settings import Settings
 from spark_groups.coordinator.shard import Shard
 from spark_groups.coordinator.topics import TopicsImage
@@ -93,5 +92,5 @@ def test_a_group_with_members_is_not_deleted() -> None:
     member = Record(r.MemberMetadataKey("g", "m"), r.MemberMetadataValue())
     shard = shard_of(EMPTY_GROUP, (member,))
     assert shard.ask(DELETE, 1.0) == m.DeleteGroupsResponse(
-        error_code=CoordinatorErrorCode.NON_EMPTY_GROUP
+        error_code=ErrorCode.NON_EMPTY_GROUP
     )

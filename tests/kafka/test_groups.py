@@ -8,6 +8,7 @@ from spark_groups.errors import ErrorCode
 from spark_groups.kafka.admin_schemas import LEAVE_GROUP
 from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.codec import decode, encode
+from spark_groups.kafka.group_admin import leave_group
 from spark_groups.kafka.groups import (
     LeaveGroupResponse,
     MemberIdentity,
@@ -68,11 +69,11 @@ def test_a_coordinator_removes_members_of_every_kind(
             MemberIdentity(instance_id="gate-4"): ErrorCode.UNKNOWN_MEMBER_ID,
             MemberIdentity(member_id="nobody"): ErrorCode.UNKNOWN_MEMBER_ID,
         }
-        answer = cluster.leave_group(group_id, list(asked), "removed by a test")
+        answer = leave_group(cluster, group_id, list(asked), "removed by a test")
         assert answer == LeaveGroupResponse(member_error_codes=tuple(asked.values()))
         described = cluster.describe_group(DescribeGroupRequest(group_id=group_id))
         assert [each.member_id for each in described.members] == ["kept"]
-        cluster.leave_group(group_id, [MemberIdentity(instance_id="gate-3")], "")
+        leave_group(cluster, group_id, [MemberIdentity(instance_id="gate-3")], "")
 
 
 def join(servers: str, group_id: str, topic: str, member_id: str, instance_id: str | None) -> None:

@@ -12,7 +12,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from spark_groups.kafka.admin_schemas import INCREMENTAL_ALTER_CONFIGS, LEAVE_GROUP
+from spark_groups.kafka.admin_schemas import (
+    DELETE_GROUPS,
+    DESCRIBE_GROUPS,
+    INCREMENTAL_ALTER_CONFIGS,
+    LEAVE_GROUP,
+    OFFSET_DELETE,
+)
 from spark_groups.kafka.fetch_schemas import FETCH
 from spark_groups.kafka.sasl_schemas import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from spark_groups.kafka.schemas import (
@@ -58,6 +64,9 @@ KIO_MODULES: dict[Message, str] = {
     DESCRIBE_CONFIGS: "describe_configs.v4",
     INCREMENTAL_ALTER_CONFIGS: "incremental_alter_configs.v1",
     LEAVE_GROUP: "leave_group.v5",
+    DESCRIBE_GROUPS: "describe_groups.v6",
+    DELETE_GROUPS: "delete_groups.v2",
+    OFFSET_DELETE: "offset_delete.v0",
     SASL_HANDSHAKE: "sasl_handshake.v1",
     SASL_AUTHENTICATE: "sasl_authenticate.v2",
 }
