@@ -40,6 +40,7 @@ JVM_DEFAULT = "JVM source, default"
 JVM_TUNED = "JVM source, tuned"
 LIBRDKAFKA = "librdkafka reader"
 FAST = "fast reader"
+RANGES = "ranges plane"
 NOWHERE = "bound: from nowhere"
 
 READERS: Mapping[str, Reader] = {

@@ -1,0 +1,298 @@
+"""The report of `make bench`: goals, medians, spreads and every repeat, as a page with pictures.
+
+    python -m benchmarks.report [--results build] [--page docs/benchmarks/throughput.md]
+
+It takes what the other benchmarks left as JSON; what was not measured, it says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import pictures
+from benchmarks.figures import (
+    RATE_SOURCE,
+    SMALL,
+    Goal,
+    Parts,
+    Readings,
+    Spread,
+    cpu_s,
+    goals,
+    latencies,
+    rate,
+    ratios,
+    readings_of,
+    spark_cpu_s,
+)
+from benchmarks.readers import JVM_TUNED
+
+PARTS = ("throughput", "throughput_unchecked", "triggers", "latency", "cold_start")
+PROCESSES = {"jvm": "JVM", "python": "Python workers", "broker": "broker"}
+NOT_MEASURED = "Not measured."
+
+
+def markdown(parts: Parts, drawn: Iterable[str]) -> str:
+    """Return the page.
+
+    Args:
+        parts: What was measured.
+        drawn: Names of the pictures that lie beside the page.
+    """
+    shown = set(drawn)
+
+    def picture(name: str, what: str) -> list[str]:
+        return [f"![{what}]({name}.svg)", ""] if name in shown else []
+
+    lines = [
+        "# Throughput, latency and what they cost",
+        "",
+        "Written by `make bench`. Why goals are missed, and what would close the gaps:"
+        " [throughput_profile.md](throughput_profile.md).",
+        "",
+        *_where(parts),
+        "## Goals",
+        "",
+        "Ratios are of readings in the same repeat; the median of all repeats counts.",
+        "",
+        *_goals(goals(parts)),
+        "## Reading a topic",
+        "",
+        *_throughput(readings_of(parts, "throughput")),
+        *picture("throughput_ratios", "Throughput of each reader to that of the tuned JVM source"),
+        *picture("throughput_cpu", "CPU seconds for a million rows, by process"),
+        "### With Arrow's checks of bounds off",
+        "",
+        *_options(parts.get("throughput_unchecked", {})),
+        *_throughput(readings_of(parts, "throughput_unchecked")),
+        "## A trigger that reads little",
+        "",
+        *_triggers(readings_of(parts, "triggers")),
+        *picture("trigger_times", "Time of a trigger by partitions"),
+        "## From record to row",
+        "",
+        *_latency(readings_of(parts, "latency")),
+        "## Cold start to the first row",
+        "",
+        *_cold_start(readings_of(parts, "cold_start")),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return [*(f"| {' | '.join(each)} |" for each in lines), ""]
+
+
+def _spread(found: Spread | None, digits: int, unit: str = "") -> str:
+    if found is None:
+        return "-"
+    low, high = f"{found.lowest:.{digits}f}", f"{found.highest:.{digits}f}"
+    return f"{found.median:.{digits}f}{unit} ({low} to {high})"
+
+
+def _where(parts: Parts) -> Iterator[str]:
+    """Say where, with what and when it was measured."""
+    for name, part in parts.items():
+        known = {key: value for key, value in part.items() if key not in ("readings", "readers")}
+        facts = "; ".join(
+            f"{key.replace('_', ' ')} {json.dumps(value) if isinstance(value, dict) else value}"
+            for key, value in known.items()
+            if value not in ("", None)
+        )
+        yield f"- `{name}`: {facts}"
+    yield ""
+    readers = parts.get("throughput", {}).get("readers")
+    if readers:
+        yield from _table(
+            ("reader", "format", "options"),
+            (
+                (
+                    name,
+                    f"`{source}`",
+                    ", ".join(f"`{key}={value}`" for key, value in options.items()) or "-",
+                )
+                for name, (source, options) in readers.items()
+            ),
+        )
+
+
+def _goals(found: Iterable[Goal]) -> list[str]:
+    return _table(
+        ("goal", "wanted", "median (spread)", ""),
+        (
+            (
+                each.what,
+                f"{'>=' if each.is_at_least else '<='} {each.limit:g}{each.unit}",
+                _spread(each.measured, 0 if each.unit == " ms" else 2, each.unit),
+                each.verdict,
+            )
+            for each in found
+        ),
+    )
+
+
+def _of(readings: Readings, **which: Any) -> list[Mapping[str, Any]]:
+    return [each for each in readings if all(each[key] == which[key] for key in which)]
+
+
+def _names(readings: Readings, key: str) -> list[Any]:
+    return list(dict.fromkeys(each[key] for each in readings))
+
+
+def _throughput(readings: Readings) -> list[str]:
+    if not readings:
+        return [NOT_MEASURED, ""]
+    rows = []
+    for topic in _names(readings, "topic"):
+        for reader in _names(_of(readings, topic=topic), "reader"):
+            mine = _of(readings, topic=topic, reader=reader)
+            cpu = [statistics.median(cpu_s(each, name) for each in mine) for name in PROCESSES]
+            rows.append(
+                (
+                    topic,
+                    reader,
+                    _spread(Spread.of(map(rate, mine)), 2),
+                    _spread(ratios(readings, topic, reader, JVM_TUNED, rate), 2),
+                    _spread(ratios(readings, topic, reader, JVM_TUNED, spark_cpu_s), 2),
+                    " + ".join(f"{each:.2f}" for each in cpu),
+                    " ".join(f"{rate(each):.2f}" for each in mine),
+                )
+            )
+    return [
+        "M rows/s of `addBatch` in the `noop` sink; CPU seconds for a million rows of JVM, Python"
+        " and broker.",
+        "",
+        *_table(
+            (
+                "topic",
+                "reader",
+                "M rows/s",
+                "x tuned",
+                "CPU x tuned",
+                "CPU s",
+                "M rows/s, every repeat",
+            ),
+            rows,
+        ),
+    ]
+
+
+def _options(part: Mapping[str, Any]) -> list[str]:
+    options = part.get("jvm_options")
+    return [f"For every reader: `{options}`.", ""] if options else []
+
+
+def _triggers(readings: Readings) -> list[str]:
+    if not readings:
+        return [NOT_MEASURED, ""]
+    rows = []
+    for count in _names(readings, "partitions"):
+        for source in _names(readings, "source"):
+            mine = _of(readings, partitions=count, source=source)
+            medians = (
+                statistics.median(each["trigger_ms"] for each in _of(mine, repeat=repeat))
+                for repeat in _names(mine, "repeat")
+            )
+            rows.append(
+                (
+                    f"{count:,}",
+                    source,
+                    _spread(Spread.of(each["trigger_ms"] for each in mine), 0),
+                    " ".join(f"{each:.0f}" for each in medians) or "no result",
+                )
+            )
+    return [
+        f"One record of each partition; `{RATE_SOURCE}` is what Spark itself takes.",
+        "",
+        *_table(("partitions", "source", "ms", "medians of the repeats"), rows),
+    ]
+
+
+def _latency(readings: Readings) -> list[str]:
+    if not readings:
+        return [NOT_MEASURED, ""]
+    return _table(
+        ("source", "p50 ms", "p90 ms", "p99 ms"),
+        (
+            (source, *(_spread(latencies(readings, source, rank), 0) for rank in (50, 90, 99)))
+            for source in _names(readings, "source")
+        ),
+    )
+
+
+def _cold_start(readings: Readings) -> list[str]:
+    if not readings:
+        return [NOT_MEASURED, ""]
+    rows = []
+    for source in _names(readings, "source"):
+        seconds = [each["first_row_s"] for each in _of(readings, source=source)]
+        repeats = " ".join(f"{each:.1f}" for each in seconds)
+        rows.append((source, _spread(Spread.of(seconds), 1), repeats))
+    return _table(("source", "s", "every repeat"), rows)
+
+
+def draw(parts: Parts, directory: Path) -> list[str]:
+    """Draw what was measured, and return the names of the pictures."""
+    topics, triggers = readings_of(parts, "throughput"), readings_of(parts, "triggers")
+    drawn = []
+    if _of(topics, reader=JVM_TUNED):
+        by_topic = {
+            topic: {
+                reader: found
+                for reader in _names(topics, "reader")
+                if (found := ratios(topics, topic, reader, JVM_TUNED, rate)) is not None
+            }
+            for topic in _names(topics, "topic")
+        }
+        drawn.append("throughput_ratios")
+        pictures.draw_ratios(
+            directory / f"{drawn[-1]}.svg",
+            by_topic,
+            f"throughput, x {JVM_TUNED}: median and spread",
+        )
+    small = _of(topics, topic=SMALL)
+    if small:
+        seconds = {
+            reader: {
+                shown: statistics.median(cpu_s(each, name) for each in _of(small, reader=reader))
+                for name, shown in PROCESSES.items()
+            }
+            for reader in _names(small, "reader")
+        }
+        drawn.append("throughput_cpu")
+        title = f"CPU seconds for a million rows of {SMALL}"
+        pictures.draw_cpu(directory / f"{drawn[-1]}.svg", seconds, title)
+    if triggers:
+        times: dict[str, dict[int, list[float]]] = {}
+        for each in triggers:
+            of_source = times.setdefault(each["source"], {})
+            of_source.setdefault(each["partitions"], []).append(each["trigger_ms"])
+        drawn.append("trigger_times")
+        pictures.draw_triggers(directory / f"{drawn[-1]}.svg", times)
+    return drawn
+
+
+def main() -> None:
+    """Read what was measured, and write the page and its pictures."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--results", type=Path, default=Path("build"))
+    parser.add_argument("--page", type=Path, default=Path("docs/benchmarks/throughput.md"))
+    given = parser.parse_args()
+    files = {name: given.results / f"{name}.json" for name in PARTS}
+    parts = {
+        name: json.loads(path.read_text(encoding="utf-8"))
+        for name, path in files.items()
+        if path.exists()
+    }
+    drawn = draw(parts, given.page.parent)
+    given.page.write_text(markdown(parts, drawn), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
