@@ -110,8 +110,7 @@ class Answers:
     ) -> None:
         parts = self._parts
         outcome = parts.commits.handle_response(response, now)
-        for each in outcome.accepted:
-            self._parts.take(parts.resolver.settled(each, now))
+        parts.take(parts.resolver.settled(outcome.accepted, now))
         if outcome.accepted:
             self._emit(OffsetsCommitted(now, request.member_epoch, len(outcome.accepted)))
         if outcome.gone:
@@ -162,7 +161,7 @@ class Answers:
             if key in response.offsets:
                 stands = commits.verified(key, response.offsets[key].committed_offset)
                 if stands is not None:
-                    self._parts.take(self._parts.resolver.settled(stands, now))
+                    self._parts.take(self._parts.resolver.settled([stands], now))
                 continue
             code = response.errors.get(key, int(ErrorCode.UNKNOWN_SERVER_ERROR))
             reaction = rule_for(code).offsets
@@ -208,7 +207,7 @@ class Answers:
         comes later at its beginning loses nothing.
         """
         parts = self._parts
-        owned_topics = {key.topic_id for key in parts.ledger.owned}
+        owned_topics = parts.ledger.topic_ids()
         has_all = parts.target.settled(parts.member.member_epoch)
         if (
             (has_all or (parts.target.is_refused and owned_topics))

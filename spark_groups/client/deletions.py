@@ -54,8 +54,7 @@ class DeletionWatch:
         ]
 
     def _given_up(self) -> set[TopicId]:
-        owned = {key.topic_id for key in self._ledger.owned}
-        return {key.topic_id for key in self._unread_left} - owned
+        return {key.topic_id for key in self._unread_left} - self._ledger.topic_ids()
 
     def _unread(self, topic_id: TopicId) -> int:
         return sum(rows for key, rows in self._unread_left.items() if key.topic_id == topic_id)

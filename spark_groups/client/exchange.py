@@ -216,7 +216,7 @@ class Exchange:
         return self._settings_question(now) or parts.pending.to_list()
 
     def _ask_for_topics(self) -> Request | None:
-        unknown = self._parts.topics.unknown({key.topic_id for key in self._parts.ledger.owned})
+        unknown = self._parts.topics.unknown(self._parts.ledger.topic_ids())
         return MetadataRequest(topic_ids=unknown) if unknown else None
 
     def _settings_question(self, now: float) -> Request | None:

@@ -87,10 +87,10 @@ class CommitQueue:
     def add(self, commits: Iterable[PendingCommit]) -> None:
         """Queue commits; a later offset of a partition takes the place of an earlier one."""
         for each in commits:
-            earlier = (self._queued.get(each.key), self._sent.get(each.key))
-            uncertain = each.key in self._unverified or any(c and c.uncertain for c in earlier)
+            if not each.uncertain and self._is_uncertain(each.key):
+                each = replace(each, uncertain=True)  # noqa: PLW2901
             self._unverified.pop(each.key, None)
-            self._queued[each.key] = replace(each, uncertain=uncertain or each.uncertain)
+            self._queued[each.key] = each
 
     def pending(self) -> frozenset[TopicIdPartition]:
         """Return the partitions that have a commit which is not known to be accepted."""
@@ -128,21 +128,24 @@ class CommitQueue:
         """
         if self._sent or now < self._backoff.not_before:
             return {}
-        for each in [c for c in self._queued.values() if tenure(c.key) != c.tenure]:
-            del self._queued[each.key]
         chosen: dict[TopicIdPartition, PendingCommit] = {}
         chosen_epoch: int | None = None
-        for each in self._queued.values():
-            due = each
+        over: list[TopicIdPartition] = []
+        for due in self._queued.values():
+            if len(chosen) == MAX_PARTITIONS_PER_COMMIT:
+                break
+            if tenure(due.key) != due.tenure:
+                over.append(due.key)
+                continue
             if due.refused_at is not None:
                 if proven_at is None or proven_at < due.refused_at:
                     continue
-                due = replace(due, refused_at=None, member_epoch=member_epoch)
+                due = replace(due, refused_at=None, member_epoch=member_epoch)  # noqa: PLW2901
             if chosen_epoch is None:
                 chosen_epoch = due.member_epoch
-            if due.member_epoch == chosen_epoch and len(chosen) < MAX_PARTITIONS_PER_COMMIT:
+            if due.member_epoch == chosen_epoch:
                 chosen[due.key] = due
-        for key in chosen:
+        for key in (*over, *chosen):
             del self._queued[key]
         self._sent = dict(chosen)
         return chosen
@@ -200,6 +203,13 @@ class CommitQueue:
     def next_wakeup(self) -> float | None:
         """Return when the next request may go out, None if nothing is queued."""
         return self._backoff.not_before if self._queued and not self._sent else None
+
+    def _is_uncertain(self, key: TopicIdPartition) -> bool:
+        """Tell whether an earlier commit of a partition may have been accepted, or may yet be."""
+        if key in self._unverified:
+            return True
+        earlier = (self._queued.get(key), self._sent.get(key))
+        return any(each is not None and each.uncertain for each in earlier)
 
     def _again(self, each: PendingCommit) -> None:
         newer = self._queued.get(each.key)

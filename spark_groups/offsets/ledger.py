@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from spark_groups.offsets.commits import PendingCommit
 from spark_groups.offsets.owned import BEFORE_START, FinishedRun, OwnedPartition, Phase
@@ -67,30 +67,54 @@ class Inheritance:
     commits: tuple[PendingCommit, ...] = ()
 
 
+NOTHING_INHERITED: Final = Inheritance()
+
+
+class _PlannedAt(NamedTuple):
+    """How the partition of a planned range stood: its tenure, and what its end was listed under."""
+
+    tenure: int
+    leader_epoch: int
+
+
 class Ledger:
     """Ownership, positions and batches of one member."""
 
     def __init__(self) -> None:
         self.owned: dict[TopicIdPartition, OwnedPartition] = {}
+        """Changed only by `assign` and `drop`."""
         self.in_flight: BatchPlan | None = None
         """The batch that Spark was handed and has not been proven to finish."""
-        self._runs: dict[TopicIdPartition, FinishedRun] = {}
+        self._committing: dict[TopicIdPartition, FinishedRun] = {}
+        """Finished runs whose commit is under way in the tenure that lasts."""
+        self._undecided: dict[TopicIdPartition, FinishedRun] = {}
+        """All others: they are inherited, or the committed offset overrules them."""
+        self._topic_ids: frozenset[TopicId] | None = frozenset()
+        """Counted anew when what is owned has changed; None until then."""
         self._tenures = 0
         self._planned: BatchPlan | None = None
-        self._planned_tenures: dict[TopicIdPartition, int] = {}
-        self._planned_epochs: dict[TopicIdPartition, int] = {}
+        self._planned_at: dict[TopicIdPartition, _PlannedAt] = {}
         self._finished: deque[BatchPlan] = deque(maxlen=FINISHED_KEPT)
 
     def assign(self, partitions: Assignment, member_epoch: int) -> None:
         """Begin a tenure of each partition."""
+        self.drop(partitions)
         self._tenures += 1
         for key in partitions:
             self.owned[key] = OwnedPartition(self._tenures, member_epoch)
 
     def drop(self, partitions: Iterable[TopicIdPartition]) -> None:
         """End the tenure of each partition, whatever is unfinished."""
+        self._topic_ids = None
         for key in partitions:
             self.owned.pop(key, None)
+            self.release_run(key)
+
+    def topic_ids(self) -> frozenset[TopicId]:
+        """Return the topics of the partitions that are owned."""
+        if self._topic_ids is None:
+            self._topic_ids = frozenset(key.topic_id for key in self.owned)
+        return self._topic_ids
 
     def tenure(self, key: TopicIdPartition) -> int | None:
         """Return the tenure of a partition, None while it is not owned."""
@@ -123,8 +147,9 @@ class Ledger:
     def move_back(self, key: TopicIdPartition, position: int, leader_epoch: int) -> None:
         """Go on from where a log was cut, in a new tenure: what was read beyond it is void."""
         self._tenures += 1
-        self._runs.pop(key, None)
-        self._planned_tenures[key] = VOID
+        self._committing.pop(key, None)
+        self._undecided.pop(key, None)
+        self._planned_at[key] = _PlannedAt(VOID, NO_LEADER_EPOCH)
         owned = self.owned[key]
         owned.tenure, owned.phase = self._tenures, Phase.READY
         owned.stand_at(position, leader_epoch)
@@ -140,10 +165,8 @@ class Ledger:
         """Return partitions that are ready, but have finished runs that are not settled yet."""
         return frozenset(
             key
-            for key, run in self._runs.items()
-            if (owned := self.owned.get(key))
-            and owned.phase is Phase.READY
-            and owned.tenure != run.tenure
+            for key in self._undecided
+            if (owned := self.owned.get(key)) and owned.phase is Phase.READY
         )
 
     def positions(self, assigned: Assignment) -> dict[TopicIdPartition, int]:
@@ -152,16 +175,18 @@ class Ledger:
         Args:
             assigned: What the coordinator says may be used; a partition to revoke is not in it.
         """
+        usable = assigned.partitions
         return {
             key: owned.position
             for key, owned in self.owned.items()
-            if owned.phase is Phase.READY and key in assigned
+            if owned.phase is Phase.READY and key in usable
         }
 
     def checkpointed_offset(self, key: TopicIdPartition) -> int | None:
         """Return how far this query's own checkpoint has read a partition, if it says so."""
-        if key in self._runs:
-            return self._runs[key].until_offset
+        run = self._run(key)
+        if run is not None:
+            return run.until_offset
         for each in self.in_flight.ranges if self.in_flight else ():
             if each.key == key:
                 return each.from_offset
@@ -177,23 +202,22 @@ class Ledger:
             leader_epochs: Under which leader epoch each end was listed; its log reaches them.
         """
         self.in_flight = self._planned = plan
-        self._planned_tenures = {}
-        self._planned_epochs = {}
+        self._planned_at = {}
         for each in plan.ranges:
-            owned = self.owned[each.key]
-            leader_epoch = leader_epochs.get(each.key, NO_LEADER_EPOCH)
+            key = each.key
+            owned = self.owned[key]
+            leader_epoch = leader_epochs.get(key, NO_LEADER_EPOCH)
             if leader_epoch == NO_LEADER_EPOCH:
                 owned.position = each.until_offset
             else:
                 owned.stand_at(each.until_offset, leader_epoch)
-            self._planned_tenures[each.key] = owned.tenure
-            self._planned_epochs[each.key] = leader_epoch
+            self._planned_at[key] = _PlannedAt(owned.tenure, leader_epoch)
 
     def release_run(self, key: TopicIdPartition) -> None:
         """Take it that the commit of a finished run was dropped: the run may be inherited anew."""
-        run = self._runs.get(key)
+        run = self._committing.pop(key, None)
         if run is not None:
-            run.tenure = None
+            self._undecided[key] = run
 
     def replay(self, plan: BatchPlan) -> None:
         """Take it that Spark runs an old plan again: its partitions are read, whoever owns them."""
@@ -210,37 +234,41 @@ class Ledger:
         self._finished.append(plan)
         if plan == self.in_flight:
             self.in_flight = None
-        planned_here = plan == self._planned
+        if plan != self._planned:
+            for each in plan.ranges:
+                self._note_run(each.key, each, self._undecided, NO_LEADER_EPOCH)
+            return FinishedBatch()
         commits, lost = [], []
         for each in plan.ranges:
-            owned = self.owned.get(each.key)
-            leader_epoch = self._planned_epochs[each.key] if planned_here else NO_LEADER_EPOCH
-            if planned_here and owned and owned.tenure == self._planned_tenures[each.key]:
+            key = each.key
+            owned = self.owned.get(key)
+            tenure, leader_epoch = self._planned_at[key]
+            if owned and owned.tenure == tenure:
                 # It may be looked up anew: what is found then must not undo what was read.
                 is_known = owned.phase not in BEFORE_START
-                self._note_run(each, owned.tenure if is_known else None, leader_epoch)
+                runs = self._committing if is_known else self._undecided
+                self._note_run(key, each, runs, leader_epoch)
                 owned.position = max(owned.position, each.until_offset)
                 reached = (each.until_offset, owned.known_count, leader_epoch)
-                commits.append(PendingCommit(each.key, owned.tenure, plan.member_epoch, *reached))
+                commits.append(PendingCommit(key, tenure, plan.member_epoch, *reached))
                 continue
-            if planned_here:
-                lost.append(each)
-            if not planned_here or self._planned_tenures[each.key] != VOID:
-                self._note_run(each, None, leader_epoch)
+            lost.append(each)
+            if tenure != VOID:
+                self._note_run(key, each, self._undecided, leader_epoch)
         return FinishedBatch(tuple(commits), tuple(lost))
 
     def settled(self, commit: PendingCommit) -> None:
         """Take it that a commit was accepted: what it covers is finished for good."""
-        run = self._runs.get(commit.key)
-        if run is None or run.tenure != commit.tenure:
+        run = self._committing.get(commit.key)
+        if run is None or self.tenure(commit.key) != commit.tenure:
             return
         run.boundaries = [each for each in run.boundaries if each >= commit.committed_offset]
         if len(run.boundaries) < 2:
-            del self._runs[commit.key]
+            del self._committing[commit.key]
 
     def uncommitted(self, key: TopicIdPartition) -> OffsetRange | None:
         """Return what was finished of a partition and is not known to be committed."""
-        run = self._runs.get(key)
+        run = self._run(key)
         if run is None:
             return None
         first, until = run.boundaries[0], run.until_offset
@@ -255,11 +283,13 @@ class Ledger:
         Args:
             member_epoch: The member's epoch now; what the runs are committed under.
         """
+        if not self._undecided:
+            return NOTHING_INHERITED
         reading = self.in_flight.partitions() if self.in_flight else frozenset()
         taken, overruled, commits = [], [], []
-        for key in list(self._runs):
-            owned, run = self.owned.get(key), self._runs[key]
-            if owned is None or owned.tenure == run.tenure or owned.phase is not Phase.READY:
+        for key, run in list(self._undecided.items()):
+            owned = self.owned.get(key)
+            if owned is None or owned.phase is not Phase.READY:
                 continue
             if key in reading or not owned.can_inherit(run):
                 continue
@@ -267,11 +297,11 @@ class Ledger:
             assert whole is not None
             if owned.committed_offset == owned.position and owned.position in run.boundaries[:-1]:
                 owned.inherit(run)
-                run.tenure = owned.tenure
+                self._committing[key] = self._undecided.pop(key)
                 taken.append(whole)
                 commits.append(self.commit_of_position(key, member_epoch))
                 continue
-            del self._runs[key]
+            del self._undecided[key]
             if owned.committed_offset != run.until_offset:
                 overruled.append(whole)
         return Inheritance(tuple(taken), tuple(overruled), tuple(commits))
@@ -301,10 +331,20 @@ class Ledger:
             blocked |= {key for key in self.unstarted() if not self.owned[key].topic_gone}
         return revoking & Assignment(frozenset(blocked))
 
-    def _note_run(self, each: OffsetRange, tenure: int | None, leader_epoch: int) -> None:
-        run = self._runs.get(each.key)
+    def _run(self, key: TopicIdPartition) -> FinishedRun | None:
+        return self._committing.get(key) or self._undecided.get(key)
+
+    def _note_run(
+        self,
+        key: TopicIdPartition,
+        each: OffsetRange,
+        runs: dict[TopicIdPartition, FinishedRun],
+        leader_epoch: int,
+    ) -> None:
+        """Add a finished range to the run of its partition, which goes where it belongs now."""
+        run = self._committing.pop(key, None) or self._undecided.pop(key, None)
         if run is None:
-            boundaries = [each.from_offset, each.until_offset]
-            self._runs[each.key] = FinishedRun(each.topic, boundaries, tenure, leader_epoch)
+            run = FinishedRun(each.topic, [each.from_offset, each.until_offset], leader_epoch)
         else:
-            run.extend(each, tenure, leader_epoch)
+            run.extend(each, leader_epoch)
+        runs[key] = run

@@ -92,25 +92,23 @@ class FinishedRun:
         topic: Name of the topic.
         boundaries: Where each batch began, and where the last one ended: any of them but the last
             may be the committed offset.
-        tenure: The tenure in which its commit is under way, None if it is not.
         leader_epoch: A leader epoch whose log reached its end, NO_LEADER_EPOCH if not known: the
             plan in the checkpoint does not tell.
     """
 
     topic: str
     boundaries: list[int]
-    tenure: int | None
     leader_epoch: int
 
     @property
     def until_offset(self) -> int:
         return self.boundaries[-1]
 
-    def extend(self, each: OffsetRange, tenure: int | None, leader_epoch: int) -> None:
+    def extend(self, each: OffsetRange, leader_epoch: int) -> None:
         """Add a batch that goes on where the last one ended, or begin anew with it."""
         if self.until_offset == each.from_offset:
             self.boundaries.append(each.until_offset)
             del self.boundaries[1 : len(self.boundaries) - MAX_BOUNDARIES + 1]
         else:
             self.boundaries = [each.from_offset, each.until_offset]
-        self.tenure, self.leader_epoch = tenure, leader_epoch
+        self.leader_epoch = leader_epoch

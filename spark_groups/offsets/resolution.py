@@ -7,6 +7,7 @@ partitions the topic had, so that a partition added later starts at its beginnin
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from spark_groups.errors import ErrorCode, Reaction, is_graver, rule_for
@@ -240,17 +241,18 @@ class PositionResolver:
             return None
         return listed
 
-    def settled(self, commit: PendingCommit, now: float) -> Resolved:
-        """Take an accepted commit: it is what is committed now, and may have been a first one."""
+    def settled(self, commits: Iterable[PendingCommit], now: float) -> Resolved:
+        """Take accepted commits: they are what is committed now; some may have been first ones."""
         resolved = Resolved()
-        owned = self._ledger.owned.get(commit.key)
-        if owned is None or owned.tenure != commit.tenure:
-            return resolved
-        owned.committed_offset = commit.committed_offset
-        self._ledger.settled(commit)
-        if owned.phase is Phase.SETTLING:
-            owned.phase = Phase.READY
-            self._found(commit.key, owned, resolved, now, committed=False)
+        for commit in commits:
+            owned = self._ledger.owned.get(commit.key)
+            if owned is None or owned.tenure != commit.tenure:
+                continue
+            owned.committed_offset = commit.committed_offset
+            self._ledger.settled(commit)
+            if owned.phase is Phase.SETTLING:
+                owned.phase = Phase.READY
+                self._found(commit.key, owned, resolved, now, committed=False)
         return resolved
 
     def unsettled(self, commit: PendingCommit) -> None:

@@ -225,7 +225,7 @@ def test_boundaries_of_a_run_are_bounded() -> None:
     for number in range(5 * MAX_BOUNDARIES):
         finished_commits(ledger, span(0, number, number + 1))
     assert ledger.uncommitted(key(0)) == span(0, 0, 5 * MAX_BOUNDARIES)
-    assert len(ledger._runs[key(0)].boundaries) <= MAX_BOUNDARIES + 1
+    assert len(ledger._committing[key(0)].boundaries) <= MAX_BOUNDARIES + 1
 
 
 def test_nothing_is_inherited_while_a_batch_reads_it() -> None:

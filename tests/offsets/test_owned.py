@@ -18,7 +18,7 @@ def owned(leader_epoch: int, listed_end: int = -1) -> OwnedPartition:
 
 
 def run(leader_epoch: int) -> FinishedRun:
-    return FinishedRun("orders", [5, 9], None, leader_epoch)
+    return FinishedRun("orders", [5, 9], leader_epoch)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_position_after_a_run_has_an_epoch_that_reached_it_or_keeps_the_one_befo
 
 def test_run_goes_on_or_begins_anew() -> None:
     each, topic = run(2), uuid.UUID(int=1)
-    each.extend(OffsetRange(topic, "orders", 0, 9, 12), 1, 3)
-    assert (each.boundaries, each.tenure, each.leader_epoch) == ([5, 9, 12], 1, 3)
-    each.extend(OffsetRange(topic, "orders", 0, 20, 21), 2, 4)
+    each.extend(OffsetRange(topic, "orders", 0, 9, 12), 3)
+    assert (each.boundaries, each.leader_epoch) == ([5, 9, 12], 3)
+    each.extend(OffsetRange(topic, "orders", 0, 20, 21), 4)
     assert (each.boundaries, each.until_offset) == ([20, 21], 21)

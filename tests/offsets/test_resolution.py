@@ -87,8 +87,7 @@ class Scene:
     def settle(self) -> dict[int, PendingCommit]:
         """Let the commits under way be accepted; return them."""
         chosen = self.commits.poll(9.0, member_epoch=3, proven_at=8.0, tenure=self.ledger.tenure)
-        for each in chosen.values():
-            self.resolver.settled(each, 9.0)
+        self.resolver.settled(chosen.values(), 9.0)
         return {each.partition: commit for each, commit in chosen.items()}
 
 
@@ -351,7 +350,7 @@ def test_listed_offset_of_a_lost_partition_is_ignored() -> None:
 def test_accepted_commit_of_an_earlier_tenure_settles_nothing() -> None:
     scene = Scene()
     old = PendingCommit(key(0), 0, 3, 42, 4)
-    scene.resolver.settled(old, 1.0)
+    scene.resolver.settled([old], 1.0)
     scene.resolver.unsettled(old)
     assert (scene.of(0).committed_offset, scene.of(0).topic_gone) == (-1, False)
 
