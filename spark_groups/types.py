@@ -10,7 +10,7 @@ import base64
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 TopicId = uuid.UUID
 
@@ -136,6 +136,11 @@ class OffsetRange:
                 f"[{self.from_offset}, {self.until_offset}) of {self.topic}-{self.partition}"
                 " is not a range of offsets"
             )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Tasks carry thousands: what dataclasses do for values with slots costs twice as much.
+        fields = (self.topic_id, self.topic, self.partition, self.from_offset, self.until_offset)
+        return OffsetRange, fields
 
     @property
     def key(self) -> TopicIdPartition:

@@ -66,12 +66,10 @@ class BatchPlanner:
         topics = self._parts.topics
         positions = self._positions(ends, leader_epochs, now)
         # An end that is doubted may be that of another topic, created again under the name.
-        self.log_ends.update({key: ends[key] for key in positions if key in ends})
-        clipped = self._clip(positions, ends)
-        backlog = sum(max(0, clipped[key] - positions[key]) for key in clipped)
-        # The first batch with rows is never held back, as in Spark's own source.
-        waited_s = math.inf if self._last_ranges_at is None else now - self._last_ranges_at
-        held_back = self._targets is None and limit.holds_back(backlog, waited_s)
+        listed = {key: ends[key] for key in positions}
+        self.log_ends.update(listed)
+        clipped = self._clip(listed)
+        held_back = self._is_held_back(limit, positions, clipped, now)
         divided = {} if held_back else divide(positions, clipped, limit.max_offsets)
         if not divided and self._recorded_member_id == member.member_id:
             return None
@@ -79,7 +77,7 @@ class BatchPlanner:
             member.config.group_id,
             member.member_id,
             member.member_epoch,
-            tuple(sorted(self._range(key, *divided[key]) for key in divided)),
+            tuple(self._range(key, *offsets) for key, offsets in sorted(divided.items())),
             tuple(topics.read().items()),
         )
         if plan == self._last:
@@ -109,12 +107,22 @@ class BatchPlanner:
             positions.pop(key, None)
         return positions
 
-    def _clip(
+    def _is_held_back(
         self,
+        limit: PlanLimit,
         positions: Mapping[TopicIdPartition, int],
         ends: Mapping[TopicIdPartition, int],
-    ) -> dict[TopicIdPartition, int]:
-        listed = {key: ends[key] for key in positions if key in ends}
+        now: float,
+    ) -> bool:
+        """Tell whether there is too little for a batch, which AvailableNow never waits for."""
+        if self._targets is not None or limit.min_offsets is None:
+            return False
+        backlog = sum(max(0, end - positions[key]) for key, end in ends.items())
+        # The first batch with rows is never held back, as in Spark's own source.
+        waited_s = math.inf if self._last_ranges_at is None else now - self._last_ranges_at
+        return limit.holds_back(backlog, waited_s)
+
+    def _clip(self, listed: dict[TopicIdPartition, int]) -> dict[TopicIdPartition, int]:
         if self._targets is None:
             return listed
         return {key: min(end, self._targets.setdefault(key, end)) for key, end in listed.items()}

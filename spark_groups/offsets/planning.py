@@ -53,17 +53,17 @@ def divide(
         ends: End of what may be read, by partition; one without an end is left out.
         max_offsets: How many offsets in all, None for no limit.
     """
-    backlog = {
-        key: ends[key] - position
+    backlog = [
+        (key, position, end - position)
         for key, position in positions.items()
-        if key in ends and ends[key] > position
-    }
-    total = sum(backlog.values())
+        if (end := ends.get(key, position)) > position
+    ]
+    total = sum(size for _, _, size in backlog)
     ranges = {}
-    for key, size in backlog.items():
+    for key, position, size in backlog:
         share = float(size)
         if max_offsets is not None and total > max_offsets:
             share = max_offsets * (size / total)
         count = min(size, math.ceil(share) if share < 1 else math.floor(share))
-        ranges[key] = (positions[key], positions[key] + count)
+        ranges[key] = (position, position + count)
     return ranges

@@ -94,15 +94,16 @@ class PositionValidator:
         usable: dict[TopicIdPartition, int] = {}
         resolved = Resolved()
         for key, position in positions.items():
-            if key not in ends:
+            end = ends.get(key)
+            if end is None:
                 continue
             owned = self._ledger.owned[key]
             listed = leader_epochs.get(key, NO_LEADER_EPOCH)
             as_before = listed in (owned.leader_epoch, NO_LEADER_EPOCH)
-            if as_before and ends[key] >= position:
+            if as_before and end >= position:
                 usable[key] = position
                 self._doubted_since.pop(key, None)
-            elif self._examine(key, owned, EpochEnd(ends[key], listed), resolved, now):
+            elif self._examine(key, owned, EpochEnd(end, listed), resolved, now):
                 usable[key] = owned.position
         return usable, resolved
 

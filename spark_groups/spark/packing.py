@@ -81,7 +81,8 @@ def _balanced(
     """Put the largest piece left into the emptiest task, until all are placed."""
     filled: list[list[OffsetRange]] = [[] for _ in range(tasks)]
     emptiest = [(0, index) for index in range(tasks)]
-    for each in sorted(pieces, key=lambda piece: (-len(piece), piece)):
+    # Pieces come sorted, and those of one size stay so.
+    for each in sorted(pieces, key=len, reverse=True):
         size, index = emptiest[0]
         if offsets_max is not None and size and size + len(each) > offsets_max:
             filled.append([each])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from spark_groups.errors import DataLossError
 from spark_groups.spark.range_settings import RangeSettings
-from spark_groups.types import OffsetRange
+from spark_groups.types import OffsetRange, TopicPartition
 
 _log = logging.getLogger(__name__)
 
@@ -18,11 +19,15 @@ def rounds(ranges: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
     Args:
         ranges: What is read; those of one partition follow each other by their offsets.
     """
-    left = sorted(each for each in ranges if len(each))
-    while left:
-        chosen = {each.topic_partition: each for each in reversed(left)}
-        left = [each for each in left if chosen[each.topic_partition] is not each]
-        yield sorted(chosen.values())
+    found: list[list[OffsetRange]] = []
+    seen: Counter[TopicPartition] = Counter()
+    for each in sorted(each for each in ranges if len(each)):
+        turn = seen[each.topic_partition]
+        seen[each.topic_partition] += 1
+        if turn == len(found):
+            found.append([])
+        found[turn].append(each)
+    yield from found
 
 
 def lose(settings: RangeSettings, what: str) -> None:
