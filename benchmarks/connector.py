@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from spark_groups.kafka.artifacts import cache_dir
+from spark_groups.kafka.cache_directory import cache_dir
 from spark_groups.kafka.ivy import IVY_SETTINGS_VARIABLE
 from spark_groups.kafka.java import find_java, find_spark_jars
 

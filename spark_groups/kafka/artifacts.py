@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
 import re
 import shutil
 import tempfile
@@ -17,14 +16,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import platformdirs
-
 from spark_groups.errors import EmbeddedKafkaError
+from spark_groups.kafka.cache_directory import CACHE_DIR_VARIABLE, cache_dir
 from spark_groups.kafka.ivy import retrieve
 from spark_groups.kafka.java import find_spark_jars
 
 DEFAULT_VERSION = "4.3.1"
-CACHE_DIR_VARIABLE = "SPARK_GROUPS_CACHE_DIR"
 
 LOGGING_JARS = ("slf4j-api-2*", "log4j-slf4j2-impl-2*", "log4j-core-2*", "log4j-api-2*")
 """What Kafka logs with. Its artifacts ask for an SLF4J that nothing here implements, so that these
@@ -54,12 +51,6 @@ class KafkaArtifacts:
     def class_path(self) -> str:
         """The Java class path with all its jars."""
         return str(self.directory / "*")
-
-
-def cache_dir() -> Path:
-    """Return the user's cache directory of this package; SPARK_GROUPS_CACHE_DIR overrides it."""
-    chosen = os.environ.get(CACHE_DIR_VARIABLE)
-    return Path(chosen).absolute() if chosen else platformdirs.user_cache_path("spark-groups")
 
 
 def fetch_kafka(version: str = DEFAULT_VERSION, *, timeout_s: float = 900.0) -> KafkaArtifacts:

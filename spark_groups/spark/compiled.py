@@ -1,9 +1,10 @@
 """The fast reader's compiled code: made once on a machine, and kept where it can be written.
 
 Whoever comes first compiles, which takes seconds; others on the machine wait for its lock and load
-what it made. The lock is only for time: numba replaces its files whole, so that a process which
-does not wait compiles for itself. Numba looks for changes in one source file of several, so the
-directory's name says what all of them are; the processor and the versions it knows itself.
+what it made. Once that is whole nobody waits: workers that start together load it together. The
+lock is only for time: numba replaces its files whole, so that a process which does not wait
+compiles for itself. Numba looks for changes in one source file of several, so the directory's name
+says what all of them are; the processor and the versions it knows itself.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from spark_groups.errors import SparkGroupsError
-from spark_groups.kafka.artifacts import cache_dir
+from spark_groups.kafka.cache_directory import cache_dir
 from spark_groups.kafka.private_directory import make_private
 
 PACKAGE: Final = "spark_groups.records"
@@ -59,17 +60,29 @@ def prepare() -> None:
         )
     with _preparing:
         directory = _directory()
+        made, is_whole = directory / "numba", directory / "whole"
+        if is_whole.exists() and _can_import(made):
+            return
         with _locked(directory / "lock"):
-            _load(directory / "numba")
+            _load(made)
+            is_whole.touch()
 
 
-def _load(directory: Path) -> None:
-    """Import the decoder; begin with an empty directory if it cannot be done with what is there.
+def _can_import(directory: Path) -> bool:
+    """Import the decoder, unless it cannot be done with what is in a directory.
 
     Numba does not survive files that were cut off, on a disk that was full.
     """
-    with contextlib.suppress(Exception):
+    try:
         _import_decoder(directory)
+    except Exception:
+        return False
+    return True
+
+
+def _load(directory: Path) -> None:
+    """Import the decoder; begin with an empty directory if it cannot be done with what is there."""
+    if _can_import(directory):
         return
     shutil.rmtree(directory, ignore_errors=True)
     try:

@@ -1,4 +1,4 @@
-"""The consumers that executors read ranges with: made once for a worker process, then kept.
+"""The consumers of librdkafka that executors read ranges with.
 
 A consumer here is only a fetcher: it is told partitions and offsets with `assign()`, joins no
 group, and commits nothing.
@@ -7,23 +7,21 @@ group, and commits nothing.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from spark_groups.errors import AccessError, BrokerUnreachableError
+from spark_groups.spark.consumer_cache import ConsumerCache
 from spark_groups.spark.fetch_tuning import FETCH_DEFAULTS
 from spark_groups.spark.range_settings import RangeSettings
 from spark_groups.types import TopicId, parse_topic_id
 
 _log = logging.getLogger(__name__)
 
-IDLE_CONSUMERS_MAX: Final = 4
 _DAY_MS: Final = 86_400_000
 _LOOK_S: Final = 0.1
 """How often it is looked whether a broker refused us, while there is no answer."""
@@ -178,58 +176,6 @@ class RangeConsumer:
         self.last_error = error.str()
         if error.code() in _REFUSED:
             self._refusal = self.last_error
-
-
-class Cached(Protocol):
-    """What is kept for the next task of a worker process."""
-
-    def rest(self) -> None:
-        """Forget the task that ended."""
-
-    def close(self) -> None:
-        """Close the connections."""
-
-
-_Cached = TypeVar("_Cached", bound=Cached)
-
-
-class ConsumerCache(Generic[_Cached]):
-    """Consumers that wait for the next task of a worker process.
-
-    Args:
-        make: Makes one.
-        idle_max: How many are kept; the one that waited longest is closed.
-    """
-
-    def __init__(
-        self, make: Callable[[RangeSettings], _Cached], idle_max: int = IDLE_CONSUMERS_MAX
-    ) -> None:
-        self._make = make
-        self._idle_max = idle_max
-        self._idle: OrderedDict[RangeSettings, _Cached] = OrderedDict()
-
-    @contextmanager
-    def borrow(self, settings: RangeSettings) -> Iterator[_Cached]:
-        """Lend a consumer, and keep it afterwards unless the reading failed.
-
-        Args:
-            settings: How ranges are read.
-        """
-        consumer = self._idle.pop(settings, None) or self._make(settings)
-        try:
-            yield consumer
-            consumer.rest()
-        except BaseException:
-            consumer.close()
-            raise
-        self._idle[settings] = consumer
-        while len(self._idle) > self._idle_max:
-            self._idle.popitem(last=False)[1].close()
-
-    def close(self) -> None:
-        """Close every consumer that waits."""
-        while self._idle:
-            self._idle.popitem()[1].close()
 
 
 CONSUMERS: Final = ConsumerCache(RangeConsumer)

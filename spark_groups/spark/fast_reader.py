@@ -26,7 +26,7 @@ from spark_groups.records.decoder import (
     RecordDecoder,
     next_fetch_offset,
 )
-from spark_groups.spark.consumers import ConsumerCache
+from spark_groups.spark.consumer_cache import ConsumerCache
 from spark_groups.spark.fetch_tuning import FETCH_DEFAULTS, THE_SYSTEMS
 from spark_groups.spark.planned_ranges import lose, rounds
 from spark_groups.spark.range_settings import RangeSettings

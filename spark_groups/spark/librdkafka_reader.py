@@ -20,10 +20,11 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Position
 
 from spark_groups.errors import BrokerUnreachableError, SparkGroupsError, rule_for
-from spark_groups.spark.consumers import CONSUMERS, ConsumerCache, RangeConsumer
+from spark_groups.spark.consumer_cache import ConsumerCache
+from spark_groups.spark.consumers import CONSUMERS, RangeConsumer
+from spark_groups.spark.message_rows import RowBuffer
 from spark_groups.spark.planned_ranges import lose, rounds
 from spark_groups.spark.range_settings import RangeSettings
-from spark_groups.spark.rows import RowBuffer
 from spark_groups.types import OffsetRange, TopicId, TopicPartition, topic_id_text
 
 BATCH_ROWS: Final = 10_000

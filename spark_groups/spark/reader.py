@@ -3,10 +3,13 @@
 A range may hold fewer records than offsets: compaction, aborted transactions and control records
 leave gaps, also at its end. So a range ends when a record at or past its end arrives, or when the
 broker says that there is nothing more before it; never by counting.
+
+A worker imports only what its reader needs, and does so in its first task.
 """
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
@@ -15,7 +18,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from spark_groups.spark import librdkafka_reader
 from spark_groups.spark.compiled import NotCompiledError, prepare
 from spark_groups.spark.range_settings import RangeSettings, ReaderChoice
 from spark_groups.types import OffsetRange
@@ -37,18 +39,27 @@ def read_ranges(settings: RangeSettings, ranges: Iterable[OffsetRange]) -> Itera
         DataLossError: Offsets are gone, and `failOnDataLoss` is true.
         NotCompiledError: The reader is `fast`, which cannot be used here.
     """
-    yield from _READERS[settings.reader]()(settings, ranges)
+    yield from _reader(settings.reader)(settings, ranges)
+
+
+@cache
+def _reader(choice: ReaderChoice) -> RangeReader:
+    """Return a reader, imported."""
+    reader = _READERS[choice]()
+    # Spark's workers collect garbage after every task. What was imported stays for as long as the
+    # worker does, and looking through it would take a tenth of a second each time (measured).
+    gc.freeze()
+    return reader
 
 
 def _fast() -> RangeReader:
     # The code is compiled if this machine has not done it yet; what it needs may be missing.
     prepare()
-    from spark_groups.spark import fast_reader  # noqa: PLC0415
+    from spark_groups.spark import fast_reader  # noqa: PLC0415 - it needs numba
 
     return fast_reader.read_ranges
 
 
-@cache
 def _auto() -> RangeReader:
     try:
         return _fast()
@@ -58,6 +69,8 @@ def _auto() -> RangeReader:
 
 
 def _librdkafka() -> RangeReader:
+    from spark_groups.spark import librdkafka_reader  # noqa: PLC0415 - so that only this needs it
+
     return librdkafka_reader.read_ranges
 
 

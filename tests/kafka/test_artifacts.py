@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from spark_groups.errors import EmbeddedKafkaError
-from spark_groups.kafka.artifacts import cache_dir, fetch_kafka
+from spark_groups.kafka.artifacts import fetch_kafka
+from spark_groups.kafka.cache_directory import cache_dir
 from spark_groups.kafka.embedded import EmbeddedKafka
 from tests.kafka.maven import publish, settings_for
 from tests.processes import environment

@@ -11,7 +11,8 @@ import pytest
 
 from spark_groups.errors import GroupError
 from spark_groups.kafka import embedded
-from spark_groups.kafka.artifacts import KafkaArtifacts, _fill, _is_complete, cache_dir
+from spark_groups.kafka.artifacts import KafkaArtifacts, _fill, _is_complete
+from spark_groups.kafka.cache_directory import cache_dir
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.kafka.schemas import FIND_COORDINATOR
 from spark_groups.kafka.topic_schemas import METADATA

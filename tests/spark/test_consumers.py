@@ -11,7 +11,8 @@ import pytest
 from spark_groups.errors import AccessError, BrokerUnreachableError
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.kafka.security_settings import security_of
-from spark_groups.spark.consumers import ConsumerCache, RangeConsumer, librdkafka_settings
+from spark_groups.spark.consumer_cache import ConsumerCache
+from spark_groups.spark.consumers import RangeConsumer, librdkafka_settings
 from spark_groups.spark.fetch_tuning import FETCH_TUNING
 from spark_groups.spark.range_settings import RangeSettings
 from tests.brokers import create_topic
@@ -38,24 +39,6 @@ def test_tuning_wins_over_the_defaults() -> None:
     assert librdkafka_settings(tuned)["fetch.wait.max.ms"] == "20"
     assert librdkafka_settings(tuned)["client.rack"] == "r"
     assert "client.rack" not in librdkafka_settings(SETTINGS)
-
-
-def test_consumer_is_kept_for_the_next_task() -> None:
-    settings = SETTINGS
-    cache = ConsumerCache(RangeConsumer, idle_max=1)
-    with cache.borrow(settings) as first:
-        pass
-    with cache.borrow(settings) as second:
-        assert second is first
-    with pytest.raises(ZeroDivisionError), cache.borrow(settings):
-        1 / 0  # noqa: B018
-    with cache.borrow(settings) as third:
-        assert third is not first
-    with cache.borrow(replace(settings, client_id="other")):
-        pass
-    with cache.borrow(settings) as fourth:
-        assert fourth is not third
-    cache.close()
 
 
 def test_closed_consumer_leaves_no_client_behind() -> None:

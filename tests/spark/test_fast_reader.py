@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 from spark_groups.errors import BrokerUnreachableError, SparkGroupsError
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.spark.compiled import prepare
-from spark_groups.spark.consumers import ConsumerCache
+from spark_groups.spark.consumer_cache import ConsumerCache
 from spark_groups.spark.range_settings import RangeSettings
 from spark_groups.types import OffsetRange
 from tests.brokers import ANSWER_S, Row, create_topic, produce

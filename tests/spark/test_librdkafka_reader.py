@@ -12,7 +12,8 @@ import pytest
 
 from spark_groups.errors import BrokerUnreachableError, DataLossError
 from spark_groups.kafka.embedded import EmbeddedKafka
-from spark_groups.spark.consumers import ConsumerCache, RangeConsumer
+from spark_groups.spark.consumer_cache import ConsumerCache
+from spark_groups.spark.consumers import RangeConsumer
 from spark_groups.spark.librdkafka_reader import BATCH_ROWS, _existing, _Round, read_ranges
 from spark_groups.spark.range_settings import RangeSettings
 from spark_groups.types import OffsetRange, TopicId

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from spark_groups.spark.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS, RowBuffer, columns
+from spark_groups.spark.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS, columns
 
 # Spark 4.2's KafkaRecordToRowConverter.
 KAFKA_SOURCE = {
@@ -33,8 +33,3 @@ def test_columns_are_those_of_the_kafka_source(include_headers: bool, arrow: pa.
     assert re.sub(r"(?<=[:,]) ", "", columns(include_headers=include_headers)) == re.sub(
         r"(?<=[:,]) ", "", ddl
     )
-
-
-def test_buffer_is_empty_at_first() -> None:
-    buffer = RowBuffer(include_headers=False)
-    assert (len(buffer), buffer.size_bytes) == (0, 0)
