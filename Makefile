@@ -74,9 +74,10 @@ bench-handover: prerequisites env ## Measure hand-overs beside confluent-kafka; 
 bench: prerequisites env ## Measure beside Spark's own source, into docs/benchmarks/throughput.md; about 20 minutes
 	$(PY) -m benchmarks.throughput $(BENCH_FLAGS)
 	$(PY) -m benchmarks.throughput --jvm-options="$(UNCHECKED)" --topics 100 \
+	  --readers "JVM source, tuned;fast reader;bound: from nowhere" \
 	  --json build/throughput_unchecked.json $(BENCH_FLAGS)
 	$(PY) -m benchmarks.triggers $(BENCH_FLAGS)
-	$(PY) -m benchmarks.latency $(BENCH_FLAGS)
+	$(PY) -m benchmarks.latency --sources "JVM source,fast reader" $(BENCH_FLAGS)
 	$(PY) -m benchmarks.cold_start $(BENCH_FLAGS)
 	$(PY) -m benchmarks.report
 
