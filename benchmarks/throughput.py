@@ -3,8 +3,8 @@
     python -m benchmarks.throughput [--batch-rows 2500000] [--repeats 5] [--topics 100,1000,100-lz4]
 
 Each topic is generated once: 8 partitions of records with a key of 8 bytes. Every repeat reads it
-to its end with each reader in turn, in three batches, into the `noop` sink. The first batch of each
-reading, in which processes start, is not counted. A repeat before the first one warms up, and
+to its end with each reader in turn, in two batches, into the `noop` sink. The first of them, in
+which processes start, is not counted. A repeat before the first one warms up, and
 compares counts and a hash of all rows.
 The broker has the same processors; its CPU seconds are told apart from those of Spark's JVM and its
 Python workers.
@@ -41,7 +41,7 @@ from spark_groups.kafka.embedded import EmbeddedKafka
 
 PARTITIONS = 8
 TASKS = 2
-BATCHES = 3
+BATCHES = 2
 DONE_S = 600.0
 HASHED = ("count(*) AS rows", "bit_xor(xxhash64(key, value, topic, partition, offset)) AS hash")
 
