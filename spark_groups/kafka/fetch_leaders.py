@@ -16,13 +16,17 @@ from spark_groups.errors import (
 )
 from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.codec import Values
-from spark_groups.kafka.fetch_messages import FetchCursor
+from spark_groups.kafka.fetch_messages import NO_REPLICA, FetchCursor
 from spark_groups.kafka.topics import NO_LEADER, Leader
 from spark_groups.protocol.messages import Node
 from spark_groups.types import TopicId, TopicIdPartition
 
 _RETRY_S: Final = 0.1
 """How long it takes until leaders are looked up again."""
+_KNOWN_S: Final = 300.0
+"""How long leaders are kept for what is read next; one that has moved says so when it is asked."""
+
+_ASKED_AT_ONCE: Final = 2_000
 
 Wanted = Mapping[TopicIdPartition, FetchCursor]
 
@@ -61,17 +65,32 @@ class FetchLeaders:
 
     Args:
         cluster: Where they are looked up.
-        keys: The partitions.
     """
 
-    def __init__(self, cluster: Cluster, keys: Iterable[TopicIdPartition]) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self.nodes: dict[int, Node] = {}
         self.last_error = ""
         """What went wrong last."""
         self._cluster = cluster
         self._leaders: dict[TopicIdPartition, Leader] = {}
-        self._outdated = set(keys)
+        self._forget_at = 0.0
+        self._outdated: set[TopicIdPartition] = set()
         self._refresh_at = 0.0
+
+    def begin(self, wanted: Wanted) -> None:
+        """Begin to read: leaders that nobody knows, or that went wrong last, are looked up.
+
+        Args:
+            wanted: What is read.
+        """
+        now = time.monotonic()
+        if now >= self._forget_at:
+            self._leaders.clear()
+            self._forget_at = now + _KNOWN_S
+        unknown = wanted.keys() - self._leaders.keys()
+        self._outdated = unknown | (self._outdated & wanted.keys())
+        self._refresh_at = 0.0
+        self.last_error = ""
 
     @property
     def wake_at(self) -> float:
@@ -130,17 +149,24 @@ class FetchLeaders:
         return sorted(lost)
 
     def route(self, cursors: Iterable[FetchCursor]) -> dict[int, list[FetchCursor]]:
-        """Return partitions by the broker that is asked for them, without those not known."""
+        """Return partitions by the broker that is asked for them, without those not known.
+
+        A broker is asked for a bounded number of them: a response has room for few, and each
+        request names all that it asks for.
+        """
         by_node: dict[int, list[FetchCursor]] = {}
         unknown: list[FetchCursor] = []
         for each in cursors:
-            if each.key in self._outdated:
+            key = each.key
+            if key in self._outdated:
                 continue
             node_id = each.replica_id
-            if each.reads_from_leader:
-                node_id = self._leaders[each.key].node_id
+            if node_id == NO_REPLICA:
+                node_id = self._leaders[key].node_id
             if node_id in self.nodes:
-                by_node.setdefault(node_id, []).append(each)
+                asked = by_node.setdefault(node_id, [])
+                if len(asked) < _ASKED_AT_ONCE:
+                    asked.append(each)
             else:
                 unknown.append(each)
                 self.last_error = f"broker {node_id} is not there"

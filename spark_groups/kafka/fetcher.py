@@ -66,7 +66,7 @@ class Fetched(NamedTuple):
 
 
 class Fetcher:
-    """One reading of ranges; used by one thread.
+    """Reads ranges, and keeps leaders for those that it reads next; used by one thread.
 
     Args:
         cluster: For metadata and lists of offsets, with connections of its own.
@@ -93,7 +93,7 @@ class Fetcher:
         self._settings = settings
         self._next_offset = next_offset
         self._lose = lose
-        self._leaders = FetchLeaders(cluster, ())
+        self._leaders = FetchLeaders(cluster)
         self._wanted: dict[TopicIdPartition, FetchCursor] = {}
         """What has not arrived; who waited longest comes first."""
         self._asked: dict[Connection, list[FetchCursor]] = {}
@@ -114,7 +114,7 @@ class Fetcher:
             ProtocolError: A response cannot be read.
         """
         self._wanted = {each.key: each for each in cursors if not each.is_fetched}
-        self._leaders = FetchLeaders(self._cluster, self._wanted)
+        self._leaders.begin(self._wanted)
         self._wait_anew()
         try:
             while self._wanted:
@@ -164,10 +164,13 @@ class Fetcher:
     # Requests
 
     def _send(self) -> None:
-        """Ask every broker that is not busy for all that is wanted from it."""
+        """Ask every broker that is not busy for what is wanted from it."""
+        addresses = {(each.address.host, each.address.port) for each in self._asked}
+        nodes = self._leaders.nodes.values()
+        if addresses and all((each.host, each.port) in addresses for each in nodes):
+            return
         busy = {each.key for asked in self._asked.values() for each in asked}
         free = [each for key, each in self._wanted.items() if key not in busy]
-        addresses = {(each.address.host, each.address.port) for each in self._asked}
         for node_id, cursors in self._leaders.route(free).items():
             node = self._leaders.nodes[node_id]
             if (node.host, node.port) not in addresses:
@@ -245,7 +248,13 @@ class Fetcher:
             # A topic may have been given up meanwhile.
             if each.key in answers and each.key in self._wanted
         ]
-        return [each for each in arrived if each is not None]
+        found = [each for each in arrived if each is not None]
+        if not found:
+            # A request may not have room for all that is wanted: others have their turn.
+            for each in cursors:
+                if each.key in self._wanted:
+                    self._wanted[each.key] = self._wanted.pop(each.key)
+        return found
 
     def _take(self, cursor: FetchCursor, answer: Values) -> Fetched | None:
         code = answer["error_code"]

@@ -78,7 +78,7 @@ class FastConsumer:
         response_bytes = memory_bytes // _RESPONSE_SHARE
         largest_bytes = memory_bytes // _LARGEST_SHARE
         self._settings = settings
-        self._fetching = FetchSettings(
+        fetching = FetchSettings(
             read_committed=settings.read_committed,
             rack=settings.rack or "",
             min_bytes=int(tuning["fetch.min.bytes"]),
@@ -103,7 +103,14 @@ class FastConsumer:
             max_frame_bytes=largest_bytes + _FRAME_SPARE_BYTES,
             receive_buffer_bytes=None if buffer_bytes == THE_SYSTEMS else int(buffer_bytes),
         )
-        self._buffer = FrameBuffer(response_bytes + _FRAME_SPARE_BYTES)
+        self._fetcher = Fetcher(
+            self._cluster,
+            self._pool,
+            FrameBuffer(response_bytes + _FRAME_SPARE_BYTES),
+            fetching,
+            next_offset=next_fetch_offset,
+            lose=partial(lose, settings),
+        )
         self._decoder = RecordDecoder(
             ROW_SCHEMA_WITH_HEADERS if settings.include_headers else ROW_SCHEMA,
             bytes_max=min(_COLUMN_BYTES_MAX, memory_bytes // _COLUMN_SHARE),
@@ -117,16 +124,8 @@ class FastConsumer:
         Args:
             ranges: At most one of each partition.
         """
-        fetcher = Fetcher(
-            self._cluster,
-            self._pool,
-            self._buffer,
-            self._fetching,
-            next_offset=next_fetch_offset,
-            lose=partial(lose, self._settings),
-        )
         try:
-            for each in fetcher.fetch(map(FetchCursor.of, ranges)):
+            for each in self._fetcher.fetch(map(FetchCursor.of, ranges)):
                 yield from self._decoder.decode(
                     each.records,
                     RangeCursor(each.topic_partition, each.from_offset, each.until_offset),

@@ -25,7 +25,7 @@ from spark_groups.protocol.pattern_hints import surprising
 from spark_groups.spark.application_age import restart_s
 from spark_groups.spark.options import SourceOptions
 from spark_groups.spark.runner_control import RunnerControl
-from spark_groups.types import OffsetRange
+from spark_groups.types import BatchPlan, OffsetRange
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +64,8 @@ class QueryRun:
         self._leave_on_stop = options.leave_on_stop
         self._handed_out: Offset | None = None
         self._proven: Offset | None = None
+        self._known: tuple[Offset, BatchPlan | None] = (NOTHING_PLANNED, None)
+        """The offset that was made or read last, and its plan: it comes back several times."""
         self._available_now = False
         self._said_drain = False
 
@@ -88,7 +90,7 @@ class QueryRun:
         self.control.check()
         proven = start if start is not None else (self._handed_out or NOTHING_PLANNED)
         if proven != self._proven:
-            plan = plan_from_json(proven)
+            plan = self._plan_of(proven)
             self.driver.start(checkpointed=plan)
             if plan is not None:
                 self.driver.finish(plan)
@@ -108,6 +110,7 @@ class QueryRun:
                 )
             return proven
         self._handed_out = plan_as_json(planned)
+        self._known = (self._handed_out, planned)
         self.control.expect(planned)
         return self._handed_out
 
@@ -116,7 +119,7 @@ class QueryRun:
 
         A plan that this run did not make is one that Spark runs again.
         """
-        plan = plan_from_json(end)
+        plan = self._plan_of(end)
         self.driver.start(checkpointed=plan)
         if start == end or plan is None:
             self._handed_out = self._handed_out or end
@@ -126,6 +129,11 @@ class QueryRun:
             self._handed_out = end
             self.control.expect(plan)
         return plan.ranges
+
+    def _plan_of(self, offset: Offset) -> BatchPlan | None:
+        if offset != self._known[0]:
+            self._known = (offset, plan_from_json(offset))
+        return self._known[1]
 
     def await_last_report(self, timeout_s: float = LAST_REPORT_TIMEOUT_S) -> None:
         """Wait to hear whether the last batch is finished, if a driver listens: then it counts.

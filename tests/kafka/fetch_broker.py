@@ -80,6 +80,8 @@ class Broker:
         self.throttle_time_ms = 0
         self.asked: list[tuple[int, int]] = []
         """Partitions and offsets that were asked for."""
+        self.looked_up = 0
+        """How often its metadata was asked for."""
         self.hang_up_next = False
 
     def __call__(self, peer: socket.socket) -> None:
@@ -103,6 +105,7 @@ class Broker:
         return FETCH, self._fetch(decode(FETCH.request, frame, place))
 
     def _metadata(self) -> Values:
+        self.looked_up += 1
         partitions = [
             {
                 "error_code": 0,

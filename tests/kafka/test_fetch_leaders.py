@@ -43,8 +43,10 @@ def known(*answers: ClusterMetadata | Exception) -> tuple[FetchLeaders, list[Fet
 
     cursors = [cursor(0), cursor(1)]
     cluster = SimpleNamespace(topics=topics)
-    leaders = FetchLeaders(cluster, [each.key for each in cursors])  # type: ignore[arg-type]
-    leaders.refresh({each.key: each for each in cursors})
+    leaders = FetchLeaders(cluster)  # type: ignore[arg-type]
+    wanted = {each.key: each for each in cursors}
+    leaders.begin(wanted)
+    leaders.refresh(wanted)
     return leaders, cursors
 
 
@@ -55,6 +57,21 @@ def test_partitions_are_routed_to_their_leaders_or_to_a_replica_nearby() -> None
     assert leaders.route([one, other]) == {2: [one, other]}
     assert leaders.leader_epochs([one]) == {one.key: 5}
     assert leaders.wake_at == math.inf
+
+
+def test_a_broker_is_asked_for_no_more_than_a_request_should_name(monkeypatch) -> None:
+    monkeypatch.setattr("spark_groups.kafka.fetch_leaders._ASKED_AT_ONCE", 1)
+    leaders, (one, other) = known(metadata(1, 1))
+    assert leaders.route([other, one]) == {1: [other]}
+
+
+def test_leaders_are_looked_up_anew_after_a_while(monkeypatch) -> None:
+    monkeypatch.setattr("spark_groups.kafka.fetch_leaders._KNOWN_S", 0.0)
+    leaders, cursors = known(metadata(1, 2), metadata(2, 2))
+    wanted = {each.key: each for each in cursors}
+    leaders.begin(wanted)
+    leaders.refresh(wanted)
+    assert leaders.route(cursors) == {2: cursors}
 
 
 def test_a_broker_that_is_not_there_is_looked_up_again() -> None:

@@ -87,6 +87,34 @@ def test_records_of_a_leader_that_moved_are_read_from_the_new_one() -> None:
     assert new.asked == [(0, 20), (0, 30)]
 
 
+def test_leaders_are_kept_for_what_is_read_next_until_they_move() -> None:
+    old, new = Broker(1), Broker(2)
+    with reading(old, new) as fetcher:
+        read_all(fetcher, piece(0, 0, 10))
+        read_all(fetcher, piece(0, 10, 20))
+        assert old.looked_up + new.looked_up == 1
+        old.answer = lambda *_: answered(error_code=NOT_LEADER)
+        old.leaders = new.leaders = {0: (2, 2)}
+        assert read_all(fetcher, piece(0, 20, 30)) == [(0, 20, 30)]
+    assert old.looked_up + new.looked_up == 2
+
+
+def test_who_finds_no_room_in_a_request_has_a_turn(monkeypatch) -> None:
+    monkeypatch.setattr("spark_groups.kafka.fetch_leaders._ASKED_AT_ONCE", 1)
+
+    def nothing_of_the_first(index: int, offset: int) -> Values:
+        return ten_more(index, offset) if index or len(broker.asked) > 3 else answered()
+
+    broker = Broker(1, nothing_of_the_first)
+    with reading(broker) as fetcher:
+        assert read_all(fetcher, piece(0, 0, 10), piece(1, 0, 20)) == [
+            (1, 0, 10),
+            (1, 10, 20),
+            (0, 0, 10),
+        ]
+    assert broker.asked == [(0, 0), (1, 0), (0, 0), (1, 10), (0, 0)]
+
+
 def test_a_broker_that_hangs_up_is_asked_again_from_where_it_was() -> None:
     broker = Broker(1)
     broker.hang_up_next = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -59,6 +60,14 @@ def until_rows(run: QueryRun, start: Offset) -> Offset:
     end = wait_until(trigger, what="a plan with ranges")
     assert end is not None
     return end
+
+
+def test_plan_that_this_run_made_is_not_read_again(start: Start, monkeypatch) -> None:
+    run = start()
+    end = json.loads(json.dumps(until_rows(run, NOTHING_PLANNED)))
+    monkeypatch.setattr("spark_groups.spark.query_run.plan_from_json", pytest.fail)
+    assert [len(each) for each in run.ranges(NOTHING_PLANNED, end)] == [4]
+    assert spans(run.latest_offset(end)) == [(4, 8)]
 
 
 def test_each_call_proves_the_batch_before_it(
