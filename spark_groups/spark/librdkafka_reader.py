@@ -70,6 +70,8 @@ def read_ranges(
             consumer.look_up(each.topic for each in existing)
             for each in rounds(existing):
                 yield from _Round(consumer, each).batches()
+            # By name, it would have gone on in a topic that was created again meanwhile.
+            _existing(consumer, existing)
     finally:
         if collecting:
             gc.enable()

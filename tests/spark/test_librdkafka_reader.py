@@ -18,6 +18,7 @@ from spark_groups.spark.librdkafka_reader import BATCH_ROWS, _existing, _Round, 
 from spark_groups.spark.range_settings import RangeSettings
 from spark_groups.types import OffsetRange, TopicId
 from tests.brokers import create_topic, produce
+from tests.spark.both_readers import topic_ids
 
 pytestmark = pytest.mark.broker
 
@@ -62,6 +63,30 @@ def test_broker_that_is_behind_is_asked_again(
         assert not consumer.behind
     finally:
         consumer.close()
+
+
+class _Renewed(RangeConsumer):
+    """A consumer whose topics are created again while it reads."""
+
+    planned: ClassVar[dict[str, TopicId]] = {}
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, TopicId]:
+        planned, self.planned = self.planned, {}
+        return planned or dict.fromkeys(topics, uuid.uuid4())
+
+
+def test_a_topic_that_is_created_again_while_it_is_read_is_told(
+    kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name)
+    produce(kafka.bootstrap_servers, topic_name, [b"x"] * 5)
+    _Renewed.planned = topic_ids(settings, [topic_name])
+    planned = [OffsetRange(_Renewed.planned[topic_name], topic_name, 0, 0, 5)]
+    hasty = replace(settings, request_timeout_s=1.0)
+    batches = read_ranges(hasty, planned, cache=ConsumerCache(_Renewed))
+    assert next(batches).num_rows == 5
+    with pytest.raises(DataLossError, match="was deleted and created again"):
+        next(batches)
 
 
 def test_offsets_that_are_there_after_all_are_read(
