@@ -5,15 +5,24 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from spark_groups.kafka.embedded import EmbeddedKafka
+    from spark_groups.spark.batch_rows import foreach_batch_rows
     from spark_groups.spark.listener import GroupListener, PartitionsMoved, listen
     from spark_groups.spark.registration import register
 
-__all__ = ["EmbeddedKafka", "GroupListener", "PartitionsMoved", "listen", "register"]
+__all__ = [
+    "EmbeddedKafka",
+    "GroupListener",
+    "PartitionsMoved",
+    "foreach_batch_rows",
+    "listen",
+    "register",
+]
 
 _HOMES = {
     "EmbeddedKafka": "spark_groups.kafka.embedded",
     "GroupListener": "spark_groups.spark.listener",
     "PartitionsMoved": "spark_groups.spark.listener",
+    "foreach_batch_rows": "spark_groups.spark.batch_rows",
     "listen": "spark_groups.spark.listener",
     "register": "spark_groups.spark.registration",
 }

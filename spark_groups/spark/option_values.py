@@ -11,7 +11,7 @@ import re
 import socket
 from enum import Enum
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from spark_groups.errors import OptionsError
 from spark_groups.kafka.addresses import parse_bootstrap_servers
@@ -19,6 +19,8 @@ from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol.subscription import LEGAL_TOPIC_NAME
 from spark_groups.spark.range_settings import ReaderChoice
 from spark_groups.types import TopicPartition
+
+Choice = TypeVar("Choice", bound=Enum)
 
 EARLIEST_OFFSET: Final = -2
 """The lowest offset in `startingOffsets`: -2 is the earliest, -1 the latest."""
@@ -135,6 +137,14 @@ def parse_instance_id(text: str) -> str:
     return expanded
 
 
+def _one_of(choices: type[Choice], text: str) -> Choice:
+    try:
+        return choices(text.strip().lower())
+    except ValueError:
+        names = " nor ".join(str(each.value) for each in choices)
+        raise ValueError(f"{text!r} is neither {names}") from None
+
+
 def parse_reader(text: str) -> ReaderChoice:
     """Read `reader`.
 
@@ -144,10 +154,26 @@ def parse_reader(text: str) -> ReaderChoice:
     Raises:
         ValueError: It is another text.
     """
-    try:
-        return ReaderChoice(text.strip().lower())
-    except ValueError:
-        raise ValueError(f"{text!r} is neither auto nor fast nor librdkafka") from None
+    return _one_of(ReaderChoice, text)
+
+
+class Emit(Enum):
+    """What the rows of a stream are: the option `emit`."""
+
+    RECORDS = "records"
+    RANGES = "ranges"
+
+
+def parse_emit(text: str) -> Emit:
+    """Read `emit`.
+
+    Args:
+        text: One of its two values, in any case.
+
+    Raises:
+        ValueError: It is another text.
+    """
+    return _one_of(Emit, text)
 
 
 def parse_unreleased(text: str) -> bool:
@@ -197,10 +223,7 @@ def parse_move_with_state(text: str) -> MoveWithState:
     Raises:
         ValueError: It is another text.
     """
-    try:
-        return MoveWithState(text.lower())
-    except ValueError:
-        raise ValueError(f"{text!r} is neither warn nor fail nor ignore") from None
+    return _one_of(MoveWithState, text)
 
 
 def parse_starting_offsets(text: str) -> StartingOffsets:

@@ -39,9 +39,11 @@ from spark_groups.spark.option_checks import (
     unknown_or_refused,
 )
 from spark_groups.spark.option_values import (
+    Emit,
     MoveWithState,
     parse_bytes,
     parse_duration_s,
+    parse_emit,
     parse_instance_id,
     parse_isolation,
     parse_limit_s,
@@ -127,6 +129,12 @@ class SourceOptions:
     )
     max_records_per_partition: PositiveInt | None = _option(
         "maxRecordsPerPartition", "How many offsets one task reads at most.", default=None
+    )
+    emit: Annotated[Emit, BeforeValidator(parse_emit)] = _option(
+        "emit",
+        "What the rows are: records, or ranges of offsets for `spark_groups.foreach_batch_rows`.",
+        default=Emit.RECORDS,
+        shown="records",
     )
     reader: Annotated[ReaderChoice, BeforeValidator(parse_reader)] = _option(
         "reader",

@@ -19,6 +19,9 @@ from pyspark.sql.types import StructType
 from spark_groups.errors import OptionsError
 from spark_groups.kafka.snapshots import SnapshotPublisher
 from spark_groups.offsets.plan_text import NOTHING_PLANNED
+from spark_groups.spark.columns import RANGE_COLUMNS
+from spark_groups.spark.emitted_ranges import range_rows
+from spark_groups.spark.option_values import Emit
 from spark_groups.spark.options import SourceOptions
 from spark_groups.spark.packing import pack
 from spark_groups.spark.query_run import QueryRun
@@ -56,7 +59,9 @@ class KafkaGroupDataSource(DataSource):
         return "kafka-group"
 
     def schema(self) -> str:
-        """Return the columns of Spark's own Kafka source."""
+        """Return the columns of Spark's own Kafka source, or those of ranges."""
+        if self.source_options.emit is Emit.RANGES:
+            return RANGE_COLUMNS
         return columns(include_headers=self.source_options.include_headers)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002
@@ -92,8 +97,11 @@ class _StreamReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the tasks of a batch: exactly the ranges of its plan."""
+        ranges = self._live().ranges(start, end)
+        if self._options.emit is Emit.RANGES:
+            return [RangesPartition(ranges)] if ranges else []
         tasks = pack(
-            self._live().ranges(start, end),
+            ranges,
             default_tasks=os.cpu_count() or 1,
             min_partitions=self._options.min_partitions,
             max_records_per_partition=self._options.max_records_per_partition,
@@ -101,9 +109,12 @@ class _StreamReader(DataSourceStreamReader):
         return [RangesPartition(ranges) for ranges in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the ranges of one task; runs in executors."""
+        """Read the ranges of one task, or tell them; runs in executors."""
         assert isinstance(partition, RangesPartition)
-        yield from read_ranges(self._options.range_settings(), partition.ranges)
+        if self._options.emit is Emit.RANGES:
+            yield range_rows(partition.ranges)
+        else:
+            yield from read_ranges(self._options.range_settings(), partition.ranges)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: the next `latestOffset` proved the same one trigger earlier."""

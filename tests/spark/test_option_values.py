@@ -9,8 +9,10 @@ from math import inf
 import pytest
 
 from spark_groups.spark.option_values import (
+    Emit,
     parse_bytes,
     parse_duration_s,
+    parse_emit,
     parse_instance_id,
     parse_limit_s,
     parse_reader,
@@ -50,6 +52,12 @@ def test_sizes_are_spelled_as_spark_spells_them(text: str, size_bytes: int) -> N
 def test_other_sizes_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a size"):
         parse_bytes(text)
+
+
+def test_what_is_emitted_by_its_names() -> None:
+    assert [parse_emit(each.value.upper()) for each in Emit] == list(Emit)
+    with pytest.raises(ValueError, match="neither records nor ranges"):
+        parse_emit("offsets")
 
 
 def test_readers_by_their_names() -> None:

@@ -12,7 +12,7 @@ from spark_groups.client.liveness import LivenessLimits
 from spark_groups.errors import OptionsError
 from spark_groups.offsets.starting import StartingPoint
 from spark_groups.spark.fetch_tuning import FETCH_TUNING
-from spark_groups.spark.option_values import MoveWithState
+from spark_groups.spark.option_values import Emit, MoveWithState
 from spark_groups.spark.options import SourceOptions, option_table
 from spark_groups.spark.range_settings import ReaderChoice
 from spark_groups.spark.refusals import REFUSED, REFUSED_PREFIXES
@@ -51,6 +51,7 @@ def test_defaults_are_those_of_spark_and_kafka() -> None:
     settings = checked.range_settings()
     assert (settings.read_committed, settings.poll_timeout_s) == (False, 120.0)
     assert (settings.reader, settings.memory_bytes) == (ReaderChoice.AUTO, 2**28)
+    assert checked.emit is Emit.RECORDS
     assert checked.security.protocol == "PLAINTEXT"
     assert (checked.move_with_state, checked.settle_timeout_s) == (MoveWithState.WARN, 10.0)
 
@@ -148,6 +149,7 @@ WRONG = {
     "kafka.fetch.max.wait.ms": ("300001", "less than or equal to 300000"),
     "kafka.max.partition.fetch.bytes": ("1000000001", "less than or equal to 1000000000"),
     "kafka.metadata.max.age.ms": ("0", "greater than or equal to 1"),
+    "emit": ("offsets", "neither records nor ranges"),
     "partitionMoveWithState": ("stop", "neither warn nor fail nor ignore"),
     "availableNowSettleTimeout": ("soon", "not a duration"),
     "kafka.max.poll.interval.ms": ("2147483648", "less than or equal to 2147483647"),
