@@ -173,6 +173,6 @@ def goals(parts: Parts) -> list[Goal]:
             1.0,
             False,
             " s",
-            above(starts, FAST, JVM_SOURCE, "first_row_s"),
+            above(starts, FAST, JVM_SOURCE, "from_process_s"),
         ),
     ]

@@ -35,8 +35,8 @@ RESULTS = {
     "latency": {"readings": [{"source": FAST, "repeat": 0, "latency_ms": [40.0, 60.0, 300.0]}]},
     "cold_start": {
         "readings": [
-            {"source": "JVM source", "repeat": 0, "first_row_s": 9.5},
-            {"source": FAST, "repeat": 0, "first_row_s": 10.25},
+            {"source": "JVM source", "repeat": 0, "from_process_s": 9.5},
+            {"source": FAST, "repeat": 0, "from_process_s": 10.25},
         ]
     },
 }
