@@ -54,6 +54,7 @@ CHECKERS = (
 )
 WITHOUT_MIRROR: dict[str, str] = {
     **{f"spark_groups/sim/checkers/{name}.py": PLANTED for name in CHECKERS},
+    "spark_groups/kafka/admin_schemas.py": CODEC,
     "spark_groups/kafka/readers.py": CODEC,
     "spark_groups/kafka/schemas.py": CODEC,
     "spark_groups/kafka/topic_schemas.py": CODEC,

@@ -10,15 +10,17 @@ from typing import Annotated, Final
 import typer
 
 from spark_groups.errors import SparkGroupsError
-from spark_groups.kafka.snapshots import read_snapshots
 from spark_groups.ops.broker_cli import broker_app
 from spark_groups.ops.config_cli import config
-from spark_groups.ops.connecting import Brokers, GroupArgument, JsonFlag, connects
-from spark_groups.ops.output import ConsoleOutput, JsonOutput, Output
+from spark_groups.ops.delete_cli import delete, delete_offsets
+from spark_groups.ops.describe_cli import describe
+from spark_groups.ops.groups_cli import groups
+from spark_groups.ops.lag_cli import lag
 from spark_groups.ops.remove_cli import remove
 from spark_groups.ops.replay_cli import replay
+from spark_groups.ops.reset_cli import reset_offsets
 from spark_groups.ops.simulate_cli import simulate
-from spark_groups.ops.views import view_group
+from spark_groups.ops.validate_regex_cli import validate_regex
 
 DISTRIBUTION: Final = "spark-groups"
 
@@ -49,30 +51,15 @@ def options(
     """Structured Streaming queries as members of Kafka consumer groups."""
 
 
-@app.command()
-@connects
-def describe(
-    group: GroupArgument,
-    brokers: Brokers,
-    as_json: JsonFlag = False,
-    every_partition: Annotated[
-        bool, typer.Option("--all", help="Give every partition a row, however many there are.")
-    ] = False,
-) -> None:
-    """Show who owns, waits for and gives up what in a group, and how far behind it is.
-
-    Example: spark-groups describe flight-readers --bootstrap-server localhost:9092
-
-    Exit code 1 if there is no such group or no broker answers.
-    """
-    output: Output = JsonOutput() if as_json else ConsoleOutput(every_partition=every_partition)
-    with brokers.observer() as observer:
-        reading = observer.observe(group)
-    output.group(view_group(reading, read_snapshots(group)))
-
-
+app.command()(groups)
+app.command()(describe)
+app.command()(lag)
+app.command("validate-regex")(validate_regex)
 app.command()(config)
 app.command()(remove)
+app.command("reset-offsets")(reset_offsets)
+app.command()(delete)
+app.command("delete-offsets")(delete_offsets)
 app.command()(simulate)
 app.command()(replay)
 

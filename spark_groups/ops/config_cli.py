@@ -13,7 +13,8 @@ from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.configuration import ConfigResource
 from spark_groups.kafka.group_settings import GroupSettings, group_settings
 from spark_groups.ops.connecting import Brokers, GroupArgument, JsonFlag, connects
-from spark_groups.ops.output import ConsoleOutput, JsonOutput, Output
+from spark_groups.ops.output import output_for
+from spark_groups.ops.render_settings import render_settings
 from spark_groups.ops.setting_changes import (
     are_in_force,
     check_changes,
@@ -57,14 +58,14 @@ def config(
         changes = parse_changes(set_values or (), unset or ())
     except OptionsError as error:
         raise typer.BadParameter(str(error)) from error
-    output: Output = JsonOutput() if as_json else ConsoleOutput()
     with brokers.cluster() as cluster:
         before = settings = group_settings(cluster, group)
         if changes:
             check_changes(changes, before)
             cluster.alter_configuration(ConfigResource.GROUP, group, changes)
             settings = _settings_with(cluster, group, changes, brokers.timeout_s / 2)
-    output.settings(view_settings(group, settings, changes, before))
+    view = view_settings(group, settings, changes, before)
+    output_for(as_json=as_json).show(view, lambda _: render_settings(view))
 
 
 def _settings_with(

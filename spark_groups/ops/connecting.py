@@ -26,6 +26,9 @@ from spark_groups.ops.observe import CLIENT_ID, OBSERVE_TIMEOUT_S, GroupObserver
 BOOTSTRAP_SERVERS_VARIABLE: Final = "SPARK_GROUPS_BOOTSTRAP_SERVERS"
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group's id.")]
+GroupArguments = Annotated[
+    list[str], typer.Argument(metavar="GROUP...", help="The ids of one or more groups.")
+]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print the same as JSON.")]
 BootstrapServer = Annotated[
     str | None,

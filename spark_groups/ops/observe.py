@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import threading
 import time
+from dataclasses import replace
 from types import TracebackType
 from typing import Final
 
@@ -13,15 +14,15 @@ from spark_groups.kafka.addresses import parse_bootstrap_servers
 from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.configuration import refuse
 from spark_groups.kafka.connection import RequestError
+from spark_groups.kafka.group_admin import describe_classic_group
 from spark_groups.kafka.groups import ListedGroup
 from spark_groups.kafka.security import Security
-from spark_groups.ops.reading import GroupReading
+from spark_groups.ops.reading import GroupReading, GroupType, described_as_consumer_group
 from spark_groups.protocol.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     DescribeGroupRequest,
     DescribeGroupResponse,
-    FindCoordinatorRequest,
     ListOffsetsRequest,
     MetadataRequest,
     OffsetFetchResponse,
@@ -77,7 +78,7 @@ class GroupObserver:
             self._cluster = None
 
     def observe(self, group_id: str) -> GroupReading:
-        """Read everything there is to know about a consumer group.
+        """Read everything there is to know about a group of the consumer or classic protocol.
 
         Args:
             group_id: The group.
@@ -135,14 +136,42 @@ def describe_consumer_group(cluster: Cluster, group_id: str) -> DescribeGroupRes
     return described
 
 
+def describe_any_group(cluster: Cluster, group_id: str) -> tuple[GroupType, DescribeGroupResponse]:
+    """Return the protocol of a group, and its description, which is without an error.
+
+    Args:
+        cluster: The cluster.
+        group_id: The group, of the consumer protocol or the classic one.
+
+    Raises:
+        GroupNotFoundError: There is no such group, or it is of another protocol.
+        RequestError: The coordinator did not answer in time.
+        ProtocolError: It refused, or its answer cannot be read.
+    """
+    described = cluster.describe_group(DescribeGroupRequest(group_id=group_id))
+    if described.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+        asked = f"ConsumerGroupDescribe of {group_id!r}"
+        refuse(described.error_code, asked, described.error_message)
+        return GroupType.CONSUMER, described
+    group = describe_classic_group(cluster, group_id)
+    if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        raise GroupNotFoundError(why_not_found(group_id, cluster.list_groups()))
+    refuse(group.error_code, f"DescribeGroups of {group_id!r}", group.error_message)
+    names = {name for each in group.members for name in each.subscribed_topic_names}
+    names |= {has.topic for each in group.members for has in each.assignment}
+    request = MetadataRequest(topic_names=frozenset(names))
+    topics = cluster.metadata(request).topics if names else ()
+    return GroupType.CLASSIC, described_as_consumer_group(group_id, group, topics)
+
+
 def _read_group(cluster: Cluster, group_id: str) -> GroupReading:
-    described = describe_consumer_group(cluster, group_id)
-    found = cluster.find_coordinator(FindCoordinatorRequest(group_id=group_id))
+    group_type, described = describe_any_group(cluster, group_id)
     committed = cluster.fetch_all_offsets(group_id)
     refuse(committed.error_code, f"OffsetFetch of {group_id!r}")
     reading = GroupReading(
         description=described,
-        coordinator=found.coordinator,
+        group_type=group_type,
+        coordinator=cluster.coordinator_of(group_id),
         committed=committed,
         topics=_read_topics(cluster, described, committed),
     )
@@ -153,14 +182,7 @@ def _read_group(cluster: Cluster, group_id: str) -> GroupReading:
         cluster.list_offsets(ListOffsetsRequest(partitions=partitions, timestamp_ms=timestamp))
         for timestamp in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
     )
-    return GroupReading(
-        description=described,
-        coordinator=found.coordinator,
-        committed=committed,
-        log_starts=starts,
-        log_ends=ends,
-        topics=reading.topics,
-    )
+    return replace(reading, log_starts=starts, log_ends=ends)
 
 
 def _read_topics(

@@ -6,62 +6,54 @@ import json
 import os
 import sys
 from abc import ABC, abstractmethod
-from typing import Final
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
-from rich.console import Console
-
-from spark_groups.ops.removal import RemovalView
-from spark_groups.ops.render import render_group
-from spark_groups.ops.render_removal import render_removals
-from spark_groups.ops.render_settings import render_settings
-from spark_groups.ops.setting_changes import SettingsView
-from spark_groups.ops.views import GroupView
+from rich.console import Console, RenderableType
 
 PARTITION_ROWS_MAX: Final = 60
 _UNBOUNDED_COLUMNS: Final = 10_000
+
+
+class View(Protocol):
+    """What a command found out, as one value."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the view as plain values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much text fits.
+
+    Args:
+        width: Columns there are.
+        max_partition_rows: With more partitions than that, not each has a row; None: each has.
+    """
+
+    width: int
+    max_partition_rows: int | None = None
 
 
 class Output(ABC):
     """Shows what a command found out."""
 
     @abstractmethod
-    def group(self, view: GroupView) -> None:
-        """Show a group.
+    def show(self, view: View, render: Callable[[Room], RenderableType]) -> None:
+        """Show a view.
 
         Args:
-            view: The group.
-        """
-
-    @abstractmethod
-    def settings(self, view: SettingsView) -> None:
-        """Show a group's settings.
-
-        Args:
-            view: The settings.
-        """
-
-    @abstractmethod
-    def removals(self, view: RemovalView) -> None:
-        """Show what became of members that were to be removed.
-
-        Args:
-            view: What became of them.
+            view: What was found out.
+            render: Makes text of it for people, who may have asked for a part of it.
         """
 
 
 class JsonOutput(Output):
-    """One JSON document on standard output."""
+    """One JSON document on standard output: always all of the view."""
 
-    def group(self, view: GroupView) -> None:
-        """Write a group as one document."""
-        write_json(view.to_json())
-
-    def settings(self, view: SettingsView) -> None:
-        """Write a group's settings as one document."""
-        write_json(view.to_json())
-
-    def removals(self, view: RemovalView) -> None:
-        """Write what became of members as one document."""
+    def show(self, view: View, render: Callable[[Room], RenderableType]) -> None:  # noqa: ARG002
+        """Write a view as one document."""
         write_json(view.to_json())
 
 
@@ -76,25 +68,23 @@ class ConsoleOutput(Output):
         self._console = console()
         # What is piped is for grep: nothing is folded, and nothing shares a row.
         piped = not self._console.is_terminal
-        self._max_partition_rows = None if every_partition or piped else PARTITION_ROWS_MAX
-
-    def group(self, view: GroupView) -> None:
-        """Write a group as text and tables."""
-        self._console.print(
-            render_group(
-                view,
-                width=self._console.width,
-                max_partition_rows=self._max_partition_rows,
-            )
+        self._room = Room(
+            self._console.width, None if every_partition or piped else PARTITION_ROWS_MAX
         )
 
-    def settings(self, view: SettingsView) -> None:
-        """Write a group's settings as a table."""
-        self._console.print(render_settings(view))
+    def show(self, view: View, render: Callable[[Room], RenderableType]) -> None:  # noqa: ARG002
+        """Write a view as text and tables."""
+        self._console.print(render(self._room))
 
-    def removals(self, view: RemovalView) -> None:
-        """Write a line for each id."""
-        self._console.print(render_removals(view))
+
+def output_for(*, as_json: bool, every_partition: bool = False) -> Output:
+    """Return where the answer of a command goes.
+
+    Args:
+        as_json: Whether a program reads it.
+        every_partition: Give each partition a row of its own, however many there are.
+    """
+    return JsonOutput() if as_json else ConsoleOutput(every_partition=every_partition)
 
 
 def write_json(document: object) -> None:

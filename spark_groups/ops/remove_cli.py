@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from spark_groups.ops.connecting import Brokers, GroupArgument, JsonFlag, connects
-from spark_groups.ops.output import ConsoleOutput, JsonOutput, Output
+from spark_groups.ops.output import output_for
 from spark_groups.ops.removal import remove_members
+from spark_groups.ops.render_removal import render_removals
 
 
 @connects
@@ -41,9 +42,8 @@ def remove(
         raise typer.BadParameter("name whom to remove: --instance-id or --member-id, repeatable")
     if not all((group, *(instance_ids or ()), *(member_ids or ()))):
         raise typer.BadParameter("an id is not empty")
-    output: Output = JsonOutput() if as_json else ConsoleOutput()
     with brokers.cluster() as cluster:
         view = remove_members(cluster, group, instance_ids or (), member_ids or ())
-    output.removals(view)
+    output_for(as_json=as_json).show(view, lambda _: render_removals(view))
     if not view.is_complete:
         raise typer.Exit(1)

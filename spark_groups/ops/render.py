@@ -25,6 +25,7 @@ from spark_groups.ops.render_text import (
     MemberNames,
     number,
     partition_ranges,
+    plain,
     plain_table,
     printable,
 )
@@ -90,8 +91,8 @@ def _header(view: GroupView, width: int) -> RenderableType:
             width,
             ("coordinator", view.coordinator or UNKNOWN),
             ("assignor", printable(view.assignor_name) or UNKNOWN),
-            ("group epoch", str(view.group_epoch)),
-            ("assignment epoch", str(view.assignment_epoch)),
+            ("group epoch", plain(view.group_epoch)),
+            ("assignment epoch", plain(view.assignment_epoch)),
         ),
     ]
     unknown = totals.unknown_lag_partitions
@@ -169,7 +170,7 @@ def _chosen(
 def _member_epoch(member: MemberView) -> Text:
     if member.member_epoch == _LEFT_AND_MAY_RETURN:
         return Text("-2 (left, may return)", MOVING_STYLE)
-    return Text(str(member.member_epoch))
+    return Text(plain(member.member_epoch))
 
 
 _MEMBER_COLUMNS: Final = (

@@ -27,6 +27,11 @@ def number(value: int | None) -> str:
     return UNKNOWN if value is None else f"{value:,}"
 
 
+def plain(value: int | None) -> str:
+    """Write a number without separators, as ids and epochs are; what is not known as "—"."""
+    return UNKNOWN if value is None else str(value)
+
+
 def partition_ranges(partitions: Iterable[TopicPartition], shown: int = RANGES_SHOWN) -> str:
     """Write partitions as ranges: `flights 0-5, 8; orders 0`.
 

@@ -14,23 +14,17 @@ from typing import Any, Final
 
 from spark_groups.errors import ErrorCode
 from spark_groups.offsets.events import WithheldRange
+from spark_groups.ops.group_states import STATE_MEANINGS, UNKNOWN_STATE_MEANING
 from spark_groups.ops.local_members import LocalMember, parse_local_members
-from spark_groups.ops.reading import GroupReading
-from spark_groups.protocol.messages import NO_OFFSET, DescribedMember, DescribeGroupResponse
+from spark_groups.ops.plain_values import by_topic, listed
+from spark_groups.ops.reading import GroupReading, GroupType
+from spark_groups.protocol.messages import (
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    DescribedMember,
+    DescribeGroupResponse,
+)
 from spark_groups.types import TopicId, TopicIdPartition, TopicPartition, topic_id_text
-
-STATE_MEANINGS: Final[Mapping[str, str]] = {
-    "Empty": "It has no members; its committed offsets are kept.",
-    "Assigning": "The coordinator is about to compute a new target assignment; until then members"
-    " keep what they have.",
-    "Reconciling": "Members are moving from what they have to the target assignment.",
-    "Stable": "Every member has exactly what the target assignment gives it.",
-    "Dead": "It has neither members nor committed offsets, and is being removed.",
-}
-"""By the coordinator's word for a group's state
-(org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroup.ConsumerGroupState)."""
-
-UNKNOWN_STATE_MEANING: Final = "This version does not know what the coordinator means by that."
 
 MEMBER_TYPES: Final[Mapping[int, str]] = {-1: "unknown", 0: "classic", 1: "consumer"}
 """By ConsumerGroupDescribe's number."""
@@ -53,7 +47,8 @@ class MemberView:
         client_id: What its client calls itself.
         client_host: Where it connects from.
         rack_id: `client.rack`.
-        member_epoch: The epoch it has acknowledged; -2: a static member that left and may return.
+        member_epoch: The epoch it has acknowledged; -2: a static member that left and may return;
+            None: a classic group has none.
         member_type: Which protocol it speaks: consumer, classic or unknown.
         subscribed_topic_names: The topics it asks for by name.
         subscribed_topic_regex: The RE2 expression it asks by.
@@ -69,7 +64,7 @@ class MemberView:
     client_id: str
     client_host: str
     rack_id: str | None
-    member_epoch: int
+    member_epoch: int | None
     member_type: str
     subscribed_topic_names: tuple[str, ...]
     subscribed_topic_regex: str | None
@@ -92,6 +87,7 @@ class PartitionView:
         moves_to: Id of the member that will have it, if that is another one.
         log_start_offset: The first offset there is.
         committed_offset: The next offset to read; None: unknown, or none is committed.
+        committed_leader_epoch: The leader epoch that was committed with it; None: none was.
         log_end_offset: The next offset to be written (the high watermark).
         lag: Offsets between the committed offset (or the log start) and the end; None: unknown.
         lag_origin: Where lag is counted from: the log start exactly if nothing is committed; None
@@ -108,6 +104,7 @@ class PartitionView:
     moves_to: str | None
     log_start_offset: int | None
     committed_offset: int | None
+    committed_leader_epoch: int | None
     log_end_offset: int | None
     lag: int | None
     lag_origin: LagOrigin | None
@@ -144,9 +141,11 @@ class GroupView:
 
     Args:
         group_id: Its id.
+        group_type: Of which protocol it is: consumer or classic.
         group_state: The coordinator's word.
         state_meaning: What that means, as a sentence.
-        group_epoch: Rises whenever members, subscriptions or topics change.
+        group_epoch: Rises whenever members, subscriptions or topics change; None: a classic group
+            has none.
         assignment_epoch: The group epoch that the target assignment was computed at.
         assignor_name: Who computes the target assignment.
         coordinator: The broker that coordinates the group; None if unknown.
@@ -158,10 +157,11 @@ class GroupView:
     """
 
     group_id: str
+    group_type: str
     group_state: str
     state_meaning: str
-    group_epoch: int
-    assignment_epoch: int
+    group_epoch: int | None
+    assignment_epoch: int | None
     assignor_name: str
     coordinator: str | None
     members: tuple[MemberView, ...]
@@ -174,14 +174,14 @@ class GroupView:
         plain = asdict(self)
         for member, shown in zip(self.members, plain["members"], strict=True):
             for name in ("current", "target", "pending", "revoking"):
-                shown[name] = _by_topic(getattr(member, name))
+                shown[name] = by_topic(getattr(member, name))
             if member.local is not None:
-                shown["local"]["revoking"] = _by_topic(member.local.revoking)
+                shown["local"]["revoking"] = by_topic(member.local.revoking)
         for member_id, local in self.outside.items():
-            plain["outside"][member_id]["revoking"] = _by_topic(local.revoking)
+            plain["outside"][member_id]["revoking"] = by_topic(local.revoking)
         for partition, shown in zip(self.partitions, plain["partitions"], strict=True):
             shown["lag_origin"] = partition.lag_origin and partition.lag_origin.value
-        return {name: _listed(value) for name, value in plain.items()}
+        return {name: listed(value) for name, value in plain.items()}
 
 
 def view_group(reading: GroupReading, snapshots: Iterable[Mapping[str, Any]] = ()) -> GroupView:
@@ -195,9 +195,13 @@ def view_group(reading: GroupReading, snapshots: Iterable[Mapping[str, Any]] = (
     description = reading.description
     names = reading.topic_names()
     local = parse_local_members(snapshots, description.group_id)
+    has_epochs = reading.group_type is GroupType.CONSUMER
     members = tuple(
         sorted(
-            (_view_member(each, names, local.get(each.member_id)) for each in description.members),
+            (
+                _view_member(each, names, local.get(each.member_id), has_epochs=has_epochs)
+                for each in description.members
+            ),
             key=lambda member: (member.client_id, member.member_id),
         )
     )
@@ -222,10 +226,11 @@ def view_group(reading: GroupReading, snapshots: Iterable[Mapping[str, Any]] = (
     )
     return GroupView(
         group_id=description.group_id,
+        group_type=reading.group_type.value,
         group_state=description.group_state,
         state_meaning=STATE_MEANINGS.get(description.group_state, UNKNOWN_STATE_MEANING),
-        group_epoch=description.group_epoch,
-        assignment_epoch=description.assignment_epoch,
+        group_epoch=description.group_epoch if has_epochs else None,
+        assignment_epoch=description.assignment_epoch if has_epochs else None,
         assignor_name=description.assignor_name,
         coordinator=None if reading.coordinator is None else str(reading.coordinator),
         members=members,
@@ -240,7 +245,11 @@ def view_group(reading: GroupReading, snapshots: Iterable[Mapping[str, Any]] = (
 
 
 def _view_member(
-    member: DescribedMember, names: Mapping[TopicId, str], local: LocalMember | None
+    member: DescribedMember,
+    names: Mapping[TopicId, str],
+    local: LocalMember | None,
+    *,
+    has_epochs: bool,
 ) -> MemberView:
     current, target = member.assignment, member.target_assignment
     return MemberView(
@@ -250,7 +259,7 @@ def _view_member(
         # Java writes an address without a name as "/127.0.0.1".
         client_host=member.client_host.removeprefix("/"),
         rack_id=member.rack_id,
-        member_epoch=member.member_epoch,
+        member_epoch=member.member_epoch if has_epochs else None,
         member_type=MEMBER_TYPES.get(member.member_type, MEMBER_TYPES[-1]),
         subscribed_topic_names=tuple(sorted(member.subscribed_topic_names)),
         subscribed_topic_regex=member.subscribed_topic_regex or None,
@@ -305,9 +314,12 @@ def _view_partition(
 ) -> PartitionView:
     committed = reading.committed.offsets.get(key)
     committed_offset: int | None = None
+    leader_epoch: int | None = None
     origin: LagOrigin | None = LagOrigin.LOG_START_OFFSET
     if committed is not None and committed.committed_offset != NO_OFFSET:
         committed_offset, origin = committed.committed_offset, LagOrigin.COMMITTED_OFFSET
+        if committed.leader_epoch != NO_LEADER_EPOCH:
+            leader_epoch = committed.leader_epoch
     elif key in reading.committed.errors:
         origin = None
     start, end = reading.log_starts.offsets.get(key), reading.log_ends.offsets.get(key)
@@ -326,6 +338,7 @@ def _view_partition(
         moves_to=target if target != owner else None,
         log_start_offset=start,
         committed_offset=committed_offset,
+        committed_leader_epoch=leader_epoch,
         log_end_offset=end,
         lag=lag,
         lag_origin=origin,
@@ -380,17 +393,3 @@ def _totals(members: tuple[MemberView, ...], partitions: tuple[PartitionView, ..
         lag=sum(lags) if lags or not partitions else None,
         unknown_lag_partitions=len(partitions) - len(lags),
     )
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    grouped: dict[str, list[int]] = {}
-    for each in partitions:
-        grouped.setdefault(each.topic, []).append(each.partition)
-    return grouped
-
-
-def _listed(value: Any) -> Any:
-    """Return a value with lists for tuples, all the way down, as JSON would read it back."""
-    if isinstance(value, dict):
-        return {key: _listed(each) for key, each in value.items()}
-    return [_listed(each) for each in value] if isinstance(value, list | tuple) else value

@@ -7,6 +7,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from typer.testing import CliRunner, Result
+
+from spark_groups.ops.cli import app
 from tests.processes import environment
 
 QUIET = {"SPARK_GROUPS_BOOTSTRAP_SERVERS": "", "COLUMNS": "", "FORCE_COLOR": "", "NO_COLOR": ""}
@@ -34,3 +37,8 @@ def runner(state_directory: Path) -> Run:
         )
 
     return run
+
+
+def invoke(*args: str) -> Result:
+    """Run one command in this process, which is quicker; what it raises is in the result."""
+    return CliRunner().invoke(app, args, env={"COLUMNS": None, "NO_COLOR": "1"}, color=False)

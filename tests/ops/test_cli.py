@@ -20,7 +20,6 @@ from tests.brokers import Row, create_topic, produce
 from tests.kafka.listener import await_end, listening
 from tests.kafka.members import QueryLike, heartbeat, queries
 from tests.ops.commands import Run
-from tests.ops.test_observe import classic_member
 from tests.waiting import wait_until
 
 CONSUMER_GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -235,19 +234,13 @@ def test_a_group_whose_members_left_is_still_shown(
 
 
 @pytest.mark.broker
-def test_a_group_that_is_not_there_or_classic_is_exit_code_1(
-    kafka: EmbeddedKafka, command: Run, topic_name: str, group_id: str
+def test_a_group_that_is_not_there_is_exit_code_1(
+    kafka: EmbeddedKafka, command: Run, group_id: str
 ) -> None:
     servers = kafka.bootstrap_servers
     missing = command("describe", group_id, "--bootstrap-server", servers, "--json")
     assert (missing.returncode, missing.stdout) == (1, "")
     assert missing.stderr.startswith(f"spark-groups: there is no group '{group_id}'")
-    create_topic(servers, topic_name)
-    with classic_member(servers, group_id, topic_name):
-        classic = command("describe", group_id, "--bootstrap-server", servers)
-    assert (classic.returncode, classic.stdout) == (1, "")
-    assert f"group '{group_id}' is a classic group" in classic.stderr
-    assert "spark-groups is for groups of the consumer protocol" in classic.stderr
 
 
 def test_a_broker_that_does_not_answer_is_named_with_exit_code_1(command: Run) -> None:
@@ -318,6 +311,7 @@ def test_version_is_the_distributions(command: Run) -> None:
     [
         (("--help",), "spark-groups describe flight-readers --bootstrap-server localhost:9092"),
         (("describe", "--help"), "spark-groups describe flight-readers --bootstrap-server"),
+        (("groups", "--help"), "spark-groups groups --type consumer --state stable,reconciling"),
     ],
 )
 def test_help_has_an_example(command: Run, args: tuple[str, ...], example: str) -> None:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
 
 from spark_groups.errors import BrokerUnreachableError, GroupNotFoundError, OptionsError
+from spark_groups.kafka.connection import Connection
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.kafka.embedded_ports import free_ports
-from spark_groups.ops.observe import GroupObserver
+from spark_groups.kafka.groups import ListedGroup
+from spark_groups.kafka.schemas import Message
+from spark_groups.ops.observe import GroupObserver, why_not_found
+from spark_groups.ops.reading import GroupType
 from spark_groups.types import TopicIdPartition
 from tests.brokers import Row, create_topic, delete_topic, produce
 from tests.kafka.listener import await_end, greet, listening
@@ -116,16 +123,65 @@ def test_a_group_that_does_not_exist_is_said_not_to(
             observer.observe(group_id[:-1])
 
 
+def test_a_group_of_another_protocol_is_called_one() -> None:
+    listed = ListedGroup(
+        group_id="g", protocol_type="share", group_state="Stable", group_type="share"
+    )
+    said = why_not_found("g", (listed,))
+    assert said.startswith("group 'g' is a share group, Stable")
+    assert said.endswith("kafka-share-groups.sh shows it")
+
+
 @pytest.mark.broker
-def test_a_classic_group_is_called_one(
+def test_a_classic_group_is_read_too(
     kafka: EmbeddedKafka, observer: GroupObserver, topic_name: str, group_id: str
 ) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name)
-    with (
-        classic_member(kafka.bootstrap_servers, group_id, topic_name),
-        pytest.raises(GroupNotFoundError, match=f"'{group_id}' is a classic group, Stable"),
-    ):
+    create_topic(kafka.bootstrap_servers, topic_name, 2)
+    with classic_member(kafka.bootstrap_servers, group_id, topic_name):
+        reading = observer.observe(group_id)
+    (topic,) = reading.topics
+    (member,) = reading.description.members
+    keys = {TopicIdPartition(topic.topic_id, each) for each in range(2)}
+    assert reading.group_type is GroupType.CLASSIC
+    assert (topic.name, member.assignment.partitions) == (topic_name, keys)
+    assert reading.log_ends.offsets == dict.fromkeys(keys, 0)
+
+
+@pytest.mark.broker
+def test_a_group_is_read_with_one_request_of_each_kind(
+    kafka: EmbeddedKafka,
+    observer: GroupObserver,
+    topic_name: str,
+    group_id: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name, 300)
+    sent: list[str] = []
+    send = Connection._send
+
+    def counted(self: Connection, message: Message, *rest: Any) -> None:
+        sent.append(message.name)
+        send(self, message, *rest)
+
+    with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
+        query = start()
+        wait_until(lambda: (query.run(), query.assigned)[1], what="an assignment")
         observer.observe(group_id)
+        mine = threading.get_ident()
+
+        def counted_here(self: Connection, message: Message, *rest: Any) -> None:
+            (counted if threading.get_ident() == mine else send)(self, message, *rest)
+
+        monkeypatch.setattr(Connection, "_send", counted_here)
+        reading = observer.observe(group_id)
+    assert len(reading.partitions()) == 300
+    # One ListOffsets for the starts of the logs, and one for their ends.
+    assert Counter(sent) == {
+        "ConsumerGroupDescribe": 1,
+        "OffsetFetch": 1,
+        "Metadata": 1,
+        "ListOffsets": 2,
+    }
 
 
 def test_an_address_where_nobody_listens_is_named() -> None:

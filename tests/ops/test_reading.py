@@ -5,7 +5,10 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 
+from spark_groups.kafka.classic_groups import ClassicGroup, ClassicMember
+from spark_groups.ops.reading import described_as_consumer_group
 from spark_groups.protocol.messages import OffsetAndMetadata, OffsetFetchResponse, TopicMetadata
+from spark_groups.types import TopicPartition
 from tests.ops.groups import FLIGHTS, ONE, key, member, read
 
 OTHER = uuid.UUID(int=77)
@@ -48,3 +51,25 @@ def test_names_come_from_the_coordinator_and_from_the_topics_that_exist() -> Non
     reading = read(member(ONE, [0]))
     assert replace(reading, topics=()).topic_names() == {FLIGHTS: "flights"}
     assert read(committed={0: 1}, state="Empty").topic_names() == {FLIGHTS: "flights"}
+
+
+def test_a_classic_group_is_told_in_the_words_of_the_consumer_protocol() -> None:
+    group = ClassicGroup(
+        group_state="Stable",
+        assignor_name="range",
+        members=(
+            ClassicMember(
+                member_id=ONE,
+                instance_id="gate-1",
+                subscribed_topic_names=("flights", "gone"),
+                assignment=(TopicPartition("flights", 1), TopicPartition("gone", 0)),
+            ),
+        ),
+    )
+    topics = [TopicMetadata(FLIGHTS, "flights", 2)]
+    told = described_as_consumer_group("g", group, topics)
+    (only,) = told.members
+    assert (told.group_id, told.group_state, told.assignor_name) == ("g", "Stable", "range")
+    assert (only.member_id, only.instance_id, only.member_type) == (ONE, "gate-1", 0)
+    assert only.assignment.partitions == only.target_assignment.partitions == {key(1)}
+    assert told.topic_names == {FLIGHTS: "flights"}

@@ -9,16 +9,17 @@ from dataclasses import replace
 import pytest
 
 from spark_groups.errors import ErrorCode
+from spark_groups.ops.group_states import STATE_MEANINGS, UNKNOWN_STATE_MEANING
+from spark_groups.ops.reading import GroupType
 from spark_groups.ops.views import (
-    STATE_MEANINGS,
-    UNKNOWN_STATE_MEANING,
     GroupView,
     LagOrigin,
     PartitionView,
     view_group,
 )
+from spark_groups.protocol.messages import OffsetAndMetadata, OffsetFetchResponse
 from spark_groups.types import Assignment, TopicPartition, topic_id_text
-from tests.ops.groups import FLIGHTS, ONE, TWO, member, read
+from tests.ops.groups import FLIGHTS, ONE, TWO, key, member, read
 from tests.ops.test_local_members import SNAPSHOT
 
 UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT.value
@@ -226,7 +227,7 @@ def test_json_is_the_same_view_in_plain_values() -> None:
     )
     plain = view.to_json()
     assert json.loads(json.dumps(plain)) == plain
-    assert plain["group_id"] == "flight-readers"
+    assert (plain["group_id"], plain["group_type"]) == ("flight-readers", "consumer")
     assert plain["totals"] == {
         "members": 2,
         "partitions": 2,
@@ -251,9 +252,28 @@ def test_json_is_the_same_view_in_plain_values() -> None:
         "moves_to": TWO,
         "log_start_offset": 7,
         "committed_offset": None,
+        "committed_leader_epoch": None,
         "log_end_offset": 9,
         "lag": 2,
         "lag_origin": "log start offset",
         "remark": "",
         "withheld": None,
     }
+
+
+def test_a_classic_group_has_no_epochs() -> None:
+    reading = replace(read(member(ONE, [0])), group_type=GroupType.CLASSIC)
+    view = view_group(reading)
+    assert (view.group_type, view.group_epoch, view.assignment_epoch) == ("classic", None, None)
+    assert (view.members[0].member_epoch, view.members[0].current) == (
+        None,
+        (TopicPartition("flights", 0),),
+    )
+
+
+def test_a_leader_epoch_is_known_only_if_it_was_committed() -> None:
+    committed = OffsetFetchResponse(
+        offsets={key(0): OffsetAndMetadata(5, leader_epoch=3), key(1): OffsetAndMetadata(5)}
+    )
+    view = view_group(replace(read(), committed=committed))
+    assert [each.committed_leader_epoch for each in view.partitions] == [3, None]

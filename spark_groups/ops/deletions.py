@@ -1,0 +1,162 @@
+"""Groups that are deleted, and committed offsets: what became of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from spark_groups.errors import ErrorCode, rule_for
+from spark_groups.kafka.cluster import Cluster
+from spark_groups.kafka.group_admin import OffsetDeletion, delete_group, delete_offsets
+from spark_groups.ops.plain_values import listed
+from spark_groups.ops.topic_partitions import partitions_of
+from spark_groups.protocol.messages import MetadataRequest
+from spark_groups.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedGroup:
+    """What became of a group that was to be deleted.
+
+    Args:
+        group_id: The group.
+        error: Kafka's word for why it was not; None: it was.
+        remark: What to do about it.
+    """
+
+    group_id: str
+    error: str | None = None
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDeletionView:
+    """What became of groups that were to be deleted.
+
+    Args:
+        groups: In the order in which they were named.
+    """
+
+    groups: tuple[DeletedGroup, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all are gone."""
+        return all(each.error is None for each in self.groups)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the view as plain values."""
+        return {"groups": [asdict(each) for each in self.groups]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedOffset:
+    """What became of a committed offset that was to be deleted.
+
+    Args:
+        topic: Its topic.
+        partition: Its partition; None: the topic does not exist.
+        error: Kafka's word for why it was not; None: it was.
+        remark: What to do about it.
+    """
+
+    topic: str
+    partition: int | None
+    error: str | None = None
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetDeletionView:
+    """What became of committed offsets that were to be deleted.
+
+    Args:
+        group_id: The group.
+        offsets: Sorted by topic and partition.
+    """
+
+    group_id: str
+    offsets: tuple[DeletedOffset, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all are gone."""
+        return all(each.error is None for each in self.offsets)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the view as plain values."""
+        return {name: listed(value) for name, value in asdict(self).items()}
+
+
+def delete_groups(cluster: Cluster, group_ids: Iterable[str]) -> GroupDeletionView:
+    """Delete groups with their committed offsets.
+
+    Args:
+        cluster: The cluster.
+        group_ids: The groups.
+
+    Raises:
+        RequestError: A coordinator did not answer in time; some may be gone.
+        ProtocolError: An answer cannot be read.
+    """
+    codes = {each: delete_group(cluster, each).error_code for each in dict.fromkeys(group_ids)}
+    return GroupDeletionView(
+        groups=tuple(DeletedGroup(group_id=each, **said(code)) for each, code in codes.items())
+    )
+
+
+def delete_group_offsets(
+    cluster: Cluster, group_id: str, topics: Mapping[str, frozenset[int] | None]
+) -> OffsetDeletionView:
+    """Delete committed offsets of a group.
+
+    Args:
+        cluster: The cluster.
+        group_id: The group.
+        topics: The topics with the partitions that are meant, None for all.
+
+    Raises:
+        RequestError: The coordinator did not answer in time.
+        ProtocolError: An answer cannot be read.
+    """
+    known = cluster.metadata(MetadataRequest(topic_names=frozenset(topics))).topics
+    there, missing = partitions_of(topics, known)
+    answer = delete_offsets(cluster, group_id, there) if there else OffsetDeletion()
+    return OffsetDeletionView(group_id=group_id, offsets=view_deleted(there, missing, answer))
+
+
+def view_deleted(
+    there: Iterable[TopicPartition], missing: Iterable[TopicPartition], answer: OffsetDeletion
+) -> tuple[DeletedOffset, ...]:
+    """Return what became of committed offsets, once the coordinator has answered.
+
+    Args:
+        there: Partitions that it was asked to forget.
+        missing: Partitions that do not exist, -1 for all of a topic.
+        answer: What it said.
+    """
+    unanswered = answer.error_code or ErrorCode.UNKNOWN_SERVER_ERROR.value
+    codes = {each: answer.errors.get(each, unanswered) for each in there}
+    codes |= dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.value)
+    return tuple(
+        DeletedOffset(
+            topic=each.topic,
+            partition=each.partition if each.partition >= 0 else None,
+            **said(codes[each]),
+        )
+        for each in sorted(codes)
+    )
+
+
+def said(code: int) -> dict[str, Any]:
+    """Return Kafka's word for an error and what to do about it, as views have them.
+
+    Args:
+        code: Kafka's error code.
+    """
+    if not code:
+        return {}
+    if code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return {"error": ErrorCode.name_of(code), "remark": "there is no such group"}
+    return {"error": ErrorCode.name_of(code), "remark": rule_for(code).remedy}

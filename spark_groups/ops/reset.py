@@ -1,0 +1,186 @@
+"""Committed offsets of a group without members are set anew: read, planned, and committed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from spark_groups.errors import ErrorCode, GroupNotFoundError
+from spark_groups.kafka.cluster import Cluster
+from spark_groups.kafka.configuration import refuse
+from spark_groups.kafka.group_admin import commit_outside
+from spark_groups.ops.observe import describe_any_group
+from spark_groups.ops.reset_plan import (
+    KnownOffsets,
+    ResetKind,
+    ResetRow,
+    ResetTarget,
+    ResetView,
+    plan_offset,
+    refusal_of,
+)
+from spark_groups.ops.topic_partitions import partitions_of
+from spark_groups.protocol.messages import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    NO_OFFSET,
+    ListOffsetsRequest,
+    MetadataRequest,
+)
+from spark_groups.types import TopicIdPartition, TopicPartition
+
+Offsets = Mapping[TopicIdPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """The partitions that are meant.
+
+    Args:
+        there: Those that exist, with what they are called.
+        missing: Those that do not; partition -1 stands for a whole topic.
+    """
+
+    there: Mapping[TopicIdPartition, TopicPartition]
+    missing: tuple[TopicPartition, ...] = ()
+
+
+def reset_offsets(
+    cluster: Cluster,
+    group_id: str,
+    target: ResetTarget,
+    topics: Mapping[str, frozenset[int] | None] | None,
+    *,
+    execute: bool,
+) -> ResetView:
+    """Plan new offsets for a group, and commit them if that is wanted and can be done.
+
+    Args:
+        cluster: The cluster.
+        group_id: The group; one that does not exist yet is made by the first commit.
+        target: Where to.
+        topics: The topics with the partitions that are meant, None for all of a topic; None: every
+            partition for which the group, or the one whose offsets are taken over, has committed.
+        execute: Whether to commit.
+
+    Raises:
+        RequestError: Not all answers came in time.
+        ProtocolError: A broker refused, or its answer cannot be read.
+    """
+    state, members = _group(cluster, group_id)
+    committed = _committed(cluster, group_id)
+    takes_over = target.kind is ResetKind.FROM_GROUP
+    others = _committed(cluster, target.group_id) if takes_over else {}
+    scope = _scope(cluster, topics, others if takes_over else committed)
+    known = _known(cluster, scope, target, committed, others)
+    rows = {key: _row(target, name, known[key]) for key, name in scope.there.items()}
+    view = ResetView(
+        group_id=group_id,
+        group_state=state,
+        rows=_sorted(*rows.values(), *(_missing_row(each) for each in scope.missing)),
+    )
+    view = replace(view, refusal=refusal_of(group_id, state, members, view.rows))
+    if view.refusal or not execute:
+        return view
+    done = commit_outside(
+        cluster,
+        group_id,
+        {key: row.new_offset for key, row in rows.items() if row.new_offset is not None},
+    )
+    refuse(done.error_code, f"OffsetCommit of {group_id!r}")
+    answered = (_with_answer(row, done.errors[key]) for key, row in rows.items())
+    return replace(view, rows=_sorted(*answered), is_executed=True)
+
+
+def _group(cluster: Cluster, group_id: str) -> tuple[str, tuple[str, ...]]:
+    """Return a group's state and what its members are called; one that is not there is dead."""
+    try:
+        _, described = describe_any_group(cluster, group_id)
+    except GroupNotFoundError:
+        return "Dead", ()
+    named = (f"{each.client_id} {each.member_id}".strip() for each in described.members)
+    return described.group_state, tuple(sorted(named))
+
+
+def _committed(cluster: Cluster, group_id: str) -> Offsets:
+    fetched = cluster.fetch_all_offsets(group_id)
+    refuse(fetched.error_code, f"OffsetFetch of {group_id!r}")
+    return {
+        key: each.committed_offset
+        for key, each in fetched.offsets.items()
+        if each.committed_offset != NO_OFFSET
+    }
+
+
+def _scope(
+    cluster: Cluster, topics: Mapping[str, frozenset[int] | None] | None, committed: Offsets
+) -> _Scope:
+    if topics is None:
+        if not committed:
+            return _Scope({})
+        ids = frozenset(each.topic_id for each in committed)
+        found = cluster.metadata(MetadataRequest(topic_ids=ids)).topics
+        names = {each.topic_id: each.name for each in found}
+        return _Scope(
+            {
+                each: TopicPartition(names[each.topic_id], each.partition)
+                for each in committed
+                if each.topic_id in names
+            }
+        )
+    found = cluster.metadata(MetadataRequest(topic_names=frozenset(topics))).topics
+    there, missing = partitions_of(topics, found)
+    by_name = {each.name: each.topic_id for each in found}
+    keys = {TopicIdPartition(by_name[each.topic], each.partition): each for each in there}
+    return _Scope(keys, missing)
+
+
+def _known(
+    cluster: Cluster, scope: _Scope, target: ResetTarget, committed: Offsets, others: Offsets
+) -> dict[TopicIdPartition, KnownOffsets]:
+    partitions = frozenset(scope.there)
+    if not partitions:
+        return {}
+
+    def at(timestamp_ms: int) -> Offsets:
+        request = ListOffsetsRequest(partitions=partitions, timestamp_ms=timestamp_ms)
+        return cluster.list_offsets(request).offsets
+
+    starts, ends = at(EARLIEST_TIMESTAMP), at(LATEST_TIMESTAMP)
+    at_time = at(target.number) if target.kind is ResetKind.TO_DATETIME else {}
+    return {
+        each: KnownOffsets(
+            committed_offset=committed.get(each),
+            log_start_offset=starts.get(each),
+            log_end_offset=ends.get(each),
+            at_timestamp=at_time.get(each),
+            other_committed_offset=others.get(each),
+        )
+        for each in partitions
+    }
+
+
+def _row(target: ResetTarget, name: TopicPartition, known: KnownOffsets) -> ResetRow:
+    new_offset, remark = plan_offset(target, str(name), known)
+    return ResetRow(
+        topic=name.topic,
+        partition=name.partition,
+        committed_offset=known.committed_offset,
+        new_offset=new_offset,
+        remark=remark,
+    )
+
+
+def _missing_row(name: TopicPartition) -> ResetRow:
+    if name.partition < 0:
+        return ResetRow(topic=name.topic, partition=None, remark="there is no such topic")
+    remark = "there is no such partition"
+    return ResetRow(topic=name.topic, partition=name.partition, remark=remark)
+
+
+def _with_answer(row: ResetRow, code: int) -> ResetRow:
+    return replace(row, error=ErrorCode.name_of(code)) if code else row
+
+
+def _sorted(*rows: ResetRow) -> tuple[ResetRow, ...]:
+    return tuple(sorted(rows, key=lambda row: (row.topic, row.partition or 0)))

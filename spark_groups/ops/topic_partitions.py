@@ -1,0 +1,55 @@
+"""Topics and partitions as options of Kafka's own tool name them: `flights` or `flights:0,2`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from spark_groups.errors import OptionsError
+from spark_groups.protocol.messages import TopicMetadata
+from spark_groups.types import TopicPartition
+
+
+def parse_topics(given: Iterable[str]) -> dict[str, frozenset[int] | None]:
+    """Read what was given to `--topic`; None stands for all partitions of a topic.
+
+    Args:
+        given: What was given, each time.
+
+    Raises:
+        OptionsError: Something is malformed; lists all.
+    """
+    found: dict[str, frozenset[int] | None] = {}
+    problems = []
+    for text in given:
+        name, colon, indexes = text.partition(":")
+        parts = indexes.split(",") if colon else []
+        if not name or not all(part.strip().isdecimal() for part in parts):
+            problems.append(f"{text!r} is neither TOPIC nor TOPIC:0,1,2")
+            continue
+        chosen = frozenset(map(int, parts)) if colon else None
+        before = found.get(name, frozenset())
+        found[name] = None if chosen is None or before is None else before | chosen
+    if problems:
+        raise OptionsError("; ".join(problems))
+    return found
+
+
+def partitions_of(
+    topics: Mapping[str, frozenset[int] | None], known: Iterable[TopicMetadata]
+) -> tuple[tuple[TopicPartition, ...], tuple[TopicPartition, ...]]:
+    """Return which partitions are meant: those that exist, and those that do not.
+
+    Args:
+        topics: As `parse_topics` returns them.
+        known: The topics that exist; of one that does not, partition -1 stands for all.
+    """
+    counts = {each.name: each.partition_count for each in known}
+    there: list[TopicPartition] = []
+    missing: list[TopicPartition] = []
+    for topic, chosen in sorted(topics.items()):
+        count = counts.get(topic, 0)
+        indexes = chosen if chosen is not None else range(count) or [-1]
+        for index in sorted(indexes):
+            found = there if 0 <= index < count else missing
+            found.append(TopicPartition(topic, index))
+    return tuple(there), tuple(missing)

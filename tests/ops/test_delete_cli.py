@@ -1,0 +1,45 @@
+"""`spark-groups delete` and `delete-offsets` on a real broker."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from spark_groups.kafka.cluster import Cluster
+from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.kafka.group_admin import commit_outside
+from spark_groups.types import TopicIdPartition
+from tests.brokers import create_topic
+from tests.kafka.test_cluster import topic_id
+from tests.ops.commands import invoke
+
+
+@pytest.mark.broker
+def test_offsets_and_then_the_group_are_deleted(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str
+) -> None:
+    servers = kafka.bootstrap_servers
+    create_topic(servers, topic_name, 2)
+    address = ("--bootstrap-server", servers)
+    with Cluster(servers) as cluster:
+        keys = [TopicIdPartition(topic_id(cluster, topic_name), each) for each in range(2)]
+        commit_outside(cluster, group_id, dict.fromkeys(keys, 5))
+        asked = ("delete-offsets", group_id, "--topic", f"{topic_name}:1", *address)
+        first = invoke(*asked)
+        assert (first.exit_code, first.stdout.split()[-3:]) == (0, [topic_name, "1", "Successful"])
+        assert set(cluster.fetch_all_offsets(group_id).offsets) == {keys[0]}
+        second = invoke(*asked, "--topic", "~", "--json")
+        statuses = [each["error"] for each in json.loads(second.stdout)["offsets"]]
+        assert (second.exit_code, statuses) == (1, [None, "UNKNOWN_TOPIC_OR_PARTITION"])
+    assert invoke("delete", group_id, *address).stdout == f"group '{group_id}': deleted\n"
+    again = invoke("delete", group_id, *address)
+    assert again.exit_code == 1
+    assert "could not be deleted due to: GROUP_ID_NOT_FOUND" in again.stdout
+
+
+def test_a_topic_that_is_malformed_is_wrong_usage() -> None:
+    address = ("--bootstrap-server", "localhost:1")
+    done = invoke("delete-offsets", "g", "--topic", "flights:", *address)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "is neither TOPIC nor TOPIC:0,1,2" in done.stderr

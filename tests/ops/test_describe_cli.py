@@ -1,0 +1,80 @@
+"""`spark-groups describe` in the columns of Kafka's own tool, for both protocols."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from spark_groups.kafka.embedded import EmbeddedKafka
+from tests.brokers import Row, create_topic, produce
+from tests.kafka.members import queries
+from tests.ops.commands import invoke
+from tests.ops.test_cli import CONSUMER_GROUP_COMMAND
+from tests.ops.test_observe import classic_member
+
+
+def rows(text: str, group_id: str) -> set[tuple[str, ...]]:
+    """Return the rows about a group, written alike by both tools."""
+    text = re.sub(
+        r" +\(id (\d+)\)| +\((\d+)\)", r" (\1\2)", text.replace("/127.0.0.1", "127.0.0.1")
+    )
+    found = (line.split() for line in text.splitlines() if line.startswith(group_id))
+    return {tuple("-" if cell == "—" else cell for cell in row) for row in found}
+
+
+@pytest.mark.broker
+@pytest.mark.long
+def test_groups_of_both_protocols_are_shown_as_kafkas_own_tool_shows_them(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str
+) -> None:
+    servers = kafka.bootstrap_servers
+    create_topic(servers, topic_name, 3)
+    produce(servers, topic_name, [Row(b"x", partition=each) for each in range(3)])
+    old, new = f"{group_id}-old", f"{group_id}-new"
+    with (
+        queries(servers, new, topic_name) as start,
+        classic_member(servers, old, topic_name) as consumer,
+    ):
+        start_of_each = [TopicPartition(topic_name, each, 0) for each in range(3)]
+        consumer.commit(offsets=start_of_each, asynchronous=False)
+        query = start()
+        query.plan_rows()
+        query.commit_all()
+        address = ("--bootstrap-server", servers)
+        ours = invoke("describe", old, new, "--offsets", "--verbose", *address)
+        plain = json.loads(invoke("describe", old, new, "--json", *address).stdout)
+        listed = json.loads(invoke("groups", "--json", *address).stdout)["groups"]
+        asked = ("--describe", "--group", old, "--group", new, "--offsets", "--verbose")
+        theirs = kafka.run_tool(CONSUMER_GROUP_COMMAND, *address, *asked)
+        state = invoke("describe", old, new, "--state", "--verbose", *address)
+        asked = ("--describe", "--group", old, "--group", new, "--state", "--verbose")
+        their_state = kafka.run_tool(CONSUMER_GROUP_COMMAND, *address, *asked)
+    assert ours.exit_code == 0, ours.stderr
+    for each in (old, new):
+        assert rows(ours.stdout, each) == rows(theirs, each)
+        assert rows(state.stdout, each) == rows(their_state, each)
+    assert len(rows(theirs, old)) == len(rows(theirs, new)) == 3
+    assert [(each["group_id"], each["group_type"]) for each in plain] == [
+        (old, "classic"),
+        (new, "consumer"),
+    ]
+    assert {
+        (each["group_id"], each["group_type"], each["protocol_type"], each["group_state"])
+        for each in listed
+    } >= {(old, "Classic", "consumer", "Stable"), (new, "Consumer", "consumer", "Stable")}
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--members", "--state"), "choose one of --members, --state"),
+        (("--verbose",), "--verbose goes with --members, --offsets or --state"),
+    ],
+)
+def test_parts_that_do_not_go_together_are_wrong_usage(args: tuple[str, ...], said: str) -> None:
+    done = invoke("describe", "g", *args, "--bootstrap-server", "localhost:1")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert said in " ".join(done.stderr.replace("│", " ").split())

@@ -1,0 +1,135 @@
+"""New offsets: what each way to reset makes of what is known of a partition."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from spark_groups.errors import OptionsError
+from spark_groups.ops.reset_plan import (
+    KnownOffsets,
+    ResetKind,
+    ResetRow,
+    ResetTarget,
+    ResetView,
+    parse_datetime,
+    plan_offset,
+    refusal_of,
+)
+
+KNOWN = KnownOffsets(
+    committed_offset=50,
+    log_start_offset=10,
+    log_end_offset=100,
+    at_timestamp=70,
+    other_committed_offset=60,
+)
+HIGHER = "is higher than latest offset for topic partition flights-0. Value will be set to 100"
+LOWER = "is lower than earliest offset for topic partition flights-0. Value will be set to 10"
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "known", "expected", "remark"),
+    [
+        (ResetKind.TO_EARLIEST, 0, KNOWN, 10, ""),
+        (ResetKind.TO_LATEST, 0, KNOWN, 100, ""),
+        (ResetKind.TO_OFFSET, 42, KNOWN, 42, ""),
+        (ResetKind.TO_OFFSET, 100, KNOWN, 100, ""),
+        (ResetKind.TO_OFFSET, 500, KNOWN, 100, f"New offset (500) {HIGHER}"),
+        (ResetKind.TO_OFFSET, 0, KNOWN, 10, f"New offset (0) {LOWER}"),
+        (ResetKind.SHIFT_BY, -5, KNOWN, 45, ""),
+        (ResetKind.SHIFT_BY, 51, KNOWN, 100, f"New offset (101) {HIGHER}"),
+        (ResetKind.SHIFT_BY, -60, KNOWN, 10, f"New offset (-10) {LOWER}"),
+        (ResetKind.TO_DATETIME, 0, KNOWN, 70, ""),
+        (ResetKind.FROM_GROUP, 0, KNOWN, 60, ""),
+    ],
+)
+def test_offsets_stay_within_the_log(kind, number, known, expected, remark) -> None:
+    assert plan_offset(ResetTarget(kind, number, "h"), "flights-0", known) == (expected, remark)
+
+
+def test_a_time_after_the_last_record_is_the_end_of_the_log() -> None:
+    late = KnownOffsets(log_start_offset=10, log_end_offset=100, at_timestamp=-1)
+    assert plan_offset(ResetTarget(ResetKind.TO_DATETIME), "flights-0", late) == (
+        100,
+        "no record is that late: to the end of the log",
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "known", "remark"),
+    [
+        *((kind, KnownOffsets(log_end_offset=9), "where its log begins") for kind in ResetKind),
+        (
+            ResetKind.SHIFT_BY,
+            KnownOffsets(log_start_offset=0, log_end_offset=9),
+            "since there is no current committed offset",
+        ),
+        (
+            ResetKind.TO_DATETIME,
+            KnownOffsets(log_start_offset=0, log_end_offset=9),
+            "the offset of that time is not known",
+        ),
+        (
+            ResetKind.FROM_GROUP,
+            KnownOffsets(log_start_offset=0, log_end_offset=9),
+            "group 'h' has committed nothing here",
+        ),
+    ],
+)
+def test_what_is_not_known_is_no_offset(kind, known, remark) -> None:
+    planned, said = plan_offset(ResetTarget(kind, 3, "h"), "flights-0", known)
+    assert planned is None
+    assert remark in said
+
+
+GOOD = ResetRow(topic="flights", partition=0, new_offset=5)
+BAD = ResetRow(topic="flights", partition=1)
+
+
+@pytest.mark.parametrize("state", ["Empty", "Dead"])
+def test_a_group_without_members_is_reset_in_all_partitions_or_none(state: str) -> None:
+    assert refusal_of("g", state, (), (GOOD,)) == ""
+    assert refusal_of("g", state, (), (GOOD, BAD)).startswith(
+        "1 of 2 partitions have no new offset"
+    )
+    assert refusal_of("g", state, (), ()) == "There are no partitions to reset."
+
+
+def test_a_group_with_members_says_whom_to_stop() -> None:
+    assert refusal_of("g", "Stable", ("app m1",), (GOOD,)) == (
+        "Assignments can only be reset if the group 'g' is inactive, but the current state is"
+        " Stable. Stop its members: app m1."
+    )
+
+
+def test_only_what_was_executed_without_an_error_is_complete() -> None:
+    refused = ResetRow(topic="flights", partition=1, new_offset=5, error="UNKNOWN_MEMBER_ID")
+    for rows, executed, complete in (
+        ((GOOD,), False, False),
+        ((GOOD,), True, True),
+        ((GOOD, refused), True, False),
+    ):
+        view = ResetView(group_id="g", group_state="Empty", rows=rows, is_executed=executed)
+        assert view.is_complete is complete
+        assert json.loads(json.dumps(view.to_json())) == view.to_json()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-01-02T03:04:05.678",
+        "2026-01-02T03:04:05.678Z",
+        "2026-01-02T03:04:05.678+00:00",
+        "2026-01-02T05:04:05.678+02:00",
+    ],
+)
+def test_a_time_is_in_utc_unless_it_says_otherwise(text: str) -> None:
+    assert parse_datetime(text) == 1_767_323_045_678
+
+
+@pytest.mark.parametrize("text", ["", "Z", "yesterday", "2026-13-01T00:00:00.000"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(OptionsError, match=r"is not YYYY-MM-DDThh:mm:ss\.sss"):
+        parse_datetime(text)
