@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from itertools import groupby
 from math import isinf
+from operator import attrgetter
 from typing import Any
 
 from spark_groups.client.group_client import GroupClient
 from spark_groups.protocol.messages import NO_OFFSET
-from spark_groups.types import TopicIdPartition, topic_id_text
+from spark_groups.types import TopicId, TopicIdPartition, topic_id_text
 
 
 def take_snapshot(client: GroupClient, now: float) -> dict[str, Any]:
@@ -67,8 +69,8 @@ def take_snapshot(client: GroupClient, now: float) -> dict[str, Any]:
         ],
         "partitions": [
             {
-                "topic": client.topics.name(key.topic_id),
-                "topic_id": topic_id_text(key.topic_id),
+                "topic": name,
+                "topic_id": id_text,
                 "partition": key.partition,
                 "phase": owned.phase.name,
                 "assigned_epoch": owned.assigned_epoch,
@@ -76,7 +78,10 @@ def take_snapshot(client: GroupClient, now: float) -> dict[str, Any]:
                 "position": _known(owned.position),
                 "log_end_offset": client.planner.log_ends.get(key),
             }
-            for key, owned in sorted(ledger.owned.items())
+            for topic_id, keys in _by_topic(ledger.owned)
+            for name, id_text in [(client.topics.name(topic_id), topic_id_text(topic_id))]
+            for key in keys
+            for owned in [ledger.owned[key]]
         ],
     }
 
@@ -100,6 +105,14 @@ def _known(value: int) -> int | None:
 
 def _partitions(client: GroupClient, keys: Iterable[TopicIdPartition]) -> list[str]:
     return [
-        f"{client.topics.name(key.topic_id) or topic_id_text(key.topic_id)}-{key.partition}"
-        for key in sorted(keys)
+        f"{name}-{key.partition}"
+        for topic_id, found in _by_topic(keys)
+        for name in [client.topics.name(topic_id) or topic_id_text(topic_id)]
+        for key in found
     ]
+
+
+def _by_topic(
+    keys: Iterable[TopicIdPartition],
+) -> Iterator[tuple[TopicId, Iterator[TopicIdPartition]]]:
+    return groupby(sorted(keys), key=attrgetter("topic_id"))
