@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from itertools import groupby
 from typing import Any, Final
 
@@ -148,11 +148,17 @@ def _item_reader(spec: Field, owner: Struct) -> Reader:
     return read_fixed
 
 
+@lru_cache(maxsize=1024)
+def _uuid_of(raw: bytes) -> uuid.UUID:
+    """Return one object for one id: what is the same object is compared at once."""
+    return uuid.UUID(bytes=raw)
+
+
 def _read_uuid(frame: Frame, place: int) -> tuple[uuid.UUID, int]:
     end = place + 16
     if end > len(frame):
         raise ProtocolError("it ends inside a uuid")
-    return uuid.UUID(bytes=bytes(frame[place:end])), end
+    return _uuid_of(bytes(frame[place:end])), end
 
 
 def _read_compact_length(frame: Frame, place: int) -> tuple[int, int]:

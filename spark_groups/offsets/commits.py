@@ -86,10 +86,12 @@ class CommitQueue:
 
     def add(self, commits: Iterable[PendingCommit]) -> None:
         """Queue commits; a later offset of a partition takes the place of an earlier one."""
+        is_first = not (self._queued or self._sent or self._unverified)
         for each in commits:
-            if not each.uncertain and self._is_uncertain(each.key):
+            if not is_first and not each.uncertain and self._is_uncertain(each.key):
                 each = replace(each, uncertain=True)  # noqa: PLW2901
-            self._unverified.pop(each.key, None)
+            if self._unverified:
+                self._unverified.pop(each.key, None)
             self._queued[each.key] = each
 
     def pending(self) -> frozenset[TopicIdPartition]:

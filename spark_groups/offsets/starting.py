@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 
 from spark_groups.protocol.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from spark_groups.types import TopicPartition
@@ -52,6 +53,7 @@ class StartingOffsets:
         return self.default.value
 
 
+@lru_cache(maxsize=64)
 def commit_metadata(known_count: int) -> str:
     """Write what is kept beside a committed offset.
 
