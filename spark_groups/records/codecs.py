@@ -105,4 +105,6 @@ class Decompressor:
             self._octets = octets
 
     def _too_large(self) -> DecompressionError:
-        return DecompressionError(f"it takes more than {self._bytes_max} bytes")
+        return DecompressionError(
+            f"it takes more than {self._bytes_max} bytes, a share of maxMemoryPerTask: raise that"
+        )
