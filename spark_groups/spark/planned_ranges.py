@@ -22,8 +22,9 @@ def rounds(ranges: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
     found: list[list[OffsetRange]] = []
     seen: Counter[TopicPartition] = Counter()
     for each in sorted(each for each in ranges if len(each)):
-        turn = seen[each.topic_partition]
-        seen[each.topic_partition] += 1
+        partition = each.topic_partition
+        turn = seen[partition]
+        seen[partition] += 1
         if turn == len(found):
             found.append([])
         found[turn].append(each)

@@ -193,6 +193,17 @@ def test_run_of_several_batches_is_inherited_from_any_of_its_beginnings() -> Non
     assert ledger.positions(parts(0)) == {key(0): 30}
 
 
+def test_topics_are_those_of_what_is_owned_now() -> None:
+    ledger, other = Ledger(), TopicIdPartition(uuid.UUID(int=99), 0)
+    assert ledger.topic_ids() == frozenset()
+    ledger.assign(Assignment(frozenset({key(0), key(1), other})), 1)
+    assert ledger.topic_ids() == {key(0).topic_id, other.topic_id}
+    ledger.drop([other])
+    assert ledger.topic_ids() == {key(0).topic_id}
+    ledger.drop([key(0), key(1)])
+    assert ledger.topic_ids() == frozenset()
+
+
 def test_accepted_commit_ends_what_is_uncommitted() -> None:
     ledger = owning({0: 0})
     (first,) = finished_commits(ledger, span(0, 0, 10))
