@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 
+from spark_groups import foreach_batch_rows
+
 TUNED: Mapping[str, str] = {
     "kafka.max.partition.fetch.bytes": "8388608",
     "kafka.max.poll.records": "10000",
@@ -48,5 +50,6 @@ READERS: Mapping[str, Reader] = {
     JVM_TUNED: Reader("kafka", TUNED),
     LIBRDKAFKA: Reader("kafka-group", {"reader": "librdkafka"}),
     FAST: Reader("kafka-group", {"reader": "fast"}),
+    RANGES: Reader("kafka-group", {"emit": "ranges"}, foreach_batch_rows),
     NOWHERE: Reader("nowhere"),
 }
