@@ -129,9 +129,16 @@ def describe_consumer_group(cluster: Cluster, group_id: str) -> DescribeGroupRes
         RequestError: The coordinator did not answer in time.
         ProtocolError: It refused, or its answer cannot be read.
     """
+    described = _described_if_there(cluster, group_id)
+    if described is None:
+        raise GroupNotFoundError(why_not_found(group_id, cluster.list_groups()))
+    return described
+
+
+def _described_if_there(cluster: Cluster, group_id: str) -> DescribeGroupResponse | None:
     described = cluster.describe_group(DescribeGroupRequest(group_id=group_id))
     if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-        raise GroupNotFoundError(why_not_found(group_id, cluster.list_groups()))
+        return None
     refuse(described.error_code, f"ConsumerGroupDescribe of {group_id!r}", described.error_message)
     return described
 
@@ -148,10 +155,8 @@ def describe_any_group(cluster: Cluster, group_id: str) -> tuple[GroupType, Desc
         RequestError: The coordinator did not answer in time.
         ProtocolError: It refused, or its answer cannot be read.
     """
-    described = cluster.describe_group(DescribeGroupRequest(group_id=group_id))
-    if described.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
-        asked = f"ConsumerGroupDescribe of {group_id!r}"
-        refuse(described.error_code, asked, described.error_message)
+    described = _described_if_there(cluster, group_id)
+    if described is not None:
         return GroupType.CONSUMER, described
     group = describe_classic_group(cluster, group_id)
     if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
@@ -214,16 +219,12 @@ def why_not_found(group_id: str, groups: tuple[ListedGroup, ...]) -> str:
         if group.group_id == group_id and group.group_type.lower() != "consumer":
             kind = group.group_type.lower()
             state = f", {group.group_state}" if group.group_state else ""
-            remedy = (
-                "its members join with group.protocol=classic, kafka-consumer-groups.sh shows it"
-                if kind == "classic"
-                else f"kafka-{kind}-groups.sh shows it"
-            )
+            tool = "spark-groups describe" if kind == "classic" else f"kafka-{kind}-groups.sh"
             return (
-                f"group {group_id!r} is a {kind} group{state}: spark-groups is for groups of the"
-                f" consumer protocol (KIP-848) only; {remedy}"
+                f"group {group_id!r} is a {kind} group{state}, not one of the consumer protocol"
+                f" (KIP-848): {tool} shows it"
             )
-    known = [group.group_id for group in groups if group.group_type.lower() == "consumer"]
+    known = [e.group_id for e in groups if e.group_type.lower() in ("consumer", "classic")]
     near = difflib.get_close_matches(group_id, known, n=1, cutoff=0.75)
     if near:
         return f"there is no group {group_id!r}: did you mean {near[0]!r}?"

@@ -123,13 +123,14 @@ def test_a_group_that_does_not_exist_is_said_not_to(
             observer.observe(group_id[:-1])
 
 
-def test_a_group_of_another_protocol_is_called_one() -> None:
-    listed = ListedGroup(
-        group_id="g", protocol_type="share", group_state="Stable", group_type="share"
-    )
+@pytest.mark.parametrize(
+    ("kind", "tool"), [("share", "kafka-share-groups.sh"), ("classic", "spark-groups describe")]
+)
+def test_a_group_of_another_protocol_is_called_one(kind: str, tool: str) -> None:
+    listed = ListedGroup(group_id="g", protocol_type=kind, group_state="Stable", group_type=kind)
     said = why_not_found("g", (listed,))
-    assert said.startswith("group 'g' is a share group, Stable")
-    assert said.endswith("kafka-share-groups.sh shows it")
+    assert said.startswith(f"group 'g' is a {kind} group, Stable")
+    assert said.endswith(f"{tool} shows it")
 
 
 @pytest.mark.broker
