@@ -161,7 +161,8 @@ def recreated(given: Application) -> dict[str, Any]:
         counts.append(rows.count())
 
     def recreate(*_: object) -> None:
-        (deleted,) = admin(given.servers).delete_topics([given.topic]).values()
+        client = admin(given.servers)
+        (deleted,) = client.delete_topics([given.topic]).values()
         deleted.result(ANSWER_S)
         time.sleep(1.0)
         create_topic(given.servers, given.topic, 2)
