@@ -89,7 +89,6 @@ def test_the_jvm_reads_exactly_the_ranges(
         "startingOffsets": "earliest",
         "maxOffsetsPerTrigger": "40",
         "includeHeaders": "true",
-        "minPartitions": "4",
     }
     seen = play(tmp_path, scenarios, servers, options)
 
@@ -97,9 +96,9 @@ def test_the_jvm_reads_exactly_the_ranges(
     assert reads["failure"] == ""
     full = [each for each in reads["batches"] if each["rows"]]
     assert [each["rows"] for each in full] == [40, 40, 20]
-    assert {each["tasks"] for each in full} == {4}
+    assert {each["tasks"] for each in full} == {PARTITIONS}
     # The first batch made the consumers that all of them read with.
-    assert len(full[0]["consumers"]) >= PARTITIONS
+    assert len(full[0]["consumers"]) == PARTITIONS
     assert {tuple(each["consumers"]) for each in full} == {tuple(full[0]["consumers"])}
     # After a crash the last batch has the same rows again, read by consumers of the new run.
     (replayed,) = reads["replayed"]
@@ -118,7 +117,8 @@ def test_the_jvm_reads_exactly_the_ranges(
     with Cluster(servers) as cluster:
         committed = cluster.fetch_all_offsets(group_id)
         groups = {each.group_id for each in cluster.list_groups()}
-    assert {each.offset for each in committed.offsets.values()} == {ROWS // PARTITIONS}
+    ends = [each.committed_offset for each in committed.offsets.values()]
+    assert ends.count(ROWS // PARTITIONS) == PARTITIONS
     # The JVM's consumers belong to no group.
     assert not [each for each in groups if each.startswith("spark-groups-")]
 
