@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from math import inf
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import (
     BeforeValidator,
@@ -23,8 +23,6 @@ from pydantic import (
 from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
-from spark_groups.client import ClientConfig
-from spark_groups.client.liveness import LivenessLimits
 from spark_groups.errors import OptionsError
 from spark_groups.kafka.security import PLAINTEXT, Security
 from spark_groups.offsets.planning import PlanLimit
@@ -55,6 +53,9 @@ from spark_groups.spark.option_values import (
 )
 from spark_groups.spark.range_settings import MEMORY_BYTES, RangeSettings, ReaderChoice
 from spark_groups.spark.security_options import SECURITY_OPTIONS, read_security
+
+if TYPE_CHECKING:
+    from spark_groups.client import ClientConfig
 
 GROUP_PROTOCOL: Final = "consumer"
 MEMORY_BYTES_MIN: Final = 16 * 1024 * 1024
@@ -295,6 +296,9 @@ class SourceOptions:
         Args:
             restart_s: How many seconds a restart of the application takes, if that is known.
         """
+        from spark_groups.client import ClientConfig
+        from spark_groups.client.liveness import LivenessLimits
+
         return ClientConfig(
             member=MemberConfig(
                 group_id=self.group_id,

@@ -1,7 +1,9 @@
 """`spark.readStream.format("kafka-group")`: the data source and its stream reader.
 
 Spark makes several copies of a reader: one lives in a runner process of its own on the driver's
-host and joins the group in its first call; another is pickled to executors and only reads.
+host and joins the group in its first call; another is pickled to executors and only reads. Spark
+finds sources, checks a load and plans a read in processes of their own, too, one after the other
+while a query starts: so each imports here only what it does.
 """
 
 from __future__ import annotations
@@ -9,26 +11,25 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from spark_groups.errors import OptionsError
-from spark_groups.kafka.snapshots import SnapshotPublisher
 from spark_groups.offsets.plan_text import NOTHING_PLANNED
-from spark_groups.spark.columns import RANGE_COLUMNS
-from spark_groups.spark.emitted_ranges import range_rows
-from spark_groups.spark.option_values import Emit
-from spark_groups.spark.options import SourceOptions
+from spark_groups.spark.load import Load
 from spark_groups.spark.packing import pack
-from spark_groups.spark.query_run import QueryRun
-from spark_groups.spark.reader import read_ranges
-from spark_groups.spark.rows import columns
-from spark_groups.spark.runner_signals import RunnerEnd, jvm_connection
 from spark_groups.types import OffsetRange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spark_groups.kafka.snapshots import SnapshotPublisher
+    from spark_groups.spark.options import SourceOptions
+    from spark_groups.spark.query_run import QueryRun
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -51,7 +52,7 @@ class KafkaGroupDataSource(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
-        self.source_options = SourceOptions.of(options)
+        self._load = Load.of(options)
 
     @classmethod
     def name(cls) -> str:
@@ -60,13 +61,11 @@ class KafkaGroupDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns of Spark's own Kafka source, or those of ranges."""
-        if self.source_options.emit is Emit.RANGES:
-            return RANGE_COLUMNS
-        return columns(include_headers=self.source_options.include_headers)
+        return self._load.columns
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002
         """Return the reader of one query."""
-        return KafkaGroupStreamReader(self.source_options)
+        return KafkaGroupStreamReader(self._load)
 
 
 @dataclass
@@ -80,16 +79,21 @@ class _StreamReader(DataSourceStreamReader):
     """The reader without what Spark 4.2 added.
 
     Args:
-        options: The options of the load.
+        load: What the load asks for.
     """
 
-    def __init__(self, options: SourceOptions) -> None:
-        self._options = options
-        self._run: QueryRun | None = None
-        self._publisher: SnapshotPublisher | None = None
+    _run: QueryRun | None = None
+    _publisher: SnapshotPublisher | None = None
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_run": None, "_publisher": None}
+        return {"_load": self._load}
+
+    @cached_property
+    def _options(self) -> SourceOptions:
+        return self._load.options()
 
     def initialOffset(self) -> dict[str, Any]:
         """Return a constant: where the group starts is for Kafka to say."""
@@ -98,7 +102,7 @@ class _StreamReader(DataSourceStreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the tasks of a batch: exactly the ranges of its plan."""
         ranges = self._live().ranges(start, end)
-        if self._options.emit is Emit.RANGES:
+        if self._load.emits_ranges:
             return [RangesPartition(ranges)] if ranges else []
         tasks = pack(
             ranges,
@@ -111,10 +115,14 @@ class _StreamReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the ranges of one task, or tell them; runs in executors."""
         assert isinstance(partition, RangesPartition)
-        if self._options.emit is Emit.RANGES:
+        if self._load.emits_ranges:
+            from spark_groups.spark.emitted_ranges import range_rows
+
             yield range_rows(partition.ranges)
         else:
-            yield from read_ranges(self._options.range_settings(), partition.ranges)
+            from spark_groups.spark.reader import read_ranges
+
+            yield from read_ranges(self._load.range_settings, partition.ranges)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: the next `latestOffset` proved the same one trigger earlier."""
@@ -131,6 +139,10 @@ class _StreamReader(DataSourceStreamReader):
     def _live(self) -> QueryRun:
         """Return the live side of this reader; the first call makes it, in the runner."""
         if self._run is None:
+            from spark_groups.kafka.snapshots import SnapshotPublisher
+            from spark_groups.spark.query_run import QueryRun
+            from spark_groups.spark.runner_signals import RunnerEnd, jvm_connection
+
             # Asked before the member makes connections of its own.
             connection = jvm_connection()
             self._run = QueryRun(self._options)
@@ -191,7 +203,7 @@ else:
 
 def _files_directory() -> Path | None:
     """Return the directory of the SparkContext's files, where the runner was told of one."""
-    from pyspark.core.files import SparkFiles  # noqa: PLC0415 - absent in pure Connect clients
+    from pyspark.core.files import SparkFiles  # absent in pure Connect clients
 
     root = SparkFiles._root_directory
     directory = Path(root).parent if root else None

@@ -19,7 +19,7 @@ from spark_groups.errors import BrokerUnreachableError, DataLossError
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.spark.librdkafka_reader import BATCH_BYTES, BATCH_ROWS
 from spark_groups.spark.range_settings import RangeSettings, ReaderChoice
-from spark_groups.spark.reader import read_ranges
+from spark_groups.spark.reader import _reader, read_ranges
 from spark_groups.spark.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
 from spark_groups.types import OffsetRange
 from tests.brokers import ANSWER_S, Row, admin, create_topic, delete_topic, produce
@@ -59,6 +59,14 @@ def read(settings: RangeSettings) -> Read:
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Rows:
     return [row for batch in batches for row in batch.to_pylist()]
+
+
+def test_what_a_worker_imported_is_not_looked_through_after_each_task() -> None:
+    gc.unfreeze()
+    _reader.cache_clear()
+    _reader(ReaderChoice.FAST)
+    assert gc.get_freeze_count() > 10_000
+    assert gc.isenabled()
 
 
 def offsets(rows: Rows, topic_partition: int = 0) -> list[object]:
