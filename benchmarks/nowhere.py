@@ -21,7 +21,7 @@ ROWS_AT_ONCE = 10_000
 
 
 class NowhereSource(DataSource):
-    """Rows like a topic's; options: rows, batchRows, valueBytes, tasks."""
+    """Rows like a topic's; options: rows, batch_rows, value_bytes, tasks."""
 
     @classmethod
     def name(cls) -> str:
@@ -60,7 +60,7 @@ class NowhereReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return how many rows a batch has."""
-        return ReadMaxRows(self._options["batchRows"])
+        return ReadMaxRows(self._options["batch_rows"])
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return where the next batch ends."""
@@ -78,11 +78,11 @@ class NowhereReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Make the rows of one task; runs in executors."""
         assert isinstance(partition, Rows)
-        value = b"%08d" * (self._options["valueBytes"] // 8 + 1)
+        value = b"%08d" * (self._options["value_bytes"] // 8 + 1)
         batch = pa.RecordBatch.from_arrays(
             [
                 pa.array([b"%08d" % row for row in range(ROWS_AT_ONCE)], pa.binary()),
-                pa.array([value[: self._options["valueBytes"]]] * ROWS_AT_ONCE, pa.binary()),
+                pa.array([value[: self._options["value_bytes"]]] * ROWS_AT_ONCE, pa.binary()),
                 pa.repeat(pa.scalar("nowhere"), ROWS_AT_ONCE),
                 pa.repeat(pa.scalar(0, pa.int32()), ROWS_AT_ONCE),
                 pa.array(range(ROWS_AT_ONCE), pa.int64()),

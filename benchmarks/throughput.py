@@ -172,8 +172,8 @@ class Bench:
         else:
             options = {
                 "rows": str(topic.rows),
-                "batchRows": str(topic.batch_rows),
-                "valueBytes": str(topic.kind.value_bytes),
+                "batch_rows": str(topic.batch_rows),
+                "value_bytes": str(topic.kind.value_bytes),
                 "tasks": str(TASKS),
             }
         if reader.source == "kafka-group":
