@@ -91,6 +91,4 @@ def test_a_group_that_only_has_offsets_is_a_classic_one() -> None:
 def test_a_group_with_members_is_not_deleted() -> None:
     member = Record(r.MemberMetadataKey("g", "m"), r.MemberMetadataValue())
     shard = shard_of(EMPTY_GROUP, (member,))
-    assert shard.ask(DELETE, 1.0) == m.DeleteGroupsResponse(
-        error_code=ErrorCode.NON_EMPTY_GROUP
-    )
+    assert shard.ask(DELETE, 1.0) == m.DeleteGroupsResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
