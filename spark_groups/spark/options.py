@@ -124,9 +124,9 @@ class SourceOptions:
     )
     min_partitions: PositiveInt | None = _option(
         "minPartitions",
-        "How many tasks read a batch at least; large ranges are split.",
+        "How many tasks read a batch at least; large ranges are split. Without it ranges share as"
+        " many tasks as the driver has processors.",
         default=None,
-        shown="the driver's processors",
     )
     max_records_per_partition: PositiveInt | None = _option(
         "maxRecordsPerPartition", "How many offsets one task reads at most.", default=None
