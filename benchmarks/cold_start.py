@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -33,12 +33,12 @@ from benchmarks.latency import (
     FIRST_ROW_S,
     PARTITIONS,
     SOURCES,
-    machine,
     new_session,
     new_topic,
+    settings,
     stream,
-    write_json,
 )
+from benchmarks.results import write_results
 from spark_groups.kafka.embedded import EmbeddedKafka
 
 RECORDS = 1_000
@@ -165,7 +165,7 @@ def main() -> None:
         servers = kafka.bootstrap_servers
         taken = list(measure(servers, generate(servers), given.repeats))
     readings = [each for each in taken if each.repeat]
-    write_json(given.json, {**machine(), "readings": [asdict(each) for each in readings]})
+    write_results(given.json, settings(), readings)
     Console().print(table(readings))
 
 

@@ -11,9 +11,6 @@ clock, in the process that wrote. What comes in the first seconds of a query is 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
 import statistics
 import tempfile
 import threading
@@ -33,6 +30,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.connector import fetch_connector
+from benchmarks.figures import percentile
+from benchmarks.results import write_results
 from spark_groups.kafka.embedded import EmbeddedKafka
 
 PARTITIONS = 4
@@ -199,11 +198,6 @@ def measure(servers: str, sources: list[str], repeats: int, seconds: float) -> I
             spark.stop()
 
 
-def percentile(values: list[float], percent: int) -> float:
-    """Return what `percent` of 100 values do not exceed."""
-    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
-
-
 def table(readings: list[Reading]) -> Table:
     """Return the percentiles of each source, and how far its repeats' medians lie apart."""
     shown = Table("source", "records", "p50 ms", "p90 ms", "p99 ms", "p50 of repeats", "trigger ms")
@@ -222,24 +216,13 @@ def table(readings: list[Reading]) -> Table:
     return shown
 
 
-def machine() -> dict[str, Any]:
-    """Return where and with what it was measured."""
+def settings() -> Mapping[str, Any]:
+    """Return what is measured."""
     return {
-        "measured_at": time.strftime("%Y-%m-%d", time.gmtime()),
-        "processors": os.cpu_count(),
-        "machine": platform.machine(),
-        "python": platform.python_version(),
-        "spark": pyspark.__version__,
         "partitions": PARTITIONS,
         "tasks": TASKS,
         "sources": {name: asdict(each) for name, each in SOURCES.items()},
     }
-
-
-def write_json(path: Path, result: Mapping[str, Any]) -> None:
-    """Keep a result for those who show it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=1), encoding="utf-8")
 
 
 def main() -> None:
@@ -253,12 +236,7 @@ def main() -> None:
     with EmbeddedKafka(heap_mb=256) as kafka:
         sources = given.sources.split(",") if given.sources else list(SOURCES)
         readings = list(measure(kafka.bootstrap_servers, sources, given.repeats, given.seconds))
-    result = {
-        **machine(),
-        "records_per_s": 1 / GAP_S,
-        "readings": [asdict(each) for each in readings],
-    }
-    write_json(given.json, result)
+    write_results(given.json, {**settings(), "records_per_s": 1 / GAP_S}, readings)
     Console().print(table(readings))
 
 

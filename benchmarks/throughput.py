@@ -13,16 +13,14 @@ Python workers.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import statistics
 import sys
 import tempfile
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +36,7 @@ from benchmarks.connector import fetch_connector
 from benchmarks.cpu import CpuSeconds, cpu_seconds
 from benchmarks.nowhere import NowhereSource
 from benchmarks.readers import JVM_TUNED, READERS, Reader
+from benchmarks.results import write_results
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.offsets.plan_text import plan_text
 
@@ -307,13 +306,8 @@ def table(readings: Iterable[Reading]) -> Table:
 
 
 def settings(jvm_options: str) -> Mapping[str, Any]:
-    """Return where and with what it is measured."""
+    """Return what is measured."""
     return {
-        "measured_at": time.strftime("%Y-%m-%d", time.gmtime()),
-        "processors": os.cpu_count(),
-        "machine": platform.machine(),
-        "python": platform.python_version(),
-        "spark": pyspark.__version__,
         "partitions": PARTITIONS,
         "tasks": TASKS,
         "jvm_options": jvm_options,
@@ -358,10 +352,8 @@ def main() -> None:
             topic = bench.generate(kind, kind.batch_rows(given.batch_rows))
             readings += bench.measure(topic, given.repeats)
         spark.stop()
-        result = {**settings(given.jvm_options), "kafka": kafka.version}
-    given.json.parent.mkdir(parents=True, exist_ok=True)
-    result["readings"] = [asdict(each) for each in readings]
-    given.json.write_text(json.dumps(result, indent=1), encoding="utf-8")
+        measured = {**settings(given.jvm_options), "kafka": kafka.version}
+    write_results(given.json, measured, readings)
     Console().print(table(readings))
 
 

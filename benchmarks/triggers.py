@@ -15,17 +15,14 @@ own. A topic of 10,000 partitions took 6.5 minutes on two cores that twenty proc
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
 import statistics
 import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyspark
 from confluent_kafka import KafkaException, Producer
@@ -36,6 +33,7 @@ from rich.table import Table
 
 from benchmarks.connector import fetch_connector
 from benchmarks.readers import TUNED
+from benchmarks.results import write_results
 from spark_groups.kafka.embedded import EmbeddedKafka
 
 TASKS: Final = 2
@@ -213,19 +211,6 @@ def _phases(readings: list[Reading], source: str, partitions: int) -> str:
     return ", ".join(f"{name} {medians[name]:.0f}" for name in largest)
 
 
-def machine() -> dict[str, Any]:
-    """Return where and with what it was measured."""
-    return {
-        "measured_at": time.strftime("%Y-%m-%d", time.gmtime()),
-        "processors": os.cpu_count(),
-        "machine": platform.machine(),
-        "python": platform.python_version(),
-        "spark": pyspark.__version__,
-        "tasks": TASKS,
-        "tuned": dict(TUNED),
-    }
-
-
 def main() -> None:
     """Measure, write the readings as JSON, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
@@ -262,9 +247,7 @@ def main() -> None:
         for each in partitions:
             readings += measure(spark, kafka.bootstrap_servers, each, given)
         spark.stop()
-    given.json.parent.mkdir(parents=True, exist_ok=True)
-    result = {**machine(), "readings": [asdict(each) for each in readings]}
-    given.json.write_text(json.dumps(result, indent=1), encoding="utf-8")
+    write_results(given.json, {"tasks": TASKS, "tuned": dict(TUNED)}, readings)
     Console().print(table(readings, partitions))
 
 

@@ -1,0 +1,35 @@
+"""What a benchmark leaves: readings as JSON, with where and by what they were measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyspark
+
+
+def write_results(path: Path, settings: Mapping[str, Any], readings: Iterable[Any]) -> None:
+    """Keep readings for the report.
+
+    Args:
+        path: The file.
+        settings: What was measured, beside the machine and its versions.
+        readings: Dataclasses.
+    """
+    result = {
+        "measured_at": time.strftime("%Y-%m-%d", time.gmtime()),
+        "processors": os.cpu_count(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "spark": pyspark.__version__,
+        **settings,
+        "readings": [asdict(each) for each in readings],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=1), encoding="utf-8")
