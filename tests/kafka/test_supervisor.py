@@ -13,10 +13,12 @@ from tests.processes import is_alive
 from tests.waiting import wait_until
 
 OWNER = """
-import os, sys, time
+import os, signal, sys, time
 from pathlib import Path
 from spark_groups.kafka.jvm_process import SupervisedJvm
 
+# Shells let what they start in the background ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 folder = Path(sys.argv[1])
 owned = SupervisedJvm(folder)
 owned.run([sys.executable, "-c", "import time; time.sleep(600)"], folder / "out")
