@@ -35,7 +35,8 @@ def scripts() -> list[object]:
 
 
 def _marks(version: str, is_extra: bool) -> list[pytest.MarkDecorator]:
-    marks = [pytest.mark.broker, pytest.mark.xdist_group(f"scenarios on Kafka {version}")]
+    group = pytest.mark.xdist_group(f"scenarios on Kafka {version}")
+    marks = [pytest.mark.broker, pytest.mark.long, group]
     if is_extra or version in ON_REQUEST:
         marks += [pytest.mark.all_versions, pytest.mark.slow]
     return marks

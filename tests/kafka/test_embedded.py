@@ -164,6 +164,7 @@ def test_stopping_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         _ = kafka.bootstrap_servers
 
 
+@pytest.mark.long
 def test_a_kept_folder_brings_its_topics_back(tmp_path: Path, topic_name: str) -> None:
     folder = tmp_path / "kept broker"
     with EmbeddedKafka(log_dir=folder) as kafka:
@@ -222,6 +223,7 @@ def test_it_never_outlives_its_owner(number: signal.Signals) -> None:
     wait_until(lambda: not Path(folder).exists(), what="the end of its folder")
 
 
+@pytest.mark.long
 def test_a_further_listener_asks_for_a_password() -> None:
     plain = "org.apache.kafka.common.security.plain.PlainLoginModule"
     with EmbeddedKafka(

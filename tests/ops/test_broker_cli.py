@@ -83,6 +83,7 @@ def test_round_trip(broker: Run, tmp_path: Path, topic_name: str) -> None:
     assert topic_name in admin(address).list_topics(timeout=ANSWER_S).topics
 
 
+@pytest.mark.long
 def test_options_reach_the_broker(broker: Run, tmp_path: Path) -> None:
     folder = tmp_path / "elsewhere"
     port = str(free_ports(1)[0])

@@ -215,6 +215,7 @@ def test_the_deadline_is_one_for_all_answers(kafka: EmbeddedKafka, group_id: str
         observer.observe(group_id)
 
 
+@pytest.mark.long
 @pytest.mark.broker
 def test_after_a_failure_the_next_observation_connects_anew(topic_name: str, group_id: str) -> None:
     with EmbeddedKafka() as kafka:

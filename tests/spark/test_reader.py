@@ -262,6 +262,7 @@ def test_open_transaction_behind_the_range(
     producer.abort_transaction(ANSWER_S)
 
 
+@pytest.mark.long
 def test_compacted_topic_with_gaps_at_the_end(topic_name: str, settings: RangeSettings) -> None:
     properties = {"log.cleaner.backoff.ms": "100"}
     with EmbeddedKafka(server_properties=properties) as kafka:

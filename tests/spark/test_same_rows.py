@@ -95,6 +95,7 @@ def test_records_that_the_broker_compresses_and_stamps(
     assert everything.num_rows == 400
 
 
+@pytest.mark.long
 def test_any_part_of_a_partition_in_any_steps(
     kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings
 ) -> None:

@@ -82,6 +82,7 @@ def test_parquet_holds_what_was_produced(
     )
 
 
+@pytest.mark.long
 def test_second_run_of_the_application_goes_on(
     spark: SparkSession, kafka: EmbeddedKafka, options: JobOptions, tmp_path: Path, topic: str
 ) -> None:
@@ -104,6 +105,7 @@ def test_available_now_is_refused_where_its_last_offsets_would_stay_uncommitted(
     assert not spark.streams.active
 
 
+@pytest.mark.long
 def test_output_of_another_checkpoint_is_refused_before_anything_is_written(
     spark: SparkSession,
     kafka: EmbeddedKafka,
