@@ -105,3 +105,9 @@ def test_a_listener_may_use_the_longer_budget_of_a_member_that_slept() -> None:
     # A member that Spark calls seldom asks for two minutes: a revocation is held for thirty seconds
     # though the configured time-out is five.
     assert play(Run(1692, "kafka-4.2")) is None
+
+
+def test_a_slow_log_may_cost_a_member_its_place() -> None:
+    # The coordinator counts five seconds from its decision, of which the member hears a second
+    # later: it is removed before it gives up, and its batch is read again.
+    assert play(Run(2817, "kafka-4.2")) is None

@@ -172,7 +172,9 @@ def recreated(given: Application) -> dict[str, Any]:
     read_and_recreate = spark_groups.foreach_batch_rows(recreate)
 
     def recreate_and_read(batch: DataFrame, batch_id: int) -> None:
-        recreate()
+        # Once: what is written anew is there to be read in the next batch.
+        if batch_id == 0:
+            recreate()
         read(batch, batch_id)
 
     def with_group(name: str, **options: str) -> DataFrame:
