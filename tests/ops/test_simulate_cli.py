@@ -18,7 +18,7 @@ from spark_groups.ops.cli import app
 from spark_groups.ops.simulated_runs import Break, Run, hunt, play
 
 SHORT = ("--duration", "20", "--session-timeout", "10", "--heartbeat-interval", "2")
-FRESH_SCHEDULES = 1_200
+FRESH_SCHEDULES = 300
 
 
 def simulate(*words: str) -> Result:
