@@ -33,7 +33,7 @@ from benchmarks.latency import (
     FIRST_ROW_S,
     PARTITIONS,
     SOURCES,
-    new_session,
+    latency_session,
     new_topic,
     settings,
     stream,
@@ -69,7 +69,7 @@ class Reading:
 
 def run(source: str, servers: str, topic: str, began_at: float) -> dict[str, float]:
     """Be one application: read the first rows, and return what it took."""
-    spark = new_session()
+    spark = latency_session()
     has_session_at = time.time()
     came_at: list[float] = []
     has_rows = threading.Event()

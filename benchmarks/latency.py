@@ -22,16 +22,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import pyspark
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.connector import fetch_connector
 from benchmarks.figures import percentile
 from benchmarks.results import write_results
+from benchmarks.session import new_session
 from spark_groups.kafka.embedded import EmbeddedKafka
 
 PARTITIONS = 4
@@ -83,21 +82,15 @@ class Reading:
     trigger_ms: list[float]
 
 
-def new_session(*, unix_sockets: bool = False) -> SparkSession:
+def latency_session(*, unix_sockets: bool = False) -> SparkSession:
     """Return a session with two slots that has Spark's own source."""
-    jars = ",".join(map(str, fetch_connector(pyspark.__version__)))
-    spark = (
-        SparkSession.builder.master(f"local[{TASKS}]")
-        .config("spark.jars", jars)
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.driver.memory", "1g")
-        .config("spark.python.unix.domain.socket.enabled", str(unix_sockets).lower())
-        .getOrCreate()
+    return new_session(
+        TASKS,
+        {
+            "spark.driver.memory": "1g",
+            "spark.python.unix.domain.socket.enabled": str(unix_sockets).lower(),
+        },
     )
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
 
 
 def new_topic(servers: str) -> str:
@@ -187,7 +180,7 @@ def measure(servers: str, sources: list[str], repeats: int, seconds: float) -> I
     """Read with every source in turn, again and again."""
     for repeat in range(repeats):
         for unix_sockets, names in groupby(sources, lambda name: SOURCES[name].unix_sockets):
-            spark = new_session(unix_sockets=unix_sockets)
+            spark = latency_session(unix_sockets=unix_sockets)
             for source in names:
                 reading = read_once(spark, servers, source, repeat, seconds)
                 console.print(

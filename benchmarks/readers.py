@@ -8,12 +8,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 
 from spark_groups import foreach_batch_rows
-
-TUNED: Mapping[str, str] = {
-    "kafka.max.partition.fetch.bytes": "8388608",
-    "kafka.max.poll.records": "10000",
-    "kafka.receive.buffer.bytes": "4194304",
-}
+from spark_groups.spark.kafka_reading import TUNING
 
 BatchFunction = Callable[[DataFrame, int], None]
 
@@ -47,7 +42,7 @@ NOWHERE = "bound: from nowhere"
 
 READERS: Mapping[str, Reader] = {
     JVM_DEFAULT: Reader("kafka"),
-    JVM_TUNED: Reader("kafka", TUNED),
+    JVM_TUNED: Reader("kafka", TUNING),
     LIBRDKAFKA: Reader("kafka-group", {"reader": "librdkafka"}),
     FAST: Reader("kafka-group", {"reader": "fast"}),
     RANGES: Reader("kafka-group", {"emit": "ranges"}, foreach_batch_rows),

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyspark
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -32,11 +31,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.connector import fetch_connector
 from benchmarks.cpu import CpuSeconds, cpu_seconds
 from benchmarks.nowhere import NowhereSource
 from benchmarks.readers import JVM_TUNED, READERS, Reader
 from benchmarks.results import write_results
+from benchmarks.session import new_session
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.offsets.plan_text import plan_text
 
@@ -318,17 +317,10 @@ def settings(jvm_options: str) -> Mapping[str, Any]:
 def session(jvm_options: str) -> SparkSession:
     """Return a Spark with its own Kafka source and the rows from nowhere."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = (
-        SparkSession.builder.master(f"local[{TASKS}]")
-        .config("spark.jars", ",".join(map(str, fetch_connector(pyspark.__version__))))
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.driver.memory", "2g")
-        .config("spark.driver.extraJavaOptions", jvm_options)
-        .getOrCreate()
+    spark = new_session(
+        TASKS,
+        {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": jvm_options},
     )
-    spark.sparkContext.setLogLevel("ERROR")
     spark.dataSource.register(NowhereSource)
     return spark
 

@@ -24,17 +24,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import pyspark
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.connector import fetch_connector
-from benchmarks.readers import TUNED
 from benchmarks.results import write_results
+from benchmarks.session import new_session
 from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.spark.kafka_reading import TUNING
 
 TASKS: Final = 2
 WARM_TRIGGERS: Final = 3
@@ -113,7 +112,9 @@ def stream(
     if source == RATE:
         options = {"rowsPerBatch": str(partitions), "numPartitions": str(TASKS)}
     else:
-        own = {"kafka.group.id": f"triggers-{uuid.uuid4().hex}"} if source == THIS_SOURCE else TUNED
+        own = (
+            {"kafka.group.id": f"triggers-{uuid.uuid4().hex}"} if source == THIS_SOURCE else TUNING
+        )
         options = {
             **own,
             "kafka.bootstrap.servers": servers,
@@ -223,7 +224,6 @@ def main() -> None:
     given = parser.parse_args()
     given.sources = given.sources.split(";")
     partitions = [int(each) for each in given.partitions.split(",")]
-    jars = ",".join(map(str, fetch_connector(pyspark.__version__)))
     readings: list[Reading] = []
     folder = tempfile.TemporaryDirectory(
         dir=IN_MEMORY if IN_MEMORY.is_dir() else None, ignore_cleanup_errors=True
@@ -234,20 +234,14 @@ def main() -> None:
             heap_mb=1024, log_dir=Path(logs, "kafka"), server_properties=PATIENT
         ) as kafka,
     ):
-        spark = (
-            SparkSession.builder.master(f"local[{TASKS}]")
-            .config("spark.jars", jars)
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.driver.memory", "2g")
-            .config("spark.kafka.consumer.cache.capacity", "1024")
-            .getOrCreate()
+        spark = new_session(
+            TASKS,
+            {"spark.driver.memory": "2g", "spark.kafka.consumer.cache.capacity": "1024"},
         )
-        spark.sparkContext.setLogLevel("ERROR")
         for each in partitions:
             readings += measure(spark, kafka.bootstrap_servers, each, given)
         spark.stop()
-    write_results(given.json, {"tasks": TASKS, "tuned": dict(TUNED)}, readings)
+    write_results(given.json, {"tasks": TASKS, "tuned": dict(TUNING)}, readings)
     Console().print(table(readings, partitions))
 
 

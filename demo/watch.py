@@ -19,9 +19,8 @@ from rich.text import Text
 from demo.applications import Application
 from demo.spark_log import RowCounter
 from spark_groups.errors import BrokerUnreachableError, GroupNotFoundError, ProtocolError
-from spark_groups.kafka.snapshots import read_snapshots
 from spark_groups.ops.observe import GroupObserver
-from spark_groups.ops.views import GroupView, MemberView, view_group
+from spark_groups.ops.views import GroupView, MemberView
 from spark_groups.types import TopicPartition
 
 POLL_S = 0.5
@@ -169,8 +168,7 @@ class Watch:
 
     def _look(self) -> Seen:
         try:
-            reading = self._observer.observe(self._group_id)
-            view = view_group(reading, read_snapshots(self._group_id))
+            view = self._observer.view(self._group_id)
         except (GroupNotFoundError, BrokerUnreachableError, ProtocolError):
             # Before the first member there is no group, nor a coordinator that knows of it.
             view = None

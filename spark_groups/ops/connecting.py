@@ -29,6 +29,9 @@ GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The consume
 GroupArguments = Annotated[
     list[str], typer.Argument(metavar="GROUP...", help="The ids of one or more groups.")
 ]
+EveryPartitionFlag = Annotated[
+    bool, typer.Option("--all", help="Give every partition a row, however many there are.")
+]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print the same as JSON.")]
 BootstrapServer = Annotated[
     str | None,

@@ -10,12 +10,17 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from spark_groups.kafka.snapshots import read_snapshots
-from spark_groups.ops.connecting import Brokers, GroupArguments, JsonFlag, connects
+from spark_groups.ops.connecting import (
+    Brokers,
+    EveryPartitionFlag,
+    GroupArguments,
+    JsonFlag,
+    connects,
+)
 from spark_groups.ops.output import ConsoleOutput, Room, write_json
 from spark_groups.ops.render import render_group
 from spark_groups.ops.render_describe import render_members, render_offsets, render_state
-from spark_groups.ops.views import GroupView, view_group
+from spark_groups.ops.views import GroupView
 
 
 class Part(Enum):
@@ -55,9 +60,7 @@ def describe(  # noqa: PLR0917
         ),
     ] = False,
     as_json: JsonFlag = False,
-    every_partition: Annotated[
-        bool, typer.Option("--all", help="Give every partition a row, however many there are.")
-    ] = False,
+    every_partition: EveryPartitionFlag = False,
 ) -> None:
     """Show who owns, waits for and gives up what in groups, and how far behind they are.
 
@@ -72,7 +75,7 @@ def describe(  # noqa: PLR0917
     if verbose and part is Part.EVERYTHING:
         raise typer.BadParameter("--verbose goes with --members, --offsets or --state")
     with brokers.observer() as observer:
-        views = [view_group(observer.observe(each), read_snapshots(each)) for each in groups]
+        views = [observer.view(each) for each in groups]
     if as_json:
         documents = [each.to_json() for each in views]
         write_json(documents[0] if len(documents) == 1 else documents)

@@ -8,14 +8,19 @@ from typing import Annotated, Final
 import typer
 
 from spark_groups.errors import SparkGroupsError
-from spark_groups.kafka.snapshots import read_snapshots
-from spark_groups.ops.connecting import Brokers, GroupArguments, JsonFlag, connects
+from spark_groups.ops.connecting import (
+    Brokers,
+    EveryPartitionFlag,
+    GroupArguments,
+    JsonFlag,
+    connects,
+)
 from spark_groups.ops.lag_rules import Verdict
 from spark_groups.ops.lag_views import LagView, judge_group_lag, view_group_lag
 from spark_groups.ops.observe import GroupObserver
 from spark_groups.ops.output import output_for
 from spark_groups.ops.render_lag import render_lag
-from spark_groups.ops.views import GroupView, view_group
+from spark_groups.ops.views import GroupView
 
 SAMPLES: Final = 6
 INTERVAL_S: Final = 5.0
@@ -38,9 +43,7 @@ def lag(  # noqa: PLR0917
         int, typer.Option(metavar="OFFSETS", min=0, help="Up to which lag a partition keeps up.")
     ] = 0,
     as_json: JsonFlag = False,
-    every_partition: Annotated[
-        bool, typer.Option("--all", help="Give every partition a row, however many there are.")
-    ] = False,
+    every_partition: EveryPartitionFlag = False,
 ) -> None:
     """Show how far behind groups are, in each partition and in all.
 
@@ -58,7 +61,7 @@ def lag(  # noqa: PLR0917
         with brokers.observer() as observer:
             view = _judged(observer, groups, samples, interval, allowed_lag) if check else None
             view = view or LagView(
-                groups=tuple(view_group_lag(_observed(observer, each)) for each in groups)
+                groups=tuple(view_group_lag(observer.view(each)) for each in groups)
             )
     except SparkGroupsError as error:
         if not check:
@@ -68,10 +71,6 @@ def lag(  # noqa: PLR0917
     output.show(view, lambda room: render_lag(view, room.max_partition_rows))
     if check:
         raise typer.Exit(view.verdict.value)
-
-
-def _observed(observer: GroupObserver, group_id: str) -> GroupView:
-    return view_group(observer.observe(group_id), read_snapshots(group_id))
 
 
 def _judged(
@@ -86,7 +85,7 @@ def _judged(
     for number in range(samples):
         time.sleep(max(0.0, began_s + number * interval_s - time.monotonic()))
         for group_id, found in taken.items():
-            found.append((time.monotonic(), _observed(observer, group_id)))
+            found.append((time.monotonic(), observer.view(group_id)))
     return LagView(
         groups=tuple(judge_group_lag(each, allowed_lag) for each in taken.values()),
         window_s=round(time.monotonic() - began_s, 3),

@@ -94,9 +94,17 @@ def judge_group(statuses: Iterable[PartitionStatus | None]) -> Verdict:
     Args:
         statuses: What `judge_partition` says of each.
     """
-    verdicts = (
+    return worst(
         Verdict.WARN if each is None else _VERDICTS.get(each, Verdict.ERR) for each in statuses
     )
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return the worst verdict; none at all is good.
+
+    Args:
+        verdicts: The verdicts.
+    """
     return max(verdicts, key=lambda verdict: verdict.value, default=Verdict.OK)
 
 

@@ -12,6 +12,7 @@ from spark_groups.ops.lag_rules import (
     Verdict,
     judge_group,
     judge_partition,
+    worst,
 )
 from spark_groups.ops.plain_values import listed
 from spark_groups.ops.views import GroupView, LagOrigin, PartitionView
@@ -80,8 +81,7 @@ class LagView:
     @property
     def verdict(self) -> Verdict:
         """The worst of the groups."""
-        verdicts = (each.verdict or Verdict.OK for each in self.groups)
-        return max(verdicts, key=lambda verdict: verdict.value, default=Verdict.OK)
+        return worst(each.verdict or Verdict.OK for each in self.groups)
 
     def to_json(self) -> dict[str, Any]:
         """Return the view as plain values."""

@@ -17,7 +17,9 @@ from spark_groups.kafka.connection import RequestError
 from spark_groups.kafka.group_admin import describe_classic_group
 from spark_groups.kafka.groups import ListedGroup
 from spark_groups.kafka.security import Security
+from spark_groups.kafka.snapshots import read_snapshots
 from spark_groups.ops.reading import GroupReading, GroupType, described_as_consumer_group
+from spark_groups.ops.views import GroupView, view_group
 from spark_groups.protocol.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -76,6 +78,19 @@ class GroupObserver:
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None
+
+    def view(self, group_id: str) -> GroupView:
+        """Read a group, and what its members on this machine say of themselves.
+
+        Args:
+            group_id: The group.
+
+        Raises:
+            GroupNotFoundError: There is no such group, or it is of another protocol.
+            BrokerUnreachableError: Not all answers came in time; names the addresses.
+            ProtocolError: A broker refused, or its answer cannot be read.
+        """
+        return view_group(self.observe(group_id), read_snapshots(group_id))
 
     def observe(self, group_id: str) -> GroupReading:
         """Read everything there is to know about a group of the consumer or classic protocol.

@@ -17,7 +17,6 @@ from spark_groups.errors import OptionsError
 from spark_groups.kafka.addresses import parse_bootstrap_servers
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol.subscription import LEGAL_TOPIC_NAME
-from spark_groups.spark.range_settings import ReaderChoice
 from spark_groups.types import TopicPartition
 
 Choice = TypeVar("Choice", bound=Enum)
@@ -137,7 +136,16 @@ def parse_instance_id(text: str) -> str:
     return expanded
 
 
-def _one_of(choices: type[Choice], text: str) -> Choice:
+def one_of(choices: type[Choice], text: str) -> Choice:
+    """Read the value of an option that has a few.
+
+    Args:
+        choices: What it may be.
+        text: One of their values, in any case.
+
+    Raises:
+        ValueError: It is another text.
+    """
     try:
         return choices(text.strip().lower())
     except ValueError:
@@ -145,35 +153,11 @@ def _one_of(choices: type[Choice], text: str) -> Choice:
         raise ValueError(f"{text!r} is neither {names}") from None
 
 
-def parse_reader(text: str) -> ReaderChoice:
-    """Read `reader`.
-
-    Args:
-        text: One of its three values, in any case.
-
-    Raises:
-        ValueError: It is another text.
-    """
-    return _one_of(ReaderChoice, text)
-
-
 class Emit(Enum):
     """What the rows of a stream are: the option `emit`."""
 
     RECORDS = "records"
     RANGES = "ranges"
-
-
-def parse_emit(text: str) -> Emit:
-    """Read `emit`.
-
-    Args:
-        text: One of its two values, in any case.
-
-    Raises:
-        ValueError: It is another text.
-    """
-    return _one_of(Emit, text)
 
 
 def parse_unreleased(text: str) -> bool:
@@ -212,18 +196,6 @@ class MoveWithState(Enum):
     WARN = "warn"
     FAIL = "fail"
     IGNORE = "ignore"
-
-
-def parse_move_with_state(text: str) -> MoveWithState:
-    """Read `partitionMoveWithState`.
-
-    Args:
-        text: One of its three values, in any case.
-
-    Raises:
-        ValueError: It is another text.
-    """
-    return _one_of(MoveWithState, text)
 
 
 def parse_starting_offsets(text: str) -> StartingOffsets:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -39,14 +40,12 @@ from spark_groups.spark.option_checks import (
 from spark_groups.spark.option_values import (
     Emit,
     MoveWithState,
+    one_of,
     parse_bytes,
     parse_duration_s,
-    parse_emit,
     parse_instance_id,
     parse_isolation,
     parse_limit_s,
-    parse_move_with_state,
-    parse_reader,
     parse_servers,
     parse_starting_offsets,
     parse_unreleased,
@@ -131,13 +130,13 @@ class SourceOptions:
     max_records_per_partition: PositiveInt | None = _option(
         "maxRecordsPerPartition", "How many offsets one task reads at most.", default=None
     )
-    emit: Annotated[Emit, BeforeValidator(parse_emit)] = _option(
+    emit: Annotated[Emit, BeforeValidator(partial(one_of, Emit))] = _option(
         "emit",
         "What the rows are: records, or ranges of offsets for `spark_groups.foreach_batch_rows`.",
         default=Emit.RECORDS,
         shown="records",
     )
-    reader: Annotated[ReaderChoice, BeforeValidator(parse_reader)] = _option(
+    reader: Annotated[ReaderChoice, BeforeValidator(partial(one_of, ReaderChoice))] = _option(
         "reader",
         "What tasks read with: fast, which needs numba; librdkafka; or auto, which is fast where it"
         " can be. Both give the same rows.",
@@ -162,12 +161,14 @@ class SourceOptions:
     include_headers: bool = _option(
         "includeHeaders", "Whether rows have the column headers.", default=False
     )
-    move_with_state: Annotated[MoveWithState, BeforeValidator(parse_move_with_state)] = _option(
-        "partitionMoveWithState",
-        "warn, fail or ignore when partitions move away from a query that keeps state; needs"
-        " `spark_groups.listen`.",
-        default=MoveWithState.WARN,
-        shown="warn",
+    move_with_state: Annotated[MoveWithState, BeforeValidator(partial(one_of, MoveWithState))] = (
+        _option(
+            "partitionMoveWithState",
+            "warn, fail or ignore when partitions move away from a query that keeps state; needs"
+            " `spark_groups.listen`.",
+            default=MoveWithState.WARN,
+            shown="warn",
+        )
     )
     settle_timeout_s: Annotated[float, BeforeValidator(parse_duration_s)] = _option(
         "availableNowSettleTimeout",

@@ -10,12 +10,11 @@ import pytest
 
 from spark_groups.spark.option_values import (
     Emit,
+    one_of,
     parse_bytes,
     parse_duration_s,
-    parse_emit,
     parse_instance_id,
     parse_limit_s,
-    parse_reader,
     parse_servers,
     parse_unreleased,
 )
@@ -55,15 +54,15 @@ def test_other_sizes_are_refused(text: str) -> None:
 
 
 def test_what_is_emitted_by_its_names() -> None:
-    assert [parse_emit(each.value.upper()) for each in Emit] == list(Emit)
+    assert [one_of(Emit, each.value.upper()) for each in Emit] == list(Emit)
     with pytest.raises(ValueError, match="neither records nor ranges"):
-        parse_emit("offsets")
+        one_of(Emit, "offsets")
 
 
 def test_readers_by_their_names() -> None:
-    assert [parse_reader(each.value.upper()) for each in ReaderChoice] == list(ReaderChoice)
+    assert [one_of(ReaderChoice, each.value.upper()) for each in ReaderChoice] == list(ReaderChoice)
     with pytest.raises(ValueError, match="neither auto nor fast nor librdkafka"):
-        parse_reader("quick")
+        one_of(ReaderChoice, "quick")
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("none", inf), ("0", inf), ("20m", 1200.0)])

@@ -1,0 +1,31 @@
+"""The Spark that benchmarks measure with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from benchmarks.connector import fetch_connector
+
+
+def new_session(tasks: int, configuration: Mapping[str, str]) -> SparkSession:
+    """Return a quiet local session that has Spark's own Kafka source.
+
+    Args:
+        tasks: How many run at a time.
+        configuration: What else is set.
+    """
+    builder = (
+        SparkSession.builder.master(f"local[{tasks}]")
+        .config("spark.jars", ",".join(map(str, fetch_connector(pyspark.__version__))))
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+    )
+    for name, value in configuration.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
