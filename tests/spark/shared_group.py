@@ -11,7 +11,7 @@ from tests.kafka.members import committed
 from tests.spark.applications import Application
 
 PARTITIONS = 6
-BACKLOG = 3_000
+BACKLOG = 1_500
 
 
 class Feed:
