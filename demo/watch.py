@@ -19,8 +19,8 @@ from rich.text import Text
 from demo.applications import Application
 from demo.spark_log import RowCounter
 from spark_groups.errors import BrokerUnreachableError, GroupNotFoundError, ProtocolError
-from spark_groups.ops.observe import GroupObserver
-from spark_groups.ops.views import GroupView, MemberView
+from spark_groups.observation.observe import GroupObserver
+from spark_groups.observation.views import GroupView, MemberView
 from spark_groups.types import TopicPartition
 
 POLL_S = 0.5

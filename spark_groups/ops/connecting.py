@@ -20,8 +20,8 @@ from spark_groups.kafka.connection import RequestError
 from spark_groups.kafka.properties_file import read_properties
 from spark_groups.kafka.security import Security
 from spark_groups.kafka.security_settings import security_of
+from spark_groups.observation.observe import CLIENT_ID, OBSERVE_TIMEOUT_S, GroupObserver
 from spark_groups.ops.broker_state import running_broker
-from spark_groups.ops.observe import CLIENT_ID, OBSERVE_TIMEOUT_S, GroupObserver
 
 BOOTSTRAP_SERVERS_VARIABLE: Final = "SPARK_GROUPS_BOOTSTRAP_SERVERS"
 

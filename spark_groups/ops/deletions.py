@@ -9,7 +9,7 @@ from typing import Any
 from spark_groups.errors import ErrorCode, rule_for
 from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.group_admin import OffsetDeletion, delete_group, delete_offsets
-from spark_groups.ops.plain_values import listed
+from spark_groups.observation.plain_values import listed
 from spark_groups.ops.topic_partitions import partitions_of
 from spark_groups.protocol.messages import MetadataRequest
 from spark_groups.types import TopicPartition

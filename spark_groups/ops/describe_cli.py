@@ -10,6 +10,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
+from spark_groups.observation.views import GroupView
 from spark_groups.ops.connecting import (
     Brokers,
     EveryPartitionFlag,
@@ -20,7 +21,6 @@ from spark_groups.ops.connecting import (
 from spark_groups.ops.output import ConsoleOutput, Room, write_json
 from spark_groups.ops.render import render_group
 from spark_groups.ops.render_describe import render_members, render_offsets, render_state
-from spark_groups.ops.views import GroupView
 
 
 class Part(Enum):

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from spark_groups.errors import OptionsError
 from spark_groups.kafka.groups import ListedGroup
-from spark_groups.ops.group_states import STATE_MEANINGS
+from spark_groups.observation.group_states import STATE_MEANINGS
 
 GROUP_TYPES: Final[Mapping[str, str]] = {
     "classic": "Classic",

@@ -8,6 +8,8 @@ from typing import Annotated, Final
 import typer
 
 from spark_groups.errors import SparkGroupsError
+from spark_groups.observation.observe import GroupObserver
+from spark_groups.observation.views import GroupView
 from spark_groups.ops.connecting import (
     Brokers,
     EveryPartitionFlag,
@@ -17,10 +19,8 @@ from spark_groups.ops.connecting import (
 )
 from spark_groups.ops.lag_rules import Verdict
 from spark_groups.ops.lag_views import LagView, judge_group_lag, view_group_lag
-from spark_groups.ops.observe import GroupObserver
 from spark_groups.ops.output import output_for
 from spark_groups.ops.render_lag import render_lag
-from spark_groups.ops.views import GroupView
 
 SAMPLES: Final = 6
 INTERVAL_S: Final = 5.0

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from spark_groups.observation.plain_values import listed
+from spark_groups.observation.views import GroupView, LagOrigin, PartitionView
 from spark_groups.ops.lag_rules import (
     LagSample,
     PartitionStatus,
@@ -14,8 +16,6 @@ from spark_groups.ops.lag_rules import (
     judge_partition,
     worst,
 )
-from spark_groups.ops.plain_values import listed
-from spark_groups.ops.views import GroupView, LagOrigin, PartitionView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from spark_groups.ops.plain_values import listed
+from spark_groups.observation.plain_values import listed
 from spark_groups.protocol.pattern_hints import surprising
 from spark_groups.protocol.subscription import Subscription
 

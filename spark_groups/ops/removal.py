@@ -16,7 +16,7 @@ from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.configuration import refuse
 from spark_groups.kafka.group_admin import leave_group
 from spark_groups.kafka.groups import MemberIdentity
-from spark_groups.ops.observe import describe_consumer_group
+from spark_groups.observation.observe import describe_consumer_group
 from spark_groups.protocol.messages import DescribedMember
 
 REASON: Final = "removed by an operator"

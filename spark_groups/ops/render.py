@@ -14,7 +14,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from spark_groups.ops.local_members import LocalMember
+from spark_groups.observation.local_members import LocalMember
+from spark_groups.observation.views import GroupView, MemberView
 from spark_groups.ops.render_partitions import footnotes, partitions_table, shared_rows_table
 from spark_groups.ops.render_text import (
     MOVING_STYLE,
@@ -29,7 +30,6 @@ from spark_groups.ops.render_text import (
     plain_table,
     printable,
 )
-from spark_groups.ops.views import GroupView, MemberView
 from spark_groups.types import TopicPartition
 
 _FACT_GAP: Final = "   "

@@ -13,7 +13,8 @@ from typing import Final, Generic, Literal, TypeVar
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from spark_groups.ops.plain_values import by_topic
+from spark_groups.observation.plain_values import by_topic
+from spark_groups.observation.views import GroupView, LagOrigin, MemberView, PartitionView
 from spark_groups.ops.render_text import (
     QUIET_STYLE,
     UNKNOWN,
@@ -21,7 +22,6 @@ from spark_groups.ops.render_text import (
     plain_table,
     printable,
 )
-from spark_groups.ops.views import GroupView, LagOrigin, MemberView, PartitionView
 from spark_groups.types import TopicPartition
 
 Row = TypeVar("Row")

@@ -8,6 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from spark_groups.observation.views import GroupView, LagOrigin, PartitionView
 from spark_groups.offsets.events import WithheldRange
 from spark_groups.ops.render_text import (
     ALARM_STYLE,
@@ -21,7 +22,6 @@ from spark_groups.ops.render_text import (
     plain_table,
     printable,
 )
-from spark_groups.ops.views import GroupView, LagOrigin, PartitionView
 from spark_groups.types import TopicPartition
 
 NO_MEMBER: Final = "no member"

@@ -11,7 +11,7 @@ from typing import Final
 
 from rich.table import Table
 
-from spark_groups.ops.views import MemberView
+from spark_groups.observation.views import MemberView
 from spark_groups.types import TopicPartition
 
 UNKNOWN: Final = "—"

@@ -9,7 +9,7 @@ from spark_groups.errors import ErrorCode, GroupNotFoundError
 from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.configuration import refuse
 from spark_groups.kafka.group_admin import commit_outside
-from spark_groups.ops.observe import describe_any_group
+from spark_groups.observation.observe import describe_any_group
 from spark_groups.ops.reset_plan import (
     KnownOffsets,
     ResetKind,

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from spark_groups.errors import OptionsError
-from spark_groups.ops.plain_values import listed
+from spark_groups.observation.plain_values import listed
 
 INACTIVE_STATES: Final = frozenset({"Empty", "Dead"})
 

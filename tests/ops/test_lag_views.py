@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
+from spark_groups.observation.views import GroupView, view_group
 from spark_groups.ops.lag_rules import PartitionStatus, Verdict
 from spark_groups.ops.lag_views import LagView, judge_group_lag, view_group_lag
-from spark_groups.ops.views import GroupView, view_group
-from tests.ops.groups import ONE, member, read
-from tests.ops.test_local_members import SNAPSHOT
+from tests.observation.groups import ONE, member, read
+from tests.observation.test_local_members import SNAPSHOT
 
 
 def seen(committed: int, end: int, *snapshots: dict) -> GroupView:

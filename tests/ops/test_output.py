@@ -7,6 +7,7 @@ import json
 import pytest
 from rich.console import RenderableType
 
+from spark_groups.observation.views import view_group
 from spark_groups.ops.output import (
     PARTITION_ROWS_MAX,
     ConsoleOutput,
@@ -17,8 +18,7 @@ from spark_groups.ops.output import (
 from spark_groups.ops.removal import RemovalView, check_ids
 from spark_groups.ops.render import render_group
 from spark_groups.ops.render_removal import render_removals
-from spark_groups.ops.views import view_group
-from tests.ops.groups import ONE, member, read
+from tests.observation.groups import ONE, member, read
 
 ROWS = PARTITION_ROWS_MAX + 1
 VIEW = view_group(read(member(ONE, range(ROWS)), partitions=ROWS))

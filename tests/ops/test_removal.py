@@ -13,7 +13,7 @@ from spark_groups.ops.removal import (
     check_ids,
     with_answers,
 )
-from tests.ops.groups import member
+from tests.observation.groups import member
 
 MEMBERS = (
     member("m1", instance_id="gate-1"),

@@ -8,10 +8,10 @@ import re
 import pytest
 from rich.console import Console
 
+from spark_groups.observation.views import GroupView, view_group
 from spark_groups.ops.render import render_group
-from spark_groups.ops.views import GroupView, view_group
-from tests.ops.groups import ONE, TWO, member, read
-from tests.ops.test_local_members import PENDING_RANGES, SNAPSHOT
+from tests.observation.groups import ONE, TWO, member, read
+from tests.observation.test_local_members import PENDING_RANGES, SNAPSHOT
 
 WIDE = 200
 

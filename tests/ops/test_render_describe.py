@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from spark_groups.ops.reading import GroupType
+from spark_groups.observation.reading import GroupType
+from spark_groups.observation.views import view_group
 from spark_groups.ops.render_describe import render_members, render_offsets, render_state
-from spark_groups.ops.views import view_group
-from tests.ops.groups import ONE, TWO, member, read
+from tests.observation.groups import ONE, TWO, member, read
 from tests.ops.rendered import cells, lines
 
 READING = read(

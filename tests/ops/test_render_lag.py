@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from spark_groups.observation.views import view_group
 from spark_groups.ops.lag_views import LagView, judge_group_lag, view_group_lag
 from spark_groups.ops.render_lag import render_lag
-from spark_groups.ops.views import view_group
-from tests.ops.groups import ONE, member, read
+from tests.observation.groups import ONE, member, read
 from tests.ops.rendered import cells, lines
 
 VIEW = view_group(

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from spark_groups.ops.views import GroupView, view_group
-from tests.ops.groups import ONE, TWO, member, read
-from tests.ops.test_local_members import SNAPSHOT
+from spark_groups.observation.views import GroupView, view_group
+from tests.observation.groups import ONE, TWO, member, read
+from tests.observation.test_local_members import SNAPSHOT
 from tests.ops.test_render import row, shown
 
 

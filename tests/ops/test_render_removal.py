@@ -6,7 +6,7 @@ from rich.console import Console
 
 from spark_groups.ops.removal import RemovalView, check_ids
 from spark_groups.ops.render_removal import render_removals
-from tests.ops.groups import member
+from tests.observation.groups import member
 
 MEMBERS = (member("m1", instance_id="gate-1"), member("m2"))
 

@@ -8,7 +8,7 @@ from spark_groups.errors import OptionsError
 from spark_groups.ops.topic_partitions import parse_topics, partitions_of
 from spark_groups.protocol.messages import TopicMetadata
 from spark_groups.types import TopicPartition
-from tests.ops.groups import FLIGHTS
+from tests.observation.groups import FLIGHTS
 
 
 def test_a_topic_is_all_its_partitions_or_those_that_are_named() -> None:

@@ -8,13 +8,13 @@ import pytest
 
 from spark_groups.client import ClientConfig, GroupClient
 from spark_groups.client.snapshot import take_snapshot
+from spark_groups.observation.local_members import LocalMember, parse_local_members
 from spark_groups.offsets.events import WithheldRange
 from spark_groups.offsets.starting import StartingOffsets
-from spark_groups.ops.local_members import LocalMember, parse_local_members
 from spark_groups.protocol.config import MemberConfig
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.types import TopicPartition
-from tests.ops.groups import ONE, TWO
+from tests.observation.groups import ONE, TWO
 
 SNAPSHOT: dict[str, Any] = {
     "group": "flight-readers",

@@ -18,8 +18,8 @@ from spark_groups.kafka.group_admin import describe_classic_group
 from spark_groups.kafka.groups import ListedGroup
 from spark_groups.kafka.security import Security
 from spark_groups.kafka.snapshots import read_snapshots
-from spark_groups.ops.reading import GroupReading, GroupType, described_as_consumer_group
-from spark_groups.ops.views import GroupView, view_group
+from spark_groups.observation.reading import GroupReading, GroupType, described_as_consumer_group
+from spark_groups.observation.views import GroupView, view_group
 from spark_groups.protocol.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,

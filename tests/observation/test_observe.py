@@ -18,8 +18,8 @@ from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.kafka.embedded_ports import free_ports
 from spark_groups.kafka.groups import ListedGroup
 from spark_groups.kafka.schemas import Message
-from spark_groups.ops.observe import GroupObserver, why_not_found
-from spark_groups.ops.reading import GroupType
+from spark_groups.observation.observe import GroupObserver, why_not_found
+from spark_groups.observation.reading import GroupType
 from spark_groups.types import TopicIdPartition
 from tests.brokers import Row, create_topic, delete_topic, produce
 from tests.kafka.listener import await_end, greet, listening

@@ -13,11 +13,11 @@ from enum import Enum
 from typing import Any, Final
 
 from spark_groups.errors import ErrorCode
+from spark_groups.observation.group_states import STATE_MEANINGS, UNKNOWN_STATE_MEANING
+from spark_groups.observation.local_members import LocalMember, parse_local_members
+from spark_groups.observation.plain_values import by_topic, listed
+from spark_groups.observation.reading import GroupReading, GroupType
 from spark_groups.offsets.events import WithheldRange
-from spark_groups.ops.group_states import STATE_MEANINGS, UNKNOWN_STATE_MEANING
-from spark_groups.ops.local_members import LocalMember, parse_local_members
-from spark_groups.ops.plain_values import by_topic, listed
-from spark_groups.ops.reading import GroupReading, GroupType
 from spark_groups.protocol.messages import (
     NO_LEADER_EPOCH,
     NO_OFFSET,

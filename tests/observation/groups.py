@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from spark_groups.ops.reading import GroupReading
+from spark_groups.observation.reading import GroupReading
 from spark_groups.protocol.messages import (
     DescribedMember,
     DescribeGroupResponse,

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from spark_groups.errors import ErrorCode
-from spark_groups.ops.group_states import STATE_MEANINGS, UNKNOWN_STATE_MEANING
-from spark_groups.ops.reading import GroupType
-from spark_groups.ops.views import (
+from spark_groups.observation.group_states import STATE_MEANINGS, UNKNOWN_STATE_MEANING
+from spark_groups.observation.reading import GroupType
+from spark_groups.observation.views import (
     GroupView,
     LagOrigin,
     PartitionView,
@@ -19,8 +19,8 @@ from spark_groups.ops.views import (
 )
 from spark_groups.protocol.messages import OffsetAndMetadata, OffsetFetchResponse
 from spark_groups.types import Assignment, TopicPartition, topic_id_text
-from tests.ops.groups import FLIGHTS, ONE, TWO, key, member, read
-from tests.ops.test_local_members import SNAPSHOT
+from tests.observation.groups import FLIGHTS, ONE, TWO, key, member, read
+from tests.observation.test_local_members import SNAPSHOT
 
 UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT.value
 NO_LEADER = ErrorCode.LEADER_NOT_AVAILABLE.value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from spark_groups.ops.plain_values import by_topic, listed
+from spark_groups.observation.plain_values import by_topic, listed
 from spark_groups.types import TopicPartition
 
 
