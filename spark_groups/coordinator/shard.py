@@ -241,14 +241,19 @@ class Shard:
         """Return when the next timer fires, in seconds; None if none is set."""
         return self._timers.next_at()
 
-    def wake(self, now: float) -> None:
+    def wake(self, now: float) -> set[TimerKey]:
         """Fire every timer that is due.
 
         Args:
             now: Seconds.
+
+        Returns:
+            Those that fired.
         """
         self.now = now
+        fired: set[TimerKey] = set()
         while timer := self._timers.pop_due(now):
+            fired.add(timer.key)
             if timer.key == EXPIRY:
                 self._expire()
                 continue
@@ -256,6 +261,7 @@ class Shard:
             fire = FIRED[timer.key.kind]
             outcome = fire(self.memory.group(group_id), timer, self.profile, self._around(group_id))
             self._write(group_id, outcome, fired=timer)
+        return fired
 
     def set_topics(self, topics: TopicsImage, now: float) -> None:
         """Take a new image of the cluster's topics; offsets of deleted ones are forgotten.

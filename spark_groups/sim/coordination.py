@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, cast
 
 from spark_groups.client.lanes import Outgoing
+from spark_groups.coordinator.effects import TimerKey, TimerKind
 from spark_groups.coordinator.error_answers import error_answer
 from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.log import Log
@@ -215,14 +216,15 @@ class Coordination:
         elif isinstance(response, m.HeartbeatResponse) and not response.error_code:
             assert isinstance(request, m.HeartbeatRequest)
             member_id = response.member_id or request.member_id
-            if request.member_epoch == m.LEAVE_GROUP_MEMBER_EPOCH:
-                self.heard_at.pop(member_id, None)
-            else:
+            if member_id in self.group.members:
                 self.heard_at[member_id] = waiting.asked_at
 
     def _changed(self) -> None:
         if self._appended_at is None:
             self._appended_at = self.schedule.now
+        for member_id in self.heard_at.keys() - self.group.members.keys():
+            # Should it return, its silence begins anew.
+            del self.heard_at[member_id]
         self.watch.changed(self.group)
         if not self._flushing:
             self._flushing = True
@@ -270,11 +272,10 @@ class Coordination:
         self._wakes_at = None
         now, before = self.schedule.now, set(self.group.members)
         end_offset = self.log.end_offset
-        self._shard.wake(now)
-        for member_id in sorted(before - set(self.group.members)):
+        fired = self._shard.wake(now)
+        for member_id in before - set(self.group.members):
             self.removed_at[member_id] = now
-            silent_s = now - self.heard_at.pop(member_id, now)
-            if silent_s < self.settings.session_timeout_s(self.group_id) - self.replication_s:
+            if TimerKey(TimerKind.REBALANCE, self.group_id, member_id) in fired:
                 self.removed_for_slowness.add(member_id)
         if self.log.end_offset != end_offset:
             self._changed()

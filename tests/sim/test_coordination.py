@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from spark_groups.client.lanes import Lane, Outgoing
@@ -27,8 +29,10 @@ JOIN = m.HeartbeatRequest(
 class Asked:
     """A scene whose coordinator is asked by hand."""
 
-    def __init__(self, profile: str = "kafka-4.2", seed: int = 1) -> None:
-        self.scene: Scene = scene(Swarm(partitions=2), profile, seed)
+    def __init__(
+        self, profile: str = "kafka-4.2", seed: int = 1, *, swarm: Swarm | None = None
+    ) -> None:
+        self.scene: Scene = scene(swarm or Swarm(partitions=2), profile, seed)
         self.coordination: Coordination = self.scene.coordination
         self.answers: list[m.Response | None] = []
         self.committed: list[AcceptedOffset] = []
@@ -168,6 +172,27 @@ def test_whoever_is_silent_is_removed_and_whoever_is_slow_is_noted() -> None:
             asked.ask(alive)
         asked.pass_time(2.0)
     assert asked.coordination.removed_for_slowness == {"m1"}
+
+
+def test_whoever_is_slow_is_noted_though_it_is_silent_for_nearly_a_session() -> None:
+    asked = Asked(swarm=Swarm(partitions=2, session_s=10.5, replication_s=1.0))
+    asked.ask(JOIN)
+    asked.ask(replace(JOIN, member_id="m2"))
+    asked.ask(m.HeartbeatRequest(group_id="g", member_id="m1", member_epoch=1))
+    assert asked.coordination.group.members["m1"].pending_revocation
+    asked.pass_time(10.1)
+    assert "m1" not in asked.coordination.group.members
+    assert asked.coordination.removed_for_slowness == {"m1"}
+
+
+def test_whoever_comes_back_was_not_silent_while_it_was_away() -> None:
+    asked = Asked()
+    asked.ask(replace(JOIN, instance_id="i1"))
+    asked.ask(
+        m.HeartbeatRequest(group_id="g", member_id="m1", member_epoch=-2, instance_id="i1"),
+    )
+    asked.ask(replace(JOIN, member_id="m2", instance_id="i1"))
+    assert asked.coordination.heard_at.keys() == {"m2"}
 
 
 @pytest.mark.parametrize(("profile", "may"), [("kafka-4.1", False), ("kafka-4.2", True)])
