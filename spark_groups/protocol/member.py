@@ -65,6 +65,7 @@ class Member:
         """What is reported as owned: the assigned and what is still to be revoked."""
         self.failure: str | None = None
         self.revocation_told_at: float | None = None
+        """Since when the coordinator may count: its answer may have been late, or the second."""
         self.revocation_timeout_s = 0.0
         """As it was when that was told: a larger one holds from the next revocation on."""
         self.last_accepted_sent_at: float | None = None
@@ -279,6 +280,7 @@ class Member:
 
     def _accepted(self, request: HeartbeatRequest, response: HeartbeatResponse, now: float) -> None:
         self.last_accepted_sent_at = self.pace.last_sent_at
+        told_at = self.pace.unanswered_since
         self.instance_wait.ended()
         self.pace.answered(
             now,
@@ -294,9 +296,9 @@ class Member:
         if self.state is MemberState.LEAVING:
             self.pace.at_once(now)
         else:
-            self._reconcile(response.assignment, now)
+            self._reconcile(response.assignment, told_at, now)
 
-    def _reconcile(self, assignment: Assignment | None, now: float) -> None:
+    def _reconcile(self, assignment: Assignment | None, told_at: float | None, now: float) -> None:
         was_revoking = self.revoking
         if assignment is not None:
             added = assignment - self.owned
@@ -307,14 +309,10 @@ class Member:
         revoking = self.revoking
         if revoking:
             if revoking - was_revoking:
-                self.revocation_told_at = now
+                self.revocation_told_at = told_at
                 self.revocation_timeout_s = self._report.rebalance_timeout_s
-                self._emit(
-                    RevocationTold,
-                    now,
-                    partitions=revoking,
-                    deadline=self.revocation_deadline,
-                )
+                deadline = self.revocation_deadline
+                self._emit(RevocationTold, now, partitions=revoking, deadline=deadline)
             self._move(MemberInput.REVOKE)
             return
         self.revocation_told_at = None
@@ -327,7 +325,7 @@ class Member:
         name = ErrorCode.name_of(response.error_code)
         message = f"{name}: {response.error_message or 'no message'}"
         self._report.forget()
-        self.pace.failed(now, throttle_ms=response.throttle_time_ms)
+        self.pace.refused(now, throttle_ms=response.throttle_time_ms)
         joining = self.state is MemberState.JOINING
         if joining and response.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             # A join creates the group: only a classic group that cannot be converted has no id.

@@ -288,6 +288,7 @@ class DescribeGroupRequest:
     """ConsumerGroupDescribe v1 of one group."""
 
     group_id: str
+    include_authorized_operations: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,6 +323,8 @@ class DescribeGroupResponse:
     assignor_name: str = ""
     members: tuple[DescribedMember, ...] = ()
     topic_names: Mapping[TopicId, str] = field(default_factory=dict)
+    authorized_operations: int = UNKNOWN_AUTHORIZED_OPERATIONS
+    """A bit for each AclOperation that whoever asked may do with the group."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ class Pace:
     def __init__(self, *, fast: bool = True) -> None:
         self.interval_s = DEFAULT_INTERVAL_S
         self.last_sent_at: float | None = None
+        self.unanswered_since: float | None = None
+        """When the first heartbeat was sent that the broker may have taken without being heard."""
         self._fast = fast
         self._due_at: float | None = None
         self._not_before = 0.0
@@ -72,6 +74,8 @@ class Pace:
     def sent(self, now: float) -> None:
         """Note that a heartbeat was sent; nothing is due until it is answered."""
         self.last_sent_at = now
+        if self.unanswered_since is None:
+            self.unanswered_since = now
         self._due_at = None
 
     def answered(self, now: float, *, interval_ms: int, throttle_ms: int) -> None:
@@ -84,6 +88,7 @@ class Pace:
         """
         if interval_ms > 0:
             self.interval_s = interval_ms / 1000
+        self.unanswered_since = None
         self._not_before = now + max(0, throttle_ms) / 1000
         self._backoff.succeeded()
         if (
@@ -94,14 +99,20 @@ class Pace:
             self._expecting_interval_s *= 2
         self._schedule(now)
 
-    def failed(self, now: float, *, throttle_ms: int = 0) -> None:
-        """Note a heartbeat that failed or was refused for now: the next waits, longer each time.
+    def refused(self, now: float, *, throttle_ms: int) -> None:
+        """Note a heartbeat that was refused for now: the next waits, longer each time.
 
         Args:
             now: Seconds.
             throttle_ms: How long the broker wants to hear nothing.
         """
+        if self.unanswered_since == self.last_sent_at:
+            self.unanswered_since = None
         self._not_before = max(self._not_before, now + throttle_ms / 1000)
+        self.failed(now)
+
+    def failed(self, now: float) -> None:
+        """Note a heartbeat that got no answer: the next waits, longer each time."""
         self._backoff.failed(now)
         self._due_at = self._backoff.not_before
 

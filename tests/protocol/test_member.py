@@ -141,6 +141,32 @@ def test_revocation_told_again_keeps_its_deadline_and_a_larger_one_renews_it() -
     assert m.revocation_told_at != told_at
 
 
+def test_budget_of_a_revocation_counts_from_the_question_not_from_a_late_answer() -> None:
+    m = in_state(S.STABLE)
+    asked_at = m.next_wakeup()
+    assert asked_at is not None
+    m.poll_heartbeat(asked_at)
+    m.handle_response(accepted(3, parts(0)), asked_at + 4.0)
+    assert m.revocation_told_at == asked_at
+
+
+def test_budget_of_a_revocation_counts_from_the_first_question_whose_answer_was_lost() -> None:
+    m = in_state(S.STABLE)
+    asked_at = m.next_wakeup()
+    beat(m, None)
+    beat(m, refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    beat(m, accepted(3, parts(0)))
+    assert m.revocation_told_at == asked_at
+
+
+def test_budget_of_a_revocation_does_not_count_what_was_refused() -> None:
+    m = in_state(S.STABLE)
+    beat(m, refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    asked_at = m.next_wakeup()
+    beat(m, accepted(3, parts(0)))
+    assert m.revocation_told_at == asked_at
+
+
 def test_partition_that_comes_back_before_it_was_given_up_is_acknowledged() -> None:
     m = in_state(S.RECONCILING)
     beat(m, accepted(4, parts(0, 1)))

@@ -147,7 +147,7 @@ def test_failures_wait_longer_each_time_and_an_answer_forgives_them() -> None:
 def test_throttle_of_a_refusal_is_obeyed() -> None:
     pace = started()
     pace.sent(0.0)
-    pace.failed(0.0, throttle_ms=3_000)
+    pace.refused(0.0, throttle_ms=3_000)
     assert pace.due_at() == pytest.approx(3.0)
     pace.at_once(1.0)
     assert pace.due_at() == pytest.approx(3.0)
