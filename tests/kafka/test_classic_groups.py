@@ -17,7 +17,7 @@ from spark_groups.kafka.codec import encode
 from spark_groups.kafka.group_admin import describe_classic_group
 from spark_groups.types import TopicPartition
 from tests.brokers import create_topic
-from tests.ops.test_observe import classic_member
+from tests.observation.test_observe import classic_member
 
 SUBSCRIPTION = encode(
     CONSUMER_PROTOCOL_SUBSCRIPTION, {"version": 3, "topics": ("flights", "orders")}

@@ -11,9 +11,9 @@ from confluent_kafka import TopicPartition
 from spark_groups.kafka.embedded import EmbeddedKafka
 from tests.brokers import Row, create_topic, produce
 from tests.kafka.members import queries
+from tests.observation.test_observe import classic_member
 from tests.ops.commands import invoke
 from tests.ops.test_cli import CONSUMER_GROUP_COMMAND
-from tests.ops.test_observe import classic_member
 
 
 def rows(text: str, group_id: str) -> set[tuple[str, ...]]:

@@ -14,8 +14,8 @@ from tests.brokers import create_topic
 from tests.kafka.members import describe, heartbeat
 from tests.kafka.test_coordinator import coordinator
 from tests.kafka.test_groups import join
+from tests.observation.test_observe import classic_member
 from tests.ops.commands import Run
-from tests.ops.test_observe import classic_member
 
 VERSIONS = ["4.0.0", "4.3.1", "4.4.0"]
 
