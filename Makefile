@@ -28,7 +28,7 @@ step = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env prerequisites demo test long unit slow simulate conformance spark-versions bench bench-handover lint types format wheel lock clean
+.PHONY: help env prerequisites demo test long unit slow simulate versions conformance spark-versions bench bench-handover lint types format wheel lock clean
 
 ##@ Start here
 
@@ -63,6 +63,10 @@ slow: prerequisites env ## Run the slow tests, which CI leaves out
 simulate: env ## Look for schedules that break a promise, on all cores; SCHEDULES=50000 plays so many
 	$(call step,groups of clients on the model of the coordinator: $(SCHEDULES) schedules)
 	$(VENV)/bin/spark-groups simulate --schedules $(SCHEDULES) --seed $(FIRST_SEED)
+
+versions: prerequisites env ## Compare the model, and each scenario, with the oldest Kafka and the newest
+	$(call step,pytest: what is long of tests/scenarios and tests/conformance)
+	$(PYTEST) -m "long and not slow" tests/scenarios tests/conformance $(PYTEST_FLAGS)
 
 conformance: prerequisites env ## Play scenarios and compare the model with Kafka 4.0 to 4.4; REWRITE=1 writes scenarios
 	$(call step,pytest: tests/scenarios and tests/conformance on every version of Kafka)

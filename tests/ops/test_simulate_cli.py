@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from time import time
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -15,10 +14,9 @@ from spark_groups.coordinator.profile import PROFILES
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.ops import simulate_cli, simulated_runs
 from spark_groups.ops.cli import app
-from spark_groups.ops.simulated_runs import Break, Run, hunt, play
+from spark_groups.ops.simulated_runs import Break, Run, play
 
 SHORT = ("--duration", "20", "--session-timeout", "10", "--heartbeat-interval", "2")
-FRESH_SCHEDULES = 300
 
 
 def simulate(*words: str) -> Result:
@@ -109,17 +107,3 @@ def test_what_does_not_exist_is_refused(words: tuple[str, str]) -> None:
     found = simulate(*words)
     assert found.exit_code == 2
     assert words[0] in found.output
-
-
-@pytest.mark.long
-@pytest.mark.timeout(900)
-def test_fresh_seeds_keep_every_promise(capsys: pytest.CaptureFixture[str]) -> None:
-    """Other schedules each time: their seeds are printed, and whatever breaks says how it did."""
-    first = int(time())
-    count = FRESH_SCHEDULES // len(PROFILES)
-    runs = [Run(seed, name) for seed in range(first, first + count) for name in PROFILES]
-    with capsys.disabled():
-        print(f"\n{len(runs)} fresh schedules: seeds {first} to {first + count - 1}")
-    found = hunt(runs, jobs=2)
-    told = ["\n".join((*each.lines, each.text, each.run.command)) for each in found]
-    assert not told, "\n\n".join(told[:3])
