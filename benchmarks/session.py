@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 
 import pyspark
@@ -17,6 +19,7 @@ def new_session(tasks: int, configuration: Mapping[str, str]) -> SparkSession:
         tasks: How many run at a time.
         configuration: What else is set.
     """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = (
         SparkSession.builder.master(f"local[{tasks}]")
         .config("spark.jars", ",".join(map(str, fetch_connector(pyspark.__version__))))

@@ -13,9 +13,7 @@ Python workers.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
-import sys
 import tempfile
 import time
 import uuid
@@ -316,7 +314,6 @@ def settings(jvm_options: str) -> Mapping[str, Any]:
 
 def session(jvm_options: str) -> SparkSession:
     """Return a Spark with its own Kafka source and the rows from nowhere."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = new_session(
         TASKS,
         {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": jvm_options},
