@@ -18,6 +18,7 @@ from spark_groups.offsets.owned import OwnedPartition, Phase
 from spark_groups.offsets.starting import (
     StartingOffsets,
     StartingPoint,
+    known_counts,
     parse_commit_metadata,
 )
 from spark_groups.offsets.topics import TopicDirectory
@@ -124,7 +125,7 @@ class PositionResolver:
         """Take what is committed for the partitions asked for."""
         resolved = Resolved()
         asked, self._asked = self._asked, {}
-        known = self._known_counts(response)
+        known = known_counts(response.offsets)
         forgotten = self._forgotten(response)
         for key, tenure in asked.items():
             owned = self._ledger.owned.get(key)
@@ -263,14 +264,6 @@ class PositionResolver:
             owned.topic_gone = True
             owned.phase = Phase.FETCHING
             self._ledger.release_run(commit.key)
-
-    def _known_counts(self, response: OffsetFetchResponse) -> dict[TopicId, int]:
-        counts: dict[TopicId, int] = {}
-        for key, committed in response.offsets.items():
-            count = parse_commit_metadata(committed.metadata)
-            if committed.committed_offset != NO_OFFSET and count is not None:
-                counts[key.topic_id] = min(count, counts.get(key.topic_id, count))
-        return counts
 
     def _forgotten(self, response: OffsetFetchResponse) -> set[TopicId]:
         """Return topics that this query has read, and of which the group knows no offset any more.

@@ -14,8 +14,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 
-from spark_groups.protocol.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from spark_groups.types import TopicPartition
+from spark_groups.protocol.messages import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    NO_OFFSET,
+    OffsetAndMetadata,
+)
+from spark_groups.types import TopicId, TopicIdPartition, TopicPartition
 
 
 class StartingPoint(Enum):
@@ -70,3 +75,17 @@ def parse_commit_metadata(metadata: str) -> int | None:
     except (ValueError, TypeError, KeyError):
         return None
     return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
+
+
+def known_counts(offsets: Mapping[TopicIdPartition, OffsetAndMetadata]) -> dict[TopicId, int]:
+    """Return how many partitions topics had when the group began to read them, as far as known.
+
+    Args:
+        offsets: What is committed.
+    """
+    counts: dict[TopicId, int] = {}
+    for key, committed in offsets.items():
+        count = parse_commit_metadata(committed.metadata)
+        if committed.committed_offset != NO_OFFSET and count is not None:
+            counts[key.topic_id] = min(count, counts.get(key.topic_id, count))
+    return counts

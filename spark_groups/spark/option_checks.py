@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NoReturn, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from spark_groups.errors import OptionsError
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.spark.fetch_tuning import FETCH_TUNING
 from spark_groups.spark.refusals import REFUSED, REFUSED_PREFIXES
+
+Options = TypeVar("Options")
 
 SUBSCRIPTIONS: Final[Mapping[str, Callable[[str], Subscription]]] = {
     "subscribe": Subscription.of_names,
@@ -45,8 +48,6 @@ def unknown_or_refused(given: Mapping[str, str], known: Mapping[str, str]) -> It
 def read_subscription(given: Mapping[str, str], values: dict[str, Any]) -> Iterator[str]:
     """Turn the two names of a subscription into one value; say what is wrong with it."""
     named = [name for name in SUBSCRIPTIONS if name.lower() in given]
-    if not named and "assign" not in given:
-        yield "subscribe or subscribePattern is missing: name the topics to read"
     if len(named) > 1:
         yield "subscribe and subscribePattern are both set: give one of them"
     for name in named:
@@ -80,6 +81,38 @@ def _attempt(convert: Callable[[str], Any], text: str) -> tuple[Any, str | None]
         return None, f"{text!r} is wrong: {error.errors()[0]['msg']}"
     except ValueError as error:
         return None, str(error)
+
+
+def validated(
+    kind: type[Options], values: Mapping[str, Any], names: Iterable[str], problems: list[str]
+) -> Options | None:
+    """Return options as their class takes them; None if it does not.
+
+    Args:
+        kind: A dataclass of pydantic's.
+        values: What was given, by name.
+        names: Names of all options.
+        problems: Takes what is wrong.
+    """
+    try:
+        return TypeAdapter(kind).validate_python(values)
+    except ValidationError as error:
+        problems += [describe_problem(each, names) for each in error.errors()]
+        return None
+
+
+def refuse_load(source: str, problems: Iterable[str]) -> NoReturn:
+    """Raise with everything that is wrong with the options of a load().
+
+    Args:
+        source: The name of the format.
+        problems: What is wrong, in words.
+
+    Raises:
+        OptionsError: Always.
+    """
+    listed = "".join(f"\n  - {each}" for each in problems)
+    raise OptionsError(f"the {source} source cannot be loaded:{listed}")
 
 
 def describe_problem(error: Any, names: Iterable[str]) -> str:

@@ -18,8 +18,6 @@ from pydantic import (
     ConfigDict,
     Field,
     PositiveInt,
-    TypeAdapter,
-    ValidationError,
 )
 from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
@@ -32,10 +30,11 @@ from spark_groups.protocol.config import MemberConfig
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.spark.fetch_tuning import FETCH_DEFAULTS, FETCH_TUNING
 from spark_groups.spark.option_checks import (
-    describe_problem,
     read_subscription,
     read_tuning,
+    refuse_load,
     unknown_or_refused,
+    validated,
 )
 from spark_groups.spark.option_values import (
     Emit,
@@ -98,7 +97,9 @@ class SourceOptions:
         "kafka.group.id", "The consumer group that the query joins as a member.", shown="required"
     )
     subscribe: Subscription | None = _option(
-        "subscribe", "Topics, separated by commas; this or subscribePattern.", default=None
+        "subscribe",
+        "Topics, separated by commas; a stream needs this or subscribePattern.",
+        default=None,
     )
     subscribe_pattern: Subscription | None = _option(
         "subscribePattern",
@@ -270,26 +271,25 @@ class SourceOptions:
         problems += read_subscription(given, values)
         values["fetch_tuning"] = read_tuning(given, problems)
         values["security"] = read_security(given, problems)
-        try:
-            checked = TypeAdapter(cls).validate_python(values)
-        except ValidationError as error:
-            problems += [describe_problem(each, _OPTION_NAMES) for each in error.errors()]
-        else:
-            problems += _contradictions(checked)
-            if not problems:
-                return checked
-        raise OptionsError(
-            "the kafka-group source cannot be loaded:"
-            + "".join(f"\n  - {each}" for each in problems)
-        )
+        checked = validated(cls, values, _OPTION_NAMES, problems)
+        problems += _contradictions(checked) if checked else ()
+        if problems or checked is None:
+            refuse_load("kafka-group", problems)
+        return checked
 
     @property
     def subscription(self) -> Subscription:
-        """What the member subscribes to."""
-        subscription = self.subscribe or self.subscribe_pattern
-        if subscription is None:
-            raise OptionsError("neither subscribe nor subscribePattern is set")
-        return subscription
+        """What the member subscribes to; only a stream needs it, which a load() does not tell."""
+        if self.chosen is None:
+            raise OptionsError(
+                "subscribe or subscribePattern is missing: name the topics that the query reads"
+            )
+        return self.chosen
+
+    @property
+    def chosen(self) -> Subscription | None:
+        """Which topics are read; None: nothing is said about it."""
+        return self.subscribe or self.subscribe_pattern
 
     def client_config(self, restart_s: float | None = None) -> ClientConfig:
         """Return how the group's member behaves.

@@ -15,7 +15,10 @@ _SERVER_SIDE: Final = (
     " broker or on the group"
 )
 _NOT_YET: Final = "is not supported yet"
-_ENDS: Final = "belongs to a batch query; a stream has no end: use Trigger.AvailableNow"
+_ENDS: Final = (
+    "a stream has no end: use Trigger.AvailableNow; a batch reads until the end of the log: filter"
+    " its rows by offset or timestamp"
+)
 
 REFUSED: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -1,4 +1,4 @@
-"""`spark.readStream.format("kafka-group")`: the data source and its stream reader.
+"""`format("kafka-group")`: the data source, its stream reader, and its reader of a backlog.
 
 Spark makes several copies of a reader: one lives in a runner process of its own on the driver's
 host and joins the group in its first call; another is pickled to executors and only reads. Spark
@@ -9,13 +9,18 @@ while a query starts: so each imports here only what it does.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from spark_groups.errors import OptionsError
@@ -68,6 +73,10 @@ class KafkaGroupDataSource(DataSource):
         return KafkaGroupStreamReader(self._load)
 
 
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
+        """Return the reader of what the group has not read yet."""
+        return KafkaGroupBacklogReader(self._load)
+
 @dataclass
 class RangesPartition(InputPartition):
     """The offset ranges that one task reads."""
@@ -76,6 +85,30 @@ class RangesPartition(InputPartition):
 
 
 class _StreamReader(DataSourceStreamReader):
+class KafkaGroupBacklogReader(DataSourceReader):
+    """Reads what a group has not read yet, without being a member of it.
+
+    Args:
+        load: What the load asks for.
+    """
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the tasks that read the backlog as it is now; runs on the driver."""
+        from spark_groups.spark.backlog import read_backlog
+
+        options = self._load.options()
+        return _tasks(self._load, options, read_backlog(options))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the ranges of one task, or tell them; runs in executors."""
+        # Spark makes a task out of nothing where there is none.
+        if isinstance(partition, RangesPartition):
+            yield from _rows(self._load, partition)
+
+
     """The reader without what Spark 4.2 added.
 
     Args:
@@ -101,28 +134,12 @@ class _StreamReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the tasks of a batch: exactly the ranges of its plan."""
-        ranges = self._live().ranges(start, end)
-        if self._load.emits_ranges:
-            return [RangesPartition(ranges)] if ranges else []
-        tasks = pack(
-            ranges,
-            default_tasks=os.cpu_count() or 1,
-            min_partitions=self._options.min_partitions,
-            max_records_per_partition=self._options.max_records_per_partition,
-        )
-        return [RangesPartition(ranges) for ranges in tasks]
+        return _tasks(self._load, self._options, self._live().ranges(start, end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the ranges of one task, or tell them; runs in executors."""
         assert isinstance(partition, RangesPartition)
-        if self._load.emits_ranges:
-            from spark_groups.spark.emitted_ranges import range_rows
-
-            yield range_rows(partition.ranges)
-        else:
-            from spark_groups.spark.reader import read_ranges
-
-            yield from read_ranges(self._load.range_settings, partition.ranges)
+        yield from _rows(self._load, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: the next `latestOffset` proved the same one trigger earlier."""
@@ -208,3 +225,28 @@ def _files_directory() -> Path | None:
     root = SparkFiles._root_directory
     directory = Path(root).parent if root else None
     return directory if directory is not None and directory.exists() else None
+def _tasks(
+    load: Load, options: SourceOptions, ranges: tuple[OffsetRange, ...]
+) -> list[InputPartition]:
+    if load.emits_ranges:
+        return [RangesPartition(ranges)] if ranges else []
+    tasks = pack(
+        ranges,
+        default_tasks=os.cpu_count() or 1,
+        min_partitions=options.min_partitions,
+        max_records_per_partition=options.max_records_per_partition,
+    )
+    return [RangesPartition(ranges) for ranges in tasks]
+
+
+def _rows(load: Load, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
+    if load.emits_ranges:
+        from spark_groups.spark.emitted_ranges import range_rows
+
+        yield range_rows(partition.ranges)
+    else:
+        from spark_groups.spark.reader import read_ranges
+
+        yield from read_ranges(load.range_settings, partition.ranges)
+
+

@@ -11,12 +11,15 @@ from spark_groups.offsets.starting import (
     StartingOffsets,
     StartingPoint,
     commit_metadata,
+    known_counts,
     parse_commit_metadata,
 )
 from spark_groups.protocol.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
+    NO_OFFSET,
     ListOffsetsResponse,
+    OffsetAndMetadata,
 )
 from spark_groups.types import TopicPartition
 from tests.offsets.test_resolution import NONE, Scene, indexes, key
@@ -94,3 +97,14 @@ def test_start_beyond_the_end_of_the_log_is_said_and_not_committed(fails: bool) 
     assert event.message.startswith("startingOffsets of orders-0 is 7, but its log ends at 5:")
     assert resolved.data_loss == (event.message if fails else None)
     assert [each.committed_offset for each in scene.settle().values()] == ([] if fails else [5])
+
+
+def test_smallest_count_that_is_kept_beside_an_offset_is_the_topic_s() -> None:
+    offsets = {
+        key(0): OffsetAndMetadata(7, commit_metadata(4)),
+        key(1): OffsetAndMetadata(9, commit_metadata(3)),
+        key(2): OffsetAndMetadata(NO_OFFSET, commit_metadata(1)),
+        key(3): OffsetAndMetadata(5, "by somebody else"),
+    }
+    assert known_counts(offsets) == {key(0).topic_id: 3}
+    assert known_counts({key(3): offsets[key(3)]}) == {}

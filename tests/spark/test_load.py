@@ -12,7 +12,7 @@ from spark_groups.errors import OptionsError
 from spark_groups.spark.columns import RANGE_COLUMNS, columns
 from spark_groups.spark.load import Load
 from spark_groups.spark.options import SourceOptions
-from spark_groups.spark.source import KafkaGroupStreamReader
+from spark_groups.spark.source import KafkaGroupBacklogReader, KafkaGroupStreamReader
 
 GIVEN = {
     "kafka.bootstrap.servers": "localhost:9092",
@@ -25,7 +25,10 @@ GIVEN = {
         ' username="alice" password="a-secret";'
     ),
 }
-NOT_FOR_ALL = ("confluent_kafka", "llvmlite", "numba", "pydantic", "re2", "spark_groups.client")
+NOT_FOR_ALL = (
+    *("confluent_kafka", "llvmlite", "numba", "pydantic", "re2"),
+    *("spark_groups.client", "spark_groups.observation"),
+)
 SHOW_IMPORTED = f"print([each for each in {NOT_FOR_ALL} if each in sys.modules])"
 
 
@@ -61,10 +64,14 @@ def test_secrets_are_not_shown() -> None:
     assert "a-secret" not in repr(Load.of(GIVEN))
 
 
-def test_task_imports_no_options_and_no_member() -> None:
-    reader = pickle.dumps(KafkaGroupStreamReader(Load.of(GIVEN)))
+@pytest.mark.parametrize("kind", [KafkaGroupStreamReader, KafkaGroupBacklogReader])
+def test_task_imports_no_options_and_no_member(
+    kind: type[KafkaGroupStreamReader] | type[KafkaGroupBacklogReader],
+) -> None:
+    reader = pickle.dumps(kind(Load.of(GIVEN)))
     assert imported("import pickle; pickle.load(sys.stdin.buffer)", reader) == "[]\n"
 
 
-def test_source_is_found_without_what_it_needs_later() -> None:
-    assert imported("import pyspark_kafka_group") == "[]\n"
+@pytest.mark.parametrize("module", ["pyspark_kafka_group", "pyspark_kafka_group_state"])
+def test_sources_are_found_without_what_they_need_later(module: str) -> None:
+    assert imported(f"import {module}") == "[]\n"

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from pydantic.dataclasses import dataclass
+
+from spark_groups.errors import OptionsError
 from spark_groups.spark.option_checks import (
     describe_problem,
     read_subscription,
+    refuse_load,
     unknown_or_refused,
+    validated,
 )
 
 KNOWN = {"startingoffsets": "startingOffsets", "kafka.group.id": "kafka.group.id"}
@@ -41,11 +47,28 @@ def test_subscription_is_read_once_or_complained_of() -> None:
     values: dict[str, Any] = {}
     assert not list(read_subscription({"subscribepattern": "orders.*"}, values))
     assert values["subscribePattern"].topic_regex == "orders.*"
-    assert "missing" in next(read_subscription({}, {}))
-    assert not list(read_subscription({"assign": "{}"}, {})), "it is refused already"
+    assert not list(read_subscription({}, {})), "only a stream needs one"
+    assert "both set" in next(read_subscription({"subscribe": "a", "subscribepattern": "b"}, {}))
 
 
 def test_problem_is_told_by_the_name_of_the_option() -> None:
     error = {"loc": ("maxOffsetsPerTrigger", "int"), "type": "int_parsing", "input": "many"}
     told = describe_problem({**error, "msg": "no number"}, ["maxOffsetsPerTrigger"])
     assert told == "maxOffsetsPerTrigger: 'many' is wrong: no number"
+
+
+@dataclass
+class Sizes:
+    large: int
+
+
+def test_options_are_values_or_problems() -> None:
+    problems: list[str] = []
+    assert validated(Sizes, {"large": "3"}, ["large"], problems) == Sizes(large=3)
+    assert problems == []
+    assert validated(Sizes, {"large": "x"}, ["large"], problems) is None
+    assert validated(Sizes, {}, ["large"], problems) is None
+    assert problems[0].startswith("large: 'x' is wrong")
+    assert problems[1] == "large is missing"
+    with pytest.raises(OptionsError, match=r"the sizes source cannot be loaded:\n  - large: 'x'"):
+        refuse_load("sizes", problems)

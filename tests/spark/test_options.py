@@ -199,7 +199,6 @@ def test_everything_wrong_is_in_one_error() -> None:
     [
         ({"kafka__bootstrap__servers": None}, "kafka.bootstrap.servers is missing"),
         ({"kafka__group__id": None}, "kafka.group.id is missing"),
-        ({"subscribe": None}, "subscribe or subscribePattern is missing"),
         ({"subscribePattern": "d.*"}, "both set"),
         (
             {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "3"},
@@ -267,6 +266,13 @@ def test_variable_that_is_not_set_is_named() -> None:
 def test_name_of_a_consumer_without_its_prefix_is_understood(name: str, reason: str) -> None:
     with pytest.raises(OptionsError, match=reason):
         SourceOptions.of({**NEEDED, name: "1"})
+
+
+def test_only_a_stream_has_to_choose_topics() -> None:
+    chooses_nothing = options(subscribe=None)
+    assert chooses_nothing.chosen is None
+    with pytest.raises(OptionsError, match="subscribe or subscribePattern is missing"):
+        chooses_nothing.client_config()
 
 
 def test_pattern_is_an_re2_expression() -> None:

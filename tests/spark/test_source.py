@@ -83,6 +83,15 @@ def test_source_is_found_by_registration_too(spark: SparkSession) -> None:
         spark.readStream.format("kafka-group").load()
 
 
+def test_stream_without_topics_says_so(spark: SparkSession, kafka: EmbeddedKafka) -> None:
+    servers = kafka.bootstrap_servers
+    nothing_chosen = {"kafka.bootstrap.servers": servers, "kafka.group.id": "nobody"}
+    rows = spark.readStream.format("kafka-group").options(**nothing_chosen).load()
+    running = rows.writeStream.format("noop").start()
+    with pytest.raises(StreamingQueryException, match="subscribe or subscribePattern is missing"):
+        running.awaitTermination(READ_S)
+
+
 @needs_admission_control
 def test_available_now_reads_all_commits_all_and_leaves(query: GroupQuery) -> None:
     produced = produce_values(query, 0, 300)
