@@ -72,10 +72,10 @@ class KafkaGroupDataSource(DataSource):
         """Return the reader of one query."""
         return KafkaGroupStreamReader(self._load)
 
-
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
         """Return the reader of what the group has not read yet."""
         return KafkaGroupBacklogReader(self._load)
+
 
 @dataclass
 class RangesPartition(InputPartition):
@@ -84,7 +84,6 @@ class RangesPartition(InputPartition):
     ranges: tuple[OffsetRange, ...]
 
 
-class _StreamReader(DataSourceStreamReader):
 class KafkaGroupBacklogReader(DataSourceReader):
     """Reads what a group has not read yet, without being a member of it.
 
@@ -109,6 +108,7 @@ class KafkaGroupBacklogReader(DataSourceReader):
             yield from _rows(self._load, partition)
 
 
+class _StreamReader(DataSourceStreamReader):
     """The reader without what Spark 4.2 added.
 
     Args:
@@ -218,13 +218,6 @@ else:
             return dict(self._live().latest_offset(None))
 
 
-def _files_directory() -> Path | None:
-    """Return the directory of the SparkContext's files, where the runner was told of one."""
-    from pyspark.core.files import SparkFiles  # absent in pure Connect clients
-
-    root = SparkFiles._root_directory
-    directory = Path(root).parent if root else None
-    return directory if directory is not None and directory.exists() else None
 def _tasks(
     load: Load, options: SourceOptions, ranges: tuple[OffsetRange, ...]
 ) -> list[InputPartition]:
@@ -250,3 +243,10 @@ def _rows(load: Load, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
         yield from read_ranges(load.range_settings, partition.ranges)
 
 
+def _files_directory() -> Path | None:
+    """Return the directory of the SparkContext's files, where the runner was told of one."""
+    from pyspark.core.files import SparkFiles  # absent in pure Connect clients
+
+    root = SparkFiles._root_directory
+    directory = Path(root).parent if root else None
+    return directory if directory is not None and directory.exists() else None
