@@ -16,6 +16,7 @@ from spark_groups.kafka.admin_schemas import (
 )
 from spark_groups.kafka.codec import Values, decode_start
 from spark_groups.kafka.translation import single
+from spark_groups.protocol.messages import UNKNOWN_AUTHORIZED_OPERATIONS
 from spark_groups.types import TopicPartition
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
@@ -54,6 +55,7 @@ class ClassicGroup:
             there are only committed offsets.
         assignor_name: Which assignor its members have agreed on; empty without members.
         members: Its members.
+        authorized_operations: A bit for each AclOperation that whoever asked may do with it.
     """
 
     error_code: int = 0
@@ -62,11 +64,12 @@ class ClassicGroup:
     protocol_type: str = ""
     assignor_name: str = ""
     members: tuple[ClassicMember, ...] = ()
+    authorized_operations: int = UNKNOWN_AUTHORIZED_OPERATIONS
 
 
 def classic_to_wire(group_id: str) -> Values:
     """Ask for the description of a group of the classic protocol."""
-    return {"groups": (group_id,), "include_authorized_operations": False}
+    return {"groups": (group_id,), "include_authorized_operations": True}
 
 
 def classic_from_wire(values: Values, group_id: str) -> ClassicGroup:
@@ -87,6 +90,7 @@ def classic_from_wire(values: Values, group_id: str) -> ClassicGroup:
         group_state=group["group_state"],
         protocol_type=group["protocol_type"],
         assignor_name=group["protocol_data"],
+        authorized_operations=group["authorized_operations"],
         members=tuple(
             ClassicMember(
                 member_id=each["member_id"],

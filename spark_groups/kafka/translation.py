@@ -302,7 +302,10 @@ def _coordinator_from_wire(
 
 
 def _describe_to_wire(request: DescribeGroupRequest, _: ClusterMetadata | None) -> Values:
-    return {"group_ids": (request.group_id,), "include_authorized_operations": False}
+    return {
+        "group_ids": (request.group_id,),
+        "include_authorized_operations": request.include_authorized_operations,
+    }
 
 
 def _describe_from_wire(
@@ -322,7 +325,6 @@ def _describe_from_wire(
                 target_assignment=assignment_of(target),
             )
         )
-    del group["authorized_operations"]
     return DescribeGroupResponse(**group, members=tuple(members), topic_names=names)
 
 

@@ -151,7 +151,8 @@ def describe_consumer_group(cluster: Cluster, group_id: str) -> DescribeGroupRes
 
 
 def _described_if_there(cluster: Cluster, group_id: str) -> DescribeGroupResponse | None:
-    described = cluster.describe_group(DescribeGroupRequest(group_id=group_id))
+    request = DescribeGroupRequest(group_id=group_id, include_authorized_operations=True)
+    described = cluster.describe_group(request)
     if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         return None
     refuse(described.error_code, f"ConsumerGroupDescribe of {group_id!r}", described.error_message)

@@ -122,4 +122,5 @@ def described_as_consumer_group(
         assignor_name=group.assignor_name,
         members=tuple(members),
         topic_names={topic_id: name for name, topic_id in ids.items()},
+        authorized_operations=group.authorized_operations,
     )

@@ -13,10 +13,12 @@ from enum import Enum
 from typing import Any, Final
 
 from spark_groups.errors import ErrorCode
+from spark_groups.observation.authorized_operations import authorized_operations
 from spark_groups.observation.group_states import STATE_MEANINGS, UNKNOWN_STATE_MEANING
 from spark_groups.observation.local_members import LocalMember, parse_local_members
 from spark_groups.observation.plain_values import by_topic, listed
 from spark_groups.observation.reading import GroupReading, GroupType
+from spark_groups.observation.totals import GroupTotals, group_totals
 from spark_groups.offsets.events import WithheldRange
 from spark_groups.protocol.messages import (
     NO_LEADER_EPOCH,
@@ -113,29 +115,6 @@ class PartitionView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupTotals:
-    """Sums over a group.
-
-    Args:
-        members: Its members.
-        partitions: All its partitions.
-        assigned_partitions: Those that a member has.
-        unassigned_partitions: Those that no member has.
-        moving_partitions: Those that will have another owner.
-        lag: The sum of all lags that are known; None if none is.
-        unknown_lag_partitions: Partitions whose lag is not known.
-    """
-
-    members: int
-    partitions: int
-    assigned_partitions: int
-    unassigned_partitions: int
-    moving_partitions: int
-    lag: int | None
-    unknown_lag_partitions: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupView:
     """A group at one moment.
 
@@ -152,6 +131,8 @@ class GroupView:
         members: Sorted by client id and member id.
         partitions: Sorted by topic and index.
         totals: Sums.
+        authorized_operations: What whoever looks may do with the group, in Kafka's words; None:
+            unknown.
         outside: By member id, what runs on this machine and is no member: it waits for its instance
             id, or left a silent query.
     """
@@ -167,6 +148,7 @@ class GroupView:
     members: tuple[MemberView, ...]
     partitions: tuple[PartitionView, ...]
     totals: GroupTotals
+    authorized_operations: tuple[str, ...] | None = None
     outside: Mapping[str, LocalMember] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -235,7 +217,8 @@ def view_group(reading: GroupReading, snapshots: Iterable[Mapping[str, Any]] = (
         coordinator=None if reading.coordinator is None else str(reading.coordinator),
         members=members,
         partitions=partitions,
-        totals=_totals(members, partitions),
+        totals=group_totals(members, partitions),
+        authorized_operations=authorized_operations(description.authorized_operations),
         outside={
             member_id: each
             for member_id, each in local.items()
@@ -378,18 +361,4 @@ def _error_remark(reading: GroupReading, key: TopicIdPartition) -> str:
         f"{what}: {ErrorCode.name_of(errors[key])}"
         for what, errors in asked.items()
         if key in errors
-    )
-
-
-def _totals(members: tuple[MemberView, ...], partitions: tuple[PartitionView, ...]) -> GroupTotals:
-    lags = [each.lag for each in partitions if each.lag is not None]
-    assigned = sum(each.owner is not None for each in partitions)
-    return GroupTotals(
-        members=len(members),
-        partitions=len(partitions),
-        assigned_partitions=assigned,
-        unassigned_partitions=len(partitions) - assigned,
-        moving_partitions=sum(each.moves_to is not None for each in partitions),
-        lag=sum(lags) if lags or not partitions else None,
-        unknown_lag_partitions=len(partitions) - len(lags),
     )

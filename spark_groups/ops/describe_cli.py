@@ -56,7 +56,8 @@ def describe(  # noqa: PLR0917
     verbose: Annotated[
         bool,
         typer.Option(
-            "--verbose", help="With one of these: epochs and assignments of members as well."
+            "--verbose",
+            help="Authorized operations as well; with one of these: epochs and assignments.",
         ),
     ] = False,
     as_json: JsonFlag = False,
@@ -72,8 +73,6 @@ def describe(  # noqa: PLR0917
     Exit code 1 if there is no such group or no broker answers.
     """
     part = _chosen(members=members, offsets=offsets, state=state)
-    if verbose and part is Part.EVERYTHING:
-        raise typer.BadParameter("--verbose goes with --members, --offsets or --state")
     with brokers.observer() as observer:
         views = [observer.view(each) for each in groups]
     if as_json:
@@ -99,5 +98,5 @@ def _renderer(view: GroupView, part: Part, *, verbose: bool) -> Callable[[Room],
     if part is not Part.EVERYTHING:
         return lambda _: _RENDERERS[part](view, verbose=verbose)
     return lambda room: render_group(
-        view, width=room.width, max_partition_rows=room.max_partition_rows
+        view, width=room.width, max_partition_rows=room.max_partition_rows, verbose=verbose
     )

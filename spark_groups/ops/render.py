@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_groups.observation.local_members import LocalMember
+from spark_groups.observation.printable_text import partition_ranges, printable
 from spark_groups.observation.views import GroupView, MemberView
 from spark_groups.ops.render_partitions import footnotes, partitions_table, shared_rows_table
 from spark_groups.ops.render_text import (
@@ -25,10 +26,8 @@ from spark_groups.ops.render_text import (
     WIDE_COLUMNS,
     MemberNames,
     number,
-    partition_ranges,
     plain,
     plain_table,
-    printable,
 )
 from spark_groups.types import TopicPartition
 
@@ -49,7 +48,7 @@ IDLE_SHOWN_FROM = 0.5
 
 
 def render_group(
-    view: GroupView, *, width: int, max_partition_rows: int | None = None
+    view: GroupView, *, width: int, max_partition_rows: int | None = None, verbose: bool = False
 ) -> RenderableType:
     """Return a group as text and tables.
 
@@ -58,12 +57,15 @@ def render_group(
         width: Columns there are; the narrower, the fewer columns and the shorter the member ids.
         max_partition_rows: With more partitions than that, those of one topic and one owner share
             a row; None: a row for each.
+        verbose: With what whoever looks may do with the group.
     """
     names = MemberNames(view.members, width)
     has_rows = max_partition_rows is None or len(view.partitions) <= max_partition_rows
-    parts: list[RenderableType] = [_header(view, width)]
+    parts: list[RenderableType] = [group_header(view, width)]
+    if verbose:
+        parts.append(_facts(width, ("authorized operations", _operations(view))))
     if view.members:
-        parts += [Text(), _members_table(view.members, names, width)]
+        parts += [Text(), members_table(view.members, names, width)]
     parts += _local_lines(view, names)
     parts.append(Text())
     if not view.partitions:
@@ -76,7 +78,13 @@ def render_group(
     return Group(*parts)
 
 
-def _header(view: GroupView, width: int) -> RenderableType:
+def group_header(view: GroupView, width: int) -> RenderableType:
+    """Return what a group is and does as a whole, in three lines where there is room.
+
+    Args:
+        view: The group.
+        width: Columns there are.
+    """
     totals = view.totals
     title = Text.assemble(
         ("group ", QUIET_STYLE),
@@ -114,6 +122,11 @@ def _header(view: GroupView, width: int) -> RenderableType:
     return Group(*lines)
 
 
+def _operations(view: GroupView) -> str:
+    operations = view.authorized_operations
+    return UNKNOWN if operations is None else ", ".join(operations) or "none"
+
+
 def _facts(width: int, *facts: tuple[str, str]) -> Text:
     """Write names and values on as many lines as they need; a line breaks only between them."""
     lines: list[Text] = []
@@ -126,7 +139,14 @@ def _facts(width: int, *facts: tuple[str, str]) -> Text:
     return Text("\n").join(lines)
 
 
-def _members_table(members: tuple[MemberView, ...], names: MemberNames, width: int) -> Table:
+def members_table(members: tuple[MemberView, ...], names: MemberNames, width: int) -> Table:
+    """Return one row for each member.
+
+    Args:
+        members: The members.
+        names: What they are called.
+        width: Columns there are; the fewer, the less is said.
+    """
     shown = _chosen(_MEMBER_COLUMNS, members, width)
     table = plain_table()
     table.add_column("MEMBER", overflow="fold")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from spark_groups.observation.printable_text import printable
 from spark_groups.ops.deletions import DeletedGroup, GroupDeletionView, OffsetDeletionView
-from spark_groups.ops.render_text import UNKNOWN, plain, plain_table, printable
+from spark_groups.ops.render_text import UNKNOWN, plain, plain_table
 
 
 def render_deleted_groups(view: GroupDeletionView) -> RenderableType:

@@ -9,10 +9,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from spark_groups.observation.printable_text import printable
 from spark_groups.observation.views import LagOrigin
 from spark_groups.ops.lag_rules import STATUS_MEANINGS, PartitionStatus, Verdict
 from spark_groups.ops.lag_views import GroupLag, LagView, PartitionLag
-from spark_groups.ops.render_text import UNKNOWN, number, plain_table, printable
+from spark_groups.ops.render_text import UNKNOWN, number, plain_table
 
 _STYLES: Final[Mapping[Verdict, str]] = {
     Verdict.OK: "green",

@@ -8,6 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from spark_groups.observation.printable_text import partition_ranges, printable
 from spark_groups.observation.views import GroupView, LagOrigin, PartitionView
 from spark_groups.offsets.events import WithheldRange
 from spark_groups.ops.render_text import (
@@ -18,9 +19,7 @@ from spark_groups.ops.render_text import (
     WIDE_COLUMNS,
     MemberNames,
     number,
-    partition_ranges,
     plain_table,
-    printable,
 )
 from spark_groups.types import TopicPartition
 
@@ -54,12 +53,12 @@ def partitions_table(view: GroupView, names: MemberNames, width: int) -> Table:
         table.add_row(
             Text(printable(each.topic)),
             Text(str(each.partition)),
-            _owner(each.owner, names),
-            *([_moves_to(each.moves_to, names)] if moving else []),
+            owner_text(each.owner, names),
+            *([moves_to_text(each.moves_to, names)] if moving else []),
             *([Text(number(each.log_start_offset))] if with_start else []),
-            _committed(each),
+            committed_text(each),
             Text(number(each.log_end_offset)),
-            Text(number(each.lag) + _mark(each)),
+            lag_text(each),
             *([_pending(each.withheld)] if with_pending else []),
         )
     return table
@@ -94,8 +93,8 @@ def shared_rows_table(view: GroupView, names: MemberNames) -> Table:
                 partition_ranges(TopicPartition(each.topic, each.partition) for each in partitions)
             ),
             Text(number(len(partitions))),
-            _owner(owner, names),
-            *([_moves_to(moves_to, names)] if moving else []),
+            owner_text(owner, names),
+            *([moves_to_text(moves_to, names)] if moving else []),
             Text(number(lag)),
             Text(number(len(partitions) - len(known))),
             Text(f"{number(largest.lag)} in {largest.partition}" if largest else UNKNOWN),
@@ -103,11 +102,23 @@ def shared_rows_table(view: GroupView, names: MemberNames) -> Table:
     return table
 
 
-def _owner(member_id: str | None, names: MemberNames) -> Text:
+def owner_text(member_id: str | None, names: MemberNames) -> Text:
+    """Return who has a partition.
+
+    Args:
+        member_id: The member; None: no member has it.
+        names: What members are called.
+    """
     return Text(NO_MEMBER, ALARM_STYLE) if member_id is None else Text(names.brief(member_id))
 
 
-def _moves_to(member_id: str | None, names: MemberNames) -> Text:
+def moves_to_text(member_id: str | None, names: MemberNames) -> Text:
+    """Return who will have a partition.
+
+    Args:
+        member_id: The member; None: it does not move.
+        names: What members are called.
+    """
     return Text("" if member_id is None else names.brief(member_id), MOVING_STYLE)
 
 
@@ -123,15 +134,25 @@ def _pending(withheld: WithheldRange | None) -> Text:
     return Text(f"withheld [{start}, {end})", MOVING_STYLE)
 
 
-def _committed(partition: PartitionView) -> Text:
+def committed_text(partition: PartitionView) -> Text:
+    """Return the committed offset of a partition.
+
+    Args:
+        partition: The partition.
+    """
     if _counts_from_log_start(partition):
         return Text(NOTHING_COMMITTED)
     return Text(number(partition.committed_offset))
 
 
-def _mark(partition: PartitionView) -> str:
-    """Return the sign of the footnote that says where the lag is counted from."""
-    return "*" if _counts_from_log_start(partition) and partition.lag is not None else ""
+def lag_text(partition: PartitionView) -> Text:
+    """Return the lag of a partition, with the sign of the footnote that says what it counts from.
+
+    Args:
+        partition: The partition.
+    """
+    is_marked = _counts_from_log_start(partition) and partition.lag is not None
+    return Text(number(partition.lag) + ("*" if is_marked else ""))
 
 
 def _counts_from_log_start(partition: PartitionView) -> bool:

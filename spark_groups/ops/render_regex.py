@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from spark_groups.observation.printable_text import printable
 from spark_groups.ops.regex_view import RegexView
-from spark_groups.ops.render_text import printable
 
 
 def render_regex(view: RegexView) -> RenderableType:

@@ -8,8 +8,8 @@ from typing import Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from spark_groups.observation.printable_text import printable
 from spark_groups.ops.removal import IdKind, Outcome, Removal, RemovalView
-from spark_groups.ops.render_text import printable
 
 _STYLES: Final[Mapping[Outcome, str]] = {
     Outcome.REMOVED: "green",

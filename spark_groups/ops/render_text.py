@@ -6,18 +6,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import Final
 
 from rich.table import Table
 
+from spark_groups.observation.printable_text import printable
 from spark_groups.observation.views import MemberView
-from spark_groups.types import TopicPartition
 
 UNKNOWN: Final = "—"
 WIDE_COLUMNS: Final = 150
 NARROW_COLUMNS: Final = 100
-RANGES_SHOWN: Final = 8
 MOVING_STYLE, ALARM_STYLE, QUIET_STYLE = "yellow", "red", "dim"
 _SHORT_ID_LENGTH: Final = 8
 
@@ -30,32 +28,6 @@ def number(value: int | None) -> str:
 def plain(value: int | None) -> str:
     """Write a number without separators, as ids and epochs are; what is not known as "—"."""
     return UNKNOWN if value is None else str(value)
-
-
-def partition_ranges(partitions: Iterable[TopicPartition], shown: int = RANGES_SHOWN) -> str:
-    """Write partitions as ranges: `flights 0-5, 8; orders 0`.
-
-    Args:
-        partitions: The partitions.
-        shown: How many ranges are written before the partitions of the rest are counted.
-    """
-    ranges: list[tuple[str, int, int]] = []
-    for each in sorted(partitions):
-        if ranges and ranges[-1][0] == each.topic and ranges[-1][2] == each.partition - 1:
-            ranges[-1] = (each.topic, ranges[-1][1], each.partition)
-        else:
-            ranges.append((each.topic, each.partition, each.partition))
-    written: dict[str, list[str]] = {}
-    for topic, first, last in ranges[:shown]:
-        written.setdefault(topic, []).append(str(first) if first == last else f"{first}-{last}")
-    text = "; ".join(f"{printable(topic)} {', '.join(each)}" for topic, each in written.items())
-    rest = sum(last - first + 1 for _, first, last in ranges[shown:])
-    return f"{text} and {rest:,} more" if rest else text
-
-
-def printable(text: str) -> str:
-    """Return a text with a question mark for all that could move a terminal's cursor."""
-    return "".join(each if each.isprintable() else "?" for each in text)
 
 
 class MemberNames:

@@ -24,6 +24,8 @@ NO_OFFSET: Final = -1
 """What OffsetFetch answers where nothing is committed."""
 NO_LEADER_EPOCH: Final = -1
 """A leader epoch that is not known."""
+UNKNOWN_AUTHORIZED_OPERATIONS: Final = -(2**31)
+"""What a coordinator answers that was not asked which operations are authorized."""
 
 
 @dataclass(frozen=True, slots=True)

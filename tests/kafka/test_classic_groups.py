@@ -45,7 +45,7 @@ def answer(metadata: bytes, assignment: bytes, protocol_type: str = "consumer") 
         "protocol_type": protocol_type,
         "protocol_data": "range",
         "members": (member,),
-        "authorized_operations": 0,
+        "authorized_operations": 1 << 8,
     }
     return {"groups": (group,)}
 
@@ -53,6 +53,7 @@ def answer(metadata: bytes, assignment: bytes, protocol_type: str = "consumer") 
 def test_subscription_and_assignment_are_read_with_whatever_follows_them() -> None:
     group = classic_from_wire(answer(SUBSCRIPTION + b"\x00" * 9, ASSIGNMENT + b"\xff" * 4), "g")
     assert (group.group_state, group.assignor_name) == ("Stable", "range")
+    assert group.authorized_operations == 1 << 8
     assert group.members == (
         ClassicMember(
             member_id="m",

@@ -322,6 +322,8 @@ def test_a_described_group() -> None:
     }
     request = DescribeGroupRequest(group_id="g")
     assert sent(request) == {"group_ids": ("g",), "include_authorized_operations": False}
+    asking = DescribeGroupRequest(group_id="g", include_authorized_operations=True)
+    assert sent(asking) == {"group_ids": ("g",), "include_authorized_operations": True}
     assert answered(request, {"groups": (group,)}) == DescribeGroupResponse(
         group_id="g",
         group_state="Reconciling",

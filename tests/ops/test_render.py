@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -71,6 +72,21 @@ def test_the_header_says_the_state_in_a_sentence_and_the_totals() -> None:
     assert "assignment epoch 6" in text
     assert "members 2   partitions 4   assigned 3   unassigned 1   moving 1" in text
     assert "total lag 3,702,694 (1 of 4 partitions unknown)" in text
+
+
+@pytest.mark.parametrize(
+    ("operations", "written"),
+    [(("READ", "DESCRIBE"), "READ, DESCRIBE"), ((), "none"), (None, "—")],
+)
+def test_authorized_operations_are_shown_on_request(
+    operations: tuple[str, ...] | None, written: str
+) -> None:
+    view = replace(MOVING, authorized_operations=operations)
+    console = Console(file=io.StringIO(), width=WIDE, color_system=None, _environ={})
+    with console.capture() as text:
+        console.print(render_group(view, width=WIDE, verbose=True))
+    assert f"\nauthorized operations {written}\n" in text.get()
+    assert "authorized" not in shown(view)
 
 
 def test_members_are_shown_with_what_they_wait_for_and_give_up() -> None:

@@ -1,0 +1,178 @@
+"""A group as it is and as it came to be: what `watch`, the live page and the demo show.
+
+A frame is made of the views of a group, one after the other. Where a look fails, the last good
+frame stays, marked stale with the reason. Nothing here reads, waits or knows the time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+from spark_groups.observation.group_events import EventKind, GroupEvent, group_changes
+from spark_groups.observation.lag_trends import LagTrend, LagTrends
+from spark_groups.observation.ownership import Ownership, OwnershipSpan
+from spark_groups.observation.plain_values import by_topic, listed
+from spark_groups.observation.revocations import Revocation, Revocations
+from spark_groups.observation.views import GroupView
+
+EVENTS_MAX: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionHistory:
+    """What became of a partition while one looked.
+
+    Args:
+        topic: Its topic.
+        partition: Its index.
+        trend: How its lag moves.
+        unsettled_since_s: Since when it is on its way or has lost its owner, in seconds; None: it
+            is where it is to be.
+        ownership: Who had it, the earliest first.
+    """
+
+    topic: str
+    partition: int
+    trend: LagTrend = field(default_factory=LagTrend)
+    unsettled_since_s: float | None = None
+    ownership: tuple[OwnershipSpan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Staleness:
+    """Why a frame is not of now.
+
+    Args:
+        reason: Why the last look failed.
+        since_s: When the first look after the last good one failed, in seconds.
+    """
+
+    reason: str
+    since_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """A group at one moment, with what led to it.
+
+    Args:
+        group_id: The group.
+        at_s: When one looked, in seconds.
+        view: The group as it was last read; None: it never was.
+        seen_at_s: When that was, in seconds.
+        stale: Why that is not of now; None: it is.
+        trend: How the lag of the whole group moves.
+        partitions: For each partition of the view, in its order, what became of it.
+        revocations: What is being given up.
+        events: What happened, the latest last.
+    """
+
+    group_id: str
+    at_s: float
+    view: GroupView | None = None
+    seen_at_s: float | None = None
+    stale: Staleness | None = None
+    trend: LagTrend = field(default_factory=LagTrend)
+    partitions: tuple[PartitionHistory, ...] = ()
+    revocations: tuple[Revocation, ...] = ()
+    events: tuple[GroupEvent, ...] = ()
+
+    @property
+    def new_events(self) -> tuple[GroupEvent, ...]:
+        """What was seen at this look."""
+        return tuple(each for each in self.events if each.at_s == self.at_s)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the frame as plain values; `group` is what `describe --json` shows."""
+        events = [
+            asdict(each) | {"kind": each.kind.value, "partitions": by_topic(each.partitions)}
+            for each in self.events
+        ]
+        return {
+            "group_id": self.group_id,
+            "at_s": self.at_s,
+            "seen_at_s": self.seen_at_s,
+            "stale": None if self.stale is None else asdict(self.stale),
+            "group": None if self.view is None else self.view.to_json(),
+            "trend": listed(asdict(self.trend)),
+            "partitions": [listed(asdict(each)) for each in self.partitions],
+            "revocations": [each.to_json() for each in self.revocations],
+            "events": events,
+        }
+
+
+class GroupHistory:
+    """Makes the frames of one group out of what was read of it.
+
+    Args:
+        group_id: The group.
+    """
+
+    def __init__(self, group_id: str) -> None:
+        self._frame = Frame(group_id=group_id, at_s=0.0)
+        self._trends = LagTrends()
+        self._ownership = Ownership()
+        self._revocations = Revocations()
+        self._events: deque[GroupEvent] = deque(maxlen=EVENTS_MAX)
+
+    def seen(self, view: GroupView, at_s: float) -> Frame:
+        """Return the frame after a look that succeeded.
+
+        Args:
+            view: The group.
+            at_s: Seconds; later than at the look before.
+        """
+        before = self._frame.view
+        if before is not None and self._frame.stale is not None:
+            away_s = at_s - self._frame.stale.since_s
+            self._say(EventKind.READABLE, f"readable again after {away_s:.1f} s", at_s)
+        if before is not None:
+            self._events.extend(group_changes(before, view, at_s))
+        self._events.extend(self._revocations.look(view, at_s))
+        self._events.extend(self._ownership.look(view, at_s))
+        self._trends.look(view, at_s)
+        self._frame = Frame(
+            group_id=self._frame.group_id,
+            at_s=at_s,
+            view=view,
+            seen_at_s=at_s,
+            trend=self._trends.total(),
+            partitions=tuple(
+                PartitionHistory(
+                    topic=each.topic,
+                    partition=each.partition,
+                    trend=self._trends.trend((each.topic_id, each.partition)),
+                    unsettled_since_s=self._ownership.unsettled_since(
+                        (each.topic_id, each.partition)
+                    ),
+                    ownership=self._ownership.spans((each.topic_id, each.partition)),
+                )
+                for each in view.partitions
+            ),
+            revocations=self._revocations.under_way(),
+            events=tuple(self._events),
+        )
+        return self._frame
+
+    def failed(self, reason: str, at_s: float) -> Frame:
+        """Return the last good frame, marked stale.
+
+        Args:
+            reason: Why the group could not be read.
+            at_s: Seconds; later than at the look before.
+        """
+        stale = self._frame.stale
+        if stale is None:
+            self._say(EventKind.NOT_READABLE, f"not readable: {reason}", at_s)
+        self._frame = replace(
+            self._frame,
+            at_s=at_s,
+            stale=Staleness(reason, at_s if stale is None else stale.since_s),
+            events=tuple(self._events),
+        )
+        return self._frame
+
+    def _say(self, kind: EventKind, text: str, at_s: float) -> None:
+        self._events.append(GroupEvent(at_s=at_s, kind=kind, text=text))

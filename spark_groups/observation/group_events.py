@@ -1,0 +1,154 @@
+"""What happened in a group between two looks at it, each as a value and a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from spark_groups.observation.views import GroupView, MemberView
+from spark_groups.protocol.messages import LEAVE_GROUP_STATIC_MEMBER_EPOCH
+from spark_groups.types import TopicPartition
+
+
+class EventKind(Enum):
+    """What kind of thing happened."""
+
+    GROUP_STATE = "group state"
+    GROUP_EPOCH = "group epoch"
+    ASSIGNMENT_EPOCH = "assignment epoch"
+    MEMBER_EPOCH = "member epoch"
+    MEMBER_JOINED = "member joined"
+    MEMBER_GONE = "member gone"
+    REVOCATION_BEGAN = "revocation began"
+    REVOCATION_ENDED = "revocation ended"
+    PARTITIONS_RELEASED = "partitions released"
+    PARTITIONS_MOVED = "partitions moved"
+    COMMITS_REFUSED = "commits refused"
+    NOT_READABLE = "not readable"
+    READABLE = "readable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupEvent:
+    """Something that happened in a group, seen at the look after it.
+
+    Args:
+        at_s: When it was seen, in seconds.
+        kind: What kind of thing.
+        text: The same as a sentence without a full stop.
+        member_id: The member it is about; of partitions that moved, who has them now.
+        from_member_id: Who had them before; None: nobody, as far as was seen.
+        partitions: The partitions it is about.
+        took_s: How long it took since it was first seen under way; None: it was not.
+        budget_used: The part of the rebalance time-out that it took, from 0 to 1 and beyond; None:
+            unknown.
+    """
+
+    at_s: float
+    kind: EventKind
+    text: str
+    member_id: str | None = None
+    from_member_id: str | None = None
+    partitions: tuple[TopicPartition, ...] = ()
+    took_s: float | None = None
+    budget_used: float | None = None
+
+
+def member_label(client_id: str, member_id: str) -> str:
+    """Return what a member is called in a sentence: `flights-1 4f2a9c1b`.
+
+    Args:
+        client_id: What its client calls itself; clients of the classic protocol repeat it in the
+            member id.
+        member_id: Its id.
+    """
+    return f"{client_id} {member_id.removeprefix(client_id).strip('-')[:8]}".strip()
+
+
+def label_of(member: MemberView) -> str:
+    """Return what a member is called in a sentence.
+
+    Args:
+        member: The member.
+    """
+    return member_label(member.client_id, member.member_id)
+
+
+def group_changes(before: GroupView, after: GroupView, at_s: float) -> Iterator[GroupEvent]:
+    """Yield what happened to a group as a whole, and who came and went.
+
+    Args:
+        before: The group at the look before.
+        after: The group now.
+        at_s: Now, in seconds.
+    """
+    changed = (
+        (EventKind.GROUP_EPOCH, "group epoch", before.group_epoch, after.group_epoch),
+        (
+            EventKind.ASSIGNMENT_EPOCH,
+            "assignment epoch",
+            before.assignment_epoch,
+            after.assignment_epoch,
+        ),
+        (EventKind.GROUP_STATE, "group", before.group_state, after.group_state),
+    )
+    for kind, what, old, new in changed:
+        if old != new:
+            yield GroupEvent(at_s=at_s, kind=kind, text=f"{what} {_or_dash(old)} → {_or_dash(new)}")
+    was = {each.member_id: each for each in before.members}
+    now = {each.member_id: each for each in after.members}
+    yield from _joined((each for each in after.members if each.member_id not in was), at_s)
+    yield from _gone((each for each in before.members if each.member_id not in now), at_s)
+    for each in after.members:
+        if each.member_id in was:
+            yield from _member_changes(was[each.member_id], each, at_s)
+
+
+def _or_dash(value: object) -> str:
+    return "—" if value is None else str(value)
+
+
+def _joined(members: Iterable[MemberView], at_s: float) -> Iterator[GroupEvent]:
+    for each in members:
+        static = f" as {each.instance_id}" if each.instance_id else ""
+        yield GroupEvent(
+            at_s=at_s,
+            kind=EventKind.MEMBER_JOINED,
+            text=f"{label_of(each)} joined{static} from {each.client_host or 'an unknown host'}",
+            member_id=each.member_id,
+        )
+
+
+def _gone(members: Iterable[MemberView], at_s: float) -> Iterator[GroupEvent]:
+    for each in members:
+        yield GroupEvent(
+            at_s=at_s,
+            kind=EventKind.MEMBER_GONE,
+            # The coordinator does not say which of both.
+            text=f"{label_of(each)} left or was removed",
+            member_id=each.member_id,
+        )
+
+
+def _member_changes(before: MemberView, after: MemberView, at_s: float) -> Iterator[GroupEvent]:
+    old, new = before.member_epoch, after.member_epoch
+    if old != new:
+        may_return = new == LEAVE_GROUP_STATIC_MEMBER_EPOCH
+        said = "left and may return" if may_return else f"epoch {_or_dash(old)} → {_or_dash(new)}"
+        yield GroupEvent(
+            at_s=at_s,
+            kind=EventKind.MEMBER_GONE if may_return else EventKind.MEMBER_EPOCH,
+            text=f"{label_of(after)} {said}",
+            member_id=after.member_id,
+        )
+    if before.local is None or after.local is None:
+        return
+    refused = after.local.commits_refused - before.local.commits_refused
+    if refused > 0:
+        yield GroupEvent(
+            at_s=at_s,
+            kind=EventKind.COMMITS_REFUSED,
+            text=f"{label_of(after)}: offset commits refused: {refused:,}",
+            member_id=after.member_id,
+        )

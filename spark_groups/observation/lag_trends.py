@@ -1,0 +1,106 @@
+"""How lag moves from one look at a group to the next."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from spark_groups.observation.views import GroupView
+
+SAMPLES_MAX: Final = 40
+RATE_WINDOW_S: Final = 30.0
+
+PartitionKey = tuple[str, int]
+"""Topic id, as Kafka's tools write it, and partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagTrend:
+    """How lag moves; what one look alone cannot tell is None, never 0.
+
+    Args:
+        lag_rate: Offsets by which the lag grows in a second; below 0 it shrinks.
+        read_rate: Offsets that are committed in a second.
+        written_rate: Offsets that are written in a second.
+        recent_lags: The lag of each of the last looks, the oldest first; None: it was not known.
+    """
+
+    lag_rate: float | None = None
+    read_rate: float | None = None
+    written_rate: float | None = None
+    recent_lags: tuple[int | None, ...] = ()
+
+
+class _Sample(NamedTuple):
+    at_s: float
+    lag: int | None
+    committed_offset: int | None
+    log_end_offset: int | None
+
+
+class LagTrends:
+    """The trend of every partition of a group, and of the group."""
+
+    def __init__(self) -> None:
+        self._samples: dict[PartitionKey, deque[_Sample]] = {}
+        self._totals: deque[_Sample] = deque(maxlen=SAMPLES_MAX)
+
+    def look(self, view: GroupView, at_s: float) -> None:
+        """Take note of a group as it is now; partitions that it has no more are forgotten.
+
+        Args:
+            view: The group.
+            at_s: Seconds.
+        """
+        known = self._samples
+        self._samples = {}
+        for each in view.partitions:
+            key = each.topic_id, each.partition
+            samples = known.get(key) or deque(maxlen=SAMPLES_MAX)
+            samples.append(_Sample(at_s, each.lag, each.committed_offset, each.log_end_offset))
+            self._samples[key] = samples
+        # A sum without some partitions would fall and rise with what is known, not with lag.
+        lag = None if view.totals.unknown_lag_partitions else view.totals.lag
+        committed = _sum(each.committed_offset for each in view.partitions)
+        end = _sum(each.log_end_offset for each in view.partitions)
+        self._totals.append(_Sample(at_s, lag, committed, end))
+
+    def trend(self, key: PartitionKey) -> LagTrend:
+        """Return the trend of a partition.
+
+        Args:
+            key: The partition.
+        """
+        return _trend(self._samples.get(key, ()))
+
+    def total(self) -> LagTrend:
+        """Return the trend of all partitions together."""
+        return _trend(self._totals)
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = list(values)
+    return None if None in known else sum(each for each in known if each is not None)
+
+
+def _trend(samples: Iterable[_Sample]) -> LagTrend:
+    seen = tuple(samples)
+    return LagTrend(
+        lag_rate=_rate(seen, lambda each: each.lag),
+        read_rate=_rate(seen, lambda each: each.committed_offset),
+        written_rate=_rate(seen, lambda each: each.log_end_offset),
+        recent_lags=tuple(each.lag for each in seen),
+    )
+
+
+def _rate(samples: tuple[_Sample, ...], of: Callable[[_Sample], int | None]) -> float | None:
+    if not samples or (now := of(samples[-1])) is None:
+        return None
+    last_s = samples[-1].at_s
+    for each in samples[:-1]:
+        before = of(each)
+        if before is not None and 0 < last_s - each.at_s <= RATE_WINDOW_S:
+            return round((now - before) / (last_s - each.at_s), 3)
+    return None

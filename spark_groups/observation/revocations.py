@@ -1,0 +1,147 @@
+"""Members that are to give partitions up: since when, and how much of their time is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spark_groups.observation.group_events import EventKind, GroupEvent, label_of
+from spark_groups.observation.plain_values import by_topic
+from spark_groups.observation.printable_text import partition_ranges
+from spark_groups.observation.views import GroupView, MemberView
+from spark_groups.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revocation:
+    """What a member has yet to give up.
+
+    Args:
+        member_id: The member.
+        label: What it is called.
+        partitions: What it has yet to give up.
+        since_s: Since when, in seconds: as the member says, or when it was first seen.
+        age_s: Seconds since the member was told; None: it does not run on this machine.
+        rebalance_timeout_s: How long it may take; None: unknown.
+        budget_used: The part of that time that is used up; None: unknown.
+    """
+
+    member_id: str
+    label: str
+    partitions: tuple[TopicPartition, ...]
+    since_s: float
+    age_s: float | None = None
+    rebalance_timeout_s: float | None = None
+    budget_used: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the revocation as plain values."""
+        return {
+            "member_id": self.member_id,
+            "label": self.label,
+            "partitions": by_topic(self.partitions),
+            "since_s": self.since_s,
+            "age_s": self.age_s,
+            "rebalance_timeout_s": self.rebalance_timeout_s,
+            "budget_used": self.budget_used,
+        }
+
+
+class Revocations:
+    """The revocations under way in a group."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[str, Revocation] = {}
+
+    def under_way(self) -> tuple[Revocation, ...]:
+        """Return what is being given up, the oldest first."""
+        return tuple(sorted(self._under_way.values(), key=lambda each: each.since_s))
+
+    def look(self, view: GroupView, at_s: float) -> list[GroupEvent]:
+        """Take note of a group as it is now, and return what began and ended.
+
+        Args:
+            view: The group.
+            at_s: Seconds.
+        """
+        before, self._under_way = self._under_way, {}
+        events = []
+        for member in view.members:
+            revoking = _revoking(member)
+            if not revoking:
+                continue
+            old = before.get(member.member_id)
+            now = _revocation(member, revoking, at_s, old)
+            self._under_way[member.member_id] = now
+            if old is None:
+                events.append(_began(now, at_s))
+        members = {each.member_id for each in view.members}
+        ended = (each for each in before.values() if each.member_id not in self._under_way)
+        return [*_ended(ended, members, at_s), *events]
+
+
+def _revoking(member: MemberView) -> tuple[TopicPartition, ...]:
+    """Before Kafka 4.3 only the member itself knows what it has yet to give up."""
+    local = member.local.revoking if member.local is not None else ()
+    return tuple(sorted({*member.revoking, *local}))
+
+
+def _revocation(
+    member: MemberView,
+    revoking: tuple[TopicPartition, ...],
+    at_s: float,
+    before: Revocation | None,
+) -> Revocation:
+    local = member.local
+    age_s = local.revocation_age_s if local is not None else None
+    timeout_ms = local.rebalance_timeout_ms if local is not None else None
+    timeout_s = None if not timeout_ms else timeout_ms / 1000
+    seen_since_s = at_s if before is None else before.since_s
+    since_s = seen_since_s if age_s is None else min(seen_since_s, at_s - age_s)
+    now = Revocation(
+        member_id=member.member_id,
+        label=label_of(member),
+        partitions=revoking,
+        since_s=round(since_s, 3),
+        age_s=age_s,
+        rebalance_timeout_s=timeout_s,
+    )
+    if age_s is None or timeout_s is None:
+        return now
+    return replace(now, budget_used=round(age_s / timeout_s, 4))
+
+
+def _began(now: Revocation, at_s: float) -> GroupEvent:
+    timeout_s = now.rebalance_timeout_s
+    within = "" if timeout_s is None else f" within {timeout_s:g} s"
+    return GroupEvent(
+        at_s=at_s,
+        kind=EventKind.REVOCATION_BEGAN,
+        text=f"{now.label} is to give up {partition_ranges(now.partitions)}{within}",
+        member_id=now.member_id,
+        partitions=now.partitions,
+        budget_used=now.budget_used,
+    )
+
+
+def _ended(ended: Iterator[Revocation], members: set[str], at_s: float) -> Iterator[GroupEvent]:
+    for each in ended:
+        took_s = round(at_s - each.since_s, 3)
+        timeout_s = each.rebalance_timeout_s
+        used = None if timeout_s is None else round(took_s / timeout_s, 4)
+        what = partition_ranges(each.partitions)
+        if each.member_id in members:
+            said = f"gave up {what} after {took_s:.1f} s"
+        else:
+            said = f"is gone, and had yet to give up {what}"
+        share = "" if used is None else f", {used:.0%} of its time"
+        yield GroupEvent(
+            at_s=at_s,
+            kind=EventKind.REVOCATION_ENDED,
+            text=f"{each.label} {said}{share}",
+            member_id=each.member_id,
+            partitions=each.partitions,
+            took_s=took_s,
+            budget_used=used,
+        )

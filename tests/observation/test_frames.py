@@ -1,0 +1,74 @@
+"""Frames: what is now, what led to it, and what stays where a look fails."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from spark_groups.observation.frames import EVENTS_MAX, GroupHistory, Staleness
+from spark_groups.observation.group_events import EventKind
+from spark_groups.observation.views import view_group
+from tests.observation.groups import ONE, TWO, member, read
+
+ALONE = view_group(read(member(ONE, [0, 1]), committed={0: 5}, ends={0: 10, 1: 3}))
+SHARED = view_group(read(member(ONE, [0]), member(TWO, [1]), committed={0: 9}, ends={0: 10}))
+
+
+def test_a_frame_has_what_is_and_what_led_to_it() -> None:
+    history = GroupHistory("flight-readers")
+    first = history.seen(ALONE, 1.0)
+    assert (first.view, first.seen_at_s, first.stale, first.events) == (ALONE, 1.0, None, ())
+    frame = history.seen(SHARED, 3.0)
+    assert [each.kind for each in frame.new_events] == [
+        EventKind.MEMBER_JOINED,
+        EventKind.PARTITIONS_MOVED,
+    ]
+    assert [each.trend.lag_rate for each in frame.partitions] == [-2.0, None]
+    assert [len(each.ownership) for each in frame.partitions] == [1, 2]
+    assert [each.partition for each in frame.partitions] == [0, 1]
+
+
+def test_where_a_look_fails_the_last_good_frame_stays_marked_stale() -> None:
+    history = GroupHistory("flight-readers")
+    good = history.seen(ALONE, 1.0)
+    first = history.failed("b:9092: refused", 2.0)
+    assert (first.view, first.seen_at_s, first.partitions) == (ALONE, 1.0, good.partitions)
+    assert first.stale == Staleness("b:9092: refused", 2.0)
+    assert [each.text for each in first.new_events] == ["not readable: b:9092: refused"]
+    second = history.failed("b:9092: timed out", 5.0)
+    assert second.stale == Staleness("b:9092: timed out", 2.0)
+    assert second.new_events == ()
+    again = history.seen(ALONE, 8.0)
+    assert again.stale is None
+    assert [each.text for each in again.new_events] == ["readable again after 6.0 s"]
+
+
+def test_before_the_first_good_look_nothing_is_known() -> None:
+    history = GroupHistory("flight-readers")
+    frame = history.failed("there is no group 'flight-readers'", 1.0)
+    assert (frame.view, frame.seen_at_s) == (None, None)
+    assert frame.to_json()["group"] is None
+    assert history.seen(ALONE, 2.0).new_events == ()
+
+
+def test_events_have_a_limit() -> None:
+    history = GroupHistory("flight-readers")
+    for look in range(EVENTS_MAX + 10):
+        frame = history.seen(replace(ALONE, group_epoch=look), float(look))
+    assert len(frame.events) == EVENTS_MAX
+    assert frame.events[-1].text == f"group epoch {look - 1} → {look}"
+
+
+def test_json_is_what_describe_has_with_the_rest_beside_it() -> None:
+    history = GroupHistory("flight-readers")
+    history.seen(ALONE, 1.0)
+    frame = history.seen(SHARED, 3.0)
+    plain = json.loads(json.dumps(frame.to_json()))
+    assert plain == frame.to_json()
+    assert plain["group"] == SHARED.to_json()
+    assert (plain["at_s"], plain["seen_at_s"], plain["stale"]) == (3.0, 3.0, None)
+    moved = plain["events"][-1]
+    assert (moved["kind"], moved["partitions"]) == ("partitions moved", {"flights": [1]})
+    assert plain["partitions"][0]["trend"]["recent_lags"] == [5, 1]
+    assert plain["partitions"][1]["ownership"][-1]["member_id"] == TWO
+    assert history.failed("gone", 4.0).to_json()["stale"] == {"reason": "gone", "since_s": 4.0}

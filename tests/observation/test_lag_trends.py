@@ -1,0 +1,74 @@
+"""How lag moves: rates over a window, and never a number where nothing is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_groups.observation.lag_trends import RATE_WINDOW_S, SAMPLES_MAX, LagTrend, LagTrends
+from spark_groups.observation.views import GroupView, view_group
+from spark_groups.types import topic_id_text
+from tests.observation.groups import FLIGHTS, ONE, member, read
+
+KEY = topic_id_text(FLIGHTS), 0
+
+
+def group(committed: int | None, end: int | None, partitions: int = 1) -> GroupView:
+    known = {} if committed is None else {0: committed}
+    ends = {} if end is None else {0: end}
+    return view_group(read(member(ONE, [0]), partitions=partitions, committed=known, ends=ends))
+
+
+def looked(*looks: tuple[float, GroupView]) -> LagTrends:
+    trends = LagTrends()
+    for at_s, view in looks:
+        trends.look(view, at_s)
+    return trends
+
+
+def test_rates_are_offsets_a_second() -> None:
+    trends = looked((0.0, group(10, 100)), (5.0, group(20, 100)), (10.0, group(40, 150)))
+    expected = LagTrend(lag_rate=2.0, read_rate=3.0, written_rate=5.0, recent_lags=(90, 80, 110))
+    assert trends.trend(KEY) == trends.total() == expected
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        [(0.0, group(10, 100))],
+        [(0.0, group(10, 100)), (1.0, group(10, None))],
+        [(0.0, group(10, None)), (1.0, group(10, 100))],
+        # Nothing was seen of the last half minute.
+        [(0.0, group(10, 100)), (RATE_WINDOW_S + 1, group(20, 100))],
+    ],
+)
+def test_what_is_not_known_has_no_rate(looks: list[tuple[float, GroupView]]) -> None:
+    assert looked(*looks).trend(KEY).lag_rate is None
+    assert looked(*looks).total().lag_rate is None
+
+
+def test_an_unknown_lag_is_a_gap_and_rates_go_on_across_it() -> None:
+    trends = looked((0.0, group(0, 10)), (1.0, group(0, None)), (2.0, group(0, 14)))
+    assert trends.trend(KEY).recent_lags == (10, None, 14)
+    assert trends.trend(KEY).lag_rate == 2.0
+
+
+def test_rates_follow_the_last_half_minute() -> None:
+    trends = looked(
+        (0.0, group(0, 9_000)), (10.0, group(0, 100)), (RATE_WINDOW_S + 10, group(0, 130))
+    )
+    assert trends.trend(KEY).lag_rate == 1.0
+
+
+def test_a_sum_without_some_partitions_is_no_sum() -> None:
+    trends = looked((0.0, group(0, 10, partitions=2)), (1.0, group(0, 20, partitions=2)))
+    assert trends.trend(KEY).lag_rate == 10.0
+    assert trends.total().lag_rate is None
+    assert trends.total().recent_lags == (None, None)
+
+
+def test_what_is_kept_has_a_limit_and_partitions_that_are_gone_are_forgotten() -> None:
+    looks = [(float(each), group(0, each)) for each in range(SAMPLES_MAX + 5)]
+    trends = looked(*looks)
+    assert len(trends.trend(KEY).recent_lags) == len(trends.total().recent_lags) == SAMPLES_MAX
+    trends.look(view_group(read(partitions=0)), 100.0)
+    assert trends.trend(KEY) == LagTrend()
