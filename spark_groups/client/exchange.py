@@ -61,7 +61,8 @@ class Exchange:
         self._parts = parts
         self._answers = Answers(parts)
         self._deletions = DeletionWatch(parts.ledger, parts.topics, parts.unread_left)
-        self._under_way: dict[Lane, Outgoing] = {}
+        self._under_way: dict[Lane, float] = {}
+        """Since when a request is under way on a lane."""
         self._turn = 0
         self._lanes = (
             (Lane.SEARCH, self._next_search),
@@ -72,25 +73,30 @@ class Exchange:
 
     def poll(self, now: float) -> list[Outgoing]:
         """Return the requests to send now, at most one for each lane that is free."""
+        parts = self._parts
+        has_uncommitted = bool(parts.commits.pending())
+        parts.tally.follow(parts.member.state, now, has_uncommitted=has_uncommitted)
         self._deletions.look()
         outgoing = []
         for lane, next_request in self._lanes:
             if lane in self._under_way:
                 continue
-            if lane.leads_to_coordinator and self._parts.coordinator is None:
+            if lane.leads_to_coordinator and parts.coordinator is None:
                 continue
             request = next_request(now)
             if request is None:
                 continue
-            node = self._parts.coordinator if lane.leads_to_coordinator else None
-            self._under_way[lane] = Outgoing(lane, request, node)
-            outgoing.append(self._under_way[lane])
+            node = parts.coordinator if lane.leads_to_coordinator else None
+            self._under_way[lane] = now
+            outgoing.append(Outgoing(lane, request, node))
         return outgoing
 
     def handle_response(self, outgoing: Outgoing, response: Response, now: float) -> None:
         """Take the answer to a request of `poll`."""
-        if self._under_way.pop(outgoing.lane, None) is None:
+        sent_at = self._under_way.pop(outgoing.lane, None)
+        if sent_at is None:
             return
+        self._parts.tally.answered(outgoing.request, response, now - sent_at, now)
         self._note_way_to_the_group(outgoing.request, response, now)
         if isinstance(outgoing.request, MetadataRequest) and isinstance(response, MetadataResponse):
             deleted = self._deletions.handle_metadata(outgoing.request, response, now)
@@ -101,6 +107,7 @@ class Exchange:
         """Take it that a request of `poll` got no answer."""
         if self._under_way.pop(outgoing.lane, None) is None:
             return
+        self._parts.tally.unanswered(outgoing.request)
         if self.failing_since is None:
             self.failing_since = now
         self.last_failure = failed.reason

@@ -133,9 +133,7 @@ class GroupClient:
 
     def poll_events(self) -> list[Event]:
         """Return and forget what happened since the last call."""
-        events = list(self.parts.events)
-        self.parts.events.clear()
-        return events
+        return self.parts.poll_events()
 
     # What Spark proves and wants.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from spark_groups.client.pending import PendingWatch
 from spark_groups.client.releases import Releases
 from spark_groups.client.settings import SettingsWatch
+from spark_groups.client.tally import Tally
 from spark_groups.client.target import TargetWatch
 from spark_groups.offsets.commits import CommitQueue
 from spark_groups.offsets.events import OffsetEvent
@@ -38,6 +39,7 @@ class Parts:
         releases: Member ids of earlier incarnations to be released before the member joins.
         settings: The group's settings.
         pending: What waits in partitions that are not released yet.
+        tally: What was done so far, counted.
         coordinator: The group's coordinator, None while it is looked for.
         baseline_wanted: True until it is known which subscribed topics exist at the beginning.
         fetch_after_heartbeat: OffsetFetch waits for a heartbeat sent after this instant.
@@ -61,6 +63,7 @@ class Parts:
     releases: Releases
     settings: SettingsWatch
     pending: PendingWatch = field(default_factory=PendingWatch)
+    tally: Tally = field(default_factory=Tally)
     coordinator: Node | None = None
     baseline_wanted: bool = True
     fetch_after_heartbeat: float | None = None
@@ -72,6 +75,13 @@ class Parts:
     unread_left: dict[TopicIdPartition, int] = field(default_factory=dict)
     lookup_error: int = 0
     data_loss: str | None = None
+
+    def poll_events(self) -> list[Event]:
+        """Count and return what happened since the last call, and forget it."""
+        events, self.events = self.events, []
+        for each in events:
+            self.tally.happened(each)
+        return events
 
     def take(self, resolved: Resolved) -> None:
         """Take what an answer decided about positions.

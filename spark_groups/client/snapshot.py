@@ -23,7 +23,6 @@ def take_snapshot(client: GroupClient, now: float) -> dict[str, Any]:
     """
     member, ledger = client.member, client.ledger
     in_flight = ledger.in_flight
-    told_at = member.revocation_told_at
     return {
         "group": member.config.group_id,
         "member_id": member.member_id,
@@ -37,15 +36,7 @@ def take_snapshot(client: GroupClient, now: float) -> dict[str, Any]:
         "coordinator": str(client.parts.coordinator) if client.parts.coordinator else None,
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
         "heartbeat_interval_ms": int(member.pace.interval_s * 1000),
-        "last_heartbeat_age_s": _age(member.last_accepted_sent_at, now),
-        "session_timeout_ms": client.parts.settings.session_timeout_ms,
-        "instance_wait_age_s": _age(member.instance_wait.began_at(), now),
-        "instance_wait_left_s": _left(member.instance_deadline, now),
-        "last_call_age_s": _age(client.last_called_at, now),
-        "batch_age_s": _rounded(client.attendance.liveness.batch_age_s(now)),
-        "idle_s": _rounded(client.attendance.liveness.idle_s(now)),
-        "idle_limit_s": _rounded(client.attendance.liveness.idle_limit_s),
-        "left_because_idle": client.attendance.is_absent,
+        **_deadlines(client, now),
         "assigned": _partitions(client, member.assigned),
         "pending": _partitions(client, client.target.pending - member.owned),
         "pending_ranges": [
@@ -53,7 +44,6 @@ def take_snapshot(client: GroupClient, now: float) -> dict[str, Any]:
             for each in client.parts.pending.withheld(client.target.pending - member.owned)
         ],
         "revoking": _partitions(client, member.revoking),
-        "revocation_age_s": _age(told_at, now),
         "uncommitted": _partitions(client, client.commits.pending()),
         "commits_refused": client.commits.refused,
         "in_flight": None
@@ -83,6 +73,33 @@ def take_snapshot(client: GroupClient, now: float) -> dict[str, Any]:
             for key in keys
             for owned in [ledger.owned[key]]
         ],
+        "tally": client.parts.tally.as_plain(now),
+    }
+
+
+def _deadlines(client: GroupClient, now: float) -> dict[str, Any]:
+    """What the member waits for, since when, and for how long it may."""
+    member, liveness = client.member, client.attendance.liveness
+    told_at, due_at = member.revocation_told_at, member.next_wakeup()
+    failing_since = client.exchange.failing_since
+    return {
+        "last_heartbeat_age_s": _age(member.last_accepted_sent_at, now),
+        "heartbeat_overdue_s": None if due_at is None else round(max(0.0, now - due_at), 3),
+        "proven_for_s": _rounded(client.parts.settings.proven_for_s(member.pace.interval_s)),
+        "unreachable_age_s": _age(failing_since, now),
+        "unreachable_reason": None if failing_since is None else client.exchange.last_failure,
+        "session_timeout_ms": client.parts.settings.session_timeout_ms,
+        "instance_wait_age_s": _age(member.instance_wait.began_at(), now),
+        "instance_wait_left_s": _left(member.instance_deadline, now),
+        "last_call_age_s": _age(client.last_called_at, now),
+        "batch_age_s": _rounded(liveness.batch_age_s(now)),
+        "batch_limit_s": _rounded(liveness.max_batch_s),
+        "idle_s": _rounded(liveness.idle_s(now)),
+        "idle_limit_s": _rounded(liveness.idle_limit_s),
+        "left_because_idle": client.attendance.is_absent,
+        "revocation_age_s": _age(told_at, now),
+        "revocation_timeout_s": None if told_at is None else member.revocation_timeout_s,
+        "uncommitted_age_s": _rounded(client.parts.tally.uncommitted_age_s(now)),
     }
 
 

@@ -255,6 +255,8 @@ class GroupDriver(Engine):
                 return {"group": self._config.member.group_id, "state": "UNSUBSCRIBED"}
             view = take_snapshot(self._client, suspension_clock())
             view["timeline"] = self._timeline.lines()
+            if self._crash is not None:
+                view["failure"] = f"the thread that keeps the time died: {self._crash!r}"
             return view
 
     def _plan_available_now(self, client: GroupClient, limit: PlanLimit) -> BatchPlan | None:

@@ -20,7 +20,8 @@ def test_client_that_only_begins_knows_next_to_nothing() -> None:
         *("instance_id", "failure", "group_state", "group_epoch", "assignment_epoch"),
         *("coordinator", "last_heartbeat_age_s", "last_call_age_s", "revocation_age_s"),
         *("in_flight", "session_timeout_ms", "instance_wait_age_s", "instance_wait_left_s"),
-        *("batch_age_s", "idle_s", "idle_limit_s"),
+        *("batch_age_s", "batch_limit_s", "idle_s", "idle_limit_s"),
+        *("revocation_timeout_s", "uncommitted_age_s", "unreachable_age_s", "unreachable_reason"),
     }
     assert (view["state"], view["member_epoch"], view["partitions"]) == ("JOINING", 0, [])
 
@@ -37,7 +38,7 @@ def test_member_with_a_batch_and_a_revocation() -> None:
     assert (view["group_state"], view["group_epoch"]) == ("Stable", 2)
     assert (view["instance_id"], view["member_id"], view["member_epoch"]) == ("i1", "m1", 2)
     assert (view["assigned"], view["revoking"]) == (["orders-1"], ["orders-0"])
-    assert view["revocation_age_s"] == 2.5
+    assert (view["revocation_age_s"], view["revocation_timeout_s"]) == (2.5, 300.0)
     assert view["in_flight"] == [
         {"topic": "orders", "partition": 0, "from_offset": 5, "until_offset": 9}
     ]

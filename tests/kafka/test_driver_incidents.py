@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from spark_groups.client.health import Condition, assess
 from spark_groups.errors import (
     BrokerUnreachableError,
     DeadOwnershipError,
@@ -120,3 +121,6 @@ def test_the_death_of_a_thread_that_keeps_the_membership_fails_the_next_call(
         wait_until(lambda: query.driver._crash, what="the timer to meet the bug")
         with pytest.raises(DeadOwnershipError, match="a bug"):
             query.plan()
+        health = assess(query.driver.snapshot())
+        assert health.condition is Condition.FAILED
+        assert "a bug" in health.reasons[0]

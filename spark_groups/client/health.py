@@ -1,0 +1,205 @@
+"""Whether a member is in order, for whoever may restart its process: a probe, or a person.
+
+Everything that can end a membership or hold others up has a deadline. A probe that waits for the
+deadline is too late: the coordinator has acted by then. So half of each is what a member has for
+itself, and the other half is for whoever restarts it (Kafka's health checks are to respond
+negatively well before max.poll.interval.ms elapses).
+
+A restart is asked for only where it helps. A member without partitions is in order: it stands by.
+A broker that cannot be reached is not reached by a restart either, and a long batch that nobody
+waits for would only begin anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from spark_groups.protocol.membership import MemberState
+
+SHARE: Final = 0.5
+"""How much of a deadline a member has for itself."""
+
+
+class Condition(Enum):
+    """How it stands with a member; the gravest first."""
+
+    FAILED = "refused for good: its query ends"
+    STUCK = "half of a deadline has gone by, and only a restart of the process helps"
+    CUT_OFF = "half of its session has gone by without an accepted heartbeat; brokers are silent"
+    OUTSIDE = "no member of the group: it has not joined yet, or is about to leave"
+    SLOW = "half of the rebalance time-out has gone by in one batch; nobody waits for it"
+    STANDBY = "a member that owns no partition"
+    READING = "a member that owns partitions"
+
+
+NOT_LIVE: Final = (Condition.FAILED, Condition.STUCK)
+READY: Final = (Condition.STANDBY, Condition.READING)
+_OUTSIDE: Final = {
+    MemberState.UNSUBSCRIBED.name: "it is no member of the group",
+    MemberState.JOINING.name: "it has asked to join the group",
+    MemberState.FENCED.name: "it was fenced, and joins again",
+    MemberState.PREPARE_LEAVING.name: "it is about to leave",
+    MemberState.LEAVING.name: "it is about to leave",
+}
+
+View = Mapping[str, Any]
+"""A snapshot, as `client.snapshot.take_snapshot` writes it; what is missing is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How it stands with a member, and why.
+
+    Args:
+        condition: The gravest that was found.
+        reasons: A sentence for each thing that is wrong.
+    """
+
+    condition: Condition
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def is_live(self) -> bool:
+        """False if its process should be restarted."""
+        return self.condition not in NOT_LIVE
+
+    @property
+    def is_ready(self) -> bool:
+        """True if it does all that it is meant to do."""
+        return self.condition in READY
+
+    def as_plain(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "condition": self.condition.name,
+            "is_live": self.is_live,
+            "is_ready": self.is_ready,
+            "reasons": list(self.reasons),
+        }
+
+
+def assess(view: View) -> Health:
+    """Return how it stands with a member at the instant of its snapshot.
+
+    Args:
+        view: The snapshot; its ages are seconds as of now.
+    """
+    found = [(condition, text) for condition, check in _CHECKS for text in check(view)]
+    if not found:
+        return Health(Condition.READING if view.get("assigned") else Condition.STANDBY)
+    gravest = min((condition for condition, _ in found), key=list(Condition).index)
+    return Health(gravest, tuple(text for _, text in found))
+
+
+def _failed(view: View) -> Iterator[str]:
+    if view.get("failure"):
+        yield str(view["failure"])
+
+
+def _does_not_send(view: View) -> Iterator[str]:
+    age_s = _silence_s(view)
+    if age_s is not None and _is_own_fault(view):
+        yield f"{_silent(view, age_s)}, and the next one was not sent although it is due"
+
+
+def _is_cut_off(view: View) -> Iterator[str]:
+    age_s = _silence_s(view)
+    if age_s is not None and not _is_own_fault(view):
+        yield f"{_silent(view, age_s)}: {view.get('unreachable_reason') or 'no answer yet'}"
+
+
+def _holds_up_a_revocation(view: View) -> Iterator[str]:
+    age_s, limit_s = view.get("revocation_age_s"), view.get("revocation_timeout_s")
+    if _is_over_its_share(age_s, limit_s):
+        partitions = len(view.get("revoking", ()))
+        yield (
+            f"{partitions} partitions are to be given up since {age_s:.0f} s; the coordinator"
+            f" removes the member after {limit_s:g} s"
+        )
+
+
+def _is_not_called(view: View) -> Iterator[str]:
+    if view.get("left_because_idle"):
+        yield "the member left a query that is silent, or whose batch took longer than maxBatchTime"
+    age_s, limit_s = view.get("idle_s"), view.get("idle_limit_s")
+    if _is_over_its_share(age_s, limit_s):
+        yield (
+            f"no batch runs and Spark has not called for {age_s:.0f} s; the member leaves after"
+            f" {limit_s:g} s (maxIdleTime)"
+        )
+
+
+def _outlives_its_batch(view: View) -> Iterator[str]:
+    age_s, limit_s = view.get("batch_age_s"), view.get("batch_limit_s")
+    if _is_over_its_share(age_s, limit_s):
+        yield (
+            f"a batch has been running for {age_s:.0f} s; the member leaves after {limit_s:g} s"
+            " (maxBatchTime)"
+        )
+
+
+def _does_not_commit(view: View) -> Iterator[str]:
+    age_s, limit_s = view.get("uncommitted_age_s"), _rebalance_timeout_s(view)
+    if _is_over_its_share(age_s, limit_s):
+        partitions = len(view.get("uncommitted", ()))
+        yield f"offsets of {partitions} partitions have waited {age_s:.0f} s for being committed"
+
+
+def _is_outside(view: View) -> Iterator[str]:
+    state = view.get("state")
+    if state in _OUTSIDE:
+        left_s = view.get("instance_wait_left_s")
+        waits = "" if left_s is None else f"; it waits {left_s:.0f} s for its instance id at most"
+        yield f"{_OUTSIDE[state]}{waits}"
+
+
+def _is_slow(view: View) -> Iterator[str]:
+    age_s, limit_s = view.get("batch_age_s"), _rebalance_timeout_s(view)
+    if _is_over_its_share(age_s, limit_s):
+        yield (
+            f"a batch has been running for {age_s:.0f} s: a revocation would have to wait for it,"
+            f" and the rebalance time-out is {limit_s:g} s"
+        )
+
+
+Check = Callable[[View], Iterator[str]]
+_CHECKS: Final[tuple[tuple[Condition, Check], ...]] = (
+    (Condition.FAILED, _failed),
+    (Condition.STUCK, _does_not_send),
+    (Condition.STUCK, _holds_up_a_revocation),
+    (Condition.STUCK, _is_not_called),
+    (Condition.STUCK, _outlives_its_batch),
+    (Condition.STUCK, _does_not_commit),
+    (Condition.CUT_OFF, _is_cut_off),
+    (Condition.OUTSIDE, _is_outside),
+    (Condition.SLOW, _is_slow),
+)
+
+
+def _silence_s(view: View) -> float | None:
+    """Return for how long no heartbeat was accepted, if that is longer than it should be."""
+    if view.get("state") == MemberState.UNSUBSCRIBED.name:
+        return None
+    age_s = view.get("last_heartbeat_age_s")
+    return age_s if _is_over_its_share(age_s, view.get("proven_for_s")) else None
+
+
+def _is_own_fault(view: View) -> bool:
+    """Whether a heartbeat is due and nothing but this process keeps it from being sent."""
+    return bool(view.get("heartbeat_overdue_s")) and view.get("unreachable_age_s") is None
+
+
+def _silent(view: View, age_s: float) -> str:
+    return f"no heartbeat was accepted for {age_s:.0f} s of a session of {view['proven_for_s']:g} s"
+
+
+def _rebalance_timeout_s(view: View) -> float | None:
+    timeout_ms = view.get("rebalance_timeout_ms")
+    return None if timeout_ms is None else timeout_ms / 1000
+
+
+def _is_over_its_share(age_s: float | None, limit_s: float | None) -> bool:
+    return age_s is not None and limit_s is not None and age_s >= SHARE * limit_s

@@ -1,0 +1,275 @@
+"""What a client has done so far, counted: in Kafka's words, where its consumer counts the same.
+
+This is the one place that counts. Everything comes by here: each answer and each failure of a
+request, each event, and the state that follows. What is counted is shown by the snapshot.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from spark_groups.errors import ErrorCode, Reaction, rule_for
+from spark_groups.offsets import events as offset
+from spark_groups.protocol import events as member
+from spark_groups.protocol.membership import MemberState
+from spark_groups.protocol.messages import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    Request,
+    Response,
+)
+
+WINDOW_S: Final = 30.0
+"""A maximum is that of this window and the one before, as in Kafka's own metrics."""
+NO_ANSWER: Final = "no answer"
+
+
+class Count(Enum):
+    """What is counted; the value says what one of it is."""
+
+    HEARTBEAT = "heartbeats that were answered, or got no answer"
+    HEARTBEAT_FAILED = "heartbeats that were refused, or got no answer"
+    COMMIT = "offset commits that were answered, or got no answer"
+    COMMIT_FAILED = "offset commits that were refused, in part or as a whole, or got no answer"
+    COMMIT_FENCED = "offset commits that were refused because of the member's id or epoch"
+    REBALANCE = "assignments that were put in place"
+    FAILED_REBALANCE = "assignments that were not put in place, because the membership was lost"
+    MEMBERSHIPS_LOST = "times that the member was fenced, or refused for good"
+    PARTITIONS_ASSIGNED = "partitions that were assigned"
+    PARTITIONS_REVOKED = "partitions that were given up"
+    PARTITIONS_LOST = "partitions that were lost with the membership"
+    PARTITIONS_GIVEN_UP = "partitions that were given up uncommitted, so that the rest is kept"
+    BATCHES_PLANNED = "batches that were planned"
+    BATCHES_FINISHED = "batches that are proven finished"
+    OFFSETS_FINISHED = "offsets that finished batches have read"
+    OFFSETS_LOST = "offsets that were read and not committed: they are read again"
+
+
+class Took(Enum):
+    """What is timed; the value says from when until when."""
+
+    HEARTBEAT_RESPONSE_TIME = "from a heartbeat to its answer"
+    COMMIT_LATENCY = "from an offset commit to its answer"
+    REBALANCE_LATENCY = "from the word of a new assignment until the coordinator knows it in place"
+    PARTITION_REVOKED_LATENCY = "from the word of a revocation until it is acknowledged"
+    BATCH_TIME = "from the plan of a batch until it is proven finished"
+
+
+_ANSWERS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_WAITS_S: Final = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 150.0, 300.0, 900.0, 3600.0)
+BOUNDS_S: Final[dict[Took, tuple[float, ...]]] = {
+    Took.HEARTBEAT_RESPONSE_TIME: _ANSWERS_S,
+    Took.COMMIT_LATENCY: _ANSWERS_S,
+    Took.REBALANCE_LATENCY: _WAITS_S,
+    Took.PARTITION_REVOKED_LATENCY: _WAITS_S,
+    Took.BATCH_TIME: _WAITS_S,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """How the requests of one kind are counted."""
+
+    name: str
+    asked: Count
+    failed: Count
+    took: Took
+
+
+_HEARTBEAT: Final = _Asked(
+    "Heartbeat", Count.HEARTBEAT, Count.HEARTBEAT_FAILED, Took.HEARTBEAT_RESPONSE_TIME
+)
+_COMMIT: Final = _Asked("OffsetCommit", Count.COMMIT, Count.COMMIT_FAILED, Took.COMMIT_LATENCY)
+_FENCING: Final = (Reaction.REFRESH_EPOCH, Reaction.REJOIN_SAME_ID, Reaction.REJOIN_NEW_ID)
+
+
+def _one(_: Any) -> int:
+    return 1
+
+
+def _partitions(event: Any) -> int:
+    return len(event.partitions)
+
+
+_EVENTS: Final[tuple[tuple[type, Count, Callable[[Any], int]], ...]] = (
+    (member.PartitionsAssigned, Count.PARTITIONS_ASSIGNED, _partitions),
+    (member.PartitionsRevoked, Count.PARTITIONS_REVOKED, _partitions),
+    (member.PartitionsLost, Count.PARTITIONS_LOST, _partitions),
+    (member.PartitionsLost, Count.MEMBERSHIPS_LOST, _one),
+    (offset.PartitionsGivenUp, Count.PARTITIONS_GIVEN_UP, _partitions),
+    (offset.BatchPlanned, Count.BATCHES_PLANNED, _one),
+    (offset.BatchFinished, Count.BATCHES_FINISHED, _one),
+    (offset.BatchFinished, Count.OFFSETS_FINISHED, lambda each: sum(map(len, each.plan.ranges))),
+    (offset.RangesLost, Count.OFFSETS_LOST, lambda each: sum(map(len, each.ranges))),
+)
+_REBALANCING: Final = (MemberState.RECONCILING, MemberState.ACKNOWLEDGING)
+_OUTSIDE: Final = (MemberState.FENCED, MemberState.FATAL)
+
+
+class Spread:
+    """How long something took each time, as a histogram, and the longest of the last while.
+
+    Args:
+        bounds_s: Upper bounds of its buckets, ascending, without infinity.
+    """
+
+    def __init__(self, bounds_s: tuple[float, ...]) -> None:
+        self._bounds_s = bounds_s
+        self._buckets = [0] * (len(bounds_s) + 1)
+        self._sum_s = 0.0
+        self._longest_s: dict[int, float] = {}
+        """By the number of its window: this one and the one before."""
+
+    def add(self, seconds: float, now: float) -> None:
+        """Count one."""
+        self._buckets[bisect_left(self._bounds_s, seconds)] += 1
+        self._sum_s += seconds
+        window = _window(now)
+        self._longest_s = self._recent(window)
+        self._longest_s[window] = max(seconds, self._longest_s.get(window, seconds))
+
+    def as_plain(self, now: float) -> dict[str, Any]:
+        """Return its buckets, each with those below it, its sum, and the longest of late."""
+        recent = self._recent(_window(now)).values()
+        return {
+            "buckets": [sum(self._buckets[: each + 1]) for each in range(len(self._buckets))],
+            "bounds_s": list(self._bounds_s),
+            "sum_s": round(self._sum_s, 6),
+            "max_s": round(max(recent), 6) if recent else None,
+        }
+
+    def _recent(self, window: int) -> dict[int, float]:
+        return {each: longest for each, longest in self._longest_s.items() if each >= window - 1}
+
+
+class Tally:
+    """Counts what a client does, from its beginning on."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[Count] = Counter()
+        self.errors: Counter[tuple[str, str]] = Counter()
+        """By request and name of the error: once for each answer that has it."""
+        self._spreads = {took: Spread(bounds_s) for took, bounds_s in BOUNDS_S.items()}
+        self._began_at: dict[Took, float] = {}
+        """What is under way, and since when."""
+        self._rebalanced_at: float | None = None
+        self._uncommitted_since: float | None = None
+
+    def answered(self, request: Request, response: Response, took_s: float, now: float) -> None:
+        """Count the answer to a request.
+
+        Args:
+            request: What was asked.
+            response: The answer.
+            took_s: Seconds in between.
+            now: Seconds.
+        """
+        match response:
+            case HeartbeatResponse(error_code=code):
+                codes = {code}
+            case OffsetCommitResponse(errors=errors):
+                codes = set(errors.values())
+                if ErrorCode.NONE in codes and self._uncommitted_since is not None:
+                    self._uncommitted_since = now
+                self.counts[Count.COMMIT_FENCED] += any(map(_is_fencing, codes))
+            case _:
+                return
+        self._count(request, {ErrorCode.name_of(each) for each in codes - {ErrorCode.NONE}})
+        if (asked := _asked(request)) is not None:
+            self._spreads[asked.took].add(took_s, now)
+
+    def unanswered(self, request: Request) -> None:
+        """Count a request that got no answer."""
+        self._count(request, {NO_ANSWER})
+
+    def happened(self, event: member.MemberEvent | offset.OffsetEvent) -> None:
+        """Count an event."""
+        for kind, count, amount in _EVENTS:
+            if isinstance(event, kind):
+                self.counts[count] += amount(event)
+        match event:
+            case member.RevocationTold():
+                self._began_at.setdefault(Took.PARTITION_REVOKED_LATENCY, event.at)
+            case member.PartitionsRevoked():
+                self._ended(Took.PARTITION_REVOKED_LATENCY, event.at)
+            case member.PartitionsLost():
+                self._began_at.pop(Took.PARTITION_REVOKED_LATENCY, None)
+            case offset.BatchPlanned():
+                self._began_at[Took.BATCH_TIME] = event.at
+            case offset.BatchFinished():
+                self._ended(Took.BATCH_TIME, event.at)
+
+    def follow(self, state: MemberState, now: float, *, has_uncommitted: bool) -> None:
+        """Take the state that the client is in after whatever came in.
+
+        Args:
+            state: That of the member.
+            now: Seconds.
+            has_uncommitted: Whether offsets wait for being committed.
+        """
+        if not has_uncommitted:
+            self._uncommitted_since = None
+        elif self._uncommitted_since is None:
+            self._uncommitted_since = now
+        if state in _REBALANCING:
+            self._began_at.setdefault(Took.REBALANCE_LATENCY, now)
+        elif state is MemberState.STABLE and Took.REBALANCE_LATENCY in self._began_at:
+            self._ended(Took.REBALANCE_LATENCY, now)
+            self.counts[Count.REBALANCE] += 1
+            self._rebalanced_at = now
+        else:
+            was_rebalancing = self._began_at.pop(Took.REBALANCE_LATENCY, None) is not None
+            self.counts[Count.FAILED_REBALANCE] += was_rebalancing and state in _OUTSIDE
+
+    def uncommitted_age_s(self, now: float) -> float | None:
+        """Return for how long offsets have waited without any being accepted; None: none wait."""
+        return None if self._uncommitted_since is None else now - self._uncommitted_since
+
+    def as_plain(self, now: float) -> dict[str, Any]:
+        """Return everything counted, as plain values by the names of `Count` and `Took`."""
+        age_s = None if self._rebalanced_at is None else round(now - self._rebalanced_at, 3)
+        return {
+            "counts": {each.name.lower(): self.counts[each] for each in Count},
+            "took": {each.name.lower(): self._spreads[each].as_plain(now) for each in Took},
+            "errors": [[*each, count] for each, count in sorted(self.errors.items())],
+            "last_rebalance_age_s": age_s,
+        }
+
+    def _count(self, request: Request, errors: set[str]) -> None:
+        asked = _asked(request)
+        if asked is None:
+            return
+        self.counts[asked.asked] += 1
+        self.counts[asked.failed] += bool(errors)
+        self.errors.update((asked.name, each) for each in errors)
+
+    def _ended(self, took: Took, at: float) -> None:
+        began_at = self._began_at.pop(took, None)
+        if began_at is not None:
+            self._spreads[took].add(at - began_at, at)
+
+
+def _asked(request: Request) -> _Asked | None:
+    match request:
+        case HeartbeatRequest(member_epoch=member_epoch):
+            # A goodbye, or one in the name of an earlier run, proves nothing about this member.
+            return _HEARTBEAT if member_epoch >= 0 else None
+        case OffsetCommitRequest():
+            return _COMMIT
+        case _:
+            return None
+
+
+def _is_fencing(code: int) -> bool:
+    return rule_for(code).offsets in _FENCING
+
+
+def _window(now: float) -> int:
+    return int(now // WINDOW_S)
