@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from spark_groups.kafka.embedded import EmbeddedKafka
     from spark_groups.spark.batch_rows import foreach_batch_rows
+    from spark_groups.spark.figures import figures
     from spark_groups.spark.listener import GroupListener, PartitionsMoved, listen
     from spark_groups.spark.registration import register
 
@@ -13,6 +14,7 @@ __all__ = [
     "EmbeddedKafka",
     "GroupListener",
     "PartitionsMoved",
+    "figures",
     "foreach_batch_rows",
     "listen",
     "register",
@@ -22,6 +24,7 @@ _HOMES = {
     "EmbeddedKafka": "spark_groups.kafka.embedded",
     "GroupListener": "spark_groups.spark.listener",
     "PartitionsMoved": "spark_groups.spark.listener",
+    "figures": "spark_groups.spark.figures",
     "foreach_batch_rows": "spark_groups.spark.batch_rows",
     "listen": "spark_groups.spark.listener",
     "register": "spark_groups.spark.registration",

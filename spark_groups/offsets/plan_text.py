@@ -121,6 +121,22 @@ def parse_plan_text(text: str) -> BatchPlan | None:
     return plan_from_json(value)
 
 
+def planner_of(text: str) -> str | None:
+    """Return the member that planned a batch.
+
+    Args:
+        text: Where the batch ended, as Spark's progress shows it for any source.
+
+    Returns:
+        The member id; None if no member of this source planned it.
+    """
+    try:
+        member_id = json.loads(text)["member"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return member_id if isinstance(member_id, str) else None
+
+
 def _range_text(each: OffsetRange) -> str:
     return f"{each.partition}:{each.from_offset}+{len(each)}"
 

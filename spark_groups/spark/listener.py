@@ -11,7 +11,6 @@ JVM only, and starts no query if it is given anything else.
 
 from __future__ import annotations
 
-import json
 import logging
 import queue
 import threading
@@ -30,6 +29,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from spark_groups.errors import OptionsError
+from spark_groups.offsets.plan_text import planner_of
 from spark_groups.spark.control import ControlServer, Link
 from spark_groups.spark.control_messages import (
     BatchReported,
@@ -138,7 +138,7 @@ class GroupListener:
             trigger_interval_s: From the start of one batch to the next, in seconds; 0: not fixed.
         """
         for end in ends:
-            member_id = _member_id(end)
+            member_id = planner_of(end)
             if member_id is None:
                 continue
             if len(self._queries) >= MAX_QUERIES:
@@ -339,12 +339,3 @@ def listen(
 def _release(link: Link, changed: PartitionsChanged) -> None:
     if changed.number:
         link.send(Released(number=changed.number))
-
-
-def _member_id(end: str) -> str | None:
-    """Return the member that planned a batch; None if it ended in another kind of source."""
-    try:
-        member_id = json.loads(end)["member"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return member_id if isinstance(member_id, str) else None

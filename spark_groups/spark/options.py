@@ -217,6 +217,15 @@ class SourceOptions:
         default=inf,
         shown="none",
     )
+    metrics_port: Annotated[int, Field(ge=0, le=65_535)] | None = _option(
+        "metricsPort",
+        "Where /metrics, /live, /ready and /health are served by the driver's host; 0: any free"
+        " port, which is logged.",
+        default=None,
+    )
+    metrics_host: Text = _option(
+        "metricsHost", "The address that it listens on.", default="127.0.0.1"
+    )
     remote_assignor: Text | None = _option(
         "kafka.group.remote.assignor",
         "The coordinator's assignor: uniform or range.",

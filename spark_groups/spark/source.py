@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from spark_groups.kafka.snapshots import SnapshotPublisher
+    from spark_groups.monitoring.endpoint import MonitoringEndpoint
     from spark_groups.spark.options import SourceOptions
     from spark_groups.spark.query_run import QueryRun
 
@@ -117,6 +118,7 @@ class _StreamReader(DataSourceStreamReader):
 
     _run: QueryRun | None = None
     _publisher: SnapshotPublisher | None = None
+    _endpoint: MonitoringEndpoint | None = None
 
     def __init__(self, load: Load) -> None:
         self._load = load
@@ -146,6 +148,9 @@ class _StreamReader(DataSourceStreamReader):
 
     def stop(self) -> None:
         """Leave the group, once it is known whether the last batch is finished."""
+        if self._endpoint is not None:
+            # First: the query's next run wants the same port.
+            self._endpoint.close()
         if self._run is not None:
             # The connection may end before the signal comes: both ways lead here.
             self._run.await_last_report()
@@ -170,7 +175,22 @@ class _StreamReader(DataSourceStreamReader):
             self._run.control.start()
             self._publisher = SnapshotPublisher(self._run.driver.snapshot)
             self._publisher.start()
+            self._endpoint = self._monitored(self._run)
         return self._run
+
+    def _monitored(self, run: QueryRun) -> MonitoringEndpoint | None:
+        """Begin to serve metrics and health, if that is wanted."""
+        if self._options.metrics_port is None:
+            return None
+        from spark_groups.monitoring.endpoint import MonitoringEndpoint
+
+        endpoint = MonitoringEndpoint(
+            run.driver.snapshot,
+            host=self._options.metrics_host,
+            port=self._options.metrics_port,
+        )
+        endpoint.start()
+        return endpoint
 
 
 if HAS_ADMISSION_CONTROL:

@@ -17,6 +17,7 @@ from spark_groups.offsets.plan_text import (
     plan_as_json,
     plan_from_json,
     plan_text,
+    planner_of,
 )
 from spark_groups.types import BatchPlan, OffsetRange
 
@@ -127,6 +128,19 @@ def test_wrong_range_is_named(ranges: str) -> None:
 def test_partition_that_is_named_twice_is_refused() -> None:
     with pytest.raises(CheckpointError, match="names partition 0 twice"):
         plan_from_json(example() | {"topics": {TOPIC: {"name": "t", "ranges": "0:1+5,0:6+5"}}})
+
+
+@given(plans())
+def test_planner_is_read_from_the_text_of_a_progress(plan: BatchPlan) -> None:
+    assert planner_of(plan_text(plan)) == plan.member_id
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["17", "None", "", "[1]", '"x"', '{"orders": {"0": 5}}', '{"member": 3}', plan_text(None)],
+)
+def test_ends_of_other_sources_have_no_planner(text: str) -> None:
+    assert planner_of(text) is None
 
 
 def test_text_that_is_not_json_is_refused() -> None:

@@ -243,6 +243,15 @@ def test_membership_is_as_the_options_say() -> None:
     assert changed.leave_on_stop
 
 
+def test_nothing_listens_unless_a_port_is_given() -> None:
+    assert (options().metrics_port, options().metrics_host) == (None, "127.0.0.1")
+    given = options(metricsPort="0", metricsHost="0.0.0.0")
+    assert (given.metrics_port, given.metrics_host) == (0, "0.0.0.0")
+    for wrong in ("-1", "65536", "http"):
+        with pytest.raises(OptionsError, match="metricsPort"):
+            options(metricsPort=wrong)
+
+
 @pytest.mark.parametrize("protocol", ["classic", "generic", "share", "streams"])
 def test_other_protocols_are_refused_with_the_reason(protocol: str) -> None:
     with pytest.raises(OptionsError, match="a member by the consumer protocol"):

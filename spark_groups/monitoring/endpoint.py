@@ -1,0 +1,175 @@
+"""What a member says over HTTP: metrics for Prometheus, health for probes.
+
+`/metrics` is Prometheus' text. `/live` is answered 503 once the process should be restarted,
+`/ready` unless the member does all that it is meant to do; `/health` says both and why, always
+with 200. It is read-only, knows no secrets, and listens on loopback unless it is told otherwise.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from http import HTTPStatus
+from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING, Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from prometheus_client import make_wsgi_app
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from spark_groups.client.health import assess
+from spark_groups.errors import OptionsError
+from spark_groups.monitoring.families import families
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+logger = logging.getLogger(__name__)
+
+PORT_WAIT_S: Final = 5.0
+"""How long the query that ran before may take to give its port back."""
+RETRY_S: Final = 0.1
+CLIENT_TIMEOUT_S: Final = 5.0
+MAX_CLIENTS: Final = 16
+
+Take = Callable[[], dict[str, Any]]
+
+
+class MonitoringEndpoint:
+    """Answers for one member.
+
+    Args:
+        take: Returns its snapshot.
+        host: The address to listen on.
+        port: The port; 0: any that is free.
+    """
+
+    def __init__(self, take: Take, *, host: str, port: int) -> None:
+        self._take = take
+        self._address = (host, port)
+        self._server: _Server | None = None
+        registry = CollectorRegistry()
+        registry.register(_Member(take))
+        self._metrics = make_wsgi_app(registry)
+
+    def start(self) -> None:
+        """Begin to answer.
+
+        Raises:
+            OptionsError: The port cannot be had.
+        """
+        self._server = server = self._listen()
+        server.set_app(self._answer)
+        threading.Thread(
+            target=server.serve_forever, name="kafka-group-metrics", daemon=True
+        ).start()
+        logger.info("metrics and health: http://%s:%d", self._address[0], self.port)
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on, 0 before it does."""
+        return 0 if self._server is None else self._server.server_port
+
+    def close(self) -> None:
+        """Answer no more and give the port back; a second call does nothing."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.shutdown()
+            server.server_close()
+
+    def _listen(self) -> _Server:
+        deadline_s = time.monotonic() + PORT_WAIT_S
+        while True:
+            try:
+                return _Server(self._address)
+            except OSError as error:
+                is_taken = error.errno == errno.EADDRINUSE
+                if not is_taken or time.monotonic() >= deadline_s:
+                    host, port = self._address
+                    raise OptionsError(
+                        f"nothing can listen on metricsPort {port} of metricsHost {host}: {error};"
+                        " each query needs a port of its own, and 0 takes any that is free"
+                    ) from error
+            time.sleep(RETRY_S)
+
+    def _answer(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        path = str(environ.get("PATH_INFO"))
+        if path == "/metrics":
+            metrics: Iterable[bytes] = self._metrics(environ, start)
+            return metrics
+        health = assess(self._take())
+        is_well = {"/live": health.is_live, "/ready": health.is_ready, "/health": True}.get(path)
+        if is_well is None:
+            status, text = (
+                HTTPStatus.NOT_FOUND,
+                {"paths": ["/metrics", "/live", "/ready", "/health"]},
+            )
+        else:
+            status = HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE
+            text = health.as_plain()
+        body = json.dumps(text).encode("utf-8") + b"\n"
+        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+        start(f"{status.value} {status.phrase}", [*headers, ("Cache-Control", "no-store")])
+        return [body]
+
+
+class _Member(Collector):
+    """What Prometheus' own code asks for metrics.
+
+    Args:
+        take: Returns the snapshot.
+    """
+
+    def __init__(self, take: Take) -> None:
+        self._take = take
+
+    def collect(self) -> Iterator[Metric]:
+        return families(self._take())
+
+
+class _Connection(WSGIRequestHandler):
+    """One request: it may not last, and nobody reads of it in the log."""
+
+    timeout = CLIENT_TIMEOUT_S
+
+    def log_message(self, text: str, *args: Any) -> None:
+        logger.debug(text, *args)
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """A thread for each request, up to a limit: a probe does not wait for a slow client.
+
+    Args:
+        address: Host and port.
+    """
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        host, port = address
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        self.address_family = found[0][0]
+        self._places = threading.BoundedSemaphore(MAX_CLIENTS)
+        super().__init__((str(found[0][4][0]), port), _Connection)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
+        logger.debug("a request for metrics or health failed", exc_info=True)

@@ -1,0 +1,137 @@
+"""A snapshot as Prometheus' metrics, read back by Prometheus' own parsers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.openmetrics import parser as openmetrics_parser
+from prometheus_client.registry import Collector
+
+from spark_groups.client.health import Condition
+from spark_groups.client.snapshot import take_snapshot
+from spark_groups.client.tally import Count, Took
+from spark_groups.monitoring.families import MAX_PARTITION_SERIES, families, metric_table
+from spark_groups.protocol.membership import MemberState
+from tests.client.hands import Hands
+from tests.monitoring.scraping import Scrape
+from tests.monitoring.views import busy_view
+
+DOCS = Path(__file__).parents[2] / "docs" / "monitoring.md"
+
+
+class _Of(Collector):
+    def __init__(self, view: dict[str, Any]) -> None:
+        self._view = view
+
+    def collect(self) -> list[Metric]:
+        return list(families(self._view))
+
+
+def registry(view: dict[str, Any]) -> CollectorRegistry:
+    found = CollectorRegistry()
+    found.register(_Of(view))
+    return found
+
+
+def scraped(view: dict[str, Any]) -> Scrape:
+    return Scrape(generate_latest(registry(view)).decode("utf-8"))
+
+
+def test_busy_member_is_told_in_full() -> None:
+    found = scraped(busy_view())
+    assert found.value("assigned_partitions", group="g") == 1
+    assert found.value("revoking_partitions") == 1
+    assert found.value("member_epoch") == 3
+    assert found.value("state", state="RECONCILING") == 1
+    assert found.value("state", state="STABLE") == 0
+    assert found.value("condition", condition=Condition.READING.name) == 1
+    assert (found.value("live"), found.value("ready")) == (1, 1)
+    assert found.value("member_info", member_id="m1", instance_id="i1") == 1
+    assert found.value("batches_planned_total") == 2
+    assert found.value("batches_finished_total") == 1
+    assert found.value("offsets_finished_total") == 8
+    assert found.value("commit_total") == 2
+    assert found.value("commit_fenced_total") == 1
+    labels = {"request": "OffsetCommit", "error": "STALE_MEMBER_EPOCH"}
+    assert found.value("request_errors_total", **labels) == 1
+    assert found.value("heartbeat_response_time_seconds_count") == found.value("heartbeat_total")
+    assert found.value("revocation_seconds") == 2.5
+    assert found.value("revocation_budget_used_ratio") == pytest.approx(2.5 / 300)
+    assert found.value("batch_seconds") is not None
+
+
+def test_lag_is_what_kafkas_tools_call_lag() -> None:
+    found = scraped(busy_view())
+    assert found.by_partition("committed_offset") == {0: 9, 1: 4}
+    assert found.by_partition("log_end_offset") == {0: 20, 1: 4}
+    assert found.by_partition("position") == {0: 20, 1: 4}
+    assert found.by_partition("lag") == {0: 11, 1: 0}
+    assert (found.value("lag_sum"), found.value("lag_max")) == (11, 11)
+
+
+def test_unknown_has_no_sample() -> None:
+    found = scraped(take_snapshot(Hands().client, 0.0))
+    for name in (
+        *("last_heartbeat_seconds_ago", "last_poll_seconds_ago", "last_rebalance_seconds_ago"),
+        *("revocation_seconds", "revocation_budget_used_ratio", "batch_seconds", "lag_max"),
+        *("heartbeat_response_time_max_seconds", "session_timeout_seconds"),
+    ):
+        assert found.value(name) is None, name
+    assert found.value("heartbeat_total") == 0
+    assert found.value("ready") == 0
+
+
+def test_member_to_be_has_its_state_only() -> None:
+    found = scraped({"group": "g", "state": "UNSUBSCRIBED"})
+    assert found.value("state", state="UNSUBSCRIBED") == 1
+    assert found.value("assigned_partitions") is None
+
+
+def test_above_the_limit_there_are_sums_only() -> None:
+    view = busy_view()
+    one = view["partitions"][0]
+    many = [{**one, "partition": each} for each in range(MAX_PARTITION_SERIES + 1)]
+    found = scraped({**view, "partitions": many})
+    assert found.by_partition("lag") == {}
+    assert found.value("lag_sum") == 11 * len(many)
+    found = scraped({**view, "partitions": many[:-1]})
+    assert len(found.by_partition("lag")) == MAX_PARTITION_SERIES
+
+
+def test_topic_that_was_created_anew_makes_no_series_twice() -> None:
+    view = busy_view()
+    first, *others = view["partitions"]
+    found = scraped({**view, "partitions": [first, {**first, "topic_id": "another"}, *others]})
+    assert len(found.by_partition("lag")) == 2
+
+
+@pytest.mark.parametrize("view", [busy_view(), take_snapshot(Hands().client, 0.0)])
+def test_openmetrics_takes_it_too(view: dict[str, Any]) -> None:
+    text = openmetrics.generate_latest(registry(view)).decode("utf-8")
+    found = {each.name for each in openmetrics_parser.text_string_to_metric_families(text)}
+    assert "kafka_group_heartbeat" in found
+
+
+def test_states_and_counts_are_all_there() -> None:
+    found = scraped(busy_view())
+    assert all(found.value("state", state=each.name) is not None for each in MemberState)
+    assert all(found.value(f"{each.name.lower()}_total") is not None for each in Count)
+    assert all(found.value(f"{each.name.lower()}_seconds_sum") is not None for each in Took)
+
+
+def test_the_table_names_what_is_exported_and_stands_in_the_docs() -> None:
+    named = set(re.findall(r"^\| `(\w+)`", metric_table(), re.MULTILINE))
+    suffix = {"counter": "_total", "info": "_info"}
+    exported = {each.name + suffix.get(each.type, "") for each in families(busy_view())}
+    assert named == exported
+    shown = re.search(
+        r"<!-- metrics -->\n(.*?)<!-- /metrics -->", DOCS.read_text("utf-8"), re.DOTALL
+    )
+    assert shown, "the page has no place for the table"
+    assert shown[1].strip() == metric_table().strip()
