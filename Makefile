@@ -28,7 +28,7 @@ step = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env prerequisites demo test long unit slow simulate versions conformance spark-versions bench bench-handover lint types format wheel lock clean
+.PHONY: help env prerequisites demo test long unit slow simulate versions conformance spark-versions bench bench-handover docs docs-serve lint types format wheel lock clean
 
 ##@ Start here
 
@@ -86,6 +86,13 @@ bench: prerequisites env ## Measure beside Spark's own source, into docs/benchma
 	$(PY) -m benchmarks.report
 
 spark-versions: prerequisites $(SPARK_VERSIONS:%=spark-%) ## Test the source on older versions of Spark, too
+
+docs: env ## Build the docs site into build/site; a broken link or anchor is an error
+	$(call step,mkdocs: build/site)
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
+
+docs-serve: env ## Show the docs site on this machine, built anew whenever a page changes
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs serve
 
 lint: env ## Check style, formatting and the direction of imports
 	$(call step,ruff check: style)

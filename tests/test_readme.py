@@ -12,52 +12,31 @@ import re
 import shlex
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.documents import (
+    ROOT,
+    Block,
+    assert_command_exists,
+    await_rows,
+    blocks_of,
+    commands_of,
+    run_python,
+)
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FLIGHTS_PRODUCED = 100
-READ_DEADLINE_S = 120
 COMMAND_DEADLINE_S = 60
 CHEAP_COMMANDS = frozenset({"make help", "spark-groups --help"})
-KNOWN_COMMANDS = frozenset({"make", "spark-groups", "spark-submit", "git", "cd", "pip", "python"})
-
-
-@dataclass(frozen=True)
-class Block:
-    """A fenced block of the README.
-
-    Args:
-        language: What stands behind the fence.
-        line: Line of the opening fence, from 1.
-        text: What is between the fences.
-    """
-
-    language: str
-    line: int
-    text: str
-
-    def __str__(self) -> str:
-        return f"line-{self.line}"
-
-
-def blocks_of(text: str) -> Iterator[Block]:
-    for match in re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-        yield Block(match[1], text.count("\n", 0, match.start()) + 1, match[2])
-
-
 BLOCKS = tuple(blocks_of(README))
 RUNNABLE = ("python", "toml", "bash")
 SHOWN_ONLY = ("mermaid", "text")
@@ -65,13 +44,6 @@ SHOWN_ONLY = ("mermaid", "text")
 
 def blocks_in(language: str) -> list[Block]:
     return [block for block in BLOCKS if block.language == language]
-
-
-def commands_of(block: Block) -> list[str]:
-    """The commands of a bash block, with continued lines joined and comments left out."""
-    joined = block.text.replace("\\\n", " ")
-    stripped = (" ".join(shlex.split(line, comments=True)) for line in joined.splitlines())
-    return [command for command in stripped if command]
 
 
 COMMANDS = [command for block in blocks_in("bash") for command in commands_of(block)]
@@ -90,18 +62,6 @@ def produce(bootstrap_servers: str, topic: str, records: int) -> None:
     for number in range(records):
         producer.produce(topic, key=f"N{number}".encode(), value=f"flight {number}".encode())
     assert producer.flush(30) == 0
-
-
-def await_rows(query: Any, rows: int) -> None:
-    """Wait until a query has read so many rows, then stop it."""
-    deadline = time.monotonic() + READ_DEADLINE_S
-    try:
-        while sum(progress.numInputRows for progress in query.recentProgress) < rows:
-            assert query.isActive, query.exception()
-            assert time.monotonic() < deadline, f"not {rows} rows in {READ_DEADLINE_S} s"
-            time.sleep(0.1)
-    finally:
-        query.stop()
 
 
 @pytest.mark.broker
@@ -127,12 +87,7 @@ def test_python_blocks_run_in_order(
     }
     blocks = blocks_in("python")
     assert blocks
-    for block in blocks:
-        text = block.text
-        for written, run in replaced.items():
-            text = text.replace(written, run)
-        # Blank lines before it make a traceback name the README's own line.
-        exec(compile("\n" * block.line + text, "README.md", "exec"), namespace)
+    run_python(blocks, replaced, namespace, "README.md")
     written_rows = spark.read.parquet(str(tmp_path / "out" / "flights-1"))
     assert written_rows.distinct().count() == FLIGHTS_PRODUCED
 
@@ -152,41 +107,9 @@ def test_toml_block_has_only_keys_of_the_examples(block: Block) -> None:
     assert key_paths(tomllib.loads(block.text)) <= known
 
 
-def make_targets() -> set[str]:
-    text = (ROOT / "Makefile").read_text(encoding="utf-8")
-    return set(re.findall(r"^([a-z-]+):.*## ", text, re.MULTILINE))
-
-
-def assert_spark_groups_knows(arguments: list[str]) -> None:
-    from typer.testing import CliRunner
-
-    from spark_groups.ops.cli import app
-
-    # Click reads everything before it helps: an unknown sub-command or option is refused.
-    done = CliRunner().invoke(app, [*arguments, "--help"])
-    assert done.exit_code == 0, done.output
-
-
-def assert_files_exist(arguments: list[str]) -> None:
-    named = [word for word in arguments if re.search(r"\.(py|toml|sh)$", word)]
-    assert named, "no file is named"
-    for word in named:
-        assert (ROOT / word).is_file(), f"{word} is not there"
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_command_is_one_that_exists(command: str) -> None:
-    program, *arguments = shlex.split(command)
-    program = Path(program).name
-    assert program in KNOWN_COMMANDS, f"{program} is not a command that is looked up"
-    if program == "make":
-        targets = [word for word in arguments if "=" not in word and not word.startswith("-")]
-        assert targets, "no target is named"
-        assert set(targets) <= make_targets()
-    elif program == "spark-groups":
-        assert_spark_groups_knows(arguments)
-    elif program == "spark-submit" or (program == "python" and arguments[:1] != ["-m"]):
-        assert_files_exist(arguments)
+    assert_command_exists(command)
 
 
 @pytest.mark.parametrize("command", sorted(CHEAP_COMMANDS & {*COMMANDS, "make help"}))

@@ -1,0 +1,206 @@
+"""The parts of the docs that are made from the code: options, commands, errors, what is logged.
+
+A page has `<!-- made: NAME -->` where such a part belongs; it is put there whenever the site is
+built, so that it cannot be older than the code.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from typing import Any, Final
+
+import typer
+from typer.main import get_command
+
+from spark_groups.client import narration
+from spark_groups.errors import ERROR_RULES, REPORT_IT, ErrorCode, Reaction, rule_for
+from spark_groups.observation.group_states import STATE_MEANINGS
+from spark_groups.ops.cli import DISTRIBUTION, app
+from spark_groups.ops.lag_rules import STATUS_MEANINGS
+from spark_groups.spark.options import option_table
+from spark_groups.spark.refusals import REFUSED
+
+MARKER: Final = re.compile(r"^<!-- made: (\w+) -->$", re.MULTILINE)
+LEVELS: Final = ("ERROR", "WARNING", "INFO", "DEBUG")
+
+
+def fill(markdown: str) -> str:
+    """Return a page with what is made from the code in its places.
+
+    Args:
+        markdown: The page.
+
+    Raises:
+        KeyError: It names a part that nothing makes.
+    """
+    return MARKER.sub(lambda found: MAKERS[found[1]](), markdown)
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a table in Markdown.
+
+    Args:
+        head: What stands above the columns.
+        rows: The cells; a pipe in one is escaped.
+    """
+    columns = list(head)
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def refused_options() -> str:
+    """Return the options of Kafka and Spark that the source refuses, with the reasons."""
+    rows = [(f"`{name}`", why) for name, why in REFUSED.items()]
+    return table(("refused", "why"), rows)
+
+
+def commands() -> str:
+    """Return every command with its arguments and options."""
+    return "\n\n".join(_command(f"{DISTRIBUTION} {name}", each) for name, each in command_tree())
+
+
+def command_tree() -> Iterator[tuple[str, Any]]:
+    """Yield every command that does something, by its name behind `spark-groups`."""
+    for name, command in get_command(app).commands.items():
+        if isinstance(command, typer.core.TyperGroup):
+            yield from ((f"{name} {under}", each) for under, each in command.commands.items())
+        else:
+            yield name, command
+
+
+def _command(name: str, command: Any) -> str:
+    shown = [each for each in command.params if each.name != "help"]
+    arguments = [each for each in shown if each.param_type_name == "argument"]
+    options = [each for each in shown if each.param_type_name == "option"]
+    usage = " ".join([name, *(_metavar(each) for each in arguments), "[OPTIONS]" * bool(options)])
+    parts = [f"## {name}", f"```text\n{usage.strip()}\n```", _prose(command.help or "")]
+    if arguments:
+        rows = [(f"`{_metavar(each)}`", _help(each)) for each in arguments]
+        parts.append(table(("argument", "meaning"), rows))
+    if options:
+        rows = [(_names(each), _default(each), _help(each)) for each in options]
+        parts.append(table(("flag", "default", "meaning"), rows))
+    return "\n\n".join(parts)
+
+
+def _prose(text: str) -> str:
+    """Return a help text with its example as code."""
+    paragraphs = [" ".join(each.split()) for each in inspect.cleandoc(text).split("\n\n")]
+    example = re.compile(r"^Example: (.+)$")
+    return "\n\n".join(example.sub(r"Example: `\1`", each) for each in paragraphs)
+
+
+def _metavar(parameter: Any) -> str:
+    return parameter.metavar or parameter.name.upper()
+
+
+def _names(option: Any) -> str:
+    names = ", ".join(f"`{each}`" for each in (*option.opts, *option.secondary_opts))
+    return names if option.is_flag else f"{names} `{option.metavar or _value(option.default)}`"
+
+
+def _value(default: object) -> str:
+    """Return what an option takes, by the kind of its default."""
+    if isinstance(default, Enum):
+        return " or ".join(each.value for each in type(default))
+    return "NUMBER" if isinstance(default, (int, float)) else "VALUE"
+
+
+def _default(option: Any) -> str:
+    default = option.default
+    if option.required:
+        return "required"
+    if default is None or default is False or callable(default) or default in ((), []):
+        return "none"
+    return f"`{getattr(default, 'value', default)}`"
+
+
+def _help(parameter: Any) -> str:
+    said = " ".join((parameter.help or "").split())
+    variable = getattr(parameter, "envvar", None)
+    return f"{said} Environment: `{variable}`." if variable else said
+
+
+def error_codes() -> str:
+    """Return what a member does about each of Kafka's error codes."""
+    rows = [
+        (
+            str(int(code)),
+            f"`{code.name}`",
+            *(each.name for each in (rule.heartbeat, rule.offsets, rule.lookup)),
+            "" if rule.remedy == REPORT_IT else rule.remedy,
+        )
+        for code, rule in sorted((each, rule_for(each)) for each in ErrorCode)
+        if code in ERROR_RULES and code is not ErrorCode.NONE
+    ]
+    head = ("code", "name", "heartbeat", "offset commit or fetch", "other requests", "what to do")
+    return table(head, rows)
+
+
+def reactions() -> str:
+    """Return what the words of the error table mean."""
+    return table(("word", "meaning"), [(each.name, each.value) for each in Reaction])
+
+
+def events() -> str:
+    """Return what a driver logs about its group, the loudest first."""
+    narrated = sorted(_narrated(), key=lambda each: LEVELS.index(each[1]))
+    rows = [(level, f"`{event}`", text) for event, level, text in narrated]
+    return table(("level", "event", "what the log says"), rows)
+
+
+def _narrated() -> Iterator[tuple[str, str, str]]:
+    """Yield event, level and sentence, as the `match` statements of `narration` have them."""
+    for case in ast.walk(ast.parse(inspect.getsource(narration))):
+        if not isinstance(case, ast.match_case) or not isinstance(case.pattern, ast.MatchClass):
+            continue
+        said = next(each for each in case.body if isinstance(each, ast.Return))
+        match said.value:
+            case ast.Tuple(elts=[ast.Attribute(attr=level), text]):
+                yield ast.unparse(case.pattern.cls).partition(".")[2], level, _sentence(text)
+
+
+def _sentence(text: ast.expr) -> str:
+    """Return an f-string with an ellipsis for each value."""
+    match text:
+        case ast.Constant(value=str(value)):
+            return value
+        case ast.JoinedStr(values=values):
+            return "".join(_sentence(each) for each in values)
+        case ast.Call(func=ast.Attribute(value=joined)):
+            return _sentence(joined)
+        case _:
+            return "…"
+
+
+def group_states() -> str:
+    """Return what the states of groups mean."""
+    return table(("state", "meaning"), STATE_MEANINGS.items())
+
+
+def lag_statuses() -> str:
+    """Return what `lag --check` says of a partition."""
+    return table(
+        ("status", "meaning"), [(each.value, why) for each, why in STATUS_MEANINGS.items()]
+    )
+
+
+MAKERS: Final[dict[str, Callable[[], str]]] = {
+    "options": option_table,
+    "refused_options": refused_options,
+    "commands": commands,
+    "error_codes": error_codes,
+    "reactions": reactions,
+    "events": events,
+    "group_states": group_states,
+    "lag_statuses": lag_statuses,
+}
+"""By the name in a marker: what makes the part of the page."""

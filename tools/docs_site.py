@@ -1,0 +1,99 @@
+"""What mkdocs does beyond its own: documents of the root, parts made from the code, pictures.
+
+mkdocs.yml names this file as a hook; run mkdocs in the root of the repository.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from tools.docs_pictures import draw
+from tools.docs_reference import fill
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+BESIDE: Final = {
+    "README.md": "project/readme.md",
+    "ARCHITECTURE.md": "project/architecture.md",
+    "CHANGELOG.md": "project/changelog.md",
+    "tests/scenarios/README.md": "project/scenarios.md",
+    "tests/transcripts/README.md": "project/transcripts.md",
+}
+"""Documents that stay where readers of a checkout look for them, and their places in the site."""
+
+_FENCE: Final = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
+_LINK: Final = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<path>[^)\s#:]+)(?P<anchor>#[^)\s]*)?\)")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Have diagrams drawn, and name the pages that the navigation means by a pattern."""
+    fence = {"name": "mermaid", "class": "mermaid", "format": draw}
+    config.mdx_configs["pymdownx.superfences"] = {"custom_fences": [fence]}
+    config.nav = _expanded(config.nav, Path(config.docs_dir), frozenset(_named(config.nav)))
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the documents that stand beside the code."""
+    for path, place in BESIDE.items():
+        files.append(File.generated(config, place, abs_src_path=str(ROOT / path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: object) -> str:
+    """Fill in what is made from the code, and point links at the site's own pages."""
+    pieces = _FENCE.split(fill(markdown))
+    pieces[::2] = [
+        _LINK.sub(lambda found: _relinked(found, page, config), piece) for piece in pieces[::2]
+    ]
+    return "".join(pieces)
+
+
+def _named(nav: Any) -> Iterator[str]:
+    """Yield every page that the navigation names itself."""
+    if isinstance(nav, str):
+        yield nav
+    else:
+        for each in nav.values() if isinstance(nav, dict) else nav:
+            yield from _named(each)
+
+
+def _expanded(nav: Any, docs: Path, named: frozenset[str]) -> Any:
+    """Replace a pattern by the pages it matches and nobody names, a README first."""
+    if isinstance(nav, dict):
+        return {title: _expanded(under, docs, named) for title, under in nav.items()}
+    if isinstance(nav, list):
+        return [each for entry in nav for each in _entries(entry, docs, named)]
+    return nav
+
+
+def _entries(entry: Any, docs: Path, named: frozenset[str]) -> list[Any]:
+    if not isinstance(entry, str) or "*" not in entry:
+        return [_expanded(entry, docs, named)]
+    found = sorted(docs.glob(entry), key=lambda path: (path.name != "README.md", path.name))
+    places = [path.relative_to(docs).as_posix() for path in found]
+    return [each for each in places if each not in named]
+
+
+def _relinked(found: re.Match[str], page: Page, config: MkDocsConfig) -> str:
+    """Return a link that leads where the same link leads in a checkout; else its text."""
+    source = Path(page.file.abs_src_path).parent / found["path"]
+    path = Path(posixpath.normpath(source))
+    docs = Path(config.docs_dir)
+    if not path.exists():
+        return found[0]
+    if path.is_relative_to(docs):
+        place = path.relative_to(docs).as_posix()
+    else:
+        place = BESIDE.get(path.relative_to(ROOT).as_posix(), "")
+    if not place:
+        return found["text"]
+    relative = posixpath.relpath(place, posixpath.dirname(page.file.src_uri))
+    return f"[{found['text']}]({relative}{found['anchor'] or ''})"
