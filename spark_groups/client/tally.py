@@ -98,17 +98,18 @@ def _partitions(event: Any) -> int:
     return len(event.partitions)
 
 
-_EVENTS: Final[tuple[tuple[type, Count, Callable[[Any], int]], ...]] = (
-    (member.PartitionsAssigned, Count.PARTITIONS_ASSIGNED, _partitions),
-    (member.PartitionsRevoked, Count.PARTITIONS_REVOKED, _partitions),
-    (member.PartitionsLost, Count.PARTITIONS_LOST, _partitions),
-    (member.PartitionsLost, Count.MEMBERSHIPS_LOST, _one),
-    (offset.PartitionsGivenUp, Count.PARTITIONS_GIVEN_UP, _partitions),
-    (offset.BatchPlanned, Count.BATCHES_PLANNED, _one),
-    (offset.BatchFinished, Count.BATCHES_FINISHED, _one),
-    (offset.BatchFinished, Count.OFFSETS_FINISHED, lambda each: sum(map(len, each.plan.ranges))),
-    (offset.RangesLost, Count.OFFSETS_LOST, lambda each: sum(map(len, each.ranges))),
-)
+_EVENTS: Final[dict[type, tuple[tuple[Count, Callable[[Any], int]], ...]]] = {
+    member.PartitionsAssigned: ((Count.PARTITIONS_ASSIGNED, _partitions),),
+    member.PartitionsRevoked: ((Count.PARTITIONS_REVOKED, _partitions),),
+    member.PartitionsLost: ((Count.PARTITIONS_LOST, _partitions), (Count.MEMBERSHIPS_LOST, _one)),
+    offset.PartitionsGivenUp: ((Count.PARTITIONS_GIVEN_UP, _partitions),),
+    offset.BatchPlanned: ((Count.BATCHES_PLANNED, _one),),
+    offset.BatchFinished: (
+        (Count.BATCHES_FINISHED, _one),
+        (Count.OFFSETS_FINISHED, lambda each: sum(map(len, each.plan.ranges))),
+    ),
+    offset.RangesLost: ((Count.OFFSETS_LOST, lambda each: sum(map(len, each.ranges))),),
+}
 _REBALANCING: Final = (MemberState.RECONCILING, MemberState.ACKNOWLEDGING)
 _OUTSIDE: Final = (MemberState.FENCED, MemberState.FATAL)
 
@@ -157,8 +158,9 @@ class Tally:
         self.errors: Counter[tuple[str, str]] = Counter()
         """By request and name of the error: once for each answer that has it."""
         self._spreads = {took: Spread(bounds_s) for took, bounds_s in BOUNDS_S.items()}
-        self._began_at: dict[Took, float] = {}
-        """What is under way, and since when."""
+        self._rebalancing_since: float | None = None
+        self._revoking_since: float | None = None
+        self._batch_since: float | None = None
         self._rebalanced_at: float | None = None
         self._uncommitted_since: float | None = None
 
@@ -178,7 +180,8 @@ class Tally:
                 codes = set(errors.values())
                 if ErrorCode.NONE in codes and self._uncommitted_since is not None:
                     self._uncommitted_since = now
-                self.counts[Count.COMMIT_FENCED] += any(map(_is_fencing, codes))
+                if any(map(_is_fencing, codes)):
+                    self.counts[Count.COMMIT_FENCED] += 1
             case _:
                 return
         self._count(request, {ErrorCode.name_of(each) for each in codes - {ErrorCode.NONE}})
@@ -191,20 +194,21 @@ class Tally:
 
     def happened(self, event: member.MemberEvent | offset.OffsetEvent) -> None:
         """Count an event."""
-        for kind, count, amount in _EVENTS:
-            if isinstance(event, kind):
-                self.counts[count] += amount(event)
+        for count, amount in _EVENTS.get(type(event), ()):
+            self.counts[count] += amount(event)
         match event:
-            case member.RevocationTold():
-                self._began_at.setdefault(Took.PARTITION_REVOKED_LATENCY, event.at)
+            case member.RevocationTold() if self._revoking_since is None:
+                self._revoking_since = event.at
             case member.PartitionsRevoked():
-                self._ended(Took.PARTITION_REVOKED_LATENCY, event.at)
+                self._add(Took.PARTITION_REVOKED_LATENCY, self._revoking_since, event.at)
+                self._revoking_since = None
             case member.PartitionsLost():
-                self._began_at.pop(Took.PARTITION_REVOKED_LATENCY, None)
+                self._revoking_since = None
             case offset.BatchPlanned():
-                self._began_at[Took.BATCH_TIME] = event.at
+                self._batch_since = event.at
             case offset.BatchFinished():
-                self._ended(Took.BATCH_TIME, event.at)
+                self._add(Took.BATCH_TIME, self._batch_since, event.at)
+                self._batch_since = None
 
     def follow(self, state: MemberState, now: float, *, has_uncommitted: bool) -> None:
         """Take the state that the client is in after whatever came in.
@@ -219,14 +223,10 @@ class Tally:
         elif self._uncommitted_since is None:
             self._uncommitted_since = now
         if state in _REBALANCING:
-            self._began_at.setdefault(Took.REBALANCE_LATENCY, now)
-        elif state is MemberState.STABLE and Took.REBALANCE_LATENCY in self._began_at:
-            self._ended(Took.REBALANCE_LATENCY, now)
-            self.counts[Count.REBALANCE] += 1
-            self._rebalanced_at = now
-        else:
-            was_rebalancing = self._began_at.pop(Took.REBALANCE_LATENCY, None) is not None
-            self.counts[Count.FAILED_REBALANCE] += was_rebalancing and state in _OUTSIDE
+            if self._rebalancing_since is None:
+                self._rebalancing_since = now
+        elif self._rebalancing_since is not None:
+            self._rebalance_ended(state, now)
 
     def uncommitted_age_s(self, now: float) -> float | None:
         """Return for how long offsets have waited without any being accepted; None: none wait."""
@@ -250,8 +250,16 @@ class Tally:
         self.counts[asked.failed] += bool(errors)
         self.errors.update((asked.name, each) for each in errors)
 
-    def _ended(self, took: Took, at: float) -> None:
-        began_at = self._began_at.pop(took, None)
+    def _rebalance_ended(self, state: MemberState, now: float) -> None:
+        if state is MemberState.STABLE:
+            self._add(Took.REBALANCE_LATENCY, self._rebalancing_since, now)
+            self.counts[Count.REBALANCE] += 1
+            self._rebalanced_at = now
+        elif state in _OUTSIDE:
+            self.counts[Count.FAILED_REBALANCE] += 1
+        self._rebalancing_since = None
+
+    def _add(self, took: Took, began_at: float | None, at: float) -> None:
         if began_at is not None:
             self._spreads[took].add(at - began_at, at)
 
