@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+import spark_groups
 from spark_groups.errors import ErrorCode
 from spark_groups.offsets import events as offset_events
 from spark_groups.protocol import events as member_events
@@ -233,7 +234,6 @@ def run_commands(block: Block, names: dict[str, str], bootstrap_servers: str) ->
 LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=\"?(https?:)?//", re.I)
 
 
-@pytest.mark.long
 def test_site_is_whole_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     site = tmp_path / "site"
     done = subprocess.run(
@@ -251,3 +251,5 @@ def test_site_is_whole_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     assert not any("made: " in text or "language-mermaid" in text for text in pages.values())
     options = (site / "reference" / "options.html").read_text(encoding="utf-8")
     assert all(name in options for name in OPTIONS)
+    python = (site / "reference" / "python.html").read_text(encoding="utf-8")
+    assert all(f'id="spark_groups.{name}"' in python for name in spark_groups.__all__)

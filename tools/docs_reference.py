@@ -11,6 +11,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
+from pathlib import Path
 from typing import Any, Final
 
 import typer
@@ -24,6 +25,7 @@ from spark_groups.ops.lag_rules import STATUS_MEANINGS
 from spark_groups.spark.options import option_table
 from spark_groups.spark.refusals import REFUSED
 
+ROOT: Final = Path(__file__).resolve().parent.parent
 MARKER: Final = re.compile(r"^<!-- made: (\w+) -->$", re.MULTILINE)
 LEVELS: Final = ("ERROR", "WARNING", "INFO", "DEBUG")
 
@@ -193,6 +195,17 @@ def lag_statuses() -> str:
     )
 
 
+def jobs() -> str:
+    """Return what each job says of itself, and the file that configures it."""
+    return "\n\n".join(_job(path) for path in sorted((ROOT / "jobs").glob("*.py")))
+
+
+def _job(path: Path) -> str:
+    said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    settings = (ROOT / "conf" / path.with_suffix(".toml").name).read_text(encoding="utf-8")
+    return f"## {path.name}\n\n{said}\n\n```toml\n{settings.strip()}\n```"
+
+
 MAKERS: Final[dict[str, Callable[[], str]]] = {
     "options": option_table,
     "refused_options": refused_options,
@@ -202,5 +215,6 @@ MAKERS: Final[dict[str, Callable[[], str]]] = {
     "events": events,
     "group_states": group_states,
     "lag_statuses": lag_statuses,
+    "jobs": jobs,
 }
 """By the name in a marker: what makes the part of the page."""
