@@ -155,7 +155,7 @@ def reactions() -> str:
 def events() -> str:
     """Return what a driver logs about its group, the loudest first."""
     narrated = sorted(_narrated(), key=lambda each: LEVELS.index(each[1]))
-    rows = [(level, f"`{event}`", text) for event, level, text in narrated]
+    rows = [(level, f"`{event}`", text.replace("……", "…")) for event, level, text in narrated]
     return table(("level", "event", "what the log says"), rows)
 
 
