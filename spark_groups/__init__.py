@@ -4,29 +4,66 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from spark_groups.errors import UnprocessableError
     from spark_groups.kafka.embedded import EmbeddedKafka
     from spark_groups.spark.batch_rows import foreach_batch_rows
     from spark_groups.spark.figures import figures
     from spark_groups.spark.listener import GroupListener, PartitionsMoved, listen
+    from spark_groups.spark.processing.process import RecordProcessing, process_records
+    from spark_groups.spark.processing.record import Record
+    from spark_groups.spark.processing.strategies import (
+        AtLast,
+        Fate,
+        NoDeadline,
+        ProgressDeadline,
+        Recirculate,
+        Relinquish,
+        RetryTo,
+        SkipOrDeadLetter,
+    )
     from spark_groups.spark.registration import register
 
 __all__ = [
+    "AtLast",
     "EmbeddedKafka",
+    "Fate",
     "GroupListener",
+    "NoDeadline",
     "PartitionsMoved",
+    "ProgressDeadline",
+    "Recirculate",
+    "Record",
+    "RecordProcessing",
+    "Relinquish",
+    "RetryTo",
+    "SkipOrDeadLetter",
+    "UnprocessableError",
     "figures",
     "foreach_batch_rows",
     "listen",
+    "process_records",
     "register",
 ]
 
 _HOMES = {
+    "AtLast": "spark_groups.spark.processing.strategies",
     "EmbeddedKafka": "spark_groups.kafka.embedded",
+    "Fate": "spark_groups.spark.processing.strategies",
     "GroupListener": "spark_groups.spark.listener",
+    "NoDeadline": "spark_groups.spark.processing.strategies",
     "PartitionsMoved": "spark_groups.spark.listener",
+    "ProgressDeadline": "spark_groups.spark.processing.strategies",
+    "Recirculate": "spark_groups.spark.processing.strategies",
+    "Record": "spark_groups.spark.processing.record",
+    "RecordProcessing": "spark_groups.spark.processing.process",
+    "Relinquish": "spark_groups.spark.processing.strategies",
+    "RetryTo": "spark_groups.spark.processing.strategies",
+    "SkipOrDeadLetter": "spark_groups.spark.processing.strategies",
+    "UnprocessableError": "spark_groups.errors",
     "figures": "spark_groups.spark.figures",
     "foreach_batch_rows": "spark_groups.spark.batch_rows",
     "listen": "spark_groups.spark.listener",
+    "process_records": "spark_groups.spark.processing.process",
     "register": "spark_groups.spark.registration",
 }
 

@@ -12,6 +12,9 @@ SparkGroupsError
 ├── RecordsError             records that a broker sent cannot be decoded; names partition, offset
 │   └── MessageFormatError   they are of a message format older than v2
 ├── CheckpointError          Spark's checkpoint holds an offset that cannot be read
+├── DeliveryError            records that had to be written were not acknowledged in time
+├── RelinquishedError        a batch gave its partitions up before its deadline: start it again
+├── UnprocessableError       an application says so of a record: trying again cannot help
 └── DataLossError            offsets that should be read are gone (`failOnDataLoss`)
 """
 
@@ -68,6 +71,18 @@ class MessageFormatError(RecordsError):
 
 class CheckpointError(SparkGroupsError):
     """Spark's checkpoint holds an offset that this source did not write, or cannot read."""
+
+
+class DeliveryError(SparkGroupsError):
+    """Records that had to be written before a batch ends were not acknowledged; says why."""
+
+
+class RelinquishedError(SparkGroupsError):
+    """A batch gave up its partitions before its deadline; the query may be started again."""
+
+
+class UnprocessableError(SparkGroupsError):
+    """Raised by an application about a record that no further attempt can get processed."""
 
 
 class DataLossError(SparkGroupsError):

@@ -8,27 +8,22 @@ running query itself: no task of Python is needed for a batch, and no secret is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_groups.errors import OptionsError
 from spark_groups.kafka.cluster import Cluster
-from spark_groups.offsets.plan_text import parse_plan_text
 from spark_groups.spark.columns import columns
 from spark_groups.spark.kafka_reading import check_further, reading_options
 from spark_groups.spark.option_values import Emit
 from spark_groups.spark.options import SourceOptions
 from spark_groups.spark.planned_ranges import lose
-from spark_groups.spark.source import KafkaGroupDataSource
+from spark_groups.spark.running_query import RunningQuery, cluster_of, running_query
 from spark_groups.types import OffsetRange
 
-_QUERY_ID: Final = "sql.streaming.queryId"
-_LOADED_STREAM: Final = "StreamingRelationV2"
 _V1_SOURCES: Final = "spark.sql.sources.useV1SourceList"
 _KAFKA: Final = "kafka"
 _NO_OPTIONS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -57,7 +52,7 @@ def foreach_batch_rows(
     def read_batch(batch: DataFrame, batch_id: int) -> None:
         running = _running(batch)
         checked = running.checked
-        with _cluster(checked) as cluster:
+        with cluster_of(checked) as cluster:
             there = _still_there(cluster, checked, running.ranges)
             handler(_rows(batch.sparkSession, running, options, there), batch_id)
             # The JVM's source goes by the names of topics: they have to mean the same as before.
@@ -66,79 +61,21 @@ def foreach_batch_rows(
     return read_batch
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """The query that a batch belongs to.
-
-    Args:
-        options: The options of its stream, by name.
-        run_id: Spark's id of this run.
-        ranges: What the batch reads.
-    """
-
-    options: tuple[tuple[str, str], ...]
-    run_id: str
-    ranges: tuple[OffsetRange, ...]
-
-    @property
-    def checked(self) -> SourceOptions:
-        """The options as the source takes them."""
-        return _checked(self.options)
-
-
-@lru_cache(maxsize=16)
-def _checked(options: tuple[tuple[str, str], ...]) -> SourceOptions:
-    """Check options once for all batches: files of certificates take a while."""
-    return SourceOptions.of(dict(options))
-
-
-def _running(batch: DataFrame) -> _Running:
+def _running(batch: DataFrame) -> RunningQuery:
     """Find the query that a batch belongs to.
 
     Raises:
         OptionsError: It cannot be found, or its stream is not what `load()` returned.
     """
-    session: Any = batch.sparkSession
-    if not hasattr(session, "_jsparkSession"):
-        raise OptionsError(
-            "foreach_batch_rows needs a classic session: Spark Connect does not show the query"
-        )
-    query_id = session.sparkContext.getLocalProperty(_QUERY_ID)
-    if query_id is None:
-        raise OptionsError(
-            "foreach_batch_rows does not know the query: call its function on the thread that"
-            " foreachBatch calls it on, and leave PYSPARK_PIN_THREAD as it is"
-        )
-    key = session.sparkContext._jvm.java.util.UUID.fromString(query_id)
-    execution = session._jsparkSession.sharedState().activeStreamingQueries().get(key)
-    stream = execution.analyzedPlan()
-    is_loaded = stream.getClass().getSimpleName() == _LOADED_STREAM
-    if not is_loaded or stream.sourceName() != KafkaGroupDataSource.name():
+    running = running_query(batch, "foreach_batch_rows")
+    if not running.is_as_loaded:
         raise OptionsError(
             "foreach_batch_rows takes a stream of kafka-group as load() returned it: do in the"
             " handler what is to be done with the rows"
         )
-    options = tuple(sorted(dict(stream.extraOptions().asCaseSensitiveMap()).items()))
-    if _checked(options).emit is not Emit.RANGES:
+    if running.checked.emit is not Emit.RANGES:
         raise OptionsError('foreach_batch_rows needs the stream to have .option("emit", "ranges")')
-    end = _text(execution.availableOffsets())
-    plan = parse_plan_text(end) if end != _text(execution.committedOffsets()) else None
-    return _Running(options, execution.runId().toString(), plan.ranges if plan else ())
-
-
-def _text(progress: Any) -> str:
-    """Return where the only stream of a query stands; nothing if it has not begun."""
-    offset = progress.values().headOption()
-    return str(offset.get().json()) if offset.isDefined() else ""
-
-
-def _cluster(checked: SourceOptions) -> Cluster:
-    return Cluster(
-        checked.bootstrap_servers,
-        client_id=checked.client_id,
-        security=checked.security,
-        request_timeout_s=checked.api_timeout_ms / 1000,
-    )
+    return running
 
 
 def _still_there(
@@ -166,7 +103,7 @@ def _still_there(
 
 def _rows(
     session: SparkSession,
-    running: _Running,
+    running: RunningQuery,
     further: Mapping[str, str],
     ranges: tuple[OffsetRange, ...],
 ) -> DataFrame:

@@ -1,0 +1,200 @@
+"""Records that are written again: recirculated, as dead letters, or back from there.
+
+The names of the headers are part of the interface: other programs read them. All values are UTF-8
+text; numbers are decimal. A record's own headers stay as they are, before these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from spark_groups.spark.processing.record import Headers, Record
+
+PREFIX: Final = "spark-groups."
+ORIGINAL_TOPIC: Final = f"{PREFIX}original.topic"
+ORIGINAL_PARTITION: Final = f"{PREFIX}original.partition"
+ORIGINAL_OFFSET: Final = f"{PREFIX}original.offset"
+ORIGINAL_TIMESTAMP: Final = f"{PREFIX}original.timestamp"
+GROUP: Final = f"{PREFIX}group"
+RETRIES: Final = f"{PREFIX}retries"
+EXPIRES: Final = f"{PREFIX}expires"
+ERROR: Final = f"{PREFIX}error"
+ERROR_BYTES_MAX: Final = 1_024
+
+_MINE: Final = frozenset(
+    {
+        *(ORIGINAL_TOPIC, ORIGINAL_PARTITION, ORIGINAL_OFFSET, ORIGINAL_TIMESTAMP),
+        *(GROUP, RETRIES, EXPIRES, ERROR),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A record to be written.
+
+    Args:
+        topic: Where to.
+        key: Its key.
+        value: Its value.
+        headers: Its headers.
+        partition: Which partition; None: its key decides, as in Kafka's own producer.
+    """
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    partition: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where the records of one topic are sent that are not processed.
+
+    Args:
+        retry: To be tried again; None: they are not.
+        dead_letter: To be put aside; None: they are skipped.
+    """
+
+    retry: str | None
+    dead_letter: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a record stood first, and what happened to it since.
+
+    Args:
+        topic: Its first topic.
+        partition: Index of the partition there.
+        offset: Its offset there.
+        timestamp_ms: Its first timestamp.
+        group_id: The group that sent it on; empty: nobody did.
+        retries: How often it was sent back; None: that cannot be read.
+        expires_ms: When it expires, in milliseconds since 1970; None: never, or not told yet.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    group_id: str = ""
+    retries: int | None = 0
+    expires_ms: int | None = None
+
+
+def origin_of(record: Record) -> Origin:
+    """Read where a record stood first: in its headers, or where it stands if nobody sent it on.
+
+    Args:
+        record: The record.
+    """
+    found = {name: value or b"" for name, value in record.headers if name in _MINE}
+    # A count that cannot be read must not let a record go round for ever.
+    retries = _number(found[RETRIES]) if RETRIES in found else 0
+    expires_ms = _number(found.get(EXPIRES, b""))
+    place = [_number(found.get(name, b"")) for name in (ORIGINAL_PARTITION, ORIGINAL_OFFSET)]
+    topic = found.get(ORIGINAL_TOPIC, b"").decode("utf-8", "replace")
+    if not topic or None in place:
+        return Origin(
+            record.topic,
+            record.partition,
+            record.offset,
+            record.timestamp_ms,
+            retries=retries,
+            expires_ms=expires_ms,
+        )
+    return Origin(
+        topic,
+        place[0] or 0,
+        place[1] or 0,
+        _number(found.get(ORIGINAL_TIMESTAMP, b"")) or record.timestamp_ms,
+        found.get(GROUP, b"").decode("utf-8", "replace"),
+        retries,
+        expires_ms,
+    )
+
+
+def expiry_ms(origin: Origin, expire_after_s: float | None) -> int | None:
+    """Return when a record expires: what its headers say goes before what a strategy says.
+
+    Args:
+        origin: Where it stood first.
+        expire_after_s: Seconds after its first timestamp; None: never.
+    """
+    if origin.expires_ms is not None or expire_after_s is None:
+        return origin.expires_ms
+    return origin.timestamp_ms + round(expire_after_s * 1000)
+
+
+def recirculated(record: Record, history: Origin, error: str, topic: str) -> Letter:
+    """Return a record as it is sent back to the end of a queue.
+
+    Args:
+        record: The record.
+        history: What its headers shall say, before it is sent back once more.
+        error: Why.
+        topic: Where to; in its own topic it keeps its partition.
+    """
+    history = replace(history, retries=(history.retries or 0) + 1)
+    partition = record.partition if topic == record.topic else None
+    return Letter(topic, record.key, record.value, _told(record, history, error), partition)
+
+
+def dead_letter(record: Record, history: Origin, error: str, topic: str) -> Letter:
+    """Return a record as it is put aside.
+
+    Args:
+        record: The record.
+        history: What its headers shall say.
+        error: Why.
+        topic: Where to.
+    """
+    return Letter(topic, record.key, record.value, _told(record, history, error))
+
+
+def replayed(record: Record, topic: str | None = None) -> Letter | None:
+    """Return a dead letter as it goes back, to be tried anew; None if it does not say where from.
+
+    Args:
+        record: The dead letter.
+        topic: Where to; None: the topic and the partition that it stood in first. Elsewhere it
+            keeps the headers that say where that was.
+    """
+    origin = origin_of(record)
+    if not origin.group_id:
+        return None
+    own = _own(record)
+    if topic is None:
+        return Letter(origin.topic, record.key, record.value, own, origin.partition)
+    return Letter(topic, record.key, record.value, (*own, *_place(origin)))
+
+
+def _told(record: Record, history: Origin, error: str) -> Headers:
+    told = [(ERROR, error.encode()[:ERROR_BYTES_MAX])]
+    if history.retries is not None:
+        told.append((RETRIES, b"%d" % history.retries))
+    if history.expires_ms is not None:
+        told.append((EXPIRES, b"%d" % history.expires_ms))
+    return (*_own(record), *_place(history), *told)
+
+
+def _own(record: Record) -> Headers:
+    """Return the headers that the record has from elsewhere."""
+    return tuple(each for each in record.headers if each[0] not in _MINE)
+
+
+def _place(origin: Origin) -> Headers:
+    return (
+        (ORIGINAL_TOPIC, origin.topic.encode()),
+        (ORIGINAL_PARTITION, b"%d" % origin.partition),
+        (ORIGINAL_OFFSET, b"%d" % origin.offset),
+        (ORIGINAL_TIMESTAMP, b"%d" % origin.timestamp_ms),
+        (GROUP, origin.group_id.encode()),
+    )
+
+
+def _number(text: bytes) -> int | None:
+    return int(text) if text.isdigit() else None

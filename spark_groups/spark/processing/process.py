@@ -1,0 +1,183 @@
+"""`spark_groups.process_records`: each record to a function, and a strategy for what fails.
+
+The function runs on executors. What it does not process is recirculated, put aside, skipped or
+waited for, as the strategy says; all that is written for it is acknowledged before the batch ends,
+so before its offsets are committed.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
+from types import MappingProxyType
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import col
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_groups.errors import OptionsError, RelinquishedError
+from spark_groups.kafka.cluster import Cluster
+from spark_groups.spark.processing.attempts import Handle
+from spark_groups.spark.processing.budget import addresses_of, budget_of
+from spark_groups.spark.processing.letters import Addresses
+from spark_groups.spark.processing.record import record_rows
+from spark_groups.spark.processing.strategies import Fate, Relinquish, Strategy
+from spark_groups.spark.processing.tally import TALLY_COLUMNS, Count, counts_of
+from spark_groups.spark.processing.task import Task
+from spark_groups.spark.running_query import RunningQuery, cluster_of, running_query
+from spark_groups.types import TopicIdPartition
+
+logger = logging.getLogger(__name__)
+
+
+class RecordProcessing:
+    """A function for `foreachBatch`, and what it has done so far; `process_records` makes one.
+
+    Args:
+        handle: The application's function.
+        strategy: What is done about records that it does not process.
+    """
+
+    def __init__(self, handle: Handle, strategy: Strategy) -> None:
+        self._handle = handle
+        self._strategy = strategy
+        self._totals: Counter[Fate] = Counter()
+        self._addresses: dict[str, Addresses] = {}
+        self._is_relinquished = False
+
+    @property
+    def totals(self) -> Mapping[Fate, int]:
+        """How many records had which fate since the application was started."""
+        return MappingProxyType(dict(self._totals))
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        """Process a batch.
+
+        Args:
+            batch: Its rows.
+            batch_id: Spark's number for it.
+
+        Raises:
+            OptionsError: The strategy cannot do with the options of the stream.
+            RelinquishedError: The batch would not end in time, and is given up.
+        """
+        began_at_s = time.time()
+        running = running_query(batch, "process_records")
+        checked = running.checked
+        budget = budget_of(self._strategy, checked)
+        rows = record_rows(batch)
+        with cluster_of(checked) as cluster:
+            self._learn_addresses(cluster, running)
+            if isinstance(self._strategy, Relinquish):
+                rows = _not_passed(rows, cluster, running)
+        task = Task(
+            handle=self._handle,
+            strategy=self._strategy,
+            group_id=checked.group_id,
+            addresses=dict(self._addresses),
+            record_s=budget.record_s,
+            batch_ends_at_s=inf if budget.batch_s == inf else began_at_s + budget.batch_s,
+            connection=checked.range_settings(),
+        )
+        counts = [*counts_of(_run(rows, task))]
+        self._count(counts, batch_id)
+
+    def run(
+        self,
+        start: Callable[[], StreamingQuery],
+        await_end: Callable[[StreamingQuery], object] = StreamingQuery.awaitTermination,
+    ) -> None:
+        """Start a query and wait for its end; start it again each time it relinquishes.
+
+        Args:
+            start: Starts a query that writes with this function, from the same checkpoint.
+            await_end: Waits for its end; `CleanEnd.await_termination` for a clean end on SIGTERM.
+
+        Raises:
+            StreamingQueryException: The query failed for another reason.
+        """
+        while True:
+            query = start()
+            try:
+                await_end(query)
+            except StreamingQueryException:
+                if not self._is_relinquished:
+                    raise
+                logger.warning("the query has left its group, and joins again")
+                self._is_relinquished = False
+            else:
+                return
+
+    def _learn_addresses(self, cluster: Cluster, running: RunningQuery) -> None:
+        """Find out where records of the batch's topics are sent, once for each topic.
+
+        Raises:
+            OptionsError: A topic that is needed does not exist.
+        """
+        topics = {each.topic for each in running.ranges} - set(self._addresses)
+        found = {each: addresses_of(self._strategy, each, running.checked) for each in topics}
+        wanted = {name for each in found.values() for name in (each.retry, each.dead_letter)}
+        names = {name for name in wanted if name is not None}
+        if names:
+            known = cluster.topics(names)
+            there = {each.topic.name for each in known.topics.values()} | set(known.errors)
+            if missing := sorted(names - there):
+                raise OptionsError(
+                    f"there is no topic {', '.join(missing)}: create what the strategy"
+                    f" {type(self._strategy).__name__} writes to before it has to, with"
+                    f" kafka-topics.sh --create --topic {missing[0]}"
+                )
+        self._addresses |= found
+
+    def _count(self, counts: Iterable[Count], batch_id: int) -> None:
+        """Add up a batch, and say what was not processed.
+
+        Raises:
+            RelinquishedError: Some of it was given up.
+        """
+        failed = [each for each in counts if each.fate is not Fate.PROCESSED]
+        for each in counts:
+            self._totals[each.fate] += each.records
+        for each in failed:
+            logger.warning("batch %d: %s", batch_id, each)
+        if given_up := [each for each in failed if each.fate is Fate.RELINQUISHED]:
+            self._is_relinquished = True
+            raise RelinquishedError(
+                f"batch {batch_id} would not end before its deadline, so its partitions are given"
+                f" up: {given_up[0]}; start the query again to join again"
+            )
+
+
+def process_records(handle: Handle, strategy: Strategy) -> RecordProcessing:
+    """Return a function for `writeStream.foreachBatch` that calls another one with each record.
+
+    Records of a partition come in their order, one after the other; those of different partitions
+    at the same time. At least once: a batch that is run again comes with all of its records.
+
+    Args:
+        handle: Called with each record, on executors; has processed it when it returns. It may
+            raise `UnprocessableError` about a record that no further attempt would get processed.
+        strategy: What is done about a record for which it raises, or does not return in time.
+    """
+    return RecordProcessing(handle, strategy)
+
+
+def _run(rows: DataFrame, task: Task) -> list[Any]:
+    """Process rows in as many tasks as they are read in."""
+    return rows.mapInArrow(task.run, TALLY_COLUMNS).collect()
+
+
+def _not_passed(rows: DataFrame, cluster: Cluster, running: RunningQuery) -> DataFrame:
+    """Leave out what others finished while this query was away: its batch is run again whole."""
+    committed = cluster.fetch_all_offsets(running.checked.group_id).offsets
+    for each in running.ranges:
+        known = committed.get(TopicIdPartition(each.topic_id, each.partition))
+        if known is not None and known.committed_offset > each.from_offset:
+            is_there = (col("topic") == each.topic) & (col("partition") == each.partition)
+            rows = rows.where(~(is_there & (col("offset") < known.committed_offset)))
+    return rows

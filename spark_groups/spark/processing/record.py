@@ -1,0 +1,83 @@
+"""A Kafka record as functions of applications get it, and the rows it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from spark_groups.errors import OptionsError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+RECORD_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp")
+HEADERS_COLUMN: Final = "headers"
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of a topic.
+
+    Args:
+        key: Its key, if it has one.
+        value: Its value; None is a tombstone.
+        topic: The topic it was read from.
+        partition: Index of the partition.
+        offset: Where it stands there.
+        timestamp_ms: Its timestamp, in milliseconds since 1970.
+        headers: Its headers in their order; empty unless the stream has `includeHeaders`.
+    """
+
+    key: bytes | None
+    value: bytes | None
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    headers: Headers = ()
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}@{self.offset}"
+
+
+def record_rows(batch: DataFrame) -> DataFrame:
+    """Return the columns of which records are made.
+
+    Args:
+        batch: Rows with the columns of Spark's Kafka source; others are left out.
+
+    Raises:
+        OptionsError: Some of the columns are missing.
+    """
+    missing = [name for name in RECORD_COLUMNS if name not in batch.columns]
+    if missing:
+        raise OptionsError(
+            f"the stream has no column {', '.join(missing)}: write the rows as load() returned"
+            " them, or filter them only"
+        )
+    headers = [HEADERS_COLUMN] if HEADERS_COLUMN in batch.columns else []
+    return batch.select(*RECORD_COLUMNS, *headers)
+
+
+def records_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Record]:
+    """Return the records of rows, in their order.
+
+    Args:
+        batches: Rows in the columns of `record_rows`.
+    """
+    for batch in batches:
+        times_us = batch.column("timestamp").cast(pa.int64())
+        columns = [batch.column(name).to_pylist() for name in RECORD_COLUMNS[:-1]]
+        columns.append([time_us // 1000 for time_us in times_us.to_pylist()])
+        if HEADERS_COLUMN in batch.schema.names:
+            columns.append([_headers(each) for each in batch.column(HEADERS_COLUMN).to_pylist()])
+        yield from map(Record, *columns)
+
+
+def _headers(listed: list[dict[str, Any]] | None) -> Headers:
+    return tuple((each["key"], each["value"]) for each in listed or ())

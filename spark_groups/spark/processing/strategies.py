@@ -1,0 +1,192 @@
+"""What is done about records that cannot be processed: five strategies, by name.
+
+They are those of E. Koutanov, Effective Kafka, chapter 15, "Dealing with failures", in its order.
+docs/failure_strategies.md says where a micro-batch makes them differ, and which one to choose.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from spark_groups.errors import OptionsError
+
+RETRY_TOPIC: Final = "{topic}.{group}.retry"
+DEAD_LETTER_TOPIC: Final = "{topic}.{group}.dead-letter"
+
+
+class Fate(Enum):
+    """What became of a record."""
+
+    PROCESSED = "processed"
+    RECIRCULATED = "recirculated"
+    DEAD_LETTERED = "dead-lettered"
+    SKIPPED = "skipped"
+    RELINQUISHED = "relinquished"
+
+
+class RetryTo(Enum):
+    """Where records are recirculated to."""
+
+    ORIGINAL_TOPIC = "the topic they came from: all its groups read them again"
+    GROUP_TOPIC = "a topic of the group, which it subscribes to as well: no other is disturbed"
+
+
+class AtLast(Enum):
+    """What becomes of a record that is not tried any more."""
+
+    DEAD_LETTER = Fate.DEAD_LETTERED
+    SKIP = Fate.SKIPPED
+
+
+@dataclass(frozen=True, slots=True)
+class NoDeadline:
+    """Try each record until it is processed, whatever it takes: nothing is skipped or reordered.
+
+    The stream needs a `kafka.max.poll.interval.ms` of a day at least, and no `maxBatchTime`.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressDeadline:
+    """Try each record until it is processed, and let the group rebalance when a batch is too slow.
+
+    The stream needs `maxBatchTime`: after it the member leaves and others take its partitions.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Relinquish:
+    """Give the partitions up before the deadline, uncommitted, and join again.
+
+    Args:
+        batch_deadline_s: Seconds that a batch may take; None: four fifths of the rebalance
+            time-out.
+    """
+
+    batch_deadline_s: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_positive("batch_deadline_s", self.batch_deadline_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recirculate:
+    """Send a record that misses its deadline back to the end of the queue, a few times at most.
+
+    Args:
+        to: Where it is sent to.
+        max_retries: How often one record is sent back at most.
+        expire_after_s: Seconds after its first timestamp from when it is not sent back any more;
+            None: it never expires. A record that brings the header `spark-groups.expires` from
+            its producer expires then, whatever is said here.
+        at_last: What becomes of it after that.
+        record_deadline_s: Seconds for one record; None: its share of the rebalance time-out.
+        retry_topic: The name of the group's topic for retries, made of `{topic}` and `{group}`.
+        dead_letter_topic: The name of its topic for dead letters.
+
+    Raises:
+        OptionsError: A number is not positive, or a name is not made of `{topic}`.
+    """
+
+    to: RetryTo = RetryTo.ORIGINAL_TOPIC
+    max_retries: int = 3
+    expire_after_s: float | None = None
+    at_last: AtLast = AtLast.DEAD_LETTER
+    record_deadline_s: float | None = None
+    retry_topic: str = RETRY_TOPIC
+    dead_letter_topic: str = DEAD_LETTER_TOPIC
+
+    def __post_init__(self) -> None:
+        for name in ("max_retries", "expire_after_s", "record_deadline_s"):
+            _check_positive(name, getattr(self, name))
+        for template in (self.retry_topic, self.dead_letter_topic):
+            _check_template(template)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkipOrDeadLetter:
+    """Go on without a record that misses its deadline: to a dead-letter topic with it, or nowhere.
+
+    Args:
+        at_last: Which of the two.
+        record_deadline_s: Seconds for one record; None: its share of the rebalance time-out.
+        dead_letter_topic: The name of the group's topic, made of `{topic}` and `{group}`.
+
+    Raises:
+        OptionsError: The deadline is not positive, or the name is not made of `{topic}`.
+    """
+
+    at_last: AtLast = AtLast.DEAD_LETTER
+    record_deadline_s: float | None = None
+    dead_letter_topic: str = DEAD_LETTER_TOPIC
+
+    def __post_init__(self) -> None:
+        _check_positive("record_deadline_s", self.record_deadline_s)
+        _check_template(self.dead_letter_topic)
+
+
+Strategy = NoDeadline | ProgressDeadline | Relinquish | Recirculate | SkipOrDeadLetter
+
+
+def named_topic(template: str, topic: str, group_id: str) -> str:
+    """Return the name of a group's own topic.
+
+    Args:
+        template: What it is made of.
+        topic: The topic whose records it takes.
+        group_id: The group.
+    """
+    return template.replace("{topic}", topic).replace("{group}", group_id)
+
+
+def first_topic(template: str, topic: str, group_id: str) -> str:
+    """Return the topic whose records a group's own topic takes; another topic itself.
+
+    Args:
+        template: What the names of such topics are made of.
+        topic: The name of a topic.
+        group_id: The group.
+    """
+    before, after = named_topic(template, "{topic}", group_id).split("{topic}")
+    is_own = topic.startswith(before) and topic.endswith(after)
+    return topic[len(before) : len(topic) - len(after)] if is_own else topic
+
+
+def fate_of_failed(
+    strategy: Strategy, *, retries: int | None, expires_ms: int | None, now_ms: float
+) -> Fate:
+    """Decide what becomes of a record that was not processed by its deadline.
+
+    Args:
+        strategy: Who decides.
+        retries: How often it was sent back already; None: its header cannot be read, so nobody
+            knows, and it is not sent again.
+        expires_ms: When it expires; None: never.
+        now_ms: The time, like `expires_ms` in milliseconds since 1970.
+    """
+    match strategy:
+        case Recirculate(max_retries=limit) if (
+            retries is not None and retries < limit and (expires_ms is None or now_ms < expires_ms)
+        ):
+            return Fate.RECIRCULATED
+        case Recirculate(at_last=at_last) | SkipOrDeadLetter(at_last=at_last):
+            return at_last.value
+        case _:
+            # Without a deadline nothing ever gets here.
+            return Fate.RELINQUISHED
+
+
+def _check_positive(name: str, value: float | None) -> None:
+    if value is not None and not value > 0:
+        raise OptionsError(f"{name} has to be positive, not {value:g}")
+
+
+def _check_template(template: str) -> None:
+    parts = template.replace("{group}", "").split("{topic}")
+    if len(parts) != 2 or template == "{topic}":
+        raise OptionsError(
+            f"{template!r} cannot name a topic for each topic: write {{topic}} once, and something"
+            " beside it"
+        )

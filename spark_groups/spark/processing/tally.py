@@ -1,0 +1,92 @@
+"""What became of the records of a batch: counted in its tasks, added up on the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+
+from spark_groups.spark.processing.record import Record
+from spark_groups.spark.processing.strategies import Fate
+
+TALLY_COLUMNS: Final = (
+    "fate string, topic string, partition int, records bigint, first_offset bigint,"
+    " last_offset bigint, error string"
+)
+_SCHEMA: Final = pa.schema(
+    [
+        *(("fate", pa.string()), ("topic", pa.string()), ("partition", pa.int32())),
+        *(("records", pa.int64()), ("first_offset", pa.int64()), ("last_offset", pa.int64())),
+        ("error", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many records of a partition had one fate.
+
+    Args:
+        fate: Which.
+        topic: The topic they were read from.
+        partition: Index of the partition.
+        records: How many.
+        first_offset: The first of them.
+        last_offset: The last of them.
+        error: Why the first of them was not processed.
+    """
+
+    fate: Fate
+    topic: str
+    partition: int
+    records: int
+    first_offset: int
+    last_offset: int
+    error: str | None
+
+    def __str__(self) -> str:
+        where = f"{self.topic}-{self.partition}"
+        offsets = f"{self.first_offset}"
+        if self.last_offset != self.first_offset:
+            offsets += f" to {self.last_offset}"
+        return f"{self.records} of {where} {self.fate.value} (offset {offsets}): {self.error}"
+
+
+class Tally:
+    """Counts the records of one task."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[Fate, str, int], Count] = {}
+
+    def add(self, record: Record, fate: Fate, error: str | None = None) -> None:
+        """Count a record.
+
+        Args:
+            record: The record.
+            fate: What became of it.
+            error: Why it was not processed.
+        """
+        key = (fate, record.topic, record.partition)
+        known = self._counts.get(key)
+        self._counts[key] = (
+            Count(*key, 1, record.offset, record.offset, error)
+            if known is None
+            else replace(known, records=known.records + 1, last_offset=record.offset)
+        )
+
+    def rows(self) -> pa.RecordBatch:
+        """Return the counts as rows for the driver."""
+        rows = [{**asdict(each), "fate": each.fate.value} for each in self._counts.values()]
+        return pa.RecordBatch.from_pylist(rows, schema=_SCHEMA)
+
+
+def counts_of(rows: Iterable[Any]) -> Iterator[Count]:
+    """Read the rows of all tasks.
+
+    Args:
+        rows: Rows of Spark, in the order of TALLY_COLUMNS.
+    """
+    for fate, *others in rows:
+        yield Count(Fate(fate), *others)

@@ -1,0 +1,132 @@
+"""What a task does: call the application's function with each record, and face what fails."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
+
+import pyarrow as pa
+
+from spark_groups.spark.processing.attempts import Attempted, Handle, attempt
+from spark_groups.spark.processing.letters import (
+    Addresses,
+    Letter,
+    dead_letter,
+    expiry_ms,
+    origin_of,
+    recirculated,
+)
+from spark_groups.spark.processing.record import Record, records_of
+from spark_groups.spark.processing.strategies import Fate, Recirculate, Strategy, fate_of_failed
+from spark_groups.spark.processing.tally import Tally
+from spark_groups.spark.range_settings import RangeSettings
+from spark_groups.spark.record_writer import WRITERS, RecordWriter
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Task:
+    """How the tasks of one batch process their records; pickled to executors.
+
+    Args:
+        handle: The application's function.
+        strategy: What is done about records that it does not process.
+        group_id: The group.
+        addresses: Where those are sent, by the topic they were read from.
+        record_s: Seconds for one record; infinite: no limit.
+        batch_ends_at_s: When the batch has to have ended, in seconds since 1970.
+        connection: How the cluster is connected to.
+    """
+
+    handle: Handle
+    strategy: Strategy
+    group_id: str
+    addresses: Mapping[str, Addresses]
+    record_s: float
+    batch_ends_at_s: float
+    connection: RangeSettings
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Process the records of a task, in their order.
+
+        Args:
+            batches: The rows.
+
+        Returns:
+            How many records had which fate. Everything that was to be written is written.
+
+        Raises:
+            DeliveryError: It is not.
+        """
+        tally = Tally()
+        with ExitStack() as stack:
+            writing = _Writing(stack, self.connection)
+            is_over = False
+            for record in records_of(batches):
+                if is_over:
+                    tally.add(record, Fate.RELINQUISHED, "the batch was given up before it")
+                    continue
+                tried = attempt(self.handle, record, self._deadline_s())
+                if tried.error is None:
+                    tally.add(record, Fate.PROCESSED)
+                    continue
+                fate = self._dispose(record, tried, writing)
+                tally.add(record, fate, tried.error)
+                is_over = fate is Fate.RELINQUISHED
+            writing.await_delivery()
+        yield tally.rows()
+
+    def _deadline_s(self) -> float:
+        """Return until when a record may be tried that is begun now, on the monotonic clock."""
+        left_s = inf if self.batch_ends_at_s == inf else self.batch_ends_at_s - time.time()
+        return time.monotonic() + min(left_s, self.record_s)
+
+    def _dispose(self, record: Record, tried: Attempted, writing: _Writing) -> Fate:
+        """Send a record that was not processed where it belongs."""
+        error = tried.error or ""
+        origin = origin_of(record)
+        expire_after_s = None
+        if isinstance(self.strategy, Recirculate):
+            expire_after_s = self.strategy.expire_after_s
+        expires_ms = expiry_ms(origin, expire_after_s)
+        fate = fate_of_failed(
+            self.strategy,
+            retries=origin.retries,
+            expires_ms=expires_ms,
+            now_ms=time.time() * 1000,
+        )
+        logger.warning("%s is %s after %d attempts: %s", record, fate.value, tried.attempts, error)
+        history = replace(origin, group_id=self.group_id, expires_ms=expires_ms)
+        addresses = self.addresses[record.topic]
+        if fate is Fate.RECIRCULATED and addresses.retry is not None:
+            writing.write(recirculated(record, history, error, addresses.retry))
+        elif fate is Fate.DEAD_LETTERED and addresses.dead_letter is not None:
+            writing.write(dead_letter(record, history, error, addresses.dead_letter))
+        return fate
+
+
+class _Writing:
+    """A writer that is borrowed when there is something to write."""
+
+    def __init__(self, stack: ExitStack, connection: RangeSettings) -> None:
+        self._stack = stack
+        self._connection = connection
+        self._is_used = False
+
+    @cached_property
+    def _writer(self) -> RecordWriter:
+        self._is_used = True
+        return self._stack.enter_context(WRITERS.borrow(self._connection))
+
+    def write(self, letter: Letter) -> None:
+        self._writer.write(letter)
+
+    def await_delivery(self) -> None:
+        if self._is_used:
+            self._writer.await_delivery()
