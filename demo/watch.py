@@ -1,7 +1,7 @@
 """What the demo shows while it runs: who owns, reads and waits for which partitions.
 
-In a terminal a table is drawn anew twice a second; elsewhere a line is written when something has
-changed, and now and then how far the applications are.
+In a terminal the view of `spark-groups watch` is drawn anew twice a second; elsewhere a line is
+written when something has changed, and now and then how far the applications are.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from types import TracebackType
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from demo.applications import Application
 from demo.spark_log import RowCounter
-from spark_groups.errors import BrokerUnreachableError, GroupNotFoundError, ProtocolError
+from spark_groups.observation.frames import Frame
 from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.views import GroupView, MemberView
+from spark_groups.observation.watching import GroupWatch
+from spark_groups.ops.render_frame import render_frame
 from spark_groups.types import TopicPartition
 
 POLL_S = 0.5
@@ -38,12 +39,17 @@ class Seen:
     """One look at the group and at what the applications have written.
 
     Args:
-        view: The group; None before its first member.
+        frame: The group, and what happened in it.
         rows: Rows of finished batches, by application.
     """
 
-    view: GroupView | None
+    frame: Frame
     rows: dict[str, int]
+
+    @property
+    def view(self) -> GroupView | None:
+        """The group now; None before its first member, and while it cannot be read."""
+        return self.frame.view if self.frame.stale is None else None
 
     @property
     def members(self) -> tuple[MemberView, ...]:
@@ -94,11 +100,11 @@ class Watch:
         applications: Sequence[Application],
     ) -> None:
         self._console = console
-        self._group_id = group_id
         self._applications = applications
-        self._observer = GroupObserver(bootstrap_servers, timeout_s=OBSERVE_TIMEOUT_S)
         self._counters = {each.name: RowCounter(each.output) for each in applications}
         self._started_s = time.monotonic()
+        observer = GroupObserver(bootstrap_servers, timeout_s=OBSERVE_TIMEOUT_S)
+        self._group = GroupWatch(observer, group_id, lambda: self.elapsed_s)
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._last_line = ""
         self._last_line_s = 0.0
@@ -115,7 +121,7 @@ class Watch:
         traceback: TracebackType | None,
     ) -> None:
         self._live.stop()
-        self._observer.close()
+        self._group.close()
 
     @property
     def elapsed_s(self) -> float:
@@ -167,16 +173,12 @@ class Watch:
             time.sleep(POLL_S)
 
     def _look(self) -> Seen:
-        try:
-            view = self._observer.view(self._group_id)
-        except (GroupNotFoundError, BrokerUnreachableError, ProtocolError):
-            # Before the first member there is no group, nor a coordinator that knows of it.
-            view = None
-        return Seen(view, {name: counter.rows() for name, counter in self._counters.items()})
+        frame = self._group.look()
+        return Seen(frame, {name: counter.rows() for name, counter in self._counters.items()})
 
     def _show(self, seen: Seen) -> None:
         if self._console.is_terminal:
-            self._live.update(as_table(seen, self._applications, self.elapsed_s), refresh=True)
+            self._live.update(as_screen(seen, self._console), refresh=True)
             return
         line = as_line(seen, self._applications)
         reads = ", ".join(
@@ -208,44 +210,21 @@ def as_line(seen: Seen, applications: Iterable[Application]) -> str:
     return "; ".join(parts)
 
 
-def as_table(seen: Seen, applications: Iterable[Application], elapsed_s: float) -> Group:
-    """Return the group as a table.
+def as_screen(seen: Seen, console: Console) -> Group:
+    """Return the group as `spark-groups watch` shows it, and what was written.
 
     Args:
         seen: The group.
-        applications: Its applications.
-        elapsed_s: Seconds since the beginning.
+        console: The terminal.
     """
-    view = seen.view
-    title = Text(f"{elapsed_s:5.1f} s   ")
-    if view is None:
-        title.append("no group yet")
-    else:
-        lag = _NOTHING if view.totals.lag is None else f"{view.totals.lag:,}"
-        title.append(view.group_state, style="green" if seen.is_settled else "yellow")
-        title.append(f"   group epoch {view.group_epoch}   not committed yet: {lag}")
-    table = Table(expand=True)
-    for name in ("application", "epoch", "owns", "waits for", "gives up", "reads now"):
-        table.add_column(name)
-    table.add_column("rows written", justify="right")
-    for application in applications:
-        rows = f"{seen.rows[application.name]:,}"
-        members = seen.members_of(application.name)
-        if not members:
-            state = "starting" if application.is_running else "not running"
-            table.add_row(application.name, _NOTHING, Text(state, style="dim"), "", "", "", rows)
-        for member in members:
-            name = application.name if application.is_running else f"{application.name} (killed)"
-            table.add_row(
-                Text(name, style="bold" if application.is_running else "red"),
-                str(member.member_epoch),
-                as_ranges(member.current),
-                Text(as_ranges(member.pending), style="yellow"),
-                Text(as_ranges(member.revoking), style="yellow"),
-                _reading(member),
-                rows,
-            )
-    return Group(title, table)
+    rows = "  ".join(f"{name} {rows:,}" for name, rows in seen.rows.items())
+    shown = render_frame(
+        seen.frame,
+        width=console.width,
+        height=console.height - 1,
+        clock=lambda at_s: f"{at_s:5.1f} s",
+    )
+    return Group(Text(f"rows written: {rows}"), shown)
 
 
 def as_ranges(partitions: Iterable[TopicPartition]) -> str:

@@ -17,9 +17,12 @@ from demo.applications import ROOT, Application, ApplicationError, Process, pars
 from demo.check import Verdict, compare, parse_description
 from demo.flights import Flight, as_flight, read_flights
 from demo.spark_log import logged_files, parse_log
-from demo.watch import Seen, as_line, as_ranges, as_table
+from demo.watch import Seen, as_line, as_ranges, as_screen
 from spark_groups.kafka.jvm_process import SupervisedJvm
+from spark_groups.observation.frames import GroupHistory
+from spark_groups.observation.views import view_group
 from spark_groups.types import TopicPartition
+from tests.observation.groups import ONE, TWO, member, read
 from tests.processes import descendants, is_alive
 from tests.waiting import wait_until
 
@@ -137,11 +140,20 @@ def test_partitions_are_written_as_ranges() -> None:
 
 
 def test_before_the_first_member_there_is_no_group() -> None:
-    assert as_line(Seen(None, {}), []) == "no group yet"
-    console = Console(width=80, file=io.StringIO())
+    none_yet = GroupHistory("flight-readers").failed("there is no group 'flight-readers'", 1.0)
+    assert as_line(Seen(none_yet, {}), []) == "no group yet"
+
+
+def test_the_screen_is_that_of_watch_with_what_was_written() -> None:
+    history = GroupHistory("flight-readers")
+    history.seen(view_group(read(member(ONE, [0, 1]))), 1.0)
+    frame = history.seen(view_group(read(member(ONE, [0]), member(TWO, [1]))), 2.5)
+    console = Console(width=120, height=40, file=io.StringIO(), color_system=None)
     with console.capture() as shown:
-        console.print(as_table(Seen(None, {}), [], 1.0))
-    assert "no group yet" in shown.get()
+        console.print(as_screen(Seen(frame, {"flights-1": 1_234}), console))
+    assert "rows written: flights-1 1,234" in shown.get()
+    moved = "flights 1 moved from app-1 11111111 to app-2 22222222"
+    assert f"  2.5 s  {moved}" in shown.get()
 
 
 def test_wrong_arguments_are_refused() -> None:

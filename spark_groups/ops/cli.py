@@ -19,8 +19,10 @@ from spark_groups.ops.lag_cli import lag
 from spark_groups.ops.remove_cli import remove
 from spark_groups.ops.replay_cli import replay
 from spark_groups.ops.reset_cli import reset_offsets
+from spark_groups.ops.serve_cli import serve
 from spark_groups.ops.simulate_cli import simulate
 from spark_groups.ops.validate_regex_cli import validate_regex
+from spark_groups.ops.watch_cli import watch
 
 DISTRIBUTION: Final = "spark-groups"
 
@@ -54,6 +56,8 @@ def options(
 app.command()(groups)
 app.command()(describe)
 app.command()(lag)
+app.command()(watch)
+app.command()(serve)
 app.command("validate-regex")(validate_regex)
 app.command()(config)
 app.command()(remove)

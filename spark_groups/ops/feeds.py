@@ -1,0 +1,153 @@
+"""Documents that are made again and again, for as long as somebody wants them.
+
+Many streams share one feed: its thread looks once for all of them, and ends when the last one has
+left. A stream that is too slow for some documents does not get them: only the latest is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+logger = logging.getLogger(__name__)
+
+END_TIMEOUT_S: Final = 2.0
+"""How long the end waits for a look that is under way; its thread does not keep the process."""
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Document(Protocol):
+    """What a look comes to."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+
+
+class Watch(Protocol):
+    """What looks again and again."""
+
+    def look(self) -> Document:
+        """Return what there is now; what cannot be read is part of it."""
+
+
+class Feed:
+    """One thread that looks, and whoever waits for what it sees.
+
+    Args:
+        open_watch: Opens what looks; it is closed by the same thread.
+        interval_s: Seconds between two looks.
+    """
+
+    def __init__(
+        self, open_watch: Callable[[], AbstractContextManager[Watch]], interval_s: float
+    ) -> None:
+        self.streams = 0
+        self._open_watch = open_watch
+        self._interval_s = interval_s
+        self._changed = threading.Condition()
+        self._number = 0
+        self._text = ""
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="group-feed", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing comes any more."""
+        return self._is_over.is_set()
+
+    def after(self, number: int, timeout_s: float) -> tuple[int, str]:
+        """Return the latest document with its number, once there is one after that number.
+
+        Args:
+            number: The number of the last one that was got; 0: none was.
+            timeout_s: How long to wait; then the number is the same, and the text that of before.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._number > number or self.is_over, timeout_s)
+            return self._number, self._text
+
+    def end(self) -> None:
+        """Look no more, and let everybody go who waits."""
+        self._is_over.set()
+        with self._changed:
+            self._changed.notify_all()
+
+    def join(self) -> None:
+        """Wait until the thread has ended."""
+        self._thread.join(END_TIMEOUT_S)
+
+    def _run(self) -> None:
+        try:
+            with self._open_watch() as watch:
+                while not self.is_over:
+                    text = json.dumps(watch.look().to_json(), separators=(",", ":"))
+                    with self._changed:
+                        self._number += 1
+                        self._text = text
+                        self._changed.notify_all()
+                    self._is_over.wait(self._interval_s)
+        except Exception:
+            # A stream that goes on without documents would look like a group that stands still.
+            logger.exception("a feed ended")
+        finally:
+            self.end()
+
+
+class Feeds(Generic[Key]):
+    """The feeds that somebody wants now, by what they are about.
+
+    Args:
+        open_watch: Opens what looks, by the same key.
+        interval_s: Seconds between two looks.
+    """
+
+    def __init__(
+        self, open_watch: Callable[[Key], AbstractContextManager[Watch]], interval_s: float
+    ) -> None:
+        self._open_watch = open_watch
+        self._interval_s = interval_s
+        self._lock = threading.Lock()
+        self._feeds: dict[Key, Feed] = {}
+
+    def keys(self) -> list[Key]:
+        """Return what is looked at now."""
+        with self._lock:
+            return list(self._feeds)
+
+    @contextmanager
+    def join(self, key: Key) -> Iterator[Feed]:
+        """Take part in a feed, which begins with the first stream and ends with the last.
+
+        Args:
+            key: What it is about.
+        """
+        with self._lock:
+            feed = self._feeds.get(key)
+            if feed is None or feed.is_over:
+                feed = Feed(lambda: self._open_watch(key), self._interval_s)
+                self._feeds[key] = feed
+            feed.streams += 1
+        try:
+            yield feed
+        finally:
+            with self._lock:
+                feed.streams -= 1
+                if not feed.streams:
+                    feed.end()
+                    if self._feeds.get(key) is feed:
+                        del self._feeds[key]
+
+    def close(self) -> None:
+        """End all feeds, and with them their streams."""
+        with self._lock:
+            feeds = list(self._feeds.values())
+        for each in feeds:
+            each.end()
+        for each in feeds:
+            each.join()

@@ -1,0 +1,223 @@
+// One group: what it is now, and what happened to it.
+
+import { Ownership } from "./ownership.js";
+import { sparkline } from "./sparkline.js";
+import { Table } from "./table.js";
+import { UNKNOWN, clock, make, number, plain, ranges, rate, setText, shortId } from "./text.js";
+
+const EVENTS_SHOWN = 60;
+const MAY_RETURN = -2;
+const ALARMING = new Set(["not readable", "commits refused"]);
+
+export class GroupPage {
+  constructor() {
+    this.names = new Map();
+    this.head = make("section", { id: "head" });
+    this.revocations = make("section", { id: "revocations", hidden: true });
+    this.members = new Table("members", this.memberColumns(), (row) => row.member_id, "it has no members");
+    this.partitions = new Table(
+      "partitions", this.partitionColumns(), (row) => `${row.topic_id} ${row.partition}`,
+      "nothing is assigned, and nothing is committed",
+    );
+    this.ownership = new Ownership();
+    this.events = make("ol", { reversed: true });
+    this.onlyLag = this.choice("only-lag", "lag > 0");
+    this.onlyMoving = this.choice("only-moving", "moving or without an owner");
+    this.partitions.title.append(this.onlyLag.parentNode, this.onlyMoving.parentNode);
+    const aside = make("aside", { id: "events" }, make("h2", {}, "events"), this.events);
+    const tables = [this.members, this.partitions, this.ownership].map((each) => each.element);
+    this.element = make(
+      "div", { class: "group" }, this.head, make("div", {}, this.revocations, ...tables), aside,
+    );
+  }
+
+  choice(id, words) {
+    const box = make("input", { type: "checkbox", id });
+    box.addEventListener("change", () => this.show(this.frame, this.filter));
+    make("label", { for: id }, box, ` ${words}`);
+    return box;
+  }
+
+  show(frame, filter) {
+    this.frame = frame;
+    this.filter = filter;
+    const group = frame.group;
+    if (!group) {
+      this.head.replaceChildren(make("p", { class: "quiet" }, `nothing is known yet of ${frame.group_id}`));
+      return;
+    }
+    this.names = new Map(group.members.map((each) => [each.member_id, each]));
+    const rows = group.partitions.map((each, index) => ({ ...each, ...frame.partitions[index] }));
+    this.showHead(frame, group);
+    this.showRevocations(frame.revocations);
+    this.members.show(group.members, (row) => has(filter, this.memberWords(row)));
+    this.partitions.show(rows, (row) => this.matches(row, filter));
+    this.ownership.show(this.partitions.shown, frame.at_s);
+    this.showEvents(frame.events);
+  }
+
+  memberWords(row) {
+    const topics = Object.keys({ ...row.current, ...row.target });
+    return [row.client_id, row.member_id, row.instance_id, row.client_host, row.rack_id, ...topics];
+  }
+
+  matches(row, filter) {
+    if (this.onlyLag.checked && row.lag === 0) return false;
+    if (this.onlyMoving.checked && row.owner !== null && row.moves_to === null) return false;
+    const people = [row.owner, row.moves_to].map((each) => this.names.get(each));
+    const words = people.flatMap((each) => (each ? [each.client_id, each.member_id, each.instance_id] : []));
+    return has(filter, [`${row.topic}-${row.partition}`, ...words]);
+  }
+
+  name(memberId) {
+    const member = this.names.get(memberId);
+    return member ? `${member.client_id} ${shortId(member.client_id, memberId)}` : plain(memberId);
+  }
+
+  showHead(frame, group) {
+    const totals = group.totals;
+    const unknown = totals.unknown_lag_partitions;
+    const facts = [
+      ["group epoch", plain(group.group_epoch)],
+      ["assignment epoch", plain(group.assignment_epoch)],
+      ["members", number(totals.members)],
+      ["partitions", number(totals.partitions)],
+      ["unassigned", number(totals.unassigned_partitions), totals.unassigned_partitions ? "alarm" : ""],
+      ["moving", number(totals.moving_partitions), totals.moving_partitions ? "moving" : ""],
+      ["lag", number(totals.lag) + (unknown ? ` (${number(unknown)} unknown)` : "")],
+      ["lag change", rate(frame.trend.lag_rate)],
+      ["committed", rate(frame.trend.read_rate)],
+      ["written", rate(frame.trend.written_rate)],
+    ];
+    const spark = make("dd");
+    sparkline(spark, frame.trend.recent_lags, "lag at the last looks");
+    const cards = facts.map(([name, value, style]) =>
+      make("div", {}, make("dt", {}, name), make("dd", { class: style || null }, value)));
+    cards.push(make("div", {}, make("dt", {}, "lag trend"), spark));
+    const state = plain(group.group_state);
+    this.head.replaceChildren(
+      make("p", { class: "state" },
+        make("strong", { class: `pill ${state.toLowerCase()}` }, state), ` ${group.state_meaning}`),
+      make("dl", {}, ...cards),
+      make("p", { class: "quiet" }, [
+        `${group.group_type} protocol`,
+        `assignor ${plain(group.assignor_name)}`,
+        `coordinator ${plain(group.coordinator)}`,
+        `authorized operations ${operations(group.authorized_operations)}`,
+      ].join(" · ")),
+    );
+  }
+
+  showRevocations(revocations) {
+    this.revocations.hidden = !revocations.length;
+    this.revocations.replaceChildren(
+      make("h2", {}, "revocations"), ...revocations.map((each) => revocation(each)));
+  }
+
+  showEvents(events) {
+    const latest = events.slice(-EVENTS_SHOWN).reverse();
+    this.events.replaceChildren(...latest.map((each) =>
+      make("li", { class: ALARMING.has(each.kind) ? "alarm" : null },
+        make("time", {}, clock(each.at_s)), ` ${each.text}`)));
+    if (!latest.length) this.events.append(make("li", { class: "quiet" }, "nothing since one looks"));
+  }
+
+  memberColumns() {
+    return [
+      { header: "member", text: (row) => this.name(row.member_id), fill: fillMember, hint: (row) => row.member_id },
+      { header: "instance", rare: true, text: (row) => row.instance_id || "" },
+      { header: "rack", rare: true, text: (row) => row.rack_id || "" },
+      { header: "host", text: (row) => row.client_host },
+      { header: "epoch", numeric: true, text: memberEpoch, order: (row) => row.member_epoch,
+        style: (row) => (row.member_epoch === this.frame.group.group_epoch ? "" : "moving") },
+      { header: "count", numeric: true, text: (row) => number(size(row.current)), order: (row) => size(row.current) },
+      { header: "current", text: (row) => ranges(row.current), style: () => "wide" },
+      { header: "target", text: (row) => ranges(row.target), style: () => "wide" },
+      { header: "+ pending", rare: true, text: (row) => ranges(row.pending), style: () => "moving" },
+      { header: "− to revoke", rare: true, text: (row) => ranges(row.revoking), style: () => "moving" },
+      { header: "on this machine", rare: true, text: local, style: () => "wide" },
+    ];
+  }
+
+  partitionColumns() {
+    return [
+      { header: "topic", text: (row) => row.topic },
+      { header: "partition", numeric: true, text: (row) => String(row.partition), order: (row) => row.partition },
+      { header: "owner", text: (row) => (row.owner === null ? "no member" : this.name(row.owner)),
+        style: (row) => (row.owner === null ? "alarm" : ""), hint: (row) => row.owner || "" },
+      { header: "moves to", rare: true, text: (row) => (row.moves_to === null ? "" : this.name(row.moves_to)),
+        style: () => "moving", hint: (row) => since(row) },
+      { header: "committed", numeric: true, text: committed, order: (row) => row.committed_offset },
+      { header: "log end", numeric: true, text: (row) => number(row.log_end_offset), order: (row) => row.log_end_offset },
+      { header: "lag", numeric: true, text: lag, order: (row) => row.lag, hint: lagHint },
+      { header: "lag change", numeric: true, text: (row) => rate(row.trend.lag_rate), order: (row) => row.trend.lag_rate },
+      { header: "trend", text: () => "", order: (row) => row.trend.lag_rate,
+        fill: (cell, row) => sparkline(cell, row.trend.recent_lags, `lag ${lag(row)}`) },
+      { header: "remark", rare: true, text: (row) => row.remark, style: () => "alarm" },
+    ];
+  }
+}
+
+function has(filter, words) {
+  return !filter || words.some((word) => word && word.toLowerCase().includes(filter));
+}
+
+function size(byTopic) {
+  return Object.values(byTopic).reduce((sum, each) => sum + each.length, 0);
+}
+
+function operations(names) {
+  return names === null ? UNKNOWN : names.join(", ") || "none";
+}
+
+function memberEpoch(row) {
+  return row.member_epoch === MAY_RETURN ? "-2 (left, may return)" : plain(row.member_epoch);
+}
+
+function fillMember(cell, row) {
+  if (!cell.firstChild) cell.append(make("strong"), " ", make("span", { class: "quiet" }));
+  setText(cell.firstChild, row.client_id);
+  setText(cell.lastChild, shortId(row.client_id, row.member_id));
+}
+
+function committed(row) {
+  return row.lag_origin === "log start offset" ? "none" : number(row.committed_offset);
+}
+
+function lag(row) {
+  return number(row.lag) + (row.lag_origin === "log start offset" && row.lag !== null ? "*" : "");
+}
+
+function lagHint(row) {
+  return row.lag_origin === "log start offset" ? "nothing is committed: counted from the log start" : "";
+}
+
+function since(row) {
+  return row.unsettled_since_s === null ? "" : `since ${clock(row.unsettled_since_s)}`;
+}
+
+function local(row) {
+  if (!row.local) return "";
+  const said = [row.local.state.toLowerCase()];
+  if (row.local.in_flight_partitions) {
+    said.push(`a batch of ${number(row.local.in_flight_offsets)} offsets`);
+  }
+  if (row.local.last_heartbeat_age_s !== null) {
+    said.push(`heartbeat ${row.local.last_heartbeat_age_s.toFixed(1)} s ago`);
+  }
+  if (row.local.failure) said.push(row.local.failure);
+  return said.join(", ");
+}
+
+function revocation(each) {
+  const row = make("p", {}, make("strong", {}, each.label), ` gives up ${ranges(each.partitions)} `);
+  if (each.budget_used === null) {
+    row.append(make("span", { class: "quiet" }, `since ${clock(each.since_s)}, time used: ${UNKNOWN}`));
+    return row;
+  }
+  const meter = make("meter", { min: 0, max: 1, high: 0.7, optimum: 0, value: Math.min(1, each.budget_used) });
+  const share = Math.round(each.budget_used * 100);
+  const words = ` ${each.age_s.toFixed(1)} of ${each.rebalance_timeout_s} s used (${share} %)`;
+  row.append(meter, make("span", { class: "budget" }, words));
+  return row;
+}

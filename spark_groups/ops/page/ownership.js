@@ -1,0 +1,146 @@
+// Who had which partition when: partitions down, time across, a colour for each member.
+
+import { clock, draw, make, plain, shortId } from "./text.js";
+
+const WINDOW_S = 900;
+const LEGEND_MAX = 12;
+const CHARACTER = 7;
+const AXIS = 20;
+const HUES = [210, 28, 130, 345, 265, 52, 180, 310, 95, 5];
+const SHADES = [0, -14, 12];
+const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300];
+const SIZES = [[30, 22], [120, 11], [400, 5], [Infinity, 3]];
+
+export class Ownership {
+  constructor() {
+    this.colours = new Map();
+    this.legend = make("p", { class: "legend" });
+    this.names = draw("svg", { class: "names", "aria-hidden": "true" });
+    this.chart = draw("svg", { role: "img", "aria-label": "who had which partition when" });
+    this.box = make("div", { class: "scroll chart" }, this.names, this.chart);
+    const title = make("h2", {}, "ownership");
+    const words = "A bar is a time in which a member has a partition, with its member epoch; faint: "
+      + "it is to give it up; a gap: no owner was seen. Point at a bar for details.";
+    this.element = make(
+      "section", { id: "ownership" }, title, make("p", { class: "quiet" }, words), this.legend, this.box,
+    );
+  }
+
+  colour(memberId) {
+    if (!this.colours.has(memberId)) {
+      const index = this.colours.size;
+      const shade = SHADES[Math.floor(index / HUES.length) % SHADES.length];
+      this.colours.set(memberId, [HUES[index % HUES.length], shade]);
+    }
+    return this.colours.get(memberId);
+  }
+
+  paint(element, memberId) {
+    const [hue, shade] = this.colour(memberId);
+    element.style.setProperty("--hue", hue);
+    element.style.setProperty("--shade", `${shade}%`);
+    return element;
+  }
+
+  show(partitions, now) {
+    const height = SIZES.find(([most]) => partitions.length <= most)[1];
+    const starts = partitions.flatMap((each) => each.ownership.map((span) => span.from_s));
+    const from = Math.max(now - WINDOW_S, Math.min(now - 10, ...minimum(starts)));
+    const width = Math.max(320, this.box.clientWidth - this.nameWidth(partitions, height) - 4);
+    const scale = { from, now, width, x: (at) => ((at - from) / (now - from)) * width };
+    const bottom = partitions.length * height + AXIS;
+    size(this.chart, width, bottom);
+    const bars = partitions.flatMap((each, row) => this.bars(each, AXIS + row * height, height, scale));
+    this.chart.replaceChildren(...grid(scale, bottom), ...bars);
+    this.drawNames(partitions, height, bottom);
+    this.drawLegend(partitions);
+  }
+
+  bars(partition, top, height, scale) {
+    return partition.ownership
+      .filter((span) => span.until_s === null || span.until_s > scale.from)
+      .flatMap((span) => {
+        const left = scale.x(Math.max(span.from_s, scale.from));
+        const wide = Math.max(1, scale.x(span.until_s === null ? scale.now : span.until_s) - left);
+        const gap = height > 8 ? 2 : height > 4 ? 1 : 0;
+        const bar = draw("rect", {
+          class: span.is_revoking ? "own revoking" : "own",
+          x: left.toFixed(1), y: top + gap, width: wide.toFixed(1), height: height - 2 * gap,
+        }, draw("title", {}, told(partition, span)));
+        this.paint(bar, span.member_id);
+        const epochs = epochText(span);
+        if (height < 16 || wide < epochs.length * CHARACTER + 8) return [bar];
+        return [bar, draw("text", { x: (left + 4).toFixed(1), y: top + height - 7 }, epochs)];
+      });
+  }
+
+  nameWidth(partitions, height) {
+    const longest = Math.max(0, ...partitions.map((each) => label(each, height).length));
+    return Math.min(260, longest * CHARACTER + 12);
+  }
+
+  drawNames(partitions, height, bottom) {
+    size(this.names, this.nameWidth(partitions, height), bottom);
+    let topic = null;
+    const texts = partitions.map((each, row) => {
+      const isNew = each.topic !== topic;
+      topic = each.topic;
+      // Rows that are too low for a name show that of their topic, once.
+      if (height < 11 && !isNew) return null;
+      const y = AXIS + row * height + (height < 11 ? 9 : height - (height > 16 ? 7 : 2));
+      return draw("text", { x: 0, y }, label(each, height));
+    });
+    this.names.replaceChildren(...texts.filter(Boolean));
+  }
+
+  drawLegend(partitions) {
+    const members = new Map();
+    for (const each of partitions) {
+      for (const span of each.ownership) members.set(span.member_id, span.client_id);
+    }
+    const entries = [...members].slice(0, LEGEND_MAX).map(([memberId, clientId]) => {
+      const name = `${clientId} ${shortId(clientId, memberId)}`;
+      return make("span", { title: memberId }, this.paint(make("i"), memberId), name);
+    });
+    const more = members.size - entries.length;
+    if (more > 0) entries.push(make("span", { class: "quiet" }, `and ${more} more members`));
+    this.legend.replaceChildren(...entries);
+  }
+}
+
+function label(partition, height) {
+  return height < 11 ? partition.topic : `${partition.topic}-${partition.partition}`;
+}
+
+function epochText(span) {
+  const [first, last] = [span.first_member_epoch, span.last_member_epoch];
+  return first === last ? plain(first) : `${plain(first)}–${plain(last)}`;
+}
+
+function told(partition, span) {
+  const until = span.until_s === null ? "now" : clock(span.until_s);
+  const what = span.is_revoking ? ", to give it up" : "";
+  return `${partition.topic}-${partition.partition}: ${span.client_id} ${span.member_id}, epoch `
+    + `${epochText(span)}${what}, ${clock(span.from_s)} to ${until}`;
+}
+
+// Math.min takes its arguments from the stack, which thousands of spans would fill.
+function minimum(values) {
+  return values.length ? [values.reduce((a, b) => (a < b ? a : b))] : [];
+}
+
+function size(svg, width, height) {
+  svg.setAttribute("width", width);
+  svg.setAttribute("height", height);
+}
+
+function grid(scale, bottom) {
+  const step = STEPS_S.find((each) => (scale.now - scale.from) / each <= scale.width / 90) || 600;
+  const lines = [];
+  for (let at = Math.ceil(scale.from / step) * step; at < scale.now; at += step) {
+    const x = scale.x(at).toFixed(1);
+    lines.push(draw("line", { class: "grid", x1: x, x2: x, y1: AXIS - 4, y2: bottom }));
+    lines.push(draw("text", { class: "quiet", x, y: AXIS - 8 }, clock(at)));
+  }
+  return lines;
+}

@@ -1,0 +1,110 @@
+// A table whose rows stay where they are while their cells change: it can be sorted and filtered,
+// and a thousand rows are no effort, because only what has changed is written.
+
+import { make, number, setText } from "./text.js";
+
+const collator = new Intl.Collator("en", { numeric: true });
+
+export class Table {
+  // columns: {header, text(row), numeric, rare, order(row), style(row), hint(row), fill(cell, row)};
+  // one that is rare is left out while it is empty in every row.
+  constructor(name, columns, keyOf, words) {
+    this.columns = columns;
+    this.keyOf = keyOf;
+    this.words = words;
+    this.rows = new Map();
+    this.shown = [];
+    this.sorted = { column: null, descending: false };
+    this.body = make("tbody");
+    this.count = make("span", { class: "quiet" });
+    this.heads = columns.map((column, index) => this.head(column, index));
+    const table = make("table", {}, make("thead", {}, make("tr", {}, ...this.heads)), this.body);
+    this.title = make("h2", {}, `${name} `, this.count);
+    this.element = make("section", { id: name }, this.title, make("div", { class: "scroll" }, table));
+  }
+
+  head(column, index) {
+    const button = make("button", { type: "button" }, column.header);
+    button.addEventListener("click", () => this.sortBy(index));
+    return make("th", { scope: "col", class: column.numeric ? "number" : null }, button);
+  }
+
+  sortBy(index) {
+    // The largest numbers are what one looks for, and the first names.
+    const first = Boolean(this.columns[index].numeric);
+    const isSame = this.sorted.column === index;
+    this.sorted = { column: index, descending: isSame ? !this.sorted.descending : first };
+    this.heads.forEach((head, each) => {
+      if (each !== index) head.removeAttribute("aria-sort");
+      else head.setAttribute("aria-sort", this.sorted.descending ? "descending" : "ascending");
+    });
+    this.show(this.all, this.matches);
+  }
+
+  show(rows, matches) {
+    this.all = rows;
+    this.matches = matches;
+    const kept = rows.filter(matches);
+    this.shown = this.order(kept);
+    this.columns.forEach((column, index) => {
+      this.heads[index].hidden = Boolean(column.rare) && !rows.some(column.text);
+    });
+    const known = this.rows;
+    this.rows = new Map();
+    const elements = this.shown.map((row) => {
+      const key = this.keyOf(row);
+      const element = known.get(key) || make("tr", {}, ...this.columns.map(() => make("td")));
+      this.rows.set(key, element);
+      this.fill(element, row);
+      return element;
+    });
+    this.place(elements);
+    const some = kept.length === rows.length ? "" : `${number(kept.length)} of `;
+    setText(this.count, `${some}${number(rows.length)}`);
+  }
+
+  order(rows) {
+    const { column, descending } = this.sorted;
+    if (column === null) return rows;
+    const of = this.columns[column].order || this.columns[column].text;
+    const sign = descending ? -1 : 1;
+    // What is not known comes last, whichever way it is sorted.
+    return [...rows].sort((a, b) => {
+      const [x, y] = [of(a), of(b)];
+      if (x === null || y === null) return (x === null) - (y === null);
+      return sign * (typeof x === "string" ? collator.compare(x, y) : x - y);
+    });
+  }
+
+  fill(element, row) {
+    this.columns.forEach((column, index) => {
+      const cell = element.children[index];
+      cell.hidden = this.heads[index].hidden;
+      if (column.fill) column.fill(cell, row);
+      else setText(cell, column.text(row));
+      const style = [column.numeric ? "number" : "", column.style ? column.style(row) : ""];
+      const name = style.filter(Boolean).join(" ");
+      if (cell.className !== name) cell.className = name;
+      const hint = column.hint ? column.hint(row) : "";
+      if (cell.title !== hint) cell.title = hint;
+    });
+  }
+
+  place(elements) {
+    let next = this.body.firstChild;
+    for (const each of elements) {
+      if (each === next) next = next.nextSibling;
+      else this.body.insertBefore(each, next);
+    }
+    while (next) {
+      const gone = next;
+      next = next.nextSibling;
+      gone.remove();
+    }
+    if (!elements.length) {
+      const words = this.all.length ? "nothing matches the filter" : this.words;
+      const cell = make("td", { colspan: this.columns.length, class: "quiet" }, words);
+      this.body.append(make("tr", {}, cell));
+    }
+  }
+}

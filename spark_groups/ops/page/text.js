@@ -1,0 +1,74 @@
+// Words and numbers, and the elements that hold them. What is not known is "—", never 0.
+// Texts come from strangers: they are only ever set as text, never parsed as HTML.
+
+export const UNKNOWN = "—";
+
+const whole = new Intl.NumberFormat("en-US");
+const short = new Intl.NumberFormat("en-US", { maximumFractionDigits: 1 });
+
+export function number(value) {
+  return value === null || value === undefined ? UNKNOWN : whole.format(value);
+}
+
+export function plain(value) {
+  return value === null || value === undefined || value === "" ? UNKNOWN : String(value);
+}
+
+export function rate(value) {
+  if (value === null || value === undefined) return UNKNOWN;
+  if (value === 0) return "0/s";
+  const size = Math.abs(value);
+  const text = size >= 100 ? whole.format(Math.round(size)) : short.format(size);
+  return `${value < 0 ? "−" : "+"}${text}/s`;
+}
+
+export function clock(seconds) {
+  return new Date(seconds * 1000).toLocaleTimeString([], { hour12: false });
+}
+
+// Partition numbers by topic, as "flights 0-5, 8; orders 0".
+export function ranges(byTopic, shown = 12) {
+  const parts = [];
+  let left = shown;
+  let rest = 0;
+  for (const [topic, numbers] of Object.entries(byTopic)) {
+    const found = [];
+    for (const each of numbers) {
+      const last = found[found.length - 1];
+      if (last && last[1] === each - 1) last[1] = each;
+      else found.push([each, each]);
+    }
+    const kept = found.slice(0, Math.max(0, left));
+    left -= kept.length;
+    for (const [from, to] of found.slice(kept.length)) rest += to - from + 1;
+    if (kept.length) {
+      parts.push(`${topic} ${kept.map(([a, b]) => (a === b ? a : `${a}-${b}`)).join(", ")}`);
+    }
+  }
+  return parts.join("; ") + (rest ? ` and ${number(rest)} more` : "");
+}
+
+export function shortId(clientId, memberId) {
+  const rest = memberId.startsWith(clientId) ? memberId.slice(clientId.length) : memberId;
+  return rest.replace(/^-+/, "").slice(0, 8);
+}
+
+export function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== null && value !== false) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children);
+  return element;
+}
+
+export function draw(tag, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+export function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}

@@ -1,0 +1,114 @@
+"""Feeds: one look for all streams, and none for nobody."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from spark_groups.ops.feeds import Feed, Feeds
+from tests.waiting import wait_until
+
+WAIT_S = 10.0
+QUICK_S = 0.01
+
+
+@dataclass(frozen=True)
+class Counted:
+    number: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"number": self.number}
+
+
+class Counting:
+    """Counts its looks, and who has opened and closed it."""
+
+    def __init__(self) -> None:
+        self.opened = self.closed = self.looks = 0
+
+    @contextmanager
+    def open(self) -> Iterator[Counting]:
+        self.opened += 1
+        try:
+            yield self
+        finally:
+            self.closed += 1
+
+    def look(self) -> Counted:
+        self.looks += 1
+        return Counted(self.looks)
+
+
+def test_documents_come_in_order_and_a_slow_stream_gets_only_the_latest() -> None:
+    counting = Counting()
+    feed = Feed(counting.open, QUICK_S)
+    number, text = feed.after(0, WAIT_S)
+    assert json.loads(text) == {"number": number}
+    wait_until(lambda: counting.looks > number + 3, what="more looks")
+    later, text = feed.after(number, WAIT_S)
+    assert later > number + 1
+    assert json.loads(text) == {"number": later}
+    feed.end()
+    feed.join()
+    assert counting.closed == 1
+
+
+def test_nothing_new_in_time_is_the_same_number() -> None:
+    feed = Feed(Counting().open, 3600.0)
+    number, text = feed.after(0, WAIT_S)
+    assert feed.after(number, 0.01) == (number, text)
+    feed.end()
+
+
+def test_streams_share_a_feed_which_ends_with_the_last() -> None:
+    counting = Counting()
+    feeds: Feeds[str] = Feeds(lambda key: counting.open(), QUICK_S)
+    with feeds.join("a") as first:
+        with feeds.join("a") as second, feeds.join("b") as other:
+            assert first is second
+            assert other is not first
+            assert feeds.keys() == ["a", "b"]
+        assert feeds.keys() == ["a"]
+        assert (first.is_over, other.is_over) == (False, True)
+    assert first.is_over
+    assert feeds.keys() == []
+    wait_until(lambda: counting.closed == counting.opened == 2, what="the end of both")
+    with feeds.join("a") as again:
+        assert again is not first
+        assert again.after(0, WAIT_S)[0] > 0
+
+
+def test_the_end_lets_everybody_go_who_waits() -> None:
+    feeds: Feeds[str] = Feeds(lambda key: Counting().open(), 3600.0)
+    with feeds.join("a") as feed:
+        number, _ = feed.after(0, WAIT_S)
+        waiting = threading.Thread(target=feed.after, args=(number, 3600.0))
+        waiting.start()
+        feeds.close()
+        waiting.join(WAIT_S)
+        assert not waiting.is_alive()
+        assert feed.is_over
+
+
+def test_a_look_that_breaks_ends_the_feed_and_the_next_stream_begins_anew(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken(Counting):
+        def look(self) -> Counted:
+            raise ZeroDivisionError
+
+    opened = iter((Broken(), Counting()))
+    feeds: Feeds[str] = Feeds(lambda key: next(opened).open(), QUICK_S)
+    with feeds.join("a") as feed:
+        assert feed.after(0, WAIT_S) == (0, "")
+        wait_until(lambda: feed.is_over, what="the end of the feed")
+        assert "a feed ended" in caplog.text
+        with feeds.join("a") as again:
+            assert again.after(0, WAIT_S)[0] > 0
+            assert feeds.keys() == ["a"]

@@ -1,0 +1,290 @@
+"""The live page in a real browser: numbers, colours, and what stays where things are lost."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.observation.frames import Frame, GroupHistory
+from spark_groups.observation.views import GroupView, view_group
+from spark_groups.ops.feeds import Feeds
+from spark_groups.ops.page_server import PageServer
+from tests.brokers import Row, create_topic, produce
+from tests.kafka.members import queries
+from tests.observation.groups import ONE, TWO, member, read
+from tests.ops.test_cli import kafkas_own
+from tests.ops.test_serve_cli import serving, started
+from tests.ops.test_watch_cli import run_until_assigned
+
+pytestmark = pytest.mark.long
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+expect.set_options(timeout=30_000)
+INSTALL = "there is no Chromium: apt-get install chromium, or .venv/bin/playwright install chromium"
+READABLE_CONTRAST = 4.5
+"""Of text, by WCAG 2.1, level AA."""
+COLOUR_OF = """([selector, property]) => {
+  let element = document.querySelector(selector);
+  const painted = (each) => getComputedStyle(each)[property];
+  while (property === 'backgroundColor' && painted(element) === 'rgba(0, 0, 0, 0)') {
+    element = element.parentElement;
+  }
+  return painted(element).match(/[0-9.]+/g).slice(0, 3).map(Number);
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        found = next(filter(None, map(shutil.which, NAMES)), playwright.chromium.executable_path)
+        if not Path(found).exists():
+            pytest.fail(INSTALL)
+        # Tests also run as root, in containers, where Chromium's sandbox cannot be made.
+        started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@contextmanager
+def opened(browser: Browser, url: str, scheme: Any = "light") -> Iterator[Page]:
+    """Open a page that may not complain, nor load anything from elsewhere."""
+    said: list[str] = []
+    with browser.new_context(
+        color_scheme=scheme, viewport={"width": 1560, "height": 1000}
+    ) as context:
+        page = context.new_page()
+        page.on("console", lambda each: said.append(f"{each.type}: {each.text}"))
+        page.on("pageerror", lambda each: said.append(f"error: {each}"))
+        asked: list[str] = []
+        page.on("request", lambda each: asked.append(each.url))
+        page.goto(url)
+        yield page
+        base = url.partition("#")[0]
+        assert all(each.startswith((base, "data:")) for each in asked), asked
+    # What the browser itself says of a server that is gone is no fault of the page.
+    assert not [each for each in said if "net::ERR_" not in each], said
+
+
+class Shown:
+    """Shows one frame to every page, and another one when it is exchanged."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+
+    @contextmanager
+    def open(self) -> Iterator[Shown]:
+        yield self
+
+    def look(self) -> Frame:
+        return self.frame
+
+
+@contextmanager
+def showing(frame: Frame) -> Iterator[tuple[Shown, str]]:
+    """Serve a frame that was made up, and give the address of its page."""
+    shown = Shown(frame)
+    feeds: Feeds[str] = Feeds(lambda key: shown.open(), 1.0)
+    server = PageServer("127.0.0.1", 0, feeds)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        yield shown, f"{server.url}#group=flight-readers"
+    finally:
+        server.shutdown()
+        feeds.close()
+        server.server_close()
+
+
+def rows_of(page: Page, table: str) -> dict[str, dict[str, str]]:
+    """Return the cells of a table that are shown, by what stands above them."""
+    read_table = """(table) => {
+      const heads = [...table.querySelectorAll('th')].filter((each) => !each.hidden);
+      const rows = [...table.querySelectorAll('tbody tr')];
+      return rows.map((row) => Object.fromEntries([...row.children].filter((each) => !each.hidden)
+        .map((cell, index) => [heads[index].textContent, cell.textContent.trim()])));
+    }"""
+    rows = page.locator(f"#{table} table").evaluate(read_table)
+    keys = ("partition",) if table == "partitions" else ("member", "group")
+    return {next(row[key] for key in keys if key in row): row for row in rows}
+
+
+@pytest.mark.broker
+def test_the_page_shows_a_hand_over_with_the_numbers_of_kafkas_own_tool(
+    kafka: EmbeddedKafka, browser: Browser, topic_name: str, group_id: str
+) -> None:
+    servers = kafka.bootstrap_servers
+    create_topic(servers, topic_name, 4)
+    produce(servers, topic_name, [Row(b"x", partition=each % 3) for each in range(90)])
+    with queries(servers, group_id, topic_name) as start, serving(servers) as url:
+        first = start()
+        first.plan_rows()
+        first.commit_all()
+        produce(servers, topic_name, [Row(b"y", partition=1)] * 1_007)
+        with opened(browser, url) as page:
+            page.fill("#filter", group_id)
+            page.get_by_role("link", name=group_id, exact=True).click()
+            expect(page.locator("#members tbody tr")).to_have_count(1)
+            expect(page.locator("#head .pill")).to_have_text("Stable")
+            shown = rows_of(page, "partitions")
+            assert shown["1"]["lag"] == "1,007"
+            assert shown["1"]["owner"] == f"query-like {first.member_id[:8]}"
+            assert {
+                int(partition): tuple(
+                    row[name].replace(",", "") for name in ("committed", "log end", "lag")
+                )
+                for partition, row in shown.items()
+            } == {each: row[:3] for each, row in kafkas_own(kafka, group_id).items()}
+            second = start()
+            run_until_assigned(second, 2, first)
+            expect(page.locator("#members tbody tr")).to_have_count(2)
+            expect(page.locator("#events")).to_contain_text("moved from query-like")
+            expect(page.locator("#ownership rect")).not_to_have_count(4)
+            page.get_by_role("link", name="groups", exact=True).click()
+            expect(page.locator("#groups tbody tr").first).to_be_visible()
+
+
+@pytest.mark.broker
+def test_a_lost_broker_and_a_lost_server_leave_the_last_view_with_a_banner(
+    browser: Browser, topic_name: str, group_id: str
+) -> None:
+    with EmbeddedKafka() as kafka:
+        servers = kafka.bootstrap_servers
+        create_topic(servers, topic_name, 2)
+        with queries(servers, group_id, topic_name) as start, started(servers) as (process, url):
+            run_until_assigned(start(), 2)
+            with opened(browser, f"{url}#group={group_id}") as page:
+                banner = page.get_by_role("alert")
+                expect(page.locator("#partitions tbody tr")).to_have_count(2)
+                expect(banner).to_be_hidden()
+                kafka.pause()
+                expect(banner).to_contain_text("the brokers are not readable")
+                expect(banner).to_contain_text(servers)
+                expect(page.locator("#partitions tbody tr")).to_have_count(2)
+                kafka.resume()
+                expect(banner).to_be_hidden(timeout=20_000)
+                process.kill()
+                expect(banner).to_contain_text("spark-groups serve does not answer")
+                expect(page.locator("#partitions tbody tr")).to_have_count(2)
+
+
+def made_up(**changes: Any) -> GroupView:
+    view = view_group(
+        read(
+            member(ONE, [0, 1, 2], [0, 1], client_id="<img src=x onerror=alert(1)>"),
+            member(TWO, [], [2], rack_id="a"),
+            partitions=4,
+            committed={0: 1_000, 1: 7},
+            starts=dict.fromkeys(range(3), 0),
+            ends=dict.fromkeys(range(3), 1_234_567),
+            state="Reconciling",
+        )
+    )
+    return replace(view, **changes)
+
+
+def frame_of(*views: GroupView) -> Frame:
+    history = GroupHistory("flight-readers")
+    for at_s, each in enumerate(views):
+        frame = history.seen(each, 1_000.0 + at_s)
+    return frame
+
+
+def test_what_is_not_known_is_a_dash_and_what_strangers_write_is_text(browser: Browser) -> None:
+    with showing(frame_of(made_up(group_epoch=None))) as (_, url), opened(browser, url) as page:
+        expect(page.locator("#partitions tbody tr")).to_have_count(4)
+        shown = rows_of(page, "partitions")
+        facts = page.locator("#head dl").inner_text().split("\n")
+    lines = {name: shown["3"][name] for name in ("owner", "committed", "log end", "lag")}
+    assert lines == {"owner": "no member", "committed": "none", "log end": "—", "lag": "—"}
+    assert shown["0"]["owner"] == "<img src=x onerror=alert(1)> 11111111"
+    assert (shown["2"]["lag"], shown["2"]["moves to"]) == ("1,234,567*", "app-2 22222222")
+    told = dict(zip(facts[::2], facts[1::2], strict=False))
+    assert (told["group epoch"], told["lag change"]) == ("—", "—")
+    assert told["lag"] == "3,702,694 (1 unknown)"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_is_readable_in_light_and_in_dark(browser: Browser, scheme: str) -> None:
+    with showing(frame_of(made_up())) as (_, url), opened(browser, url, scheme) as page:
+        expect(page.locator("#partitions tbody tr")).to_have_count(4)
+        page.wait_for_selector("#revocations p")
+        selectors = (
+            *("body", "h1 a", ".pill", "dt", "dd.alarm", "dd.moving", "p.quiet", "th button"),
+            *("td.moving", "td.alarm", "#events time", "#revocations .quiet"),
+        )
+        contrasts = {each: contrast(page, each) for each in selectors}
+        is_dark = luminance(page.evaluate(COLOUR_OF, ["body", "backgroundColor"])) < 0.2
+    assert {name: value for name, value in contrasts.items() if value < READABLE_CONTRAST} == {}
+    assert is_dark is (scheme == "dark")
+
+
+def contrast(page: Page, selector: str) -> float:
+    text, back = (
+        luminance(page.evaluate(COLOUR_OF, [selector, each]))
+        for each in ("color", "backgroundColor")
+    )
+    return (max(text, back) + 0.05) / (min(text, back) + 0.05)
+
+
+def luminance(colour: list[float]) -> float:
+    """Return the relative luminance of a colour (WCAG 2.1)."""
+    parts = [each / 255 for each in colour]
+    linear = [p / 12.92 if p <= 0.040_45 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def large(committed: int) -> GroupView:
+    """A group of 200 members and 1,000 partitions; the later ones lag more."""
+    ids = [f"{each:08}-0000-4000-8000-000000000000" for each in range(200)]
+    members = [
+        member(each, range(n * 5, n * 5 + 5), client_id=f"reader-{n}") for n, each in enumerate(ids)
+    ]
+    ends = {each: 1_000 + each // 10 for each in range(1_000)}
+    ends[0] = committed
+    given = dict.fromkeys(range(1_000), committed)
+    return view_group(read(*members, partitions=1_000, committed=given, ends=ends))
+
+
+def test_a_thousand_partitions_of_two_hundred_members_can_be_searched_and_sorted(
+    browser: Browser,
+) -> None:
+    with showing(frame_of(large(500), large(600))) as (shown, url), opened(browser, url) as page:
+        rows, members = page.locator("#partitions tbody tr"), page.locator("#members tbody tr")
+        expect(rows).to_have_count(1_000)
+        expect(members).to_have_count(200)
+        expect(page.locator("#ownership rect")).to_have_count(1_000)
+        expect(page.locator(".legend")).to_contain_text("and 188 more members")
+
+        page.keyboard.press("/")
+        page.keyboard.type("reader-17")
+        # reader-17, and reader-170 to reader-179.
+        expect(rows).to_have_count(55)
+        expect(members).to_have_count(11)
+        expect(page.locator("#partitions h2")).to_contain_text("55 of 1,000")
+        page.keyboard.press("Escape")
+        expect(rows).to_have_count(1_000)
+        page.get_by_label("lag > 0").check()
+        expect(rows).to_have_count(999)
+        page.get_by_label("lag > 0").uncheck()
+        page.get_by_label("moving or without an owner").check()
+        expect(page.locator("#partitions tbody")).to_contain_text("nothing matches the filter")
+        page.get_by_label("moving or without an owner").uncheck()
+
+        lag = page.locator("#partitions th").filter(has_text="lag").first
+        lag.get_by_role("button").press("Enter")
+        expect(lag).to_have_attribute("aria-sort", "descending")
+        expect(rows.first).to_contain_text("499")
+        rows.first.evaluate("(row) => { row.dataset.kept = 'yes'; }")
+        shown.frame = frame_of(large(500), large(600), large(700))
+        expect(rows.first).to_contain_text("399")
+        # The row is the same element: what one reads or has selected does not go away.
+        assert page.locator("[data-kept=yes]").count() == 1
+        expect(rows).to_have_count(1_000)

@@ -1,0 +1,123 @@
+"""`spark-groups serve` as somebody starts it."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import pytest
+
+from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.kafka.embedded_ports import free_ports
+from tests.brokers import create_topic
+from tests.kafka.members import queries
+from tests.ops.commands import invoke
+from tests.ops.test_page_server import documents
+from tests.processes import environment
+
+WAIT_S = 20.0
+
+
+@contextmanager
+def started(servers: str, *more: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run `spark-groups serve`, and give its process and address."""
+    options = ("--port", "0", "--interval", "0.2", "--timeout", "2", *more)
+    command = (sys.executable, "-m", "spark_groups.ops.cli", "serve")
+    process = subprocess.Popen(
+        [*command, "--bootstrap-server", servers, *options],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(PYTHONUNBUFFERED="1"),
+    )
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        found = re.search(r"http://\S+/", line)
+        assert found, (line, process.poll())
+        yield process, found[0]
+    finally:
+        process.kill()
+        process.communicate(timeout=WAIT_S)
+
+
+@contextmanager
+def serving(servers: str, *more: str) -> Iterator[str]:
+    """Run `spark-groups serve`, and give its address."""
+    with started(servers, *more) as (_, url):
+        yield url
+
+
+def asked(url: str, path: str) -> http.client.HTTPResponse:
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=WAIT_S)
+    connection.request("GET", path)
+    return connection.getresponse()
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)]
+)
+def test_it_ends_cleanly_while_a_stream_is_open(number: signal.Signals) -> None:
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    with started(address) as (process, url):
+        stream = asked(url, "/events")
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=WAIT_S)
+        assert (process.returncode, errors) == (0, "")
+        stream.close()
+
+
+def test_a_port_that_is_taken_is_exit_code_1() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = invoke("serve", "--port", port, "--bootstrap-server", "127.0.0.1:1")
+    assert done.exit_code == 1
+    assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
+
+
+@pytest.mark.long
+def test_who_listens_to_others_is_warned() -> None:
+    with started("127.0.0.1:1", "--host", "0.0.0.0") as (process, _):
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=WAIT_S)
+    assert "0.0.0.0 is no loopback address" in errors
+    assert process.returncode == 0
+
+
+@pytest.mark.long
+@pytest.mark.broker
+def test_a_lost_broker_leaves_the_last_good_view_marked_stale(
+    topic_name: str, group_id: str
+) -> None:
+    with EmbeddedKafka() as kafka:
+        servers = kafka.bootstrap_servers
+        create_topic(servers, topic_name, 2)
+        with queries(servers, group_id, topic_name) as start, serving(servers) as url:
+            start().plan()
+            group = asked(url, f"/events?group={group_id}")
+            groups = asked(url, "/events")
+            frames, lists = documents(group), documents(groups)
+            good = next(each for each in frames if each["group"])
+            assert group_id in [each["group_id"] for each in next(lists)["groups"]]
+            kafka.pause()
+            lost = next(each for each in frames if each["stale"])
+            assert lost["group"]["group_id"] == group_id
+            assert lost["seen_at_s"] < lost["at_s"]
+            assert servers in lost["stale"]["reason"]
+            stale = next(each for each in lists if each["stale"])
+            assert group_id in [each["group_id"] for each in stale["groups"]]
+            kafka.resume()
+            again = next(each for each in frames if not each["stale"])
+            assert again["seen_at_s"] > good["seen_at_s"]
+            assert again["events"][-1]["kind"] != "not readable"
+            assert "readable" in {each["kind"] for each in again["events"]}
+            group.close()
+            groups.close()
