@@ -11,18 +11,33 @@ import pytest
 
 from tests.processes import environment
 
-NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
-def code_of(notebook: Path) -> str:
-    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    return "\n\n".join("".join(each["source"]) for each in cells if each["cell_type"] == "code")
+def run(notebook: Path, directory: Path, **variables: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.notebook_cells", str(notebook)],
+        cwd=directory,
+        env=environment(
+            PYSPARK_PYTHON=sys.executable,
+            PYTHONPATH=str(ROOT),
+            IPYTHONDIR=str(directory),
+            MPLBACKEND="agg",
+            **variables,
+        ),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
 
 
 def test_there_are_notebooks_and_none_keeps_its_output() -> None:
-    notebooks = sorted(NOTEBOOKS.glob("*.ipynb"))
-    assert notebooks
-    for notebook in notebooks:
+    assert NOTEBOOKS
+    for notebook in NOTEBOOKS:
         for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
             assert not cell.get("outputs"), f"{notebook.name} was saved with output"
 
@@ -30,15 +45,15 @@ def test_there_are_notebooks_and_none_keeps_its_output() -> None:
 @pytest.mark.broker
 @pytest.mark.long
 @pytest.mark.spark
-@pytest.mark.parametrize("name", [each.name for each in sorted(NOTEBOOKS.glob("*.ipynb"))])
-def test_a_notebook_runs(name: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", code_of(NOTEBOOKS / name)],
-        cwd=tmp_path,
-        env=environment(PYSPARK_PYTHON=sys.executable),
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+@pytest.mark.timeout(420)
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
+def test_a_notebook_runs(notebook: Path, tmp_path: Path) -> None:
+    run(notebook, tmp_path)
+
+
+@pytest.mark.broker
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(420)
+def test_first_steps_run_through_spark_connect(tmp_path: Path) -> None:
+    run(ROOT / "notebooks" / "first_steps.ipynb", tmp_path, SPARK_REMOTE="local[2]")

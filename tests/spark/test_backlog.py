@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -195,6 +196,31 @@ def test_group_that_is_gone_keeps_its_backlog_and_an_empty_one_has_no_rows(
     grow_topic(servers, topic_name, 3)
     produce(servers, topic_name, [Row(b"new", partition=2)])
     assert rows_of(load(spark, servers, group_id)) == [(2, 0, b"new")]
+
+
+@pytest.mark.broker
+@pytest.mark.spark
+@pytest.mark.long
+def test_read_committed_ends_where_a_transaction_is_open(
+    spark: SparkSession, kafka: EmbeddedKafka, topic_name: str, group_id: str
+) -> None:
+    servers = kafka.bootstrap_servers
+    create_topic(servers, topic_name, 1)
+    produce(servers, topic_name, [Row(b"known")] * 4)
+    with queries(servers, group_id, topic_name) as start:
+        read_all(start(), servers, group_id, {0: 4})
+    produce(servers, topic_name, [Row(b"new")])
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": group_id})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic_name, b"not yet")
+    assert producer.flush(30) == 0
+    everything = [(0, 4, b"new"), (0, 5, b"not yet")]
+    assert rows_of(load(spark, servers, group_id)) == everything
+    committed_only = {"kafka.isolation.level": "read_committed"}
+    assert rows_of(load(spark, servers, group_id, **committed_only)) == everything[:1]
+    producer.abort_transaction(30)
+    assert rows_of(load(spark, servers, group_id, **committed_only)) == everything[:1]
 
 
 @pytest.mark.broker

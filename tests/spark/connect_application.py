@@ -1,0 +1,85 @@
+"""A client of Spark Connect with a server of its own: what works there, and what is refused.
+
+    python -m tests.spark.connect_application SERVERS GROUP TOPIC DIRECTORY
+
+Writes what it saw into DIRECTORY/seen.json.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import spark_groups
+from spark_groups.spark.shutdown import stop_on_sigterm
+from tests.spark.queries import READ_S
+
+
+def refusal(act: Callable[[], Any]) -> str:
+    """Return what an act is refused with, and by whom."""
+    try:
+        act()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "not refused"
+
+
+def main(servers: str, group_id: str, topic: str, directory: Path) -> None:
+    """Run everything once."""
+    spark = SparkSession.builder.remote("local[2]").appName("connect").getOrCreate()
+    where = {"kafka.bootstrap.servers": servers, "kafka.group.id": group_id}
+
+    def stream(**options: str) -> Any:
+        chosen = {"subscribe": topic, "startingOffsets": "earliest"}
+        asked = where | chosen | options
+        return spark.readStream.format("kafka-group").options(**asked).load()
+
+    def backlog() -> int:
+        return spark.read.format("kafka-group").options(**where).load().count()
+
+    def state() -> list[dict[str, Any]]:
+        rows = spark.read.format("kafka-group-state").options(**where).load()
+        columns = ("partition", "group_state", "client_id", "committed_offset", "lag")
+        return [row.asDict() for row in rows.select(*columns).orderBy("partition").collect()]
+
+    def run(writer: Any) -> None:
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(READ_S), "AvailableNow did not end"
+        if query.exception() is not None:
+            raise query.exception()
+
+    def write(rows: Any, name: str) -> Any:
+        checkpoint = str(directory / name / "checkpoint")
+        return rows.writeStream.option("checkpointLocation", checkpoint)
+
+    seen: dict[str, Any] = {"session": type(spark).__module__}
+    run(write(stream(), "all").format("parquet").option("path", str(directory / "rows")))
+    seen["rows"] = spark.read.parquet(str(directory / "rows")).count()
+    seen["left"] = state()
+    seen["backlog"] = backlog()
+    spark_groups.register(spark)
+    seen["backlog of the registered source"] = backlog()
+    query = write(stream(), "stays").format("noop").start()
+    while not any(row["client_id"] for row in state()):
+        assert query.isActive, query.exception()
+    query.stop()
+    while any(row["client_id"] for row in state()):
+        pass
+    seen["listen"] = refusal(lambda: spark_groups.listen(spark))
+    seen["stop_on_sigterm"] = refusal(lambda: stop_on_sigterm(spark))
+    read_batch = spark_groups.foreach_batch_rows(lambda rows, number: None)
+    emitted = stream(**{"kafka.group.id": f"{group_id}-ranges", "emit": "ranges"})
+    seen["foreach_batch_rows"] = refusal(
+        lambda: run(write(emitted, "ranges").foreachBatch(read_batch))
+    )
+    (directory / "seen.json").write_text(json.dumps(seen), encoding="utf-8")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:4], Path(sys.argv[4]))

@@ -1,0 +1,59 @@
+"""Through a Spark Connect server on this machine: what works, and what is refused, with reasons."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_groups.kafka.embedded import EmbeddedKafka
+from tests.brokers import Row, create_topic, produce
+from tests.processes import environment
+from tests.spark.applications import REPOSITORY
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(420)]
+
+
+@pytest.fixture
+def seen(kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path) -> dict[str, Any]:
+    """What a client saw of a topic with 20 rows in two partitions."""
+    servers = kafka.bootstrap_servers
+    create_topic(servers, topic_name, 2)
+    produce(servers, topic_name, [Row(b"%d" % n, partition=n % 2) for n in range(20)])
+    arguments = [servers, group_id, topic_name, str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark.connect_application", *arguments],
+        cwd=REPOSITORY,
+        env=environment(PYSPARK_PYTHON=sys.executable),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    found: dict[str, Any] = json.loads((tmp_path / "seen.json").read_text(encoding="utf-8"))
+    return found
+
+
+def test_sources_work_and_what_needs_the_driver_is_refused(seen: dict[str, Any]) -> None:
+    assert seen["session"].startswith("pyspark.sql.connect")
+    assert seen["rows"] == 20
+    assert seen["left"] == [
+        {
+            "partition": partition,
+            "group_state": "Empty",
+            "client_id": None,
+            "committed_offset": 10,
+            "lag": 0,
+        }
+        for partition in range(2)
+    ]
+    assert (seen["backlog"], seen["backlog of the registered source"]) == (0, 0)
+    assert "OptionsError: a session of Spark Connect cannot listen" in seen["listen"]
+    assert "OptionsError: a session of Spark Connect has no driver" in seen["stop_on_sigterm"]
+    assert "foreach_batch_rows needs a classic session" in seen["foreach_batch_rows"]
