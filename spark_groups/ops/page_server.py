@@ -104,7 +104,12 @@ class PageServer(ThreadingHTTPServer):
             logger.warning("more than %d connections: one is closed", CONNECTIONS_MAX)
             self.shutdown_request(request)
             return
-        super().process_request(request, client_address)
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            # There is no thread that would.
+            self._free.release()
+            raise
 
     def process_request_thread(
         self, request: socket | tuple[bytes, socket], client_address: Any

@@ -20,6 +20,7 @@ from spark_groups.kafka.groups import ListedGroup
 from spark_groups.kafka.schemas import Message
 from spark_groups.observation.observe import GroupObserver, why_not_found
 from spark_groups.observation.reading import GroupType
+from spark_groups.observation.watching import GroupWatch
 from spark_groups.types import TopicIdPartition
 from tests.brokers import Row, create_topic, delete_topic, produce
 from tests.kafka.listener import await_end, greet, listening
@@ -174,8 +175,8 @@ def test_a_group_is_read_with_one_request_of_each_kind(
             (counted if threading.get_ident() == mine else send)(self, message, *rest)
 
         monkeypatch.setattr(Connection, "_send", counted_here)
-        reading = observer.observe(group_id)
-    assert len(reading.partitions()) == 300
+        frame = GroupWatch(observer, group_id).look()
+    assert len(frame.partitions) == 300
     # One ListOffsets for the starts of the logs, and one for their ends.
     assert Counter(sent) == {
         "ConsumerGroupDescribe": 1,

@@ -13,6 +13,7 @@ const stale = document.getElementById("stale");
 let page = null;
 let frame = null;
 let stream = null;
+let isDue = false;
 
 function chosenGroup() {
   return new URLSearchParams(location.hash.slice(1)).get("group");
@@ -63,7 +64,17 @@ function show() {
   setText(read, frame.seen_at_s === null ? "" : `read at ${clock(frame.seen_at_s)}`);
 }
 
-filter.addEventListener("input", show);
+// Several letters, or the many steps of a window that grows, are drawn once.
+function showSoon() {
+  if (isDue) return;
+  isDue = true;
+  requestAnimationFrame(() => {
+    isDue = false;
+    show();
+  });
+}
+
+filter.addEventListener("input", showSoon);
 document.addEventListener("keydown", (event) => {
   if (event.key === "/" && document.activeElement !== filter) {
     event.preventDefault();
@@ -75,7 +86,7 @@ document.addEventListener("keydown", (event) => {
   }
 });
 window.addEventListener("hashchange", open);
-window.addEventListener("resize", show);
+window.addEventListener("resize", showSoon);
 // A browser opens few connections to one host: pages that nobody sees leave theirs to the others.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) close();
