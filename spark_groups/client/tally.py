@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from itertools import accumulate
 from typing import Any, Final
 
 from spark_groups.errors import ErrorCode, Reaction, rule_for
@@ -140,7 +141,7 @@ class Spread:
         """Return its buckets, each with those below it, its sum, and the longest of late."""
         recent = self._recent(_window(now)).values()
         return {
-            "buckets": [sum(self._buckets[: each + 1]) for each in range(len(self._buckets))],
+            "buckets": list(accumulate(self._buckets)),
             "bounds_s": list(self._bounds_s),
             "sum_s": round(self._sum_s, 6),
             "max_s": round(max(recent), 6) if recent else None,
