@@ -130,6 +130,13 @@ def test_reference_has_every_command_error_and_event() -> None:
     assert {"PartitionsLost", "RevocationBudgetUsed", "TopicsMissing"} <= logged <= known
 
 
+def test_navigation_names_a_page_once() -> None:
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    named = re.findall(r"^ +- (?:[\w-]+: )?\"?([\w/*-]+\.md)\"?$", text, re.MULTILINE)
+    assert {"index.md", "deployment.md", "decisions/*.md", "*.md"} <= set(named)
+    assert len(set(named)) == len(named)
+
+
 def test_a_place_that_nothing_fills_is_an_error() -> None:
     assert fill("no place") == "no place"
     with pytest.raises(KeyError):
