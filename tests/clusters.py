@@ -36,6 +36,11 @@ REPLICATED: Mapping[str, str] = {
 }
 
 
+def rack_of(node_id: int) -> str:
+    """Return where a node stands: each has a rack of its own."""
+    return f"rack-{node_id}"
+
+
 class ThreeBrokers:
     """Three nodes, each broker and controller, that one node may leave at a time.
 
@@ -61,6 +66,7 @@ class ThreeBrokers:
                 server_properties={
                     **REPLICATED,
                     "node.id": str(node_id),
+                    "broker.rack": rack_of(node_id),
                     "controller.quorum.voters": voters,
                     "listeners": f"{LISTENER}://127.0.0.1:{clients[node_id]}"
                     f",CONTROLLER://127.0.0.1:{controllers[node_id]}",

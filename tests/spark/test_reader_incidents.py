@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from spark_groups.errors import DataLossError
+from spark_groups.errors import BrokerUnreachableError, DataLossError
 from spark_groups.kafka.cluster import Cluster
+from spark_groups.kafka.codec import Values
+from spark_groups.kafka.connection import Connection
 from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.kafka.frame_buffer import FrameBuffer
 from spark_groups.spark.range_settings import RangeSettings, ReaderChoice
 from spark_groups.spark.reader import read_ranges
 from spark_groups.types import OffsetRange
 from tests.brokers import ANSWER_S, Row, admin, await_partitions, create_topic, produce
-from tests.clusters import ThreeBrokers
+from tests.clusters import ThreeBrokers, rack_of
 from tests.spark.both_readers import topic_ids
 from tests.waiting import wait_until
 
@@ -33,7 +39,8 @@ each_reader = pytest.mark.parametrize(
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ThreeBrokers]:
     """Three brokers that these tests may stop, one at a time."""
-    with ThreeBrokers() as running:
+    near = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
+    with ThreeBrokers(server_properties=near) as running:
         yield running
 
 
@@ -69,6 +76,30 @@ def leader_of(settings: RangeSettings, topic: str, index: int) -> int:
     return known.leaders[index].node_id
 
 
+def test_a_replica_nearby_is_what_the_fast_reader_reads(
+    cluster: ThreeBrokers, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_for(cluster.bootstrap_servers, ReaderChoice.FAST)
+    cluster.create_topic(topic_name, PARTITIONS)
+    ranges = [each for each in write(settings, topic_name) if each.partition == 0]
+    near = min(cluster.nodes.keys() - {leader_of(settings, topic_name, 0)})
+    answers: dict[str, int] = {}
+    receive_into = Connection.receive_into
+
+    def count(connection: Connection, buffer: FrameBuffer, idle_s: float) -> Values:
+        values = receive_into(connection, buffer, idle_s)
+        answers[str(connection.address)] = answers.get(str(connection.address), 0) + 1
+        return values
+
+    monkeypatch.setattr(Connection, "receive_into", count)
+    rows = sum(e.num_rows for e in read_ranges(replace(settings, rack=rack_of(near)), ranges))
+    assert rows == ROWS // PARTITIONS
+    # The leader says once who is nearby.
+    (first, *others) = sorted(answers.values())
+    assert answers[cluster.nodes[near].bootstrap_servers] > 5
+    assert (first, len(others)) == (1, 1)
+
+
 @each_reader
 def test_leaders_that_die_or_move_take_no_rows_with_them(
     cluster: ThreeBrokers, topic_name: str, reader: ReaderChoice
@@ -83,7 +114,47 @@ def test_leaders_that_die_or_move_take_no_rows_with_them(
     found += [next(batches), next(batches)]
     cluster.nodes[node_id].start()
     cluster.await_all()
+    found.append(next(batches))
+    moved = [TopicPartition(topic_name, index) for index in range(PARTITIONS)]
+    operator = admin(cluster.bootstrap_servers)
+    operator.elect_leaders(ElectionType.PREFERRED, moved).result(ANSWER_S)
     check_complete([*found, *batches])
+
+
+@each_reader
+def test_a_replica_nearby_that_dies_takes_no_rows_with_it(
+    cluster: ThreeBrokers, topic_name: str, reader: ReaderChoice
+) -> None:
+    settings = settings_for(cluster.bootstrap_servers, reader)
+    cluster.create_topic(topic_name, PARTITIONS)
+    ranges = write(settings, topic_name)
+    near = min(cluster.nodes.keys() - {leader_of(settings, topic_name, 0)})
+    batches = read_ranges(replace(settings, rack=rack_of(near)), ranges)
+    found = [next(batches)]
+    cluster.nodes[near].kill()
+    try:
+        check_complete([*found, *batches])
+    finally:
+        cluster.nodes[near].start()
+        cluster.await_all()
+
+
+@each_reader
+def test_a_broker_that_freezes_is_named_in_time(topic_name: str, reader: ReaderChoice) -> None:
+    with EmbeddedKafka() as kafka:
+        servers = kafka.bootstrap_servers
+        create_topic(servers, topic_name, PARTITIONS)
+        settings = settings_for(servers, reader)
+        ranges = write(settings, topic_name)
+        batches = read_ranges(replace(settings, poll_timeout_s=3.0, request_timeout_s=3.0), ranges)
+        next(batches)
+        kafka.pause()
+        began_at = time.monotonic()
+        with pytest.raises(BrokerUnreachableError, match=rf"{servers}"):
+            list(batches)
+        assert time.monotonic() - began_at < 30
+        kafka.resume()
+        check_complete(list(read_ranges(settings, ranges)))
 
 
 @each_reader
@@ -120,5 +191,12 @@ def test_a_log_that_was_cut_is_told_by_both(cluster: ThreeBrokers, topic_name: s
     for reader in (ReaderChoice.FAST, ReaderChoice.LIBRDKAFKA):
         with pytest.raises(DataLossError, match=r"from offset 12 until 15 .* from 0 until 10"):
             list(read_ranges(settings_for(servers, reader), cut))
+        begun = [replace(cut[0], from_offset=5)]
+        impatient = replace(settings_for(servers, reader), poll_timeout_s=3.0)
+        with pytest.raises(DataLossError, match=r"from offset 10 until 15 .* from 0 until 10"):
+            list(read_ranges(impatient, begun))
+    impatient = replace(settings_for(servers, ReaderChoice.FAST), poll_timeout_s=3.0)
+    (kept,) = read_ranges(replace(impatient, fail_on_data_loss=False), begun)
+    assert kept["offset"].to_pylist() == [5, 6, 7, 8, 9]
     cluster.nodes[leader].start()
     cluster.await_all()

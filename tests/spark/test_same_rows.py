@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Producer
@@ -17,7 +17,7 @@ from spark_groups.spark.range_settings import RangeSettings, ReaderChoice
 from spark_groups.types import OffsetRange, TopicIdPartition
 from tests.brokers import ANSWER_S, Row, create_topic, produce
 from tests.secured import SecuredKafka
-from tests.spark.both_readers import same_rows, table_of, topic_ids
+from tests.spark.both_readers import rows_of_all_sorts, same_rows, table_of, topic_ids
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.broker
@@ -33,31 +33,6 @@ def settings(kafka: EmbeddedKafka, group_id: str) -> RangeSettings:
     )
 
 
-def rows(chance: random.Random, count: int, largest: int = 300) -> Iterator[Row]:
-    """Return rows of all sorts, for two partitions."""
-
-    def octets() -> bytes:
-        # Half of it repeats itself, so that it can be compressed.
-        size = chance.choice((0, 1, 63, 64, 127, 128, chance.randrange(largest)))
-        return chance.randbytes(size // 2) + b"a" * (size - size // 2)
-
-    for index in range(count):
-        headers = ()
-        if chance.random() < 0.2:
-            names = ("", "h", "naïve", "x" * 200)
-            headers = tuple(
-                (chance.choice(names), chance.choice((None, b"", octets())))
-                for _ in range(chance.randrange(1, 5))
-            )
-        yield Row(
-            value=None if chance.random() < 0.1 else octets(),
-            key=None if chance.random() < 0.2 else octets(),
-            partition=index % 2,
-            timestamp_ms=chance.choice((None, 1, 2**40 + index)),
-            headers=headers,
-        )
-
-
 def whole(settings: RangeSettings, topic: str, *ends: int) -> list[OffsetRange]:
     topic_id = topic_ids(settings, [topic])[topic]
     return [OffsetRange(topic_id, topic, index, 0, end) for index, end in enumerate(ends)]
@@ -70,11 +45,22 @@ def test_all_sorts_of_records_in_all_codecs(
     chance = random.Random(codec)
     create_topic(kafka.bootstrap_servers, topic_name, partitions=2)
     config = {"compression.type": codec, "batch.size": 20_000}
-    produce(kafka.bootstrap_servers, topic_name, rows(chance, 3000), config)
+    produce(kafka.bootstrap_servers, topic_name, rows_of_all_sorts(chance, 3000), config)
     everything = same_rows(settings, whole(settings, topic_name, 1500, 1500))
     assert everything.num_rows == 3000
     assert 0 < everything["value"].null_count < 1000
     assert 0 < everything["headers"].null_count < 3000
+
+
+@pytest.mark.parametrize("version", ["4.0.0"])
+def test_all_sorts_of_records_of_the_oldest_broker(
+    kafka_version: Callable[[str], EmbeddedKafka], topic_name: str, group_id: str, version: str
+) -> None:
+    servers = kafka_version(version).bootstrap_servers
+    settings = RangeSettings(bootstrap_servers=(servers,), group_id=group_id, poll_timeout_s=30.0)
+    create_topic(servers, topic_name, partitions=2)
+    produce(servers, topic_name, rows_of_all_sorts(random.Random(4), 3000))
+    assert same_rows(settings, whole(settings, topic_name, 1500, 1500)).num_rows == 3000
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -87,7 +73,7 @@ def test_records_that_the_broker_compresses_and_stamps(
     produce(
         kafka.bootstrap_servers,
         topic_name,
-        rows(random.Random(3), 400),
+        rows_of_all_sorts(random.Random(3), 400),
         {"compression.type": "gzip"},
     )
     everything = same_rows(settings, whole(settings, topic_name, 200, 200))
@@ -103,7 +89,7 @@ def test_any_part_of_a_partition_in_any_steps(
     create_topic(kafka.bootstrap_servers, topic_name, partitions=2)
     for codec in CODECS:
         config = {"compression.type": codec, "batch.size": 3000}
-        produce(kafka.bootstrap_servers, topic_name, rows(chance, 400), config)
+        produce(kafka.bootstrap_servers, topic_name, rows_of_all_sorts(chance, 400), config)
     everything = same_rows(settings, whole(settings, topic_name, 1000, 1000))
     topic_id = topic_ids(settings, [topic_name])[topic_name]
     for _ in range(60):
@@ -212,7 +198,9 @@ def test_over_tls_with_and_without_a_login(
     secured: SecuredKafka, topic_name: str, group_id: str, mechanism: str | None
 ) -> None:
     create_topic(secured.kafka.bootstrap_servers, topic_name, 2)
-    produce(secured.kafka.bootstrap_servers, topic_name, rows(random.Random(2), 5000, 3000))
+    produce(
+        secured.kafka.bootstrap_servers, topic_name, rows_of_all_sorts(random.Random(2), 5000, 3000)
+    )
     listener, given = "TLS", secured.tls()
     if mechanism is not None:
         listener, given = "LOGIN", secured.login(mechanism)
