@@ -1,11 +1,15 @@
 // The lag of the last looks as a small line; a gap is what was not known.
 
-import { draw } from "./text.js";
+import { UNKNOWN, draw, setText } from "./text.js";
 
 const WIDTH = 90;
 const HEIGHT = 18;
 
 export function sparkline(cell, values, words) {
+  if (values.every((each) => each === null)) {
+    setText(cell, UNKNOWN);
+    return;
+  }
   let svg = cell.firstChild;
   if (!svg || svg.tagName !== "svg") {
     svg = draw("svg", { class: "spark", width: WIDTH, height: HEIGHT, role: "img" });
