@@ -30,6 +30,11 @@ class StandaloneCluster:
     def url(self) -> str:
         return f"spark://{HOST}:{self._port}"
 
+    @property
+    def worker_pid(self) -> int:
+        """The pid of the worker, whose children the executors are."""
+        return self._processes[-1].pid
+
     def __enter__(self) -> StandaloneCluster:
         try:
             at = ("--host", HOST, "--webui-port", "0")
