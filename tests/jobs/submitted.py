@@ -1,4 +1,4 @@
-"""`jobs/consume.py` started with spark-submit, as tests and people start it."""
+"""Jobs started with spark-submit, as tests and people start them."""
 
 from __future__ import annotations
 
@@ -42,6 +42,8 @@ class SubmittedJob:
         python: The Python of driver and workers.
         launcher: What is started instead of spark-submit.
         directory_of_start: Where it is started; None is here.
+        job: Which job, by the name of its file.
+        has_output: Whether it writes files.
     """
 
     def __init__(
@@ -54,6 +56,8 @@ class SubmittedJob:
         python: str = sys.executable,
         launcher: Sequence[str] = (),
         directory_of_start: Path | None = None,
+        job: str = "consume",
+        has_output: bool = True,
     ) -> None:
         self.name = name
         self.output = directory / "output" / name
@@ -61,9 +65,9 @@ class SubmittedJob:
         self.log = directory / f"{name}.log"
         self._command = [
             *(launcher or (str(SPARK_SUBMIT), *LOCAL, *submit)),
-            str(ROOT / "jobs" / "consume.py"),
-            *("--config", str(ROOT / "conf" / "consume.toml"), "--name", name),
-            *("--output", str(directory / "output")),
+            str(ROOT / "jobs" / f"{job}.py"),
+            *("--config", str(ROOT / "conf" / f"{job}.toml"), "--name", name),
+            *(("--output", str(directory / "output")) if has_output else ()),
             *("--checkpoint", str(directory / "checkpoints"), *arguments),
         ]
         self._environment = spark_environment(

@@ -12,21 +12,24 @@ from pathlib import Path
 from typing import Any, Final
 
 from spark_groups.errors import OptionsError
-from spark_groups.spark.job.options import SECTIONS, JobOptions, check_job
+from spark_groups.spark.job.options import Job, check_job
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-_NESTED: Final = ("source", "sink.options")
+_NESTED: Final = ("source", "sink.options", "target.options")
 """Sections whose keys may contain dots: their sub-tables are only a way to write such keys."""
 
 
-def load_job(path: Path | None, settings: Iterable[tuple[str, str, str]] = ()) -> JobOptions:
+def load_job(
+    kind: type[Job], path: Path | None, settings: Iterable[tuple[str, str, str]] = ()
+) -> Job:
     """Return the checked configuration of a job.
 
     Args:
+        kind: What it consists of.
         path: A TOML file; None: everything is set on the command line.
         settings: What overrides the file, in order: the argument that says so, `section.key`, and
             the value as text.
@@ -38,31 +41,31 @@ def load_job(path: Path | None, settings: Iterable[tuple[str, str, str]] = ()) -
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     if path is not None:
-        for key, value in _flat(_read(path)):
+        for key, value in _flat(_read(path, kind.example)):
             values[key], origins[key] = value, str(path)
     for argument, key, text in settings:
         section, _, name = key.partition(".")
-        if section not in SECTIONS or not name:
+        if section not in kind.sections() or not name:
             raise OptionsError(
                 f"{argument}: {key!r} is not a setting: write section.key=value, with one of the"
-                f" sections {', '.join(SECTIONS)}"
+                f" sections {', '.join(kind.sections())}"
             )
         if key == "source.subscribe":
             values.pop("source.subscribePattern", None)
         values[key] = text if section == "source" else _value(text)
         origins[key] = argument
-    options, problems = check_job(_nested(values))
+    options, problems = check_job(kind, _nested(values))
     if options is None or problems:
         raise OptionsError(_message(problems, origins, path))
     return options
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, example: str) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise OptionsError(
-            f"{path} cannot be read: {error.strerror}; conf/consume.toml is an example"
+            f"{path} cannot be read: {error.strerror}; {example} is an example"
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise OptionsError(f"{path} is not TOML: {error}") from error
@@ -119,8 +122,9 @@ def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
         table = tables.setdefault(section, {})
         if not isinstance(table, dict):
             continue
-        if place.startswith("sink.options."):
-            table, key = table.setdefault("options", {}), place.removeprefix("sink.options.")
+        nested = next((each for each in _NESTED if place.startswith(f"{each}.")), section)
+        if nested != section:
+            table, key = table.setdefault("options", {}), place.removeprefix(f"{nested}.")
         table[key] = value
     return tables
 

@@ -1,17 +1,17 @@
-"""The job: topics of a group into Parquet or onto the console, until it is told to end."""
+"""A job: topics of a group to wherever it writes them, until it is told to end."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark_groups.errors import OptionsError
-from spark_groups.spark.job.hadoop_files import HadoopFiles
 from spark_groups.spark.job.options import AVAILABLE_NOW, JobOptions
-from spark_groups.spark.job.output_guard import OutputGuard
+from spark_groups.spark.job.sink import start_into
 from spark_groups.spark.listener import listen
 from spark_groups.spark.registration import register
 from spark_groups.spark.shutdown import stop_on_sigterm
@@ -19,13 +19,17 @@ from spark_groups.spark.source import HAS_ADMISSION_CONTROL
 
 logger = logging.getLogger(__name__)
 
+Write = Callable[[DataFrame], DataStreamWriter]
+"""Says how the rows of a job are written."""
 
-def run_job(spark: SparkSession, options: JobOptions) -> None:
+
+def run_job(spark: SparkSession, options: JobOptions, write: Write) -> None:
     """Run the query until it ends: by itself, with an error, or on SIGTERM.
 
     Args:
         spark: The session; it is not stopped.
         options: The checked configuration.
+        write: Says how its rows are written.
 
     Raises:
         OptionsError: The output is another query's, or this Spark cannot do what is asked.
@@ -34,19 +38,20 @@ def run_job(spark: SparkSession, options: JobOptions) -> None:
     end = stop_on_sigterm(spark, timeout_s=options.query.stop_timeout_s)
     # It listens for as long as this process lives: the end of a query is to be heard, too.
     listen(spark)
-    query = start_job(spark, options, is_listened_to=True)
+    query = start_job(spark, options, write, is_listened_to=True)
     logger.info("query %s runs; SIGTERM or Ctrl-C ends it after its batch", query.id)
     end.await_termination(query)
 
 
 def start_job(
-    spark: SparkSession, options: JobOptions, *, is_listened_to: bool = False
+    spark: SparkSession, options: JobOptions, write: Write, *, is_listened_to: bool = False
 ) -> StreamingQuery:
     """Start the query.
 
     Args:
         spark: The session.
         options: The checked configuration.
+        write: Says how its rows are written.
         is_listened_to: Whether `spark_groups.listen` was called.
 
     Raises:
@@ -58,21 +63,16 @@ def start_job(
     if options.query.select_expr:
         rows = rows.selectExpr(*options.query.select_expr)
     checkpoint = f"{options.query.checkpoint_location.rstrip('/')}/{application}"
-    writer = _writer(rows, options, is_listened_to).queryName(application)
+    writer = _triggered(write(rows), options, is_listened_to).queryName(application)
     writer = writer.option("checkpointLocation", checkpoint)
-    if options.sink.format != "parquet":
+    if options.files is None:
         return writer.start()
-    output = f"{options.sink.path.rstrip('/')}/{application}"
-    guard = OutputGuard(HadoopFiles(spark), output=output, checkpoint=checkpoint)
-    guard.claim()
-    query = writer.start(output)
-    guard.confirm(str(query.id))
-    return query
+    return start_into(spark, writer, options.files, application, checkpoint)
 
 
-def _writer(rows: DataFrame, options: JobOptions, is_listened_to: bool) -> DataStreamWriter:
-    writer = rows.writeStream.format(options.sink.format).outputMode("append")
-    writer = writer.options(**options.sink.options)
+def _triggered(
+    writer: DataStreamWriter, options: JobOptions, is_listened_to: bool
+) -> DataStreamWriter:
     if options.query.trigger_s == AVAILABLE_NOW:
         if not HAS_ADMISSION_CONTROL and not is_listened_to:
             raise OptionsError(

@@ -9,9 +9,18 @@ import pytest
 
 from spark_groups.errors import OptionsError
 from spark_groups.spark.job.config import load_job
+from spark_groups.spark.job.options import (
+    ConsumeOptions,
+    CopyOptions,
+    CountOptions,
+    JobOptions,
+    ReplayOptions,
+    connected,
+)
 from spark_groups.spark.options import option_table
 
-EXAMPLE = Path(__file__).resolve().parents[3] / "conf" / "consume.toml"
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLE = ROOT / ConsumeOptions.example
 MINIMAL = """
 [source]
 kafka.bootstrap.servers = "broker:9092"
@@ -28,12 +37,12 @@ def written(directory: Path, text: str) -> Path:
 
 def refusal(path: Path | None, *settings: tuple[str, str, str]) -> str:
     with pytest.raises(OptionsError) as caught:
-        load_job(path, settings)
+        load_job(ConsumeOptions, path, settings)
     return str(caught.value)
 
 
 def test_example_is_right() -> None:
-    options = load_job(EXAMPLE)
+    options = load_job(ConsumeOptions, EXAMPLE)
     assert options.application.name == "flights-1"
     assert options.source["kafka.bootstrap.servers"] == "localhost:9092"
     assert options.source["maxOffsetsPerTrigger"] == "100000"
@@ -55,13 +64,13 @@ def test_example_with_everything_uncommented_is_right(tmp_path: Path) -> None:
     # What secures connections wants files and a login; tests/kafka/test_authentication.py has them.
     alternatives = ("subscribePattern", "kafka.ssl.", "kafka.sasl.")
     text = "\n".join(line for line in shown if not line.startswith(alternatives))
-    options = load_job(written(tmp_path, text))
+    options = load_job(ConsumeOptions, written(tmp_path, text))
     assert options.source["kafka.group.instance.id"] == "flights-1"
     assert options.query.stop_timeout_s == 30.0
 
 
 def test_defaults(tmp_path: Path) -> None:
-    options = load_job(written(tmp_path, MINIMAL))
+    options = load_job(ConsumeOptions, written(tmp_path, MINIMAL))
     assert options.application.name is None
     assert (options.sink.format, options.sink.path) == ("parquet", "output")
     assert options.query.checkpoint_location == "checkpoints"
@@ -83,7 +92,7 @@ def test_defaults(tmp_path: Path) -> None:
 )
 def test_triggers(tmp_path: Path, written_as: str, seconds: float | str) -> None:
     path = written(tmp_path, f"{MINIMAL}[query]\ntrigger = {written_as}\n")
-    assert load_job(path).query.trigger_s == seconds
+    assert load_job(ConsumeOptions, path).query.trigger_s == seconds
 
 
 @pytest.mark.parametrize("trigger", ['"2"', "2", '"soon"', '"once"', '"continuous"', "true"])
@@ -94,13 +103,16 @@ def test_wrong_triggers_are_refused_with_the_key(tmp_path: Path, trigger: str) -
 
 def test_keys_with_dots_may_be_quoted_or_not(tmp_path: Path) -> None:
     quoted = MINIMAL.replace("kafka.group.id", '"kafka.group.id"')
-    assert load_job(written(tmp_path, quoted)).source == load_job(written(tmp_path, MINIMAL)).source
+    assert (
+        load_job(ConsumeOptions, written(tmp_path, quoted)).source
+        == load_job(ConsumeOptions, written(tmp_path, MINIMAL)).source
+    )
 
 
 def test_values_become_the_texts_that_spark_takes(tmp_path: Path) -> None:
     more = 'includeHeaders = true\nminPartitions = 3\n[sink.options]\nsome.key = "x"\n'
     text = MINIMAL.replace('"flights"', '["flights", "weather"]') + more
-    options = load_job(written(tmp_path, text))
+    options = load_job(ConsumeOptions, written(tmp_path, text))
     assert options.source["includeHeaders"] == "true"
     assert options.source["minPartitions"] == "3"
     assert options.source["subscribe"] == "flights,weather"
@@ -109,6 +121,7 @@ def test_values_become_the_texts_that_spark_takes(tmp_path: Path) -> None:
 
 def test_command_line_overrides_the_file(tmp_path: Path) -> None:
     options = load_job(
+        ConsumeOptions,
         written(tmp_path, MINIMAL),
         [
             ("--group", "source.kafka.group.id", "others"),
@@ -129,7 +142,9 @@ def test_command_line_overrides_the_file(tmp_path: Path) -> None:
 
 def test_topics_replace_a_pattern(tmp_path: Path) -> None:
     pattern = MINIMAL.replace('subscribe = "flights"', 'subscribePattern = "f.*"')
-    options = load_job(written(tmp_path, pattern), [("--topics", "source.subscribe", "weather")])
+    options = load_job(
+        ConsumeOptions, written(tmp_path, pattern), [("--topics", "source.subscribe", "weather")]
+    )
     assert options.source["subscribe"] == "weather"
     assert "subscribePattern" not in options.source
 
@@ -140,7 +155,7 @@ def test_no_file_is_needed() -> None:
         ("--group", "source.kafka.group.id", "g"),
         ("--topics", "source.subscribe", "t"),
     ]
-    assert load_job(None, settings).source["subscribe"] == "t"
+    assert load_job(ConsumeOptions, None, settings).source["subscribe"] == "t"
 
 
 def test_one_error_lists_everything_with_file_and_key(tmp_path: Path) -> None:
@@ -157,7 +172,7 @@ def test_one_error_lists_everything_with_file_and_key(tmp_path: Path) -> None:
         [query]
         triger = "2s"
         [sink]
-        format = "delta"
+        format = "orc"
         """,
     )
     text = refusal(path, ("--name", "application.name", "a/b"))
@@ -168,7 +183,7 @@ def test_one_error_lists_everything_with_file_and_key(tmp_path: Path) -> None:
         f"{path}: source.maxOffetsPerTrigger: is not an option of this source; did you mean max",
         f"{path}: source.kafka.session.timeout.ms: is refused: ",
         f"{path}: query.triger: there is no such key; did you mean trigger?",
-        f"{path}: sink.format: 'delta' is wrong: ",
+        f"{path}: sink.format: 'orc' is wrong: ",
         "--name: application.name: 'a/b' cannot be the name of a directory",
     ):
         assert f"\n  - {line}" in text, text
@@ -191,3 +206,34 @@ def test_file_that_is_not_toml(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", ["maxOffsetsPerTrigger", "sorce.subscribe", "source."])
 def test_setting_without_a_section(key: str) -> None:
     assert "write section.key=value" in refusal(None, ("--set", key, "1"))
+
+
+@pytest.mark.parametrize("kind", [ConsumeOptions, CopyOptions, CountOptions, ReplayOptions])
+def test_example_of_every_job_is_right_also_with_everything_uncommented(
+    kind: type[JobOptions], tmp_path: Path
+) -> None:
+    text = (ROOT / kind.example).read_text(encoding="utf-8")
+    load_job(kind, ROOT / kind.example)
+    shown = re.sub(r"^# (\[[\w.]+\]|[\w.]+ = (?!\.))", r"\1", text, flags=re.MULTILINE)
+    left_out = ("subscribePattern", "kafka.ssl.", "kafka.sasl.", "numRows", "truncate")
+    lines = [line for line in shown.splitlines() if not line.startswith(left_out)]
+    assert len([line for line in lines if not line.startswith("#")]) > 8
+    load_job(kind, written(tmp_path, "\n".join(lines)))
+
+
+def test_what_a_job_needs_of_its_source_is_set_unless_something_else_is_said() -> None:
+    path = ROOT / CopyOptions.example
+    assert load_job(CopyOptions, path).source["includeHeaders"] == "true"
+    otherwise = [("--set", "source.includeHeaders", "false")]
+    assert load_job(CopyOptions, path, otherwise).source["includeHeaders"] == "false"
+
+
+def test_another_cluster_is_checked_as_a_source_is(tmp_path: Path) -> None:
+    text = (ROOT / CopyOptions.example).read_text(encoding="utf-8")
+    more = '[target.options]\nkafka.bootstrap.servers = "other:9092"\n'
+    options = load_job(CopyOptions, written(tmp_path, text + more))
+    assert connected(options.target.options).bootstrap_servers == ("other:9092",)
+    assert connected(options.source).bootstrap_servers == ("localhost:9092",)
+    wrong = written(tmp_path, text + more.replace("other:9092", "other"))
+    with pytest.raises(OptionsError, match=r"target\.options: .*\n?.*kafka\.bootstrap\.servers"):
+        load_job(CopyOptions, wrong)

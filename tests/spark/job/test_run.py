@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groups.errors import OptionsError
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.spark.job.config import load_job
-from spark_groups.spark.job.options import JobOptions
+from spark_groups.spark.job.options import ConsumeOptions
 from spark_groups.spark.job.run import start_job
+from spark_groups.spark.job.sink import written
 from tests.brokers import Row, create_topic, produce
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -35,14 +37,14 @@ def topic(kafka: EmbeddedKafka, topic_name: str) -> str:
 
 
 @pytest.fixture
-def options(kafka: EmbeddedKafka, topic: str, group_id: str, tmp_path: Path) -> JobOptions:
+def options(kafka: EmbeddedKafka, topic: str, group_id: str, tmp_path: Path) -> ConsumeOptions:
     """The example, with what has to be this test's own."""
     return configured(kafka, topic, group_id, tmp_path)
 
 
 def configured(
     kafka: EmbeddedKafka, topic: str, group_id: str, directory: Path, checkpoint: str = "check"
-) -> JobOptions:
+) -> ConsumeOptions:
     settings = {
         "source.kafka.bootstrap.servers": kafka.bootstrap_servers,
         "source.kafka.group.id": group_id,
@@ -52,11 +54,17 @@ def configured(
         "query.trigger": "availableNow",
         "sink.path": str(directory / "out"),
     }
-    return load_job(EXAMPLE, [("a test", key, value) for key, value in settings.items()])
+    return load_job(
+        ConsumeOptions, EXAMPLE, [("a test", key, value) for key, value in settings.items()]
+    )
 
 
-def run_available(spark: SparkSession, options: JobOptions) -> None:
-    query = start_job(spark, options)
+def start(spark: SparkSession, options: ConsumeOptions) -> StreamingQuery:
+    return start_job(spark, options, lambda rows: written(rows, options.sink))
+
+
+def run_available(spark: SparkSession, options: ConsumeOptions) -> None:
+    query = start(spark, options)
     try:
         assert query.awaitTermination(READ_S), "AvailableNow did not end"
     finally:
@@ -64,7 +72,7 @@ def run_available(spark: SparkSession, options: JobOptions) -> None:
 
 
 def test_parquet_holds_what_was_produced(
-    spark: SparkSession, options: JobOptions, tmp_path: Path, topic: str
+    spark: SparkSession, options: ConsumeOptions, tmp_path: Path, topic: str
 ) -> None:
     run_available(spark, options)
     written = spark.read.parquet(str(tmp_path / "out" / "flights-1"))
@@ -84,7 +92,7 @@ def test_parquet_holds_what_was_produced(
 
 @pytest.mark.long
 def test_second_run_of_the_application_goes_on(
-    spark: SparkSession, kafka: EmbeddedKafka, options: JobOptions, tmp_path: Path, topic: str
+    spark: SparkSession, kafka: EmbeddedKafka, options: ConsumeOptions, tmp_path: Path, topic: str
 ) -> None:
     run_available(spark, options)
     produce(kafka.bootstrap_servers, topic, [Row(b"later", partition=1)])
@@ -95,12 +103,12 @@ def test_second_run_of_the_application_goes_on(
 
 
 def test_available_now_is_refused_where_its_last_offsets_would_stay_uncommitted(
-    spark: SparkSession, options: JobOptions, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    spark: SparkSession, options: ConsumeOptions, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     # As on Spark 4.0 and 4.1.
     monkeypatch.setattr("spark_groups.spark.job.run.HAS_ADMISSION_CONTROL", False)
     with pytest.raises(OptionsError, match=r"query\.trigger: .*listener before Spark 4\.2"):
-        start_job(spark, options)
+        start(spark, options)
     assert not list(tmp_path.iterdir())
     assert not spark.streams.active
 
@@ -109,13 +117,13 @@ def test_available_now_is_refused_where_its_last_offsets_would_stay_uncommitted(
 def test_output_of_another_checkpoint_is_refused_before_anything_is_written(
     spark: SparkSession,
     kafka: EmbeddedKafka,
-    options: JobOptions,
+    options: ConsumeOptions,
     tmp_path: Path,
     topic: str,
 ) -> None:
     run_available(spark, options)
     other = configured(kafka, topic, f"group-of-{topic}", tmp_path, "another")
     with pytest.raises(OptionsError, match="lose their rows"):
-        start_job(spark, other)
+        start(spark, other)
     assert not (tmp_path / "another").exists()
     assert not spark.streams.active

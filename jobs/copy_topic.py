@@ -1,0 +1,42 @@
+"""Copies topics to another topic, of the same cluster or of another one.
+
+    spark-submit --master 'local[2]' jobs/copy_topic.py --config conf/copy_topic.toml
+
+Key, value and headers are copied; the partition stays the same, or is chosen by the key. It is at
+least once: after a crash a batch is copied again, so that records may be there twice. They are
+written before a batch's offsets are committed, so none is missing. Copies get a timestamp of their
+own. Everything in the file can be set on the command line instead. SIGTERM or Ctrl-C ends it
+cleanly, after its batch.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_groups.spark.job.command import Argument, main
+from spark_groups.spark.job.options import CopyOptions, connected
+from spark_groups.spark.job.run import run_job
+from spark_groups.spark.processing.letters import Letter
+from spark_groups.spark.processing.record import Record
+from spark_groups.spark.processing.send import send_records
+
+TARGET = Argument("--target", "target.topic", "The topic that is written.")
+
+
+def run(spark: SparkSession, options: CopyOptions) -> None:
+    """Write each batch to the target before it ends."""
+    topic, keeps_partition = options.target.topic, options.target.partition == "same"
+    connection = connected(options.target.options or options.source)
+
+    def copied(record: Record) -> Letter:
+        partition = record.partition if keeps_partition else None
+        return Letter(topic, record.key, record.value, record.headers, partition)
+
+    def copy(batch: DataFrame, _: int) -> None:
+        send_records(batch, copied, connection)
+
+    run_job(spark, options, lambda rows: rows.writeStream.foreachBatch(copy))
+
+
+if __name__ == "__main__":
+    main(__doc__, CopyOptions, run, [TARGET])

@@ -1,0 +1,40 @@
+"""Counts the records of each time window, as a member of a consumer group.
+
+    spark-submit --master 'local[2]' jobs/count_by_window.py --config conf/count_by_window.toml
+
+A window is written once, when the watermark has passed its end. Windows that are not yet written
+are state, which Spark keeps for this application and not for a partition: where partitions move to
+another application, each counts what it has read. Run it alone in its group, or as a static member
+(kafka.group.instance.id); partitionMoveWithState says what happens if partitions move all the same.
+SIGTERM or Ctrl-C ends it cleanly, after its batch.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import expr, window
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from spark_groups.spark.job.command import OUTPUT, main
+from spark_groups.spark.job.options import CountOptions
+from spark_groups.spark.job.run import run_job
+from spark_groups.spark.job.sink import written
+
+
+def run(spark: SparkSession, options: CountOptions) -> None:
+    """Write the counts of windows that are over."""
+    given = options.window
+
+    def counted(rows: DataFrame) -> DataStreamWriter:
+        windows = window("timestamp", given.length, given.slide)
+        groups = rows.withWatermark("timestamp", given.watermark).groupBy(
+            windows, *map(expr, given.group_by)
+        )
+        counts = groups.count().select("window.start", "window.end", "*").drop("window")
+        return written(counts, options.sink)
+
+    run_job(spark, options, counted)
+
+
+if __name__ == "__main__":
+    main(__doc__, CountOptions, run, [OUTPUT])

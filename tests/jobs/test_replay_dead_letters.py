@@ -1,0 +1,75 @@
+"""`jobs/replay_dead_letters.py` by spark-submit: shown first, then sent back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.spark.processing.letters import dead_letter, origin_of
+from spark_groups.spark.processing.record import Record
+from tests.brokers import Row, create_topic, produce
+from tests.jobs.submitted import SubmittedJob
+from tests.spark.processing.topics import records_in
+from tests.spark.test_shutdown import committed_offsets
+
+pytestmark = [
+    pytest.mark.broker,
+    pytest.mark.spark,
+    pytest.mark.long,
+    pytest.mark.timeout(600),
+]
+
+OWN = (("trace", b"1"),)
+END_S = 240
+
+
+def letter(topic: str, offset: int, error: str) -> Row:
+    """Return a dead letter as a group would write it."""
+    record = Record(b"k%d" % offset, b"%d" % offset, topic, 1, offset, 1_000, OWN)
+    history = replace(origin_of(record), group_id="readers", retries=3)
+    written = dead_letter(record, history, error, "-")
+    return Row(written.value, key=written.key, headers=written.headers)
+
+
+def test_letters_are_shown_then_sent_back_once_to_where_they_came_from(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
+) -> None:
+    servers, letters = kafka.bootstrap_servers, f"{topic_name}.readers.dead-letter"
+    create_topic(servers, topic_name, 2)
+    create_topic(servers, letters)
+    rows = [letter(topic_name, each, f"ValueError: {each % 2}") for each in range(5)]
+    produce(servers, letters, [*rows, Row(b"a stranger")])
+    arguments = (
+        *("--bootstrap-servers", servers, "--topics", letters, "--group", group_id),
+        *("--set", "source.availableNowSettleTimeout=1s"),
+    )
+
+    def run(*more: str) -> str:
+        job = SubmittedJob(
+            tmp_path,
+            "replay",
+            (*arguments, *more),
+            job="replay_dead_letters",
+            has_output=False,
+        )
+        with job:
+            exit_code, _ = job.await_end(END_S)
+            assert exit_code == 0, job.text()
+        return job.text()
+
+    shown = run("--dry-run")
+    assert f"3 to {topic_name}: ValueError: 0" in shown
+    assert f"2 to {topic_name}: ValueError: 1" in shown
+    assert "1 to nowhere" in shown
+    assert "6 dead letters; nothing was sent, and nothing committed" in shown
+    assert records_in(servers, topic_name) == []
+    assert committed_offsets(kafka, group_id) == {}
+    said = run()
+    assert f"1 of {letters}-0 skipped (offset 5)" in said
+    back = records_in(servers, topic_name)
+    assert [(each.partition, each.value) for each in back] == [(1, b"%d" % n) for n in range(5)]
+    assert {each.headers for each in back} == {OWN}
+    assert committed_offsets(kafka, group_id) == {0: 6}
