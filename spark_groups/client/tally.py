@@ -7,7 +7,7 @@ request, each event, and the state that follows. What is counted is shown by the
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -30,6 +30,7 @@ from spark_groups.protocol.messages import (
 WINDOW_S: Final = 30.0
 """A maximum is that of this window and the one before, as in Kafka's own metrics."""
 NO_ANSWER: Final = "no answer"
+MEMBER_IDS_KEPT: Final = 16
 
 
 class Count(Enum):
@@ -158,6 +159,8 @@ class Tally:
         self.counts: Counter[Count] = Counter()
         self.errors: Counter[tuple[str, str]] = Counter()
         """By request and name of the error: once for each answer that has it."""
+        self.joined_as: deque[str] = deque(maxlen=MEMBER_IDS_KEPT)
+        """The member ids it has had, the present one last: a lost membership may cost one."""
         self._spreads = {took: Spread(bounds_s) for took, bounds_s in BOUNDS_S.items()}
         self._rebalancing_since: float | None = None
         self._revoking_since: float | None = None
@@ -198,6 +201,8 @@ class Tally:
         for count, amount in _EVENTS.get(type(event), ()):
             self.counts[count] += amount(event)
         match event:
+            case member.EpochChanged(previous=0) if event.member_id not in self.joined_as:
+                self.joined_as.append(event.member_id)
             case member.RevocationTold() if self._revoking_since is None:
                 self._revoking_since = event.at
             case member.PartitionsRevoked():
@@ -241,6 +246,7 @@ class Tally:
             "took": {each.name.lower(): self._spreads[each].as_plain(now) for each in Took},
             "errors": [[*each, count] for each, count in sorted(self.errors.items())],
             "last_rebalance_age_s": age_s,
+            "joined_as": list(self.joined_as),
         }
 
     def _count(self, request: Request, errors: set[str]) -> None:

@@ -23,7 +23,7 @@ from prometheus_client import make_wsgi_app
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from spark_groups.client.health import assess
+from spark_groups.client.health import Health, assess
 from spark_groups.errors import OptionsError
 from spark_groups.monitoring.families import families
 
@@ -37,6 +37,12 @@ PORT_WAIT_S: Final = 5.0
 RETRY_S: Final = 0.1
 CLIENT_TIMEOUT_S: Final = 5.0
 MAX_CLIENTS: Final = 16
+PROBES: Final[dict[str, Callable[[Health], bool]]] = {
+    "/live": lambda health: health.is_live,
+    "/ready": lambda health: health.is_ready,
+    "/health": lambda _: True,
+}
+"""Which paths are answered with the health, and when with 200."""
 
 Take = Callable[[], dict[str, Any]]
 
@@ -103,20 +109,18 @@ class MonitoringEndpoint:
         if path == "/metrics":
             metrics: Iterable[bytes] = self._metrics(environ, start)
             return metrics
+        if path not in PROBES:
+            return _reply(start, HTTPStatus.NOT_FOUND, {"paths": ["/metrics", *PROBES]})
         health = assess(self._take())
-        is_well = {"/live": health.is_live, "/ready": health.is_ready, "/health": True}.get(path)
-        if is_well is None:
-            status, text = (
-                HTTPStatus.NOT_FOUND,
-                {"paths": ["/metrics", "/live", "/ready", "/health"]},
-            )
-        else:
-            status = HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE
-            text = health.as_plain()
-        body = json.dumps(text).encode("utf-8") + b"\n"
-        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
-        start(f"{status.value} {status.phrase}", [*headers, ("Cache-Control", "no-store")])
-        return [body]
+        status = HTTPStatus.OK if PROBES[path](health) else HTTPStatus.SERVICE_UNAVAILABLE
+        return _reply(start, status, health.as_plain())
+
+
+def _reply(start: StartResponse, status: HTTPStatus, value: object) -> list[bytes]:
+    body = json.dumps(value).encode("utf-8") + b"\n"
+    headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+    start(f"{status.value} {status.phrase}", [*headers, ("Cache-Control", "no-store")])
+    return [body]
 
 
 class _Member(Collector):

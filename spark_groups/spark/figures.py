@@ -32,5 +32,6 @@ def figures(query: StreamingQuery) -> list[dict[str, Any]]:
     return [
         {**view, "health": assess(view).as_plain()}
         for view in read_snapshots()
-        if view.get("member_id") in member_ids
+        # A batch may have been planned under an id that was lost since.
+        if member_ids & {*view.get("tally", {}).get("joined_as", ())}
     ]

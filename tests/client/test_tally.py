@@ -153,6 +153,15 @@ def test_fenced_member_has_lost_a_membership_and_a_rebalance() -> None:
     assert "rebalance" not in found
 
 
+def test_member_ids_of_a_client_are_kept() -> None:
+    hands = Hands()
+    hands.own(0, 1)
+    for code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
+        hands.beat(m.HeartbeatResponse(error_code=code))
+        hands.beat(accepted(5, parts(0, 1)))
+    assert take_snapshot(hands.client, hands.now)["tally"]["joined_as"] == ["m1", "m2"]
+
+
 def test_goodbye_is_no_heartbeat_of_the_member() -> None:
     tally = Tally()
     goodbye = m.HeartbeatRequest(group_id="g", member_id="m", member_epoch=-1)

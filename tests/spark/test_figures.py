@@ -27,7 +27,9 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     directory = tmp_path / "sockets"
     directory.mkdir(mode=0o700)
     monkeypatch.setattr(snapshots, "snapshot_directory", lambda: directory)
-    mine, other = busy_view(), {**busy_view(), "member_id": "another"}
+    mine, other = busy_view(), busy_view()
+    mine["tally"]["joined_as"] = ["m0", "m1"]
+    other["tally"]["joined_as"] = ["another"]
     publishers = [SnapshotPublisher(lambda view=view: view) for view in (mine, other)]
     for each in publishers:
         each.start()
@@ -37,11 +39,12 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_members_are_found_by_the_ends_of_their_sources(published: dict[str, Any]) -> None:
-    end = plan_text(BatchPlan("g", "m1", 3, (), ()))
-    (found,) = figures(query(end, None, "17", '{"orders":{"0":5}}'))
-    assert {name: found[name] for name in published} == published
-    assert found["health"]["condition"] == "READING"
-    assert found["tally"]["counts"]["batches_planned"] == 2
+    for member_id in ("m0", "m1"):
+        end = plan_text(BatchPlan("g", member_id, 3, (), ()))
+        (found,) = figures(query(end, None, "17", '{"orders":{"0":5}}'))
+        assert {name: found[name] for name in published} == published
+        assert found["health"]["condition"] == "READING"
+        assert found["tally"]["counts"]["batches_planned"] == 2
 
 
 def test_query_without_progress_or_of_other_sources_has_none(published: dict[str, Any]) -> None:
