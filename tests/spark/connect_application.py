@@ -10,14 +10,18 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 import spark_groups
+from spark_groups import SkipOrDeadLetter, foreach_batch_rows, process_records
 from spark_groups.spark.shutdown import stop_on_sigterm
+from tests.brokers import produce
 from tests.spark.queries import READ_S
+from tests.waiting import wait_until
 
 
 def refusal(act: Callable[[], Any]) -> str:
@@ -61,22 +65,29 @@ def main(servers: str, group_id: str, topic: str, directory: Path) -> None:
     run(write(stream(), "all").format("parquet").option("path", str(directory / "rows")))
     seen["rows"] = spark.read.parquet(str(directory / "rows")).count()
     seen["left"] = state()
+    produce(servers, topic, [b"unread"] * 3)
     seen["backlog"] = backlog()
     spark_groups.register(spark)
     seen["backlog of the registered source"] = backlog()
     query = write(stream(), "stays").format("noop").start()
-    while not any(row["client_id"] for row in state()):
+
+    def groups() -> list[str]:
         assert query.isActive, query.exception()
+        return [each["group"] for each in spark_groups.figures(query)]
+
+    seen["figures"] = wait_until(groups, READ_S, "figures")
+    seen["owners"] = [row["client_id"] for row in state()]
     query.stop()
-    while any(row["client_id"] for row in state()):
-        pass
+    wait_until(lambda: not any(row["client_id"] for row in state()), READ_S, "an empty group")
     seen["listen"] = refusal(lambda: spark_groups.listen(spark))
     seen["stop_on_sigterm"] = refusal(lambda: stop_on_sigterm(spark))
-    read_batch = spark_groups.foreach_batch_rows(lambda rows, number: None)
-    emitted = stream(**{"kafka.group.id": f"{group_id}-ranges", "emit": "ranges"})
-    seen["foreach_batch_rows"] = refusal(
-        lambda: run(write(emitted, "ranges").foreachBatch(read_batch))
-    )
+    for name, options, process in (
+        ("foreach_batch_rows", {"emit": "ranges"}, foreach_batch_rows(lambda rows, number: None)),
+        ("process_records", {}, process_records(print, SkipOrDeadLetter())),
+    ):
+        rows = stream(**{"kafka.group.id": f"{group_id}-{name}"}, **options)
+        batches = write(rows, name).foreachBatch(process)
+        seen[name] = refusal(partial(run, batches))
     (directory / "seen.json").write_text(json.dumps(seen), encoding="utf-8")
     spark.stop()
 

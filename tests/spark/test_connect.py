@@ -53,7 +53,10 @@ def test_sources_work_and_what_needs_the_driver_is_refused(seen: dict[str, Any])
         }
         for partition in range(2)
     ]
-    assert (seen["backlog"], seen["backlog of the registered source"]) == (0, 0)
+    assert (seen["backlog"], seen["backlog of the registered source"]) == (3, 3)
     assert "OptionsError: a session of Spark Connect cannot listen" in seen["listen"]
     assert "OptionsError: a session of Spark Connect has no driver" in seen["stop_on_sigterm"]
-    assert "foreach_batch_rows needs a classic session" in seen["foreach_batch_rows"]
+    for name in ("foreach_batch_rows", "process_records"):
+        assert f"{name} needs a classic session" in seen[name]
+    assert len(seen["figures"]) == 1
+    assert seen["owners"] == ["spark-groups"] * 2
