@@ -32,6 +32,10 @@ expect.set_options(timeout=30_000)
 INSTALL = "there is no Chromium: apt-get install chromium, or .venv/bin/playwright install chromium"
 READABLE_CONTRAST = 4.5
 """Of text, by WCAG 2.1, level AA."""
+POINTED_AT = """(bar) => {
+  bar.dispatchEvent(new PointerEvent('pointerover', {bubbles: true}));
+  return bar.textContent;
+}"""
 COLOUR_OF = """([selector, property]) => {
   let element = document.querySelector(selector);
   const painted = (each) => getComputedStyle(each)[property];
@@ -92,7 +96,7 @@ class Shown:
 def showing(frame: Frame) -> Iterator[tuple[Shown, str]]:
     """Serve a frame that was made up, and give the address of its page."""
     shown = Shown(frame)
-    feeds: Feeds[str] = Feeds(lambda key: shown.open(), 1.0)
+    feeds: Feeds[str] = Feeds(lambda key: shown.open(), 2.0)
     server = PageServer("127.0.0.1", 0, feeds)
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
@@ -262,6 +266,8 @@ def test_a_thousand_partitions_of_two_hundred_members_can_be_searched_and_sorted
         expect(members).to_have_count(200)
         expect(page.locator("#ownership rect")).to_have_count(1_000)
         expect(page.locator(".legend")).to_contain_text("and 188 more members")
+        told = page.locator("#ownership rect").first.evaluate(POINTED_AT)
+        assert told.startswith("flights-0: reader-0 00000000-0000-4000-8000-000000000000, epoch 7,")
 
         page.keyboard.press("/")
         page.keyboard.type("reader-17")

@@ -14,9 +14,15 @@ const SIZES = [[30, 22], [120, 11], [400, 5], [Infinity, 3]];
 export class Ownership {
   constructor() {
     this.colours = new Map();
+    this.spans = new WeakMap();
     this.legend = make("p", { class: "legend" });
     this.names = draw("svg", { class: "names", "aria-hidden": "true" });
     this.chart = draw("svg", { role: "img", "aria-label": "who had which partition when" });
+    // Of thousands of bars few are ever pointed at: only those get their words.
+    this.chart.addEventListener("pointerover", (event) => {
+      const span = this.spans.get(event.target);
+      if (span && !event.target.firstChild) event.target.append(draw("title", {}, told(...span)));
+    });
     this.box = make("div", { class: "scroll chart" }, this.names, this.chart);
     const title = make("h2", {}, "ownership");
     const words = "A bar is a time in which a member has a partition, with its member epoch; faint: "
@@ -66,8 +72,9 @@ export class Ownership {
         const bar = draw("rect", {
           class: span.is_revoking ? "own revoking" : "own",
           x: left.toFixed(1), y: top + gap, width: wide.toFixed(1), height: height - 2 * gap,
-        }, draw("title", {}, told(partition, span)));
+        });
         this.paint(bar, span.member_id);
+        this.spans.set(bar, [partition, span]);
         const epochs = epochText(span);
         if (height < 16 || wide < epochs.length * CHARACTER + 8) return [bar];
         return [bar, draw("text", { x: (left + 4).toFixed(1), y: top + height - 7 }, epochs)];

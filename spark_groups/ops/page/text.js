@@ -4,6 +4,7 @@
 export const UNKNOWN = "—";
 
 const whole = new Intl.NumberFormat("en-US");
+const time = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 const short = new Intl.NumberFormat("en-US", { maximumFractionDigits: 1 });
 
 export function number(value) {
@@ -23,7 +24,7 @@ export function rate(value) {
 }
 
 export function clock(seconds) {
-  return new Date(seconds * 1000).toLocaleTimeString([], { hour12: false });
+  return time.format(seconds * 1000);
 }
 
 // Partition numbers by topic, as "flights 0-5, 8; orders 0".
