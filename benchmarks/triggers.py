@@ -83,7 +83,9 @@ def generate(servers: str, partitions: int, records: int) -> str:
     client.create_topics([NewTopic(name, first, 1, config=small)])[name].result(CREATED_S)
     if partitions > first:
         client.create_partitions([NewPartitions(name, partitions)])[name].result(CREATED_S)
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 100})
+    # Partitions that a broker tells of late are else looked for after five minutes only.
+    looks = {"topic.metadata.refresh.interval.ms": 1000}
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 100, **looks})
     deadline = time.monotonic() + CREATED_S
     for partition in range(partitions):
         for number in range(records):
