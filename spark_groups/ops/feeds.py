@@ -9,16 +9,14 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 logger = logging.getLogger(__name__)
 
 END_TIMEOUT_S: Final = 2.0
 """How long the end waits for a look that is under way; its thread does not keep the process."""
-
-Key = TypeVar("Key", bound=Hashable)
 
 
 class Document(Protocol):
@@ -99,7 +97,7 @@ class Feed:
             self.end()
 
 
-class Feeds(Generic[Key]):
+class Feeds:
     """The feeds that somebody wants now, by what they are about.
 
     Args:
@@ -108,20 +106,20 @@ class Feeds(Generic[Key]):
     """
 
     def __init__(
-        self, open_watch: Callable[[Key], AbstractContextManager[Watch]], interval_s: float
+        self, open_watch: Callable[[str], AbstractContextManager[Watch]], interval_s: float
     ) -> None:
         self._open_watch = open_watch
         self._interval_s = interval_s
         self._lock = threading.Lock()
-        self._feeds: dict[Key, Feed] = {}
+        self._feeds: dict[str, Feed] = {}
 
-    def keys(self) -> list[Key]:
+    def keys(self) -> list[str]:
         """Return what is looked at now."""
         with self._lock:
             return list(self._feeds)
 
     @contextmanager
-    def join(self, key: Key) -> Iterator[Feed]:
+    def join(self, key: str) -> Iterator[Feed]:
         """Take part in a feed, which begins with the first stream and ends with the last.
 
         Args:

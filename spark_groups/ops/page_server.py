@@ -83,7 +83,7 @@ class PageServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, host: str, port: int, feeds: Feeds[str]) -> None:
+    def __init__(self, host: str, port: int, feeds: Feeds) -> None:
         self.address_family = AF_INET6 if ":" in host else AF_INET
         self.feeds = feeds
         self.files = page_files()

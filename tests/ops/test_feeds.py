@@ -68,7 +68,7 @@ def test_nothing_new_in_time_is_the_same_number() -> None:
 
 def test_streams_share_a_feed_which_ends_with_the_last() -> None:
     counting = Counting()
-    feeds: Feeds[str] = Feeds(lambda key: counting.open(), QUICK_S)
+    feeds = Feeds(lambda key: counting.open(), QUICK_S)
     with feeds.join("a") as first:
         with feeds.join("a") as second, feeds.join("b") as other:
             assert first is second
@@ -85,7 +85,7 @@ def test_streams_share_a_feed_which_ends_with_the_last() -> None:
 
 
 def test_the_end_lets_everybody_go_who_waits() -> None:
-    feeds: Feeds[str] = Feeds(lambda key: Counting().open(), 3600.0)
+    feeds = Feeds(lambda key: Counting().open(), 3600.0)
     with feeds.join("a") as feed:
         number, _ = feed.after(0, WAIT_S)
         waiting = threading.Thread(target=feed.after, args=(number, 3600.0))
@@ -104,7 +104,7 @@ def test_a_look_that_breaks_ends_the_feed_and_the_next_stream_begins_anew(
             raise ZeroDivisionError
 
     opened = iter((Broken(), Counting()))
-    feeds: Feeds[str] = Feeds(lambda key: next(opened).open(), QUICK_S)
+    feeds = Feeds(lambda key: next(opened).open(), QUICK_S)
     with feeds.join("a") as feed:
         assert feed.after(0, WAIT_S) == (0, "")
         wait_until(lambda: feed.is_over, what="the end of the feed")

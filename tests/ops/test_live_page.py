@@ -96,7 +96,7 @@ class Shown:
 def showing(frame: Frame) -> Iterator[tuple[Shown, str]]:
     """Serve a frame that was made up, and give the address of its page."""
     shown = Shown(frame)
-    feeds: Feeds[str] = Feeds(lambda key: shown.open(), 2.0)
+    feeds = Feeds(lambda key: shown.open(), 2.0)
     server = PageServer("127.0.0.1", 0, feeds)
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:

@@ -25,7 +25,7 @@ WAIT_S = 10.0
 
 @contextmanager
 def serving(host: str = "127.0.0.1") -> Iterator[PageServer]:
-    feeds: Feeds[str] = Feeds(lambda key: Counting().open(), 0.05)
+    feeds = Feeds(lambda key: Counting().open(), 0.05)
     server = PageServer(host, 0, feeds)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
@@ -116,7 +116,7 @@ def test_a_peer_that_has_gone_is_noticed_while_nothing_is_new(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(page_server, "KEEP_ALIVE_S", 0.05)
-    feeds: Feeds[str] = Feeds(lambda key: Counting().open(), 3600.0)
+    feeds = Feeds(lambda key: Counting().open(), 3600.0)
     server = PageServer("127.0.0.1", 0, feeds)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
