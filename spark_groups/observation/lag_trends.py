@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from spark_groups.observation.views import GroupView
 
@@ -14,6 +14,7 @@ RATE_WINDOW_S: Final = 30.0
 
 PartitionKey = tuple[str, int]
 """Topic id, as Kafka's tools write it, and partition."""
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +64,8 @@ class LagTrends:
             self._samples[key] = samples
         # A sum without some partitions would fall and rise with what is known, not with lag.
         lag = None if view.totals.unknown_lag_partitions else view.totals.lag
-        committed = _sum(each.committed_offset for each in view.partitions)
-        end = _sum(each.log_end_offset for each in view.partitions)
+        committed = sum_if_known(each.committed_offset for each in view.partitions)
+        end = sum_if_known(each.log_end_offset for each in view.partitions)
         self._totals.append(_Sample(at_s, lag, committed, end))
 
     def trend(self, key: PartitionKey) -> LagTrend:
@@ -80,9 +81,15 @@ class LagTrends:
         return _trend(self._totals)
 
 
-def _sum(values: Iterable[int | None]) -> int | None:
-    known = list(values)
-    return None if None in known else sum(each for each in known if each is not None)
+def sum_if_known(values: Iterable[Number | None]) -> Number | None:
+    """Return a sum; None if one of the numbers is not known.
+
+    Args:
+        values: Numbers; None: not known.
+    """
+    given = list(values)
+    known = [each for each in given if each is not None]
+    return sum(known) if len(known) == len(given) else None
 
 
 def _trend(samples: Iterable[_Sample]) -> LagTrend:

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from spark_groups.observation.frames import Frame
 from spark_groups.observation.group_events import EventKind, GroupEvent
-from spark_groups.observation.lag_trends import LagTrend
+from spark_groups.observation.lag_trends import LagTrend, sum_if_known
 from spark_groups.observation.printable_text import partition_ranges, printable
 from spark_groups.observation.revocations import Revocation
 from spark_groups.observation.views import GroupView, MemberView, PartitionView
@@ -266,7 +266,7 @@ def _partitions(
                 else (Text(number(len(row))),)
             ),
             lag_text(first) if single else Text(_shared_lag(row)),
-            Text(rate_text(_sum([each.lag_rate for each in own]))),
+            Text(rate_text(sum_if_known(each.lag_rate for each in own))),
             Text(sparkline(_summed([each.recent_lags for each in own]))),
         )
     rest = sum(map(len, more))
@@ -284,19 +284,11 @@ def _shared_lag(row: Sequence[PartitionView]) -> str:
     return f"{lag} ({unknown:,} unknown)" if unknown and known else lag
 
 
-def _sum(values: Sequence[float | None]) -> float | None:
-    known = [each for each in values if each is not None]
-    return sum(known) if len(known) == len(values) else None
-
-
 def _summed(lags: Sequence[Sequence[int | None]]) -> list[int | None]:
     """Add up the lags of partitions, the latest with the latest."""
     looks = min(SPARKLINE_COLUMNS, *map(len, lags)) if len(lags) > 1 else len(lags[0])
     columns = zip(*(each[len(each) - looks :] for each in lags), strict=True)
-    return [
-        None if None in column else sum(each for each in column if each is not None)
-        for column in columns
-    ]
+    return [sum_if_known(column) for column in columns]
 
 
 def _fit(found: Sequence[Shown], rows: int) -> tuple[Sequence[Shown], Sequence[Shown]]:
