@@ -27,7 +27,7 @@ class LocalMember:
         commits_refused: Offset commits that were refused so far.
         withheld: What it waits for.
         session_timeout_ms: The group's session time-out, as far as the member could read it.
-        rebalance_timeout_ms: How long it may take to give partitions up.
+        revocation_timeout_s: How long it may take for that.
         instance_wait_left_s: Seconds for which it will still wait for its instance id, which
             another member holds; None: it does not.
         batch_age_s: Seconds since the batch under way began.
@@ -48,7 +48,7 @@ class LocalMember:
     commits_refused: int = 0
     withheld: tuple[WithheldRange, ...] = ()
     session_timeout_ms: int | None = None
-    rebalance_timeout_ms: int | None = None
+    revocation_timeout_s: float | None = None
     instance_wait_left_s: float | None = None
     batch_age_s: float | None = None
     idle_s: float | None = None
@@ -101,7 +101,7 @@ def _local_member(snapshot: Mapping[str, Any]) -> LocalMember:
             for each in snapshot.get("pending_ranges") or ()
         ),
         session_timeout_ms=snapshot.get("session_timeout_ms"),
-        rebalance_timeout_ms=snapshot.get("rebalance_timeout_ms"),
+        revocation_timeout_s=snapshot.get("revocation_timeout_s"),
         instance_wait_left_s=snapshot.get("instance_wait_left_s"),
         batch_age_s=snapshot.get("batch_age_s"),
         idle_s=snapshot.get("idle_s"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from spark_groups.observation.group_events import EventKind, GroupEvent, label_of
@@ -37,15 +37,7 @@ class Revocation:
 
     def to_json(self) -> dict[str, Any]:
         """Return the revocation as plain values."""
-        return {
-            "member_id": self.member_id,
-            "label": self.label,
-            "partitions": by_topic(self.partitions),
-            "since_s": self.since_s,
-            "age_s": self.age_s,
-            "rebalance_timeout_s": self.rebalance_timeout_s,
-            "budget_used": self.budget_used,
-        }
+        return asdict(self) | {"partitions": by_topic(self.partitions)}
 
 
 class Revocations:
@@ -94,22 +86,19 @@ def _revocation(
     before: Revocation | None,
 ) -> Revocation:
     local = member.local
-    age_s = local.revocation_age_s if local is not None else None
-    timeout_ms = local.rebalance_timeout_ms if local is not None else None
-    timeout_s = None if not timeout_ms else timeout_ms / 1000
+    age_s = None if local is None else local.revocation_age_s
+    timeout_s = None if local is None else local.revocation_timeout_s
     seen_since_s = at_s if before is None else before.since_s
     since_s = seen_since_s if age_s is None else min(seen_since_s, at_s - age_s)
-    now = Revocation(
+    return Revocation(
         member_id=member.member_id,
         label=label_of(member),
         partitions=revoking,
         since_s=round(since_s, 3),
         age_s=age_s,
         rebalance_timeout_s=timeout_s,
+        budget_used=None if age_s is None or not timeout_s else round(age_s / timeout_s, 4),
     )
-    if age_s is None or timeout_s is None:
-        return now
-    return replace(now, budget_used=round(age_s / timeout_s, 4))
 
 
 def _began(now: Revocation, at_s: float) -> GroupEvent:

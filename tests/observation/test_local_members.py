@@ -24,6 +24,7 @@ SNAPSHOT: dict[str, Any] = {
     "last_heartbeat_age_s": 0.3,
     "last_call_age_s": 4.5,
     "revocation_age_s": 2.0,
+    "revocation_timeout_s": 300.0,
     "revoking": ["old-flights-10", "flights-1"],
     "in_flight": [
         {"topic": "flights", "partition": 1, "from_offset": 10, "until_offset": 25},
@@ -56,6 +57,7 @@ def test_a_snapshot_is_read_in_full() -> None:
             last_heartbeat_age_s=0.3,
             last_call_age_s=4.5,
             revocation_age_s=2.0,
+            revocation_timeout_s=300.0,
             revoking=(TopicPartition("flights", 1), TopicPartition("old-flights", 10)),
             in_flight_partitions=2,
             in_flight_offsets=20,
@@ -97,6 +99,4 @@ def test_what_a_client_really_writes_can_be_read() -> None:
     client = GroupClient(config, new_member_id=lambda: ONE)
     client.start(1.0)
     found = parse_local_members([take_snapshot(client, 2.0)], "flight-readers")
-    assert found == {
-        ONE: LocalMember(state="JOINING", rebalance_timeout_ms=300_000, idle_limit_s=600.0)
-    }
+    assert found == {ONE: LocalMember(state="JOINING", idle_limit_s=600.0)}

@@ -15,7 +15,7 @@ GIVES_UP = read(member(ONE, [0, 1], [0]), member(TWO, [], [1]))
 GAVE_UP = read(member(ONE, [0], [0]), member(TWO, [1], [1]))
 
 
-def told(age_s: float, timeout_ms: int | None = 20_000) -> GroupView:
+def told(age_s: float, timeout_s: float | None = 20.0) -> GroupView:
     """The group while the member on this machine says for how long it has been told."""
     snapshot: dict[str, Any] = {
         "group": "flight-readers",
@@ -23,7 +23,7 @@ def told(age_s: float, timeout_ms: int | None = 20_000) -> GroupView:
         "state": "RECONCILING",
         "revoking": ["flights-1"],
         "revocation_age_s": age_s,
-        "rebalance_timeout_ms": timeout_ms,
+        "revocation_timeout_s": timeout_s,
     }
     return view_group(GIVES_UP, [snapshot])
 
@@ -61,7 +61,7 @@ def test_of_a_member_elsewhere_the_time_is_unknown() -> None:
 
 def test_a_member_without_a_known_time_out_has_no_budget() -> None:
     revocations = Revocations()
-    revocations.look(told(1.0, timeout_ms=None), 10.0)
+    revocations.look(told(1.0, timeout_s=None), 10.0)
     assert revocations.under_way()[0].budget_used is None
 
 
