@@ -12,6 +12,7 @@ from math import inf
 from typing import Final
 
 from spark_groups.errors import UnprocessableError
+from spark_groups.spark.processing.letters import ERROR_BYTES_MAX
 from spark_groups.spark.processing.record import Record
 
 logger = logging.getLogger(__name__)
@@ -19,6 +20,8 @@ logger = logging.getLogger(__name__)
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 30.0
 LEAST_S: Final = 0.001
+AGAIN_S: Final = 5.0
+"""How long what is interrupted may take to clean up, before that is interrupted, too."""
 
 Handle = Callable[[Record], object]
 
@@ -60,7 +63,7 @@ def attempt(handle: Handle, record: Record, deadline_s: float) -> Attempted:
         except _DeadlineReached:
             error = f"TimeoutError: not processed by its deadline, attempt {attempts}"
         except Exception as failure:
-            error = f"{type(failure).__name__}: {failure}"
+            error = _told(failure)
             is_hopeless = isinstance(failure, UnprocessableError)
         if time.monotonic() + pause_s >= deadline_s or (is_hopeless and deadline_s != inf):
             break
@@ -70,21 +73,38 @@ def attempt(handle: Handle, record: Record, deadline_s: float) -> Attempted:
     return Attempted(attempts, error)
 
 
+def _told(failure: Exception) -> str:
+    """Return an error as text that UTF-8 can hold: records decide what is in it."""
+    try:
+        text = f"{type(failure).__name__}: {failure}"
+    except Exception:
+        text = type(failure).__name__
+    told = text[:ERROR_BYTES_MAX].encode("utf-8", "backslashreplace")[:ERROR_BYTES_MAX]
+    return told.decode("utf-8", "ignore")
+
+
 @contextmanager
 def _interrupted_after(limit_s: float) -> Iterator[None]:
-    """Raise _DeadlineReached in the block after a while; a task runs on its main thread."""
+    """Raise _DeadlineReached in the block after a while, again and again until it is left.
+
+    A task runs on its main thread.
+    """
     if limit_s == inf:
         yield
         return
+    is_left = False
 
     def interrupt(*_: object) -> None:
-        raise _DeadlineReached
+        if not is_left:
+            raise _DeadlineReached
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    others = signal.setitimer(signal.ITIMER_REAL, max(limit_s, LEAST_S))
+    others = signal.getitimer(signal.ITIMER_REAL)
     try:
+        signal.setitimer(signal.ITIMER_REAL, max(limit_s, LEAST_S), AGAIN_S)
         yield
     finally:
+        is_left = True
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         signal.setitimer(signal.ITIMER_REAL, *others)

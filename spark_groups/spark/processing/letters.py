@@ -21,6 +21,8 @@ RETRIES: Final = f"{PREFIX}retries"
 EXPIRES: Final = f"{PREFIX}expires"
 ERROR: Final = f"{PREFIX}error"
 ERROR_BYTES_MAX: Final = 1_024
+DIGITS_MAX: Final = 18
+"""As many as fit into any number of Kafka's: records may bring headers of their own making."""
 
 _MINE: Final = frozenset(
     {
@@ -197,4 +199,4 @@ def _place(origin: Origin) -> Headers:
 
 
 def _number(text: bytes) -> int | None:
-    return int(text) if text.isdigit() else None
+    return int(text) if text.isdigit() and len(text) <= DIGITS_MAX else None

@@ -77,6 +77,48 @@ def test_what_hangs_is_interrupted_even_if_it_takes_every_error() -> None:
     assert signal.getsignal(signal.SIGALRM) is before
 
 
+def test_what_hangs_again_while_it_cleans_up_is_interrupted_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("spark_groups.spark.processing.attempts.AGAIN_S", 0.05)
+
+    def hangs(_: Record) -> None:
+        try:
+            time.sleep(5)
+        finally:
+            time.sleep(5)
+
+    began_s = time.monotonic()
+    tried = attempt(hangs, RECORD, soon())
+    assert tried.error is not None
+    assert tried.error.startswith("TimeoutError")
+    assert time.monotonic() - began_s < 5
+    assert signal.getitimer(signal.ITIMER_REAL)[1] == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ValueError("name \ud800"), "ValueError: name \\ud800"),
+        (ValueError("é" * 5_000), "ValueError: " + "é" * 506),
+    ],
+    ids=["half of a pair", "long"],
+)
+def test_errors_are_told_in_text_that_can_be_written(error: Exception, told: str) -> None:
+    def handle(_: Record) -> NoReturn:
+        raise error
+
+    assert attempt(handle, RECORD, soon()).error == told
+
+
+def test_error_that_cannot_tell_itself_is_told_by_its_name() -> None:
+    class UntoldError(Exception):
+        def __str__(self) -> str:
+            raise ValueError("it cannot be told")
+
+    assert attempt(Failing(inf, UntoldError), RECORD, soon()).error == "UntoldError"
+
+
 def test_hopeless_record_is_tried_once_if_there_is_a_deadline() -> None:
     handle = Failing(2, UnprocessableError)
     tried = attempt(handle, RECORD, time.monotonic() + 3_600)

@@ -11,6 +11,8 @@ from spark_groups.spark.processing.letters import (
     ERROR_BYTES_MAX,
     EXPIRES,
     GROUP,
+    ORIGINAL_OFFSET,
+    ORIGINAL_PARTITION,
     ORIGINAL_TOPIC,
     RETRIES,
     Letter,
@@ -72,6 +74,13 @@ def test_count_that_cannot_be_read_is_not_a_count() -> None:
     assert origin_of(odd).retries is None
     letter = dead_letter(odd, origin_of(odd), "x", "t")
     assert RETRIES not in dict(letter.headers)
+
+
+def test_number_that_is_absurdly_long_is_none() -> None:
+    digits = b"9" * 5_000
+    place = ((ORIGINAL_TOPIC, b"t"), (ORIGINAL_PARTITION, digits), (ORIGINAL_OFFSET, b"1"))
+    odd = replace(RECORD, headers=((RETRIES, digits), (EXPIRES, digits), *place))
+    assert origin_of(odd) == Origin("flights", 3, 17, 1_000, retries=None)
 
 
 @pytest.mark.parametrize(
