@@ -7,9 +7,9 @@ is unknown has no sample: it is never 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -19,7 +19,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.metrics_core import Metric
 
-from spark_groups.client.health import Condition, assess
+from spark_groups.client.health import Condition, View, assess
 from spark_groups.client.tally import WINDOW_S, Count, Took
 from spark_groups.protocol.membership import MemberState
 
@@ -27,7 +27,6 @@ PREFIX: Final = "kafka_group_"
 MAX_PARTITION_SERIES: Final = 500
 """With more partitions than this there are only sums: a series for each would be too many."""
 
-View = Mapping[str, Any]
 Known = float | None
 
 
@@ -46,22 +45,14 @@ class Gauge:
     value: Callable[[View], Known]
 
 
-def _lag(partition: Mapping[str, Any]) -> Known:
+def _lag(partition: View) -> Known:
     """Return the lag as Kafka's tools have it: log end without what is committed."""
     committed, end = partition.get("committed_offset"), partition.get("log_end_offset")
     return None if committed is None or end is None else max(0, end - committed)
 
 
-def _known(values: Iterator[Known]) -> list[float]:
-    return [each for each in values if each is not None]
-
-
-def _lags(view: View) -> list[float]:
-    return _known(map(_lag, view["partitions"]))
-
-
-def _pending_lags(view: View) -> list[float]:
-    return _known(map(_lag, view["pending_ranges"]))
+def _lags(partitions: Iterable[View]) -> list[float]:
+    return [lag for lag in map(_lag, partitions) if lag is not None]
 
 
 def _seconds(name: str) -> Callable[[View], Known]:
@@ -140,17 +131,17 @@ GAUGES: Final = (
     Gauge(
         "lag_sum",
         "Log ends without what is committed, of all partitions; ends are those of the last call.",
-        lambda view: sum(_lags(view)),
+        lambda view: sum(_lags(view["partitions"])),
     ),
     Gauge(
         "lag_max",
         "The largest lag of a partition; absent: none is known.",
-        lambda view: max(_lags(view), default=None),
+        lambda view: max(_lags(view["partitions"]), default=None),
     ),
     Gauge(
         "pending_lag_sum",
         "The lag of partitions that others still own.",
-        lambda view: sum(_pending_lags(view)),
+        lambda view: sum(_lags(view["pending_ranges"])),
     ),
 )
 PARTITION_GAUGES: Final = (
@@ -193,7 +184,7 @@ def metric_table() -> str:
         *((each.name, "gauge", "group", each.meaning) for each in GAUGES),
         *((each.name, "gauge", by_partition, each.meaning) for each in PARTITION_GAUGES),
         *(
-            (f"{each.name.lower()}_total", "counter", "group", f"{_sentence(each.value)}")
+            (f"{each.name.lower()}_total", "counter", "group", _sentence(each.value))
             for each in Count
         ),
         ("request_errors_total", "counter", "group, request, error", "Errors of these requests."),
