@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from types import TracebackType
 
 from spark_groups.errors import SparkGroupsError
 from spark_groups.observation.frames import Frame, GroupHistory
@@ -33,17 +32,6 @@ class GroupWatch:
         self._group_id = group_id
         self._now = now or steady_clock()
         self._history = GroupHistory(group_id)
-
-    def __enter__(self) -> GroupWatch:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close all connections."""

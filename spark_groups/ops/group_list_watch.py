@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from types import TracebackType
 from typing import Any
 
 from spark_groups.errors import SparkGroupsError
@@ -52,17 +51,6 @@ class GroupListWatch:
         self._brokers = brokers
         self._now = now or steady_clock()
         self._frame = GroupListFrame(at_s=0.0)
-
-    def __enter__(self) -> GroupListWatch:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Do nothing: no connection is kept."""
 
     def look(self) -> GroupListFrame:
         """List the groups; where that fails, return the last good list, marked stale."""

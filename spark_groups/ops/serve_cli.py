@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Annotated, Final
 
 import typer
@@ -45,8 +45,8 @@ def serve(
 
     def open_watch(group_id: str) -> AbstractContextManager[Watch]:
         if group_id == GROUP_LIST:
-            return GroupListWatch(brokers)
-        return GroupWatch(brokers.observer(), group_id)
+            return nullcontext(GroupListWatch(brokers))
+        return closing(GroupWatch(brokers.observer(), group_id))
 
     feeds = Feeds(open_watch, interval)
     try:

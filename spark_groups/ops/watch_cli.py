@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Annotated, Final
 
 import typer
@@ -114,7 +114,8 @@ def watch(  # noqa: PLR0917
     Exit code 1 if nothing could be read before --count or --duration was over; 130 after Ctrl-C.
     """
     has_seen = False
-    with GroupWatch(brokers.observer(), group) as group_watch, _showing(as_json=as_json) as show:
+    looking = closing(GroupWatch(brokers.observer(), group))
+    with looking as group_watch, _showing(as_json=as_json) as show:
         for frame in _frames(group_watch, interval, count, duration):
             has_seen = has_seen or frame.view is not None
             show(frame)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 
 from spark_groups.kafka.embedded_ports import free_ports
 from spark_groups.observation.observe import GroupObserver
@@ -20,7 +21,7 @@ def test_a_broker_that_is_not_there_is_part_of_the_frame() -> None:
     address = f"127.0.0.1:{free_ports(1)[0]}"
     observer = GroupObserver(address, timeout_s=0.3)
     times = iter((1.0, 2.0))
-    with GroupWatch(observer, "flight-readers", lambda: next(times)) as watch:
+    with closing(GroupWatch(observer, "flight-readers", lambda: next(times))) as watch:
         watch.look()
         frame = watch.look()
     assert (frame.at_s, frame.view) == (2.0, None)

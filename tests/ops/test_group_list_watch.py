@@ -32,13 +32,13 @@ class Cluster:
 
 def test_a_lost_broker_leaves_the_last_list_marked_stale() -> None:
     brokers = Cluster(is_lost=True)
-    with GroupListWatch(brokers, lambda: next(brokers.times)) as watch:  # type: ignore[arg-type]
-        first = watch.look().to_json()
-        brokers.is_lost = False
-        found = watch.look().to_json()
-        brokers.is_lost = True
-        watch.look()
-        lost = watch.look().to_json()
+    watch = GroupListWatch(brokers, lambda: next(brokers.times))  # type: ignore[arg-type]
+    first = watch.look().to_json()
+    brokers.is_lost = False
+    found = watch.look().to_json()
+    brokers.is_lost = True
+    watch.look()
+    lost = watch.look().to_json()
     assert first == {
         "at_s": 1.0,
         "seen_at_s": None,
