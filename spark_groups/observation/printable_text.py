@@ -10,12 +10,11 @@ from spark_groups.types import TopicPartition
 RANGES_SHOWN: Final = 8
 
 
-def partition_ranges(partitions: Iterable[TopicPartition], shown: int = RANGES_SHOWN) -> str:
-    """Write partitions as ranges: `flights 0-5, 8; orders 0`.
+def partition_ranges(partitions: Iterable[TopicPartition]) -> str:
+    """Write partitions as ranges: `flights 0-5, 8; orders 0`; what is too many is counted.
 
     Args:
         partitions: The partitions.
-        shown: How many ranges are written before the partitions of the rest are counted.
     """
     ranges: list[tuple[str, int, int]] = []
     for each in sorted(partitions):
@@ -24,10 +23,10 @@ def partition_ranges(partitions: Iterable[TopicPartition], shown: int = RANGES_S
         else:
             ranges.append((each.topic, each.partition, each.partition))
     written: dict[str, list[str]] = {}
-    for topic, first, last in ranges[:shown]:
+    for topic, first, last in ranges[:RANGES_SHOWN]:
         written.setdefault(topic, []).append(str(first) if first == last else f"{first}-{last}")
     text = "; ".join(f"{printable(topic)} {', '.join(each)}" for topic, each in written.items())
-    rest = sum(last - first + 1 for _, first, last in ranges[shown:])
+    rest = sum(last - first + 1 for _, first, last in ranges[RANGES_SHOWN:])
     return f"{text} and {rest:,} more" if rest else text
 
 

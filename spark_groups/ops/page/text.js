@@ -2,6 +2,7 @@
 // Texts come from strangers: they are only ever set as text, never parsed as HTML.
 
 export const UNKNOWN = "—";
+const RANGES_SHOWN = 12;
 
 const whole = new Intl.NumberFormat("en-US");
 const time = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
@@ -28,9 +29,9 @@ export function clock(seconds) {
 }
 
 // Partition numbers by topic, as "flights 0-5, 8; orders 0".
-export function ranges(byTopic, shown = 12) {
+export function ranges(byTopic) {
   const parts = [];
-  let left = shown;
+  let left = RANGES_SHOWN;
   let rest = 0;
   for (const [topic, numbers] of Object.entries(byTopic)) {
     const found = [];
