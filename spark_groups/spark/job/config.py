@@ -21,6 +21,8 @@ else:
 
 _NESTED: Final = ("source", "sink.options", "target.options")
 """Sections whose keys may contain dots: their sub-tables are only a way to write such keys."""
+_TEXTS: Final = ("source.", "target.options.")
+"""Where every value is a text: an error about another kind of value would show it."""
 
 
 def load_job(
@@ -52,7 +54,7 @@ def load_job(
             )
         if key == "source.subscribe":
             values.pop("source.subscribePattern", None)
-        values[key] = text if section == "source" else _value(text)
+        values[key] = text if key.startswith(_TEXTS) else _value(text)
         origins[key] = argument
     options, problems = check_job(kind, _nested(values))
     if options is None or problems:
@@ -93,7 +95,7 @@ def _dotted(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         if isinstance(value, dict):
             yield from _dotted(place, value)
         else:
-            yield place, _text(value) if prefix.startswith("source") else value
+            yield place, _text(value) if place.startswith(_TEXTS) else value
 
 
 def _text(value: object) -> str:

@@ -237,3 +237,20 @@ def test_another_cluster_is_checked_as_a_source_is(tmp_path: Path) -> None:
     wrong = written(tmp_path, text + more.replace("other:9092", "other"))
     with pytest.raises(OptionsError, match=r"target\.options: .*\n?.*kafka\.bootstrap\.servers"):
         load_job(CopyOptions, wrong)
+
+
+def test_numbers_are_texts_there_too_and_no_password_is_told(tmp_path: Path) -> None:
+    text = (ROOT / CopyOptions.example).read_text(encoding="utf-8")
+    more = """
+[target.options]
+kafka.bootstrap.servers = "other:9092"
+kafka.request.timeout.ms = 5000
+"""
+    path = written(tmp_path, text + more)
+    assert connected(load_job(CopyOptions, path).target.options).request_timeout_s == 5
+    again = [("--set", "target.options.kafka.request.timeout.ms", "6000")]
+    assert connected(load_job(CopyOptions, path, again).target.options).request_timeout_s == 6
+    wrong = written(tmp_path, text + more + "kafka.ssl.key.password = 98765")
+    with pytest.raises(OptionsError) as caught:
+        load_job(CopyOptions, wrong)
+    assert "98765" not in str(caught.value)
