@@ -6,7 +6,7 @@ kept anywhere else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
@@ -28,13 +28,13 @@ class RunningQuery:
     """A query that reads one stream of kafka-group.
 
     Args:
-        options: The options of its stream, by name.
+        options: The options of its stream, by name; with secrets, which its text does not show.
         run_id: Spark's id of this run.
         ranges: What the batch reads.
         is_as_loaded: Whether nothing is done with the stream before it is written.
     """
 
-    options: tuple[tuple[str, str], ...]
+    options: tuple[tuple[str, str], ...] = field(repr=False)
     run_id: str
     ranges: tuple[OffsetRange, ...]
     is_as_loaded: bool

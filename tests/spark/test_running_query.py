@@ -31,6 +31,11 @@ def run(stream: DataFrame, checkpoint: Path) -> list[RunningQuery | str]:
     return found
 
 
+def test_its_text_shows_no_secret() -> None:
+    options = (("kafka.sasl.password", "open sesame"),)
+    assert "open sesame" not in repr(RunningQuery(options, "run", (), is_as_loaded=True))
+
+
 def test_outside_of_a_batch_there_is_none(spark: SparkSession) -> None:
     with pytest.raises(OptionsError, match="a test does not know the query"):
         running_query(spark.range(1), "a test")
