@@ -23,6 +23,7 @@ from spark_groups.protocol.messages import (
 )
 from spark_groups.spark.options import SourceOptions
 from spark_groups.spark.planned_ranges import lose
+from spark_groups.spark.running_query import cluster_of
 from spark_groups.types import OffsetRange, TopicIdPartition, TopicPartition
 
 Offsets = Mapping[TopicIdPartition, int]
@@ -51,12 +52,7 @@ def read_backlog(options: SourceOptions) -> tuple[OffsetRange, ...]:
         for each in topics
         for index in range(each.partition_count)
     )
-    with Cluster(
-        options.bootstrap_servers,
-        client_id=options.client_id,
-        security=options.security,
-        request_timeout_s=timeout_s,
-    ) as cluster:
+    with cluster_of(options) as cluster:
         starts, ends = (
             _listed(
                 cluster,
