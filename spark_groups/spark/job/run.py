@@ -9,13 +9,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from spark_groups.errors import OptionsError
 from spark_groups.spark.job.options import AVAILABLE_NOW, JobOptions
 from spark_groups.spark.job.sink import start_into
 from spark_groups.spark.listener import listen
 from spark_groups.spark.registration import register
 from spark_groups.spark.shutdown import stop_on_sigterm
-from spark_groups.spark.source import HAS_ADMISSION_CONTROL
 
 logger = logging.getLogger(__name__)
 
@@ -32,30 +30,28 @@ def run_job(spark: SparkSession, options: JobOptions, write: Write) -> None:
         write: Says how its rows are written.
 
     Raises:
-        OptionsError: The output is another query's, or this Spark cannot do what is asked.
+        OptionsError: The output is another query's, Spark has no such sink, or the session is one
+            of Spark Connect.
         StreamingQueryException: The query failed.
     """
     end = stop_on_sigterm(spark, timeout_s=options.query.stop_timeout_s)
     # It listens for as long as this process lives: the end of a query is to be heard, too.
     listen(spark)
-    query = start_job(spark, options, write, is_listened_to=True)
+    query = start_job(spark, options, write)
     logger.info("query %s runs; SIGTERM or Ctrl-C ends it after its batch", query.id)
     end.await_termination(query)
 
 
-def start_job(
-    spark: SparkSession, options: JobOptions, write: Write, *, is_listened_to: bool = False
-) -> StreamingQuery:
+def start_job(spark: SparkSession, options: JobOptions, write: Write) -> StreamingQuery:
     """Start the query.
 
     Args:
         spark: The session.
         options: The checked configuration.
         write: Says how its rows are written.
-        is_listened_to: Whether `spark_groups.listen` was called.
 
     Raises:
-        OptionsError: The output is another query's, or this Spark cannot do what is asked.
+        OptionsError: The output is another query's, or Spark has no such sink.
     """
     register(spark)
     application = options.application.name or spark.sparkContext.applicationId
@@ -63,24 +59,15 @@ def start_job(
     if options.query.select_expr:
         rows = rows.selectExpr(*options.query.select_expr)
     checkpoint = f"{options.query.checkpoint_location.rstrip('/')}/{application}"
-    writer = _triggered(write(rows), options, is_listened_to).queryName(application)
+    writer = _triggered(write(rows), options).queryName(application)
     writer = writer.option("checkpointLocation", checkpoint)
     if options.files is None:
         return writer.start()
     return start_into(spark, writer, options.files, application, checkpoint)
 
 
-def _triggered(
-    writer: DataStreamWriter, options: JobOptions, is_listened_to: bool
-) -> DataStreamWriter:
+def _triggered(writer: DataStreamWriter, options: JobOptions) -> DataStreamWriter:
     if options.query.trigger_s == AVAILABLE_NOW:
-        if not HAS_ADMISSION_CONTROL and not is_listened_to:
-            raise OptionsError(
-                f"query.trigger: {AVAILABLE_NOW} needs a listener before Spark 4.2: older ones end"
-                " without telling a source that its last batch is finished, whose offsets would not"
-                " be committed; call spark_groups.listen(spark), or give the seconds between"
-                " batches and end the job with SIGTERM"
-            )
         return writer.trigger(availableNow=True)
     interval_ms = round(float(options.query.trigger_s) * 1000)
     return writer.trigger(processingTime=f"{interval_ms} milliseconds")

@@ -102,17 +102,6 @@ def test_second_run_of_the_application_goes_on(
     assert written.filter("value = 'later'").count() == 1
 
 
-def test_available_now_is_refused_where_its_last_offsets_would_stay_uncommitted(
-    spark: SparkSession, options: ConsumeOptions, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    # As on Spark 4.0 and 4.1.
-    monkeypatch.setattr("spark_groups.spark.job.run.HAS_ADMISSION_CONTROL", False)
-    with pytest.raises(OptionsError, match=r"query\.trigger: .*listener before Spark 4\.2"):
-        start(spark, options)
-    assert not list(tmp_path.iterdir())
-    assert not spark.streams.active
-
-
 @pytest.mark.long
 def test_output_of_another_checkpoint_is_refused_before_anything_is_written(
     spark: SparkSession,
