@@ -1,4 +1,4 @@
-"""Consumers of any kind, made once for a worker process, then kept between its tasks."""
+"""Consumers, and writers, made once for a worker process, then kept between its tasks."""
 
 from __future__ import annotations
 
