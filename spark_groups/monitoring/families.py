@@ -7,7 +7,7 @@ is unknown has no sample: it is never 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,6 +53,11 @@ def _lag(partition: View) -> Known:
 
 def _lags(partitions: Iterable[View]) -> list[float]:
     return [lag for lag in map(_lag, partitions) if lag is not None]
+
+
+def _sum_of_known(partitions: Sequence[View]) -> Known:
+    lags = _lags(partitions)
+    return sum(lags) if lags or not partitions else None
 
 
 def _seconds(name: str) -> Callable[[View], Known]:
@@ -130,8 +135,8 @@ GAUGES: Final = (
     Gauge("idle_limit_seconds", "When the member leaves because of that.", _of("idle_limit_s")),
     Gauge(
         "lag_sum",
-        "Log ends without what is committed, of all partitions; ends are those of the last call.",
-        lambda view: sum(_lags(view["partitions"])),
+        "Log ends, as of the last call, without what is committed; absent: none is known.",
+        lambda view: _sum_of_known(view["partitions"]),
     ),
     Gauge(
         "lag_max",

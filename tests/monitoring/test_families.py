@@ -87,6 +87,16 @@ def test_unknown_has_no_sample() -> None:
     assert found.value("ready") == 0
 
 
+def test_lag_of_which_nothing_is_known_is_not_none() -> None:
+    view = busy_view()
+    unknown = [{**each, "committed_offset": None} for each in view["partitions"]]
+    found = scraped({**view, "partitions": unknown})
+    assert (found.value("lag_sum"), found.value("lag_max")) == (None, None)
+    assert scraped({**view, "partitions": []}).value("lag_sum") == 0
+    half = [unknown[0], *view["partitions"][1:]]
+    assert scraped({**view, "partitions": half}).value("lag_sum") == 0
+
+
 def test_member_to_be_has_its_state_only() -> None:
     found = scraped({"group": "g", "state": "UNSUBSCRIBED"})
     assert found.value("state", state="UNSUBSCRIBED") == 1
