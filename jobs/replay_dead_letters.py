@@ -16,6 +16,7 @@ from collections.abc import Iterable
 
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_groups.observation.printable_text import printable
 from spark_groups.spark.job.command import Argument, main
 from spark_groups.spark.job.options import ReplayOptions, connected
 from spark_groups.spark.job.run import run_job
@@ -61,7 +62,7 @@ def show(letters: Iterable[Record], back: Route) -> None:
 def _line(record: Record, letter: Letter | None) -> str:
     error = dict(record.headers).get(ERROR) or b"no error is told"
     where = "nowhere (its headers do not say where from)" if letter is None else letter.topic
-    return f"to {where}: {error.decode(errors='replace')}"
+    return printable(f"to {where}: {error.decode(errors='replace')}")
 
 
 if __name__ == "__main__":

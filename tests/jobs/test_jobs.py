@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from spark_groups.spark.processing.letters import ERROR
+from spark_groups.spark.processing.record import Record
 from tests.jobs.submitted import ROOT
 
 JOBS = sorted((ROOT / "jobs").glob("*.py"))
@@ -29,3 +32,10 @@ def test_job_is_short_has_an_example_and_shows_it(job: Path) -> None:
     )
     for part in (f"jobs/{job.name}", example, "--config", "--set", "--group"):
         assert part in done.stdout
+
+
+def test_what_strangers_wrote_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    job = runpy.run_path(str(ROOT / "jobs" / "replay_dead_letters.py"))
+    letter = Record(None, None, "t", 0, 0, 0, ((ERROR, b"\x1b[2Jbad\nworse"),))
+    job["show"]([letter], lambda _: None)
+    assert "from): ?[2Jbad?worse\n1 dead letters" in capsys.readouterr().out
