@@ -45,7 +45,6 @@ Shown = TypeVar("Shown")
 BARS: Final = "▁▂▃▄▅▆▇█"
 SPARKLINE_COLUMNS: Final = 12
 REVOCATIONS_SHOWN: Final = 3
-LINES_UNBOUNDED: Final = 10_000
 _ALARMING: Final = frozenset({EventKind.NOT_READABLE, EventKind.COMMITS_REFUSED})
 
 
@@ -73,15 +72,13 @@ class Lines:
     events: int
 
 
-def divide(height: int | None, frame: Frame) -> Lines:
+def divide(height: int, frame: Frame) -> Lines:
     """Return how many rows each part may have; each has some, however small the terminal is.
 
     Args:
-        height: Lines there are; None: no end of them.
+        height: Lines there are.
         frame: What is to be shown.
     """
-    if height is None:
-        return Lines(LINES_UNBOUNDED, LINES_UNBOUNDED, LINES_UNBOUNDED)
     members = 0 if frame.view is None else len(frame.view.members)
     # The header and the trend, two heads of tables, three empty lines, and one that stays free.
     left = height - 10 - min(len(frame.revocations), REVOCATIONS_SHOWN) - 2 * bool(frame.stale)
@@ -94,7 +91,7 @@ def render_frame(
     frame: Frame,
     *,
     width: int,
-    height: int | None = None,
+    height: int,
     clock: Callable[[float], str] = clock_time,
 ) -> RenderableType:
     """Return a frame as text and tables.
@@ -102,7 +99,7 @@ def render_frame(
     Args:
         frame: The frame.
         width: Columns there are.
-        height: Lines there are; None: no end of them.
+        height: Lines there are.
         clock: Writes a time.
     """
     lines = divide(height, frame)

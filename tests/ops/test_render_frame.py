@@ -40,7 +40,7 @@ def frame_of(*views) -> Frame:
     return frame
 
 
-def shown(frame: Frame, height: int | None = None, width: int = 160) -> list[str]:
+def shown(frame: Frame, height: int = 1_000, width: int = 160) -> list[str]:
     text = render_frame(frame, width=width, height=height, clock=lambda at_s: f"{at_s:.0f} s")
     return lines(text, width)
 
@@ -137,9 +137,9 @@ def test_partitions_that_share_a_row_are_summed_or_unknown() -> None:
     assert row.split()[-4:] == ["9", "(49", "unknown)", "—"]
 
 
-def test_without_an_end_of_lines_everything_is_shown() -> None:
+def test_where_there_is_room_everything_is_shown() -> None:
     view = view_group(read(member(ONE, range(100)), partitions=100))
-    text = shown(frame_of(view), None, 200)
+    text = shown(frame_of(view), width=200)
     assert sum(line.startswith("flights ") for line in text) == 100
     assert not any(line.startswith("and ") for line in text)
 
