@@ -37,7 +37,7 @@ def test_the_first_look_shows_what_is_and_moves_nothing() -> None:
     assert ownership.spans(key(0)) == (OwnershipSpan(**span(ONE, 7, 1.0)),)
 
 
-def span(member_id: str, epoch: int, from_s: float, until_s: float | None = None) -> dict:
+def span(member_id: str, epoch: int, from_s: float) -> dict:
     return {
         "member_id": member_id,
         "client_id": f"app-{member_id[0]}",
@@ -45,7 +45,7 @@ def span(member_id: str, epoch: int, from_s: float, until_s: float | None = None
         "last_member_epoch": epoch,
         "is_revoking": False,
         "from_s": from_s,
-        "until_s": until_s,
+        "until_s": None,
     }
 
 
