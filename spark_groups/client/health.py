@@ -113,7 +113,7 @@ def _is_cut_off(view: View) -> Iterator[str]:
 
 def _holds_up_a_revocation(view: View) -> Iterator[str]:
     age_s, limit_s = view.get("revocation_age_s"), view.get("revocation_timeout_s")
-    if _is_over_its_share(age_s, limit_s):
+    if _is_over_its_share(age_s, limit_s) and not any(_is_cut_off(view)):
         partitions = len(view.get("revoking", ()))
         yield (
             f"{partitions} partitions are to be given up since {age_s:.0f} s; the coordinator"
@@ -143,7 +143,7 @@ def _outlives_its_batch(view: View) -> Iterator[str]:
 
 def _does_not_commit(view: View) -> Iterator[str]:
     age_s, limit_s = view.get("uncommitted_age_s"), _rebalance_timeout_s(view)
-    if _is_over_its_share(age_s, limit_s):
+    if _is_over_its_share(age_s, limit_s) and not any(_is_cut_off(view)):
         partitions = len(view.get("uncommitted", ()))
         yield f"offsets of {partitions} partitions have waited {age_s:.0f} s for being committed"
 

@@ -98,6 +98,21 @@ def test_what_is_wrong_is_found_at_half_of_its_deadline(
         assert assess({**WELL, **earlier}).condition is Condition.READING
 
 
+@pytest.mark.parametrize(
+    "waiting",
+    [
+        {"uncommitted_age_s": 170.0, "uncommitted": ["orders-0"]},
+        {"revocation_age_s": 170.0, "revocation_timeout_s": 300.0, "revoking": ["orders-0"]},
+    ],
+)
+def test_what_only_silent_brokers_keep_waiting_is_no_reason_to_restart(
+    waiting: dict[str, Any],
+) -> None:
+    silent = {"last_heartbeat_age_s": 180.0, "unreachable_age_s": 175.0}
+    health = assess({**WELL, **silent, **waiting})
+    assert (health.condition, health.is_live) == (Condition.CUT_OFF, True)
+
+
 def test_the_gravest_counts_and_all_reasons_are_told() -> None:
     health = assess({**WELL, "batch_age_s": 200.0, "batch_limit_s": 300.0, "failure": "refused"})
     assert health.condition is Condition.FAILED
