@@ -16,6 +16,8 @@ _log = logging.getLogger(__name__)
 
 LARGEST_BYTES: Final = 1_000_000_000
 """librdkafka's upper bound: how large a record may be is for the broker to say."""
+WAITING_BYTES_MAX: Final = 32 * 1024 * 1024
+"""As `buffer.memory` of Kafka's own producer: what waits for longer than it may is an error."""
 BY_KEY: Final = -1
 """librdkafka's word for a partition that its partitioner chooses."""
 _FULL_S: Final = 0.1
@@ -31,6 +33,7 @@ class RecordWriter:
     def __init__(self, settings: RangeSettings) -> None:
         self._settings = settings
         self._refused: list[str] = []
+        self._waiting_bytes = 0
         configuration: dict[str, Any] = {
             **settings.security.librdkafka_settings(),
             "bootstrap.servers": ",".join(settings.bootstrap_servers),
@@ -46,13 +49,13 @@ class RecordWriter:
         self._producer = Producer(configuration, logger=_log)
 
     def write(self, letter: Letter) -> None:
-        """Send a record on its way.
+        """Send a record on its way; where much waits already, until that is acknowledged.
 
         Args:
             letter: The record.
 
         Raises:
-            DeliveryError: It cannot be sent.
+            DeliveryError: It cannot be sent, or one before it was not acknowledged.
         """
         partition = BY_KEY if letter.partition is None else letter.partition
         while True:
@@ -74,6 +77,9 @@ class RecordWriter:
                     f"a record for {letter.topic} cannot be sent: {error}"
                 ) from error
         self._producer.poll(0)
+        self._waiting_bytes += len(letter.key or b"") + len(letter.value or b"")
+        if self._waiting_bytes >= WAITING_BYTES_MAX:
+            self.await_delivery()
 
     def await_delivery(self) -> None:
         """Wait until everything is acknowledged by all replicas in sync.
@@ -81,6 +87,7 @@ class RecordWriter:
         Raises:
             DeliveryError: Something is not, in time or for good.
         """
+        self._waiting_bytes = 0
         left = self._producer.flush(self._settings.request_timeout_s + 1)
         if left:
             self._refused.append(f"{left} records were not acknowledged in time")

@@ -6,6 +6,7 @@ import pytest
 
 from spark_groups.errors import DeliveryError
 from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.spark import record_writer
 from spark_groups.spark.processing.letters import Letter
 from spark_groups.spark.range_settings import RangeSettings
 from spark_groups.spark.record_writer import WRITERS, RecordWriter
@@ -60,3 +61,15 @@ def test_partition_that_is_not_there_is_an_error(kafka: EmbeddedKafka, topic_nam
     create_topic(kafka.bootstrap_servers, topic_name)
     with pytest.raises(DeliveryError, match=topic_name):
         write_all(kafka, Letter(topic_name, None, b"x", (), partition=7))
+
+
+def test_only_so_much_waits_to_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_writer, "WAITING_BYTES_MAX", 100)
+    nowhere = RangeSettings(
+        bootstrap_servers=("localhost:1",), group_id="none", request_timeout_s=0.2
+    )
+    writer = RecordWriter(nowhere)
+    writer.write(Letter("t", b"key", b"x" * 90, ()))
+    with pytest.raises(DeliveryError, match="and 1 more"):
+        writer.write(Letter("t", b"key", b"x" * 90, ()))
+    writer.close()
