@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import inf
 
 import pyarrow as pa
@@ -117,16 +116,13 @@ class _Writing:
     def __init__(self, stack: ExitStack, connection: RangeSettings) -> None:
         self._stack = stack
         self._connection = connection
-        self._is_used = False
-
-    @cached_property
-    def _writer(self) -> RecordWriter:
-        self._is_used = True
-        return self._stack.enter_context(WRITERS.borrow(self._connection))
+        self._writer: RecordWriter | None = None
 
     def write(self, letter: Letter) -> None:
+        if self._writer is None:
+            self._writer = self._stack.enter_context(WRITERS.borrow(self._connection))
         self._writer.write(letter)
 
     def await_delivery(self) -> None:
-        if self._is_used:
+        if self._writer is not None:
             self._writer.await_delivery()
