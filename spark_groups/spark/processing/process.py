@@ -12,8 +12,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
-from types import MappingProxyType
-from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
@@ -53,7 +51,7 @@ class RecordProcessing:
     @property
     def totals(self) -> Mapping[Fate, int]:
         """How many records had which fate since the application was started."""
-        return MappingProxyType(dict(self._totals))
+        return dict(self._totals)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Process a batch.
@@ -84,8 +82,8 @@ class RecordProcessing:
             batch_ends_at_s=inf if budget.batch_s == inf else began_at_s + budget.batch_s,
             connection=checked.range_settings(),
         )
-        counts = [*counts_of(_run(rows, task))]
-        self._count(counts, batch_id)
+        counted = rows.mapInArrow(task.run, TALLY_COLUMNS).collect()
+        self._count([*counts_of(counted)], batch_id)
 
     def run(
         self,
@@ -165,11 +163,6 @@ def process_records(handle: Handle, strategy: Strategy) -> RecordProcessing:
         strategy: What is done about a record for which it raises, or does not return in time.
     """
     return RecordProcessing(handle, strategy)
-
-
-def _run(rows: DataFrame, task: Task) -> list[Any]:
-    """Process rows in as many tasks as they are read in."""
-    return rows.mapInArrow(task.run, TALLY_COLUMNS).collect()
 
 
 def _not_passed(rows: DataFrame, cluster: Cluster, running: RunningQuery) -> DataFrame:
