@@ -320,6 +320,11 @@ def _problem(kind: type[JobOptions], error: Any) -> tuple[str, str]:
         return where, f"there is no such key{hint}"
     if error["type"] == "value_error":
         return where, str(error["ctx"]["error"])
+    if error["type"] == "missing":
+        return where, "is missing"
+    if isinstance(error["input"], dict | list):
+        # There may be passwords in it.
+        return where, error["msg"]
     return where, f"{error['input']!r} is wrong: {error['msg']}"
 
 

@@ -254,3 +254,17 @@ kafka.request.timeout.ms = 5000
     with pytest.raises(OptionsError) as caught:
         load_job(CopyOptions, wrong)
     assert "98765" not in str(caught.value)
+
+
+def test_what_is_missing_is_named_without_what_stands_beside_it(tmp_path: Path) -> None:
+    text = (ROOT / CopyOptions.example).read_text(encoding="utf-8")
+    head, _, _ = text.partition("[target]")
+    more = '[target.options]\nkafka.bootstrap.servers = "b:1"\nkafka.ssl.key.password = "98765"\n'
+    with pytest.raises(OptionsError) as caught:
+        load_job(CopyOptions, written(tmp_path, head + more))
+    assert "98765" not in str(caught.value)
+    assert "target.topic: is missing" in str(caught.value)
+    again = more.replace("[target.options]", "[[target]]")
+    with pytest.raises(OptionsError) as caught:
+        load_job(CopyOptions, written(tmp_path, head + again))
+    assert "98765" not in str(caught.value)
