@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
-from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -26,6 +25,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from spark_groups.client.health import Health, assess
 from spark_groups.errors import OptionsError
 from spark_groups.monitoring.families import families
+from spark_groups.monitoring.limited_server import LimitedServer
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -146,39 +146,15 @@ class _Connection(WSGIRequestHandler):
         logger.debug(text, *args)
 
 
-class _Server(ThreadingMixIn, WSGIServer):
-    """A thread for each request, up to a limit: a probe does not wait for a slow client.
+class _Server(LimitedServer, WSGIServer):
+    """Answers each client by a thread: a probe does not wait for a slow one.
 
     Args:
         address: Host and port.
     """
 
-    daemon_threads = True
-    block_on_close = False
-
     def __init__(self, address: tuple[str, int]) -> None:
         host, port = address
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         self.address_family = found[0][0]
-        self._places = threading.BoundedSemaphore(MAX_CLIENTS)
-        super().__init__((str(found[0][4][0]), port), _Connection)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._places.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        try:
-            super().process_request(request, client_address)
-        except BaseException:
-            # There is no thread that would.
-            self._places.release()
-            raise
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._places.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
-        logger.debug("a request for metrics or health failed", exc_info=True)
+        super().__init__((str(found[0][4][0]), port), _Connection, connections_max=MAX_CLIENTS)

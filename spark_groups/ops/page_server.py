@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-import threading
 from collections.abc import Mapping
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from importlib.resources import files
-from socket import AF_INET, AF_INET6, socket
+from socket import AF_INET, AF_INET6
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
+from spark_groups.monitoring.limited_server import LimitedServer
 from spark_groups.ops.feeds import Feeds
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ def is_loopback(host: str) -> bool:
         return name == "localhost"
 
 
-class PageServer(ThreadingHTTPServer):
+class PageServer(LimitedServer):
     """Serves the page and its streams, each connection by a thread.
 
     Args:
@@ -81,15 +81,12 @@ class PageServer(ThreadingHTTPServer):
         OSError: It cannot listen there.
     """
 
-    daemon_threads = True
-
     def __init__(self, host: str, port: int, feeds: Feeds) -> None:
         self.address_family = AF_INET6 if ":" in host else AF_INET
         self.feeds = feeds
         self.files = page_files()
         self.is_local = is_loopback(host)
-        self._free = threading.BoundedSemaphore(CONNECTIONS_MAX)
-        super().__init__((host.strip("[]"), port), PageRequest)
+        super().__init__((host.strip("[]"), port), PageRequest, connections_max=CONNECTIONS_MAX)
 
     @property
     def url(self) -> str:
@@ -97,32 +94,6 @@ class PageServer(ThreadingHTTPServer):
         host, port = self.server_address[:2]
         name = host.decode() if isinstance(host, bytes | bytearray) else str(host)
         return f"http://{f'[{name}]' if ':' in name else name}:{port}/"
-
-    def process_request(self, request: socket | tuple[bytes, socket], client_address: Any) -> None:
-        """Serve a connection, unless there are too many."""
-        if not self._free.acquire(blocking=False):
-            logger.warning("more than %d connections: one is closed", CONNECTIONS_MAX)
-            self.shutdown_request(request)
-            return
-        try:
-            super().process_request(request, client_address)
-        except BaseException:
-            # There is no thread that would.
-            self._free.release()
-            raise
-
-    def process_request_thread(
-        self, request: socket | tuple[bytes, socket], client_address: Any
-    ) -> None:
-        """Serve a connection until it ends."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
-        """Say what went wrong, if it is more than that a peer has gone."""
-        logger.debug("a connection of %s ended", client_address, exc_info=True)
 
 
 class PageRequest(BaseHTTPRequestHandler):
