@@ -86,7 +86,8 @@ def addresses_of(strategy: Strategy, topic: str, options: SourceOptions) -> Addr
         options: The options of the stream.
 
     Raises:
-        OptionsError: A name cannot be that of a topic, or nobody would read what is sent there.
+        OptionsError: A name cannot be that of a topic, nobody would read what is sent there, or the
+            query would read its own dead letters.
     """
     group_id = options.group_id
     first, retry, dead_letter = topic, None, None
@@ -101,6 +102,10 @@ def addresses_of(strategy: Strategy, topic: str, options: SourceOptions) -> Addr
     if isinstance(strategy, (Recirculate, SkipOrDeadLetter)):
         is_kept = strategy.at_last is AtLast.DEAD_LETTER
         dead_letter = _legal(strategy.dead_letter_topic, first, group_id) if is_kept else None
+        if dead_letter is not None and options.subscription.matches(dead_letter):
+            raise OptionsError(
+                f"the query must not subscribe to {dead_letter}: its dead letters would come back"
+            )
     return Addresses(retry, dead_letter)
 
 

@@ -31,6 +31,11 @@ def options(**given: str) -> SourceOptions:
     return SourceOptions.of({**needed, **given})
 
 
+def matching(pattern: str) -> SourceOptions:
+    given = {"kafka.group.id": "readers", "subscribePattern": pattern}
+    return SourceOptions.of({"kafka.bootstrap.servers": "b:1", **given})
+
+
 @pytest.mark.parametrize(
     ("strategy", "given", "budget"),
     [
@@ -96,12 +101,15 @@ def test_addresses(
 def test_retries_that_nobody_would_read_are_refused() -> None:
     with pytest.raises(OptionsError, match=r"subscribe to flights\.readers\.retry too"):
         addresses_of(OWN, "flights", options())
-    pattern = {"subscribe": "", "subscribePattern": "flights.*"}
-    del pattern["subscribe"]
-    matching = SourceOptions.of(
-        {"kafka.bootstrap.servers": "b:1", "kafka.group.id": "readers", **pattern}
-    )
-    assert addresses_of(OWN, "flights", matching).retry == "flights.readers.retry"
+    given = matching(r"flights(\.readers\.retry)?")
+    assert addresses_of(OWN, "flights", given).retry == "flights.readers.retry"
+
+
+@pytest.mark.parametrize("strategy", [OWN, SkipOrDeadLetter()])
+def test_dead_letters_that_would_come_back_are_refused(strategy: Strategy) -> None:
+    with pytest.raises(OptionsError, match=r"subscribe to flights\.readers\.dead-letter: "):
+        addresses_of(strategy, "flights", matching("flights.*"))
+    assert addresses_of(SkipOrDeadLetter(at_last=AtLast.SKIP), "flights", matching("flights.*"))
 
 
 def test_group_whose_name_no_topic_can_have() -> None:
