@@ -40,8 +40,8 @@ class LimitedServer(ThreadingHTTPServer):
             return
         try:
             super().process_request(request, client_address)
-        except BaseException:
-            # There is no thread that would.
+        except Exception:
+            # There is no thread that would; after an interrupt there may be one.
             self._places.release()
             raise
 

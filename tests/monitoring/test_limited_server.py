@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
@@ -42,4 +43,23 @@ def test_place_is_free_again_where_no_thread_can_be_had(
         patched.setattr(threading.Thread, "start", fail)
         with pytest.raises(OSError, match=r".+"):
             get(server.server_port, "/")
+    assert get(server.server_port, "/")[0] == 200
+
+
+def test_interrupt_of_whoever_began_a_thread_leaves_the_place_to_the_thread(
+    server: LimitedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        thread.join()
+        raise KeyboardInterrupt
+
+    client, connection = socket.socketpair()
+    client.close()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            server.process_request(connection, "somebody")
     assert get(server.server_port, "/")[0] == 200
