@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_groups.errors import OptionsError
 from spark_groups.spark.job.command import Argument, main
 from spark_groups.spark.job.options import CopyOptions, connected
 from spark_groups.spark.job.run import run_job
+from spark_groups.spark.options import SourceOptions
 from spark_groups.spark.processing.letters import Letter
 from spark_groups.spark.processing.record import Record
 from spark_groups.spark.processing.send import send_records
@@ -27,6 +29,8 @@ def run(spark: SparkSession, options: CopyOptions) -> None:
     """Write each batch to the target before it ends."""
     topic, keeps_partition = options.target.topic, options.target.partition == "same"
     connection = connected(options.target.options or options.source)
+    if not options.target.options and SourceOptions.of(options.source).subscription.matches(topic):
+        raise OptionsError(f"target.topic: the job reads {topic} itself, so it would never end")
 
     def copied(record: Record) -> Letter:
         partition = record.partition if keeps_partition else None

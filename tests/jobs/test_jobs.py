@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from spark_groups.errors import OptionsError
+from spark_groups.spark.job.config import load_job
+from spark_groups.spark.job.options import CopyOptions
 from spark_groups.spark.processing.letters import ERROR
 from spark_groups.spark.processing.record import Record
 from tests.jobs.submitted import ROOT
@@ -39,3 +42,11 @@ def test_what_strangers_wrote_moves_no_cursor(capsys: pytest.CaptureFixture[str]
     letter = Record(None, None, "t", 0, 0, 0, ((ERROR, b"\x1b[2Jbad\nworse"),))
     job["show"]([letter], lambda _: None)
     assert "from): ?[2Jbad?worse\n1 dead letters" in capsys.readouterr().out
+
+
+def test_copy_that_would_be_copied_again_is_refused() -> None:
+    job = runpy.run_path(str(ROOT / "jobs" / "copy_topic.py"))
+    settings = [("--topics", "source.subscribe", "a,b"), ("--target", "target.topic", "b")]
+    options = load_job(CopyOptions, ROOT / CopyOptions.example, settings)
+    with pytest.raises(OptionsError, match=r"target\.topic: the job reads b itself"):
+        job["run"](None, options)
