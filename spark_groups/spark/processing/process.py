@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
 from pyspark.errors import StreamingQueryException
@@ -132,7 +132,7 @@ class RecordProcessing:
                 )
         self._addresses |= found
 
-    def _count(self, counts: Iterable[Count], batch_id: int) -> None:
+    def _count(self, counts: Sequence[Count], batch_id: int) -> None:
         """Add up a batch, and say what was not processed.
 
         Raises:
