@@ -45,13 +45,10 @@ class ThreeBrokers:
     """Three nodes, each broker and controller, that one node may leave at a time.
 
     Args:
-        version: The release of Apache Kafka 4.
         server_properties: Broker properties of all nodes that override anything else.
     """
 
-    def __init__(
-        self, version: str = "4.3.1", server_properties: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, server_properties: Mapping[str, str] | None = None) -> None:
         ports = free_ports(2 * len(NODE_IDS))
         clients = dict(zip(NODE_IDS, ports[: len(NODE_IDS)], strict=True))
         controllers = dict(zip(NODE_IDS, ports[len(NODE_IDS) :], strict=True))
@@ -59,7 +56,6 @@ class ThreeBrokers:
         cluster_id = random_cluster_id()
         self.nodes = {
             node_id: EmbeddedKafka(
-                version,
                 port=clients[node_id],
                 cluster_id=cluster_id,
                 heap_mb=64,
