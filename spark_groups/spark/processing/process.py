@@ -15,7 +15,6 @@ from math import inf
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
-from pyspark.sql.functions import col
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groups.errors import OptionsError, RelinquishedError
@@ -28,7 +27,7 @@ from spark_groups.spark.processing.strategies import Fate, Relinquish, Strategy
 from spark_groups.spark.processing.tally import TALLY_COLUMNS, Count, counts_of
 from spark_groups.spark.processing.task import Task
 from spark_groups.spark.running_query import RunningQuery, cluster_of, running_query
-from spark_groups.types import TopicIdPartition
+from spark_groups.types import TopicIdPartition, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -68,11 +67,10 @@ class RecordProcessing:
         running = running_query(batch, "process_records")
         checked = running.checked
         budget = budget_of(self._strategy, checked)
-        rows = record_rows(batch)
         with cluster_of(checked) as cluster:
             self._learn_addresses(cluster, running)
-            if isinstance(self._strategy, Relinquish):
-                rows = _not_passed(rows, cluster, running)
+            gives_up = isinstance(self._strategy, Relinquish)
+            passed = _passed(cluster, running) if gives_up else {}
         task = Task(
             handle=self._handle,
             strategy=self._strategy,
@@ -81,8 +79,9 @@ class RecordProcessing:
             record_s=budget.record_s,
             batch_ends_at_s=inf if budget.batch_s == inf else began_at_s + budget.batch_s,
             connection=checked.range_settings(),
+            passed=passed,
         )
-        counted = rows.mapInArrow(task.run, TALLY_COLUMNS).collect()
+        counted = record_rows(batch).mapInArrow(task.run, TALLY_COLUMNS).collect()
         self._count([*counts_of(counted)], batch_id)
 
     def run(
@@ -165,12 +164,11 @@ def process_records(handle: Handle, strategy: Strategy) -> RecordProcessing:
     return RecordProcessing(handle, strategy)
 
 
-def _not_passed(rows: DataFrame, cluster: Cluster, running: RunningQuery) -> DataFrame:
-    """Leave out what others finished while this query was away: its batch is run again whole."""
+def _passed(cluster: Cluster, running: RunningQuery) -> dict[TopicPartition, int]:
+    """Return what others finished while this query was away: its batch is run again whole."""
     committed = cluster.fetch_all_offsets(running.checked.group_id).offsets
-    for each in running.ranges:
-        known = committed.get(TopicIdPartition(each.topic_id, each.partition))
-        if known is not None and known.committed_offset > each.from_offset:
-            is_there = (col("topic") == each.topic) & (col("partition") == each.partition)
-            rows = rows.where(~(is_there & (col("offset") < known.committed_offset)))
-    return rows
+    known = {
+        each.topic_partition: committed.get(TopicIdPartition(each.topic_id, each.partition))
+        for each in running.ranges
+    }
+    return {key: value.committed_offset for key, value in known.items() if value is not None}

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 
 import pyarrow as pa
@@ -25,6 +25,7 @@ from spark_groups.spark.processing.strategies import Fate, Recirculate, Strategy
 from spark_groups.spark.processing.tally import Tally
 from spark_groups.spark.range_settings import RangeSettings
 from spark_groups.spark.record_writer import WRITERS, RecordWriter
+from spark_groups.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +42,7 @@ class Task:
         record_s: Seconds for one record; infinite: no limit.
         batch_ends_at_s: When the batch has to have ended, in seconds since 1970.
         connection: How the cluster is connected to.
+        passed: What others have finished meanwhile: the offset that each partition goes on at.
     """
 
     handle: Handle
@@ -50,6 +52,7 @@ class Task:
     record_s: float
     batch_ends_at_s: float
     connection: RangeSettings
+    passed: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Process the records of a task, in their order.
@@ -68,6 +71,10 @@ class Task:
             writing = _Writing(stack, self.connection)
             is_over = False
             for record in records_of(batches):
+                if record.offset < self.passed.get(
+                    TopicPartition(record.topic, record.partition), 0
+                ):
+                    continue
                 if is_over:
                     tally.add(record, Fate.RELINQUISHED, "the batch was given up before it")
                     continue

@@ -25,6 +25,7 @@ from spark_groups.spark.processing.tally import counts_of
 from spark_groups.spark.processing.task import Task
 from spark_groups.spark.range_settings import RangeSettings
 from spark_groups.spark.rows import ROW_SCHEMA_WITH_HEADERS
+from spark_groups.types import TopicPartition
 from tests.brokers import create_topic
 from tests.spark.processing.topics import poisoned, records_in
 
@@ -70,6 +71,11 @@ def run(one: Task, *batches: pa.RecordBatch) -> Counter[Fate]:
     for each in counts:
         found[each.fate] += each.records
     return found
+
+
+def test_what_others_finished_meanwhile_is_left_out() -> None:
+    one = task(Relinquish(), passed={TopicPartition("t", 0): 3, TopicPartition("t", 1): 9})
+    assert run(one, rows("t", 5)) == {Fate.PROCESSED: 2}
 
 
 def test_nothing_is_connected_to_where_nothing_fails() -> None:
