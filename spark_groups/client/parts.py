@@ -94,5 +94,5 @@ class Parts:
             self.data_loss = resolved.data_loss
         self.commits.add(
             self.ledger.commit_of_position(key, self.member.member_epoch)
-            for key in resolved.moved_back
+            for key in resolved.to_commit
         )

@@ -277,8 +277,9 @@ class Ledger:
     def inherit(self, member_epoch: int) -> Inheritance:
         """Settle the finished runs whose partitions came back and are ready.
 
-        The leader of the moment must have confirmed what is committed, where that can be: the
-        commit of an inherited end may have to go without a leader epoch, and would hide it.
+        The leader of the moment must have confirmed what is committed, where that can be. An end
+        that its log has not reached, or not yet, is committed when one has: a commit without a
+        leader epoch would hide that the log was cut.
 
         Args:
             member_epoch: The member's epoch now; what the runs are committed under.
@@ -299,7 +300,9 @@ class Ledger:
                 owned.inherit(run)
                 self._committing[key] = self._undecided.pop(key)
                 taken.append(whole)
-                commits.append(self.commit_of_position(key, member_epoch))
+                commit = self.commit_of_position(key, member_epoch)
+                if commit.leader_epoch != NO_LEADER_EPOCH or owned.leader_epoch == NO_LEADER_EPOCH:
+                    commits.append(commit)
                 continue
             del self._undecided[key]
             if owned.committed_offset != run.until_offset:

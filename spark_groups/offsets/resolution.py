@@ -43,14 +43,15 @@ class Resolved:
         error: Kafka's code behind it.
         events: What happened.
         data_loss: Why the query must fail, if it must.
-        moved_back: Partitions whose position is below what was read, because their log was cut.
+        to_commit: Partitions whose position is to be committed: it is below what was read, because
+            their log was cut; or it was inherited, and a log is known to have reached it.
     """
 
     reaction: Reaction = Reaction.ACCEPT
     error: int = int(ErrorCode.NONE)
     events: list[OffsetEvent] = field(default_factory=list)
     data_loss: str | None = None
-    moved_back: list[TopicIdPartition] = field(default_factory=list)
+    to_commit: list[TopicIdPartition] = field(default_factory=list)
 
     def react(self, reaction: Reaction, error: int) -> None:
         """Take a reaction and the code behind it, unless there is a graver one already."""

@@ -103,6 +103,8 @@ class PositionValidator:
             if as_before and end >= position:
                 usable[key] = position
                 self._doubted_since.pop(key, None)
+                if owned.reached_offset != position and listed != NO_LEADER_EPOCH:
+                    self._reached(key, listed, resolved)
             elif self._examine(key, owned, EpochEnd(end, listed), resolved, now):
                 usable[key] = owned.position
         return usable, resolved
@@ -131,12 +133,15 @@ class PositionValidator:
             owned.leader_epoch = NO_LEADER_EPOCH
             self._doubted_since.pop(key)
             return False
+        # Nothing is known of what stands above the committed offset if the end was inherited.
+        kept = min(listed.end_offset, max(owned.committed_offset, 0))
         message = (
             f"{self._name(key)} ends at {listed.end_offset}, but this group has read it up to"
             f" {owned.position}: the log was truncated. Set failOnDataLoss=false to go on from"
-            f" {listed.end_offset}"
+            f" {kept}"
         )
-        self._truncated(key, listed, DataLost(now, message), resolved)
+        found = EpochEnd(kept, listed.leader_epoch)
+        self._truncated(key, found, DataLost(now, message), resolved)
         return not self._fail_on_data_loss
 
     def to_list(self) -> ListOffsetsRequest | None:
@@ -162,6 +167,7 @@ class PositionValidator:
     def handle_list(self, response: ListOffsetsResponse) -> Resolved:
         """Take the ends that `to_list` asked for."""
         self.compare(response.offsets, response.leader_epochs)
+        resolved = Resolved()
         for key, end in response.offsets.items():
             owned = self._ledger.owned.get(key)
             leader_epoch = response.leader_epochs.get(key, NO_LEADER_EPOCH)
@@ -172,10 +178,11 @@ class PositionValidator:
                 continue
             is_as_long = end >= owned.position and leader_epoch >= owned.leader_epoch
             if is_as_long and self._is_beyond_what_is_known(key):
-                owned.stand_at(owned.position, leader_epoch)
+                self._reached(key, leader_epoch, resolved)
                 self.forget(key)
         # The word of an old leader is no error, but it must not be asked for at once either.
-        resolved = Resolved() if self.to_list() is None else Resolved(reaction=Reaction.RETRY)
+        if self.to_list() is not None:
+            resolved.reaction = Reaction.RETRY
         for code in response.errors.values():
             resolved.react(rule_for(code).lookup, code)
         return resolved
@@ -230,6 +237,16 @@ class PositionValidator:
             return False
         return owned.leader_epoch == NO_LEADER_EPOCH or owned.reached_offset != owned.position
 
+    def _reached(self, key: TopicIdPartition, leader_epoch: int, resolved: Resolved) -> None:
+        """Take it that the log of a leader epoch has reached a position: only now it is committed.
+
+        It was inherited, and by a commit without a leader epoch nobody could tell a cut.
+        """
+        owned = self._ledger.owned[key]
+        owned.stand_at(owned.position, leader_epoch)
+        if owned.committed_offset != owned.position:
+            resolved.to_commit.append(key)
+
     def forget(self, key: TopicIdPartition) -> None:
         """Drop what is known of a partition that is not ours any more."""
         self._doubted_since.pop(key, None)
@@ -261,7 +278,7 @@ class PositionValidator:
             resolved.data_loss = event.message
             return
         self._ledger.move_back(key, found.end_offset, found.leader_epoch)
-        resolved.moved_back.append(key)
+        resolved.to_commit.append(key)
         self.forget(key)
 
     def _name(self, key: TopicIdPartition) -> str:

@@ -14,7 +14,7 @@ def test_position_that_moved_back_is_committed_at_once() -> None:
     hands.own(0, 1, offsets={0: 8, 1: 4})
     hands.client.ledger.owned[key(0)].stand_at(5, 3)
     event = DataLost(hands.now, "it was cut")
-    hands.client.parts.take(Resolved(events=[event], moved_back=[key(0)]))
+    hands.client.parts.take(Resolved(events=[event], to_commit=[key(0)]))
     hands.pump()
     request = hands.request(Lane.OFFSETS)
     assert isinstance(request, m.OffsetCommitRequest)

@@ -272,6 +272,19 @@ def test_position_above_the_last_stable_offset_is_waited_for_also_without_an_epo
     assert scene.listed({0: (130, 3)}, now=11 * DOUBT_S)[0] == {0: 100}
 
 
+def test_inherited_end_is_committed_once_a_log_is_known_to_have_reached_it() -> None:
+    scene = Scene({0: (5, 2)})
+    scene.of(0).committed_offset, scene.of(0).position = 5, 9
+    usable, resolved = scene.listed({0: (8, 2)})
+    assert (usable, resolved.to_commit) == ({}, [])
+    usable, resolved = scene.listed({0: (9, 2)})
+    assert (usable, resolved.to_commit) == ({0: 9}, [key(0)])
+    commit = scene.ledger.commit_of_position(key(0), 6)
+    assert (commit.committed_offset, commit.leader_epoch) == (9, 2)
+    scene.of(0).committed_offset = 9
+    assert scene.listed({0: (9, 2)})[1].to_commit == []
+
+
 def test_log_that_ends_below_a_doubted_position_is_asked_for_again_and_then_believed() -> None:
     scene = Scene({0: (100, -1)})
     scene.listed({0: (90, 3)})
