@@ -62,7 +62,7 @@ def log_in(ask: Ask, security: Security, address: Address, deadline: float) -> f
 
 def _exchange(security: Security, deadline: float) -> Exchange:
     if isinstance(security.login, PasswordLogin):
-        return password_exchange(security.login)
+        return password_exchange(security.login, deadline - time.monotonic())
     assert security.login is not None
     token = TOKENS.token(security.login, security.tls, deadline - time.monotonic())
     return token_exchange(security.login, token.text)

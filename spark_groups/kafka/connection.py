@@ -124,6 +124,7 @@ class Connection:
                     self.address,
                     deadline,
                 )
+            self._transport.allow_full_frames()
             self._was_answered = False
         except BrokerUnreachableError as error:
             self.close()
@@ -238,7 +239,7 @@ class Connection:
 
         Args:
             buffer: Where records stay, until it is used again; all else is copied from it.
-            idle_s: For how long nothing may come.
+            idle_s: For how long nothing may come, in seconds; see `Transport.receive_into`.
         """
         return self._receive(lambda _: self._transport.receive_into(buffer, idle_s))
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from spark_groups.errors import BrokerUnreachableError, ErrorCode
+from spark_groups.kafka.addresses import Address
 from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.codec import Values
 from spark_groups.kafka.connection import Connection, RequestError
@@ -28,6 +29,7 @@ from spark_groups.kafka.fetch_messages import (
 from spark_groups.kafka.fetch_schemas import FETCH
 from spark_groups.kafka.frame_buffer import FrameBuffer
 from spark_groups.kafka.pool import ConnectionPool
+from spark_groups.protocol.backoff import Backoff
 from spark_groups.protocol.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -98,6 +100,8 @@ class Fetcher:
         """What has not arrived; who waited longest comes first."""
         self._asked: dict[Connection, list[FetchCursor]] = {}
         """What is under way."""
+        self._backoffs: dict[Address, Backoff] = {}
+        """When each broker may be asked again."""
         self._deadline = 0.0
         self._heard_at = 0.0
 
@@ -115,6 +119,7 @@ class Fetcher:
         """
         self._wanted = {each.key: each for each in cursors if not each.is_fetched}
         self._leaders.begin(self._wanted)
+        self._backoffs.clear()
         self._wait_anew()
         try:
             while self._wanted:
@@ -165,16 +170,20 @@ class Fetcher:
 
     def _send(self) -> None:
         """Ask every broker that is not busy for what is wanted from it."""
-        addresses = {(each.address.host, each.address.port) for each in self._asked}
+        addresses = {each.address for each in self._asked}
         nodes = self._leaders.nodes.values()
-        if addresses and all((each.host, each.port) in addresses for each in nodes):
+        if addresses and all(Address(each.host, each.port) in addresses for each in nodes):
             return
         busy = {each.key for asked in self._asked.values() for each in asked}
         free = [each for key, each in self._wanted.items() if key not in busy]
         for node_id, cursors in self._leaders.route(free).items():
             node = self._leaders.nodes[node_id]
-            if (node.host, node.port) not in addresses:
-                addresses.add((node.host, node.port))
+            address = Address(node.host, node.port)
+            backoff = self._backoffs.get(address)
+            if backoff is not None and time.monotonic() < backoff.not_before:
+                continue
+            if address not in addresses:
+                addresses.add(address)
                 self._send_to(node, cursors)
 
     def _send_to(self, node: Node, cursors: list[FetchCursor]) -> None:
@@ -205,7 +214,9 @@ class Fetcher:
             return None
         patience_s = self._settings.request_timeout_s + self._settings.max_wait_ms / 1000
         silent_at = self._heard_at + patience_s if self._asked else math.inf
-        wake_at = min(self._deadline, silent_at, self._leaders.wake_at)
+        now = time.monotonic()
+        paused = (each.not_before for each in self._backoffs.values() if each.not_before > now)
+        wake_at = min(self._deadline, silent_at, self._leaders.wake_at, *paused)
         with selectors.DefaultSelector() as selector:
             for each in self._asked:
                 selector.register(each, selectors.EVENT_READ, each)
@@ -230,12 +241,12 @@ class Fetcher:
         """Return the records of a response, and act on the errors in it."""
         cursors = self._asked.pop(connection)
         try:
-            values = connection.receive_into(self._buffer, self._settings.request_timeout_s)
+            idle_s = min(self._settings.request_timeout_s, self._settings.poll_timeout_s)
+            values = connection.receive_into(self._buffer, idle_s)
         except RequestError as error:
             self._leaders.note(str(error), cursors)
             return []
-        # A broker that throttles is silent for as long as it says.
-        self._heard_at = time.monotonic() + values["throttle_time_ms"] / 1000
+        self._heard_at = time.monotonic()
         if values["error_code"]:
             fail_if_final(str(connection.address), values["error_code"])
             name = ErrorCode.name_of(values["error_code"])
@@ -249,12 +260,28 @@ class Fetcher:
             if each.key in answers and each.key in self._wanted
         ]
         found = [each for each in arrived if each is not None]
+        self._pace(connection.address, values["throttle_time_ms"], found)
         if not found:
             # A request may not have room for all that is wanted: others have their turn.
             for each in cursors:
                 if each.key in self._wanted:
                     self._wanted[each.key] = self._wanted.pop(each.key)
         return found
+
+    def _pace(self, address: Address, throttle_time_ms: int, found: list[Fetched]) -> None:
+        """Note when a broker may be asked again: at once only after an answer with records.
+
+        A broker that throttles says for how long it will not answer (KIP-219).
+        """
+        backoff = self._backoffs.setdefault(address, Backoff())
+        now = time.monotonic()
+        if any(each.next_offset > each.from_offset for each in found):
+            backoff.succeeded()
+        else:
+            backoff.failed(now)
+        if throttle_time_ms > 0:
+            backoff.not_before = max(backoff.not_before, now + throttle_time_ms / 1000)
+            self._leaders.last_error = f"{address} throttles this client for {throttle_time_ms} ms"
 
     def _take(self, cursor: FetchCursor, answer: Values) -> Fetched | None:
         code = answer["error_code"]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+import time
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from spark_groups.errors import AccessError
 
@@ -57,19 +61,25 @@ class TokenLogin:
         return Mechanism.OAUTHBEARER
 
 
+_ITERATIONS: Final = re.compile(r",i=([0-9]{1,18})(?:,|$)", re.ASCII)
+_SAMPLE_ITERATIONS: Final = 4096
+"""How many are timed; the least number of iterations that Kafka takes."""
+
 Login = PasswordLogin | TokenLogin
 Exchange = Generator[bytes, bytes, None]
 """Gives what to send, takes what was answered, and ends when the client has nothing more to say."""
 
 
-def password_exchange(login: PasswordLogin) -> Exchange:
+def password_exchange(login: PasswordLogin, timeout_s: float) -> Exchange:
     """Return what is said to log in with a password.
 
     Args:
         login: Who, and how.
+        timeout_s: How long the password may be hashed (SCRAM), in seconds.
 
     Raises:
-        AccessError: The broker did not prove that it knows the password too (SCRAM).
+        AccessError: The broker did not prove that it knows the password too, or asks for more
+            iterations than there is time for (SCRAM).
     """
     if login.mechanism is Mechanism.PLAIN:
         yield f"\0{login.username}\0{login.password}".encode()
@@ -79,13 +89,38 @@ def password_exchange(login: PasswordLogin) -> Exchange:
 
     try:
         client = ScramClient([login.mechanism.value], login.username, login.password)
-        client.set_server_first((yield client.get_client_first().encode()).decode())
+        server_first = (yield client.get_client_first().encode()).decode()
+        _fail_if_iterations_take_longer(login.mechanism, server_first, timeout_s)
+        client.set_server_first(server_first)
         client.set_server_final((yield client.get_client_final().encode()).decode())
     except (ScramException, UnicodeDecodeError) as error:
         raise AccessError(
             f"the broker's part of {login.mechanism.value} is wrong, so it may be another one than"
             f" it says: {error}"
         ) from None
+
+
+def _fail_if_iterations_take_longer(
+    mechanism: Mechanism, server_first: str, timeout_s: float
+) -> None:
+    """Raise an error if a broker's iterations take too long on this machine.
+
+    Hashing cannot be interrupted, so a sample of it says how long all of it would take.
+    """
+    found = _ITERATIONS.search(server_first)
+    if found is None:
+        return
+    iterations = int(found[1])
+    hash_name = mechanism.value.removeprefix("SCRAM-").replace("-", "").lower()
+    began_at = time.monotonic()
+    hashlib.pbkdf2_hmac(hash_name, b"", b"", _SAMPLE_ITERATIONS)
+    needed_s = iterations / _SAMPLE_ITERATIONS * (time.monotonic() - began_at)
+    if needed_s > timeout_s:
+        raise AccessError(
+            f"the broker asks for {iterations} iterations of {mechanism.value}, which would take"
+            f" longer than the {timeout_s:.1f} s that are left; it may be another broker than it"
+            " says. Alter the user's SCRAM credentials to fewer iterations, or use OAUTHBEARER"
+        )
 
 
 def token_exchange(login: TokenLogin, token: str) -> Exchange:

@@ -19,6 +19,11 @@ from spark_groups.kafka.tls_refusals import tls_refusal
 
 _RECEIVE_BYTES: Final = 256 * 1024
 _LEAST_FRAME_BYTES: Final = 4
+_FIRST_FRAMES_BYTES: Final = 1024 * 1024
+"""The longest frame that is read before it is known who sends it."""
+_LEAST_BYTES_PER_S: Final = 128 * 1024
+"""How fast a frame must come, on average, once it has begun; `request.timeout.ms` of Kafka's own
+consumer, 30 s for all of a response, asks for more."""
 _FRAME_SIZE = struct.Struct(">i")
 _TLS_ALERT: Final = b"\x15\x03"
 _FOREIGN_GREETINGS: Final = {
@@ -42,7 +47,7 @@ class Transport:
     Args:
         address: Where the listener is.
         security: How to secure it; logging in is not done here.
-        max_frame_bytes: The longest frame that is read.
+        max_frame_bytes: The longest frame that is read, once `allow_full_frames` was called.
         receive_buffer_bytes: Size of the socket's receive buffer; None leaves it to the system.
     """
 
@@ -55,7 +60,8 @@ class Transport:
     ) -> None:
         self._address = address
         self._security = security
-        self._max_frame_bytes = max_frame_bytes
+        self._full_frame_bytes = max_frame_bytes
+        self._max_frame_bytes = min(max_frame_bytes, _FIRST_FRAMES_BYTES)
         self._receive_buffer_bytes = receive_buffer_bytes
         self._socket: socket.socket | None = None
         self._lock = threading.Lock()
@@ -90,6 +96,10 @@ class Transport:
         self._connect(deadline)
         if self._security.uses_tls:
             self._encrypt(deadline)
+
+    def allow_full_frames(self) -> None:
+        """Read frames of up to `max_frame_bytes` from now on: the peer is known."""
+        self._max_frame_bytes = self._full_frame_bytes
 
     def _connect(self, deadline: float) -> None:
         targets = resolve(self._address, deadline)
@@ -193,23 +203,32 @@ class Transport:
     def receive_into(self, buffer: FrameBuffer, idle_s: float) -> memoryview:
         """Wait for one frame and put what is in it into a buffer.
 
-        A frame may be large, and a network slow: it fails when nothing comes, not when it takes
-        long. Errors are those of `receive`.
+        A frame may be large and a network slow, so there is no fixed deadline: it fails when
+        nothing comes for `idle_s`, or when it comes more slowly than 128 KiB a second after that
+        time. Errors are those of `receive`.
 
         Args:
             buffer: Where to put it.
-            idle_s: For how long nothing may come.
+            idle_s: For how long nothing may come, in seconds.
 
         Returns:
             The part of the buffer that has it, until the buffer is used again.
         """
         size = self._receive_size(time.monotonic() + idle_s)
         frame = buffer.room(size)
-        place = 0
+        began_at, place = time.monotonic(), 0
         while place < size:
-            connected = self._connected(idle_s)
+            waited_s = time.monotonic() - began_at
+            # A peer that drips never lets a single call run into its timeout.
+            left_s = idle_s + place / _LEAST_BYTES_PER_S - waited_s
             try:
+                connected = self._connected(min(idle_s, left_s))
                 received = connected.recv_into(frame[place:])
+            except (TimeoutError, BrokerUnreachableError) as error:
+                self.fail_if_shut_down()
+                raise BrokerUnreachableError(
+                    f"only {place} bytes of a frame of {size} bytes came in {waited_s:.1f} s"
+                ) from error
             except OSError as error:
                 raise self._refusal(error) or _lost(error) from error
             if not received:

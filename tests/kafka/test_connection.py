@@ -6,6 +6,7 @@ import socket
 import struct
 import threading
 import time
+import tracemalloc
 
 import pytest
 
@@ -146,14 +147,35 @@ def test_what_is_not_a_kafka_broker_is_named(answer: bytes, kind: type, says: st
         assert not connection.is_open
 
 
-def test_a_long_frame_that_never_comes_allocates_nothing() -> None:
+def test_a_long_frame_before_the_login_is_refused() -> None:
     def script(peer: socket.socket) -> None:
         read_frame(peer)
         peer.sendall(struct.pack(">i", 30 * 1024 * 1024) + b"x")
         await_end(peer)
 
     with listening(script) as port:
-        fails_within(3, lambda: Connection("127.0.0.1", port).connect(0.3), says="in time")
+        connection = Connection("127.0.0.1", port)
+        says = "frame of 31457280 bytes"
+        fails_within(5, lambda: connection.connect(20), kind=ProtocolError, says=says)
+
+
+def test_a_long_frame_that_never_comes_allocates_nothing() -> None:
+    def script(peer: socket.socket) -> None:
+        greet(peer)
+        read_frame(peer)
+        peer.sendall(struct.pack(">i", 30 * 1024 * 1024) + b"x")
+        await_end(peer)
+
+    with listening(script) as port:
+        connection = connected(port)
+        tracemalloc.start()
+        try:
+            fails_within(
+                3, lambda: connection.request(LIST_GROUPS, EVERY_GROUP, 0.3), says="in time"
+            )
+            assert tracemalloc.get_traced_memory()[1] < 1024 * 1024
+        finally:
+            tracemalloc.stop()
 
 
 def test_a_connection_that_closes_inside_a_frame() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from scramp import ScramMechanism
 
@@ -25,7 +27,7 @@ def ended(exchange: Exchange, answer: bytes) -> bool:
 
 
 def test_plain_is_one_message() -> None:
-    exchange = password_exchange(PasswordLogin(Mechanism.PLAIN, "zoë", "päss"))
+    exchange = password_exchange(PasswordLogin(Mechanism.PLAIN, "zoë", "päss"), 60)
     assert next(exchange) == "\0zoë\0päss".encode()
     assert ended(exchange, b"")
 
@@ -35,7 +37,7 @@ def test_scram_proves_both_sides(mechanism: Mechanism) -> None:
     scram = ScramMechanism(mechanism.value)
     known = scram.make_auth_info("wonder", iteration_count=4096)
     server = scram.make_server(lambda user: {"alice": known}[user])
-    exchange = password_exchange(PasswordLogin(mechanism, "alice", "wonder"))
+    exchange = password_exchange(PasswordLogin(mechanism, "alice", "wonder"), 60)
     server.set_client_first(next(exchange).decode())
     server.set_client_final(exchange.send(server.get_server_first().encode()).decode())
     assert ended(exchange, server.get_server_final().encode())
@@ -46,11 +48,27 @@ def test_a_server_that_does_not_know_the_password_is_refused(final: bytes) -> No
     mechanism = Mechanism.SCRAM_SHA_512
     scram = ScramMechanism(mechanism.value)
     server = scram.make_server(lambda _: scram.make_auth_info("wonder", iteration_count=4096))
-    exchange = password_exchange(PasswordLogin(mechanism, "alice", "wonder"))
+    exchange = password_exchange(PasswordLogin(mechanism, "alice", "wonder"), 60)
     server.set_client_first(next(exchange).decode())
     exchange.send(server.get_server_first().encode())
     with pytest.raises(AccessError, match="broker's part of SCRAM-SHA-512 is wrong") as raised:
         exchange.send(final)
+    assert "wonder" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("iterations", "says"),
+    [("10000000000", "would take longer than the 0.5 s"), ("many", "is wrong"), ("-5", "is wrong")],
+)
+def test_iterations_that_take_longer_than_there_is_time_are_refused(
+    iterations: str, says: str
+) -> None:
+    exchange = password_exchange(PasswordLogin(Mechanism.SCRAM_SHA_256, "alice", "wonder"), 0.5)
+    nonce = next(exchange).decode().rpartition("r=")[2]
+    began_at = time.monotonic()
+    with pytest.raises(AccessError, match=says) as raised:
+        exchange.send(f"r={nonce}more,s=c2FsdA==,i={iterations}".encode())
+    assert time.monotonic() - began_at < 5
     assert "wonder" not in str(raised.value)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -11,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.errors import BrokerUnreachableError
+from spark_groups.errors import BrokerUnreachableError, ProtocolError
 from spark_groups.kafka.addresses import Address
+from spark_groups.kafka.frame_buffer import FrameBuffer
 from spark_groups.kafka.security import Security
 from spark_groups.kafka.tls import Tls
 from spark_groups.kafka.transport import HungUpError, Transport
@@ -102,3 +104,66 @@ def test_a_handshake_that_nobody_answers_ends_at_the_deadline(context) -> None:
             transport.open(began_at + 0.3)
         assert time.monotonic() - began_at < 5
         transport.close()
+
+
+def test_a_peer_that_drips_a_large_frame_is_left_soon() -> None:
+    announced_bytes = 50_000_000
+
+    def drip(peer: socket.socket) -> None:
+        peer.sendall(struct.pack(">i", announced_bytes))
+        while True:
+            peer.sendall(b".")
+            time.sleep(0.05)
+
+    with listening(drip) as port:
+        transport = Transport(Address("127.0.0.1", port), Security(), 100_000_000)
+        transport.open(time.monotonic() + 20)
+        transport.allow_full_frames()
+        began_at = time.monotonic()
+        with pytest.raises(BrokerUnreachableError, match="of a frame of 50000000 bytes came in"):
+            transport.receive_into(FrameBuffer(1000), idle_s=0.5)
+        assert time.monotonic() - began_at < 20
+        transport.close()
+
+
+def test_a_frame_that_comes_slowly_but_steadily_is_read() -> None:
+    pieces = [b"x" * 200_000] * 4
+
+    def steady(peer: socket.socket) -> None:
+        peer.sendall(struct.pack(">i", sum(map(len, pieces))))
+        for each in pieces:
+            time.sleep(0.2)
+            peer.sendall(each)
+
+    with listening(steady) as port:
+        transport = Transport(Address("127.0.0.1", port), Security(), 1_000_000)
+        transport.open(time.monotonic() + 20)
+        frame = transport.receive_into(FrameBuffer(1000), idle_s=20)
+        assert bytes(frame) == b"".join(pieces)
+        transport.close()
+
+
+@pytest.mark.parametrize("room", ["receive", "receive_into"])
+def test_frames_are_short_until_the_peer_is_known(room: str) -> None:
+    def twice(peer: socket.socket) -> None:
+        for size in (900_000, 2_000_000):
+            peer.sendall(struct.pack(">i", size) + bytes(size))
+        await_end(peer)
+
+    def read(transport: Transport) -> int:
+        if room == "receive":
+            return len(transport.receive(time.monotonic() + 20))
+        return len(transport.receive_into(FrameBuffer(1000), idle_s=20))
+
+    with listening(twice, at_once=True) as port:
+        for is_known in (False, True):
+            transport = Transport(Address("127.0.0.1", port), Security(), 10_000_000)
+            transport.open(time.monotonic() + 20)
+            assert read(transport) == 900_000
+            if is_known:
+                transport.allow_full_frames()
+                assert read(transport) == 2_000_000
+            else:
+                with pytest.raises(ProtocolError, match="frame of 2000000 bytes"):
+                    read(transport)
+            transport.close()
