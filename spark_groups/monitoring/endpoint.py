@@ -25,7 +25,12 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from spark_groups.client.health import Health, assess
 from spark_groups.errors import OptionsError
 from spark_groups.monitoring.families import families
-from spark_groups.monitoring.limited_server import LimitedServer
+from spark_groups.monitoring.limited_server import (
+    LimitedRequest,
+    LimitedServer,
+    is_loopback,
+    names_loopback,
+)
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -106,6 +111,10 @@ class MonitoringEndpoint:
 
     def _answer(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         path = str(environ.get("PATH_INFO"))
+        if is_loopback(self._address[0]) and not names_loopback(str(environ.get("HTTP_HOST", ""))):
+            return _reply(
+                start, HTTPStatus.FORBIDDEN, {"error": "metricsHost is a loopback address"}
+            )
         if path == "/metrics":
             metrics: Iterable[bytes] = self._metrics(environ, start)
             return metrics
@@ -137,7 +146,7 @@ class _Member(Collector):
         return families(self._take())
 
 
-class _Connection(WSGIRequestHandler):
+class _Connection(LimitedRequest, WSGIRequestHandler):
     """One request: it may not last, and nobody reads of it in the log."""
 
     timeout = CLIENT_TIMEOUT_S

@@ -6,17 +6,20 @@ has a limit: connections, the time a peer may take, and the observers, which are
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 from collections.abc import Mapping
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
 from importlib.resources import files
 from socket import AF_INET, AF_INET6
 from typing import Any, Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
-from spark_groups.monitoring.limited_server import LimitedServer
+from spark_groups.monitoring.limited_server import (
+    LimitedRequest,
+    LimitedServer,
+    is_loopback,
+    names_loopback,
+)
 from spark_groups.ops.feeds import Feeds
 
 logger = logging.getLogger(__name__)
@@ -56,19 +59,6 @@ def page_files() -> dict[str, tuple[str, bytes]]:
     return found
 
 
-def is_loopback(host: str) -> bool:
-    """Tell whether an address or a name is that of this machine for itself.
-
-    Args:
-        host: An address, in brackets or not, or a name.
-    """
-    name = host.strip("[]").lower()
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return name == "localhost"
-
-
 class PageServer(LimitedServer):
     """Serves the page and its streams, each connection by a thread.
 
@@ -96,7 +86,7 @@ class PageServer(LimitedServer):
         return f"http://{f'[{name}]' if ':' in name else name}:{port}/"
 
 
-class PageRequest(BaseHTTPRequestHandler):
+class PageRequest(LimitedRequest):
     """One request, which ends its connection."""
 
     server: PageServer
@@ -112,7 +102,7 @@ class PageRequest(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Send a file or a stream."""
-        if self.server.is_local and not self._names_this_machine():
+        if self.server.is_local and not names_loopback(self.headers.get("Host", "")):
             # A page elsewhere whose name leads here, now, may not read what is here.
             self._refuse(HTTPStatus.FORBIDDEN, "this page is for loopback addresses only")
             return
@@ -125,12 +115,6 @@ class PageRequest(BaseHTTPRequestHandler):
             self.wfile.write(content)
         else:
             self._refuse(HTTPStatus.NOT_FOUND, "there is no such page")
-
-    def _names_this_machine(self) -> bool:
-        try:
-            return is_loopback(urlsplit(f"//{self.headers.get('Host', '')}").hostname or "")
-        except ValueError:
-            return False
 
     def _stream(self, group_id: str) -> None:
         self._begin(HTTPStatus.OK, "text/event-stream; charset=utf-8")

@@ -8,11 +8,12 @@ from typing import Annotated, Final
 
 import typer
 
+from spark_groups.monitoring.limited_server import is_loopback
 from spark_groups.observation.watching import GroupWatch
 from spark_groups.ops.connecting import Brokers, connects
 from spark_groups.ops.feeds import Feeds, Watch
 from spark_groups.ops.group_list_watch import GroupListWatch
-from spark_groups.ops.page_server import GROUP_LIST, PageServer, is_loopback
+from spark_groups.ops.page_server import GROUP_LIST, PageServer
 from spark_groups.ops.watch_cli import INTERVAL_S
 
 HOST: Final = "127.0.0.1"

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from spark_groups.monitoring.limited_server import LimitedServer
+from spark_groups.monitoring import limited_server
+from spark_groups.monitoring.limited_server import LimitedRequest, LimitedServer, names_loopback
 from tests.monitoring.scraping import get
 
 
-class Answer(BaseHTTPRequestHandler):
+class Answer(LimitedRequest):
     """Says that it was asked."""
 
     def do_GET(self) -> None:
@@ -31,6 +32,71 @@ def server() -> Iterator[LimitedServer]:
     yield started
     started.shutdown()
     started.server_close()
+
+
+def dripping(port: int) -> socket.socket:
+    client = socket.create_connection(("127.0.0.1", port))
+    client.sendall(b"GET / HTTP/1.1\r\nX-Slow: ")
+    return client
+
+
+def drip_on(client: socket.socket, deadline: float) -> None:
+    while time.monotonic() < deadline:
+        client.sendall(b".")
+        time.sleep(0.05)
+
+
+def test_clients_that_drip_a_header_do_not_shut_others_out(server: LimitedServer) -> None:
+    with dripping(server.server_port) as first, dripping(server.server_port) as second:
+        # The second took the place of the first, and a whole request takes that of the second.
+        assert get(server.server_port, "/")[0] == 200
+        for each in (first, second):
+            each.settimeout(20)
+            assert each.recv(100) == b""
+
+
+def test_head_has_one_deadline_however_often_bytes_come(
+    server: LimitedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limited_server, "HEAD_TIMEOUT_S", 0.3)
+    with dripping(server.server_port) as client, pytest.raises(OSError, match=r".+"):
+        drip_on(client, time.monotonic() + 20)
+
+
+def test_place_of_a_whole_request_is_not_taken(server: LimitedServer) -> None:
+    answering, may_end = threading.Event(), threading.Event()
+
+    class Slow(Answer):
+        def do_GET(self) -> None:
+            answering.set()
+            assert may_end.wait(20)
+            super().do_GET()
+
+    server.RequestHandlerClass = Slow
+    answers: list[int] = []
+    slow = threading.Thread(target=lambda: answers.append(get(server.server_port, "/")[0]))
+    slow.start()
+    assert answering.wait(20)
+    with pytest.raises(OSError, match=r".+"):
+        get(server.server_port, "/")
+    may_end.set()
+    slow.join(20)
+    assert answers == [200]
+
+
+@pytest.mark.parametrize(
+    ("host", "is_one"),
+    [
+        ("127.0.0.1:9404", True),
+        ("localhost", True),
+        ("[::1]:80", True),
+        ("rebound.example:9404", False),
+        ("", False),
+        ("[", False),
+    ],
+)
+def test_names_of_this_machine(host: str, is_one: bool) -> None:
+    assert names_loopback(host) is is_one
 
 
 def test_place_is_free_again_where_no_thread_can_be_had(

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from spark_groups.monitoring.limited_server import is_loopback
 from spark_groups.ops import page_server
 from spark_groups.ops.feeds import Feeds
-from spark_groups.ops.page_server import PageServer, is_loopback, page_files
+from spark_groups.ops.page_server import PageServer, page_files
 from tests.ops.test_feeds import Counting
 from tests.waiting import wait_until
 
