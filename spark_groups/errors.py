@@ -178,6 +178,15 @@ GRAVITY: Final = (
 """All reactions, the gravest last: where partitions of one answer differ, it is what counts."""
 
 
+def printable(text: str) -> str:
+    """Return a text with a question mark for all that could move a terminal's cursor.
+
+    Args:
+        text: What a broker, a peer or a file said.
+    """
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+
+
 def is_graver(reaction: Reaction, other: Reaction) -> bool:
     """Tell whether a reaction is graver than another."""
     return GRAVITY.index(reaction) > GRAVITY.index(other)

@@ -10,6 +10,7 @@ from spark_groups.kafka.schemas import (
     INT32,
     RESPONSE_HEADER_V0,
     STRING,
+    TEXT,
     Field,
     Message,
     Struct,
@@ -58,7 +59,7 @@ INCREMENTAL_ALTER_CONFIGS = Message(
                     "AlterConfigsResourceResponse",
                     (
                         Field("error_code", INT16),
-                        Field("error_message", STRING, nullable=True),
+                        Field("error_message", TEXT, nullable=True),
                         Field("resource_type", INT8),
                         Field("resource_name", STRING),
                     ),
@@ -130,7 +131,7 @@ DESCRIBE_GROUPS = Message(
                     "DescribedGroup",
                     (
                         Field("error_code", INT16),
-                        Field("error_message", STRING, nullable=True),
+                        Field("error_message", TEXT, nullable=True),
                         Field("group_id", STRING),
                         Field("group_state", STRING),
                         Field("protocol_type", STRING),

@@ -12,8 +12,8 @@ from functools import cache, lru_cache
 from itertools import groupby
 from typing import Any, Final
 
-from spark_groups.errors import ProtocolError
-from spark_groups.kafka.schemas import Field, Primitive, Struct, formats, is_fixed
+from spark_groups.errors import ProtocolError, printable
+from spark_groups.kafka.schemas import STRINGS, Field, Primitive, Struct, formats, is_fixed
 
 Values = dict[str, Any]
 """The fields of a structure by name."""
@@ -27,9 +27,7 @@ FieldReader = Callable[[Frame, int, Values], int]
 LengthReader = Callable[[Frame, int], tuple[int, int]]
 
 _MAX_VARINT_SHIFT: Final = 28
-_OF_ANY_LENGTH: Final = frozenset(
-    {Primitive.STRING, Primitive.LEGACY_STRING, Primitive.BYTES, Primitive.RECORDS}
-)
+_OF_ANY_LENGTH: Final = frozenset({*STRINGS, Primitive.BYTES, Primitive.RECORDS})
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 
@@ -130,12 +128,13 @@ def _item_reader(spec: Field, owner: Struct) -> Reader:
         return struct_reader(kind)
     if kind is Primitive.UUID:
         return _read_uuid
-    if kind in (Primitive.STRING, Primitive.LEGACY_STRING):
-        compact = owner.flexible and kind is Primitive.STRING
-        return _string_reader(
+    if kind in STRINGS:
+        compact = owner.flexible and kind is not Primitive.LEGACY_STRING
+        read = _string_reader(
             _read_compact_length if compact else _read_legacy_string_length,
             nullable=spec.nullable and not spec.array,
         )
+        return _text_reader(read) if kind is Primitive.TEXT else read
     if kind is Primitive.BYTES:
         return _read_compact_bytes
     if kind is Primitive.RECORDS:
@@ -187,6 +186,14 @@ def _string_reader(read_length: LengthReader, *, nullable: bool) -> Reader:
         return str(frame[place:end], "utf-8"), end
 
     return read_string
+
+
+def _text_reader(read: Reader) -> Reader:
+    def read_text(frame: Frame, place: int) -> tuple[str | None, int]:
+        text, end = read(frame, place)
+        return None if text is None else printable(text), end
+
+    return read_text
 
 
 def _read_compact_bytes(frame: Frame, place: int) -> tuple[bytes, int]:

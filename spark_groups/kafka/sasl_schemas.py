@@ -10,6 +10,7 @@ from spark_groups.kafka.schemas import (
     INT64,
     RESPONSE_HEADER_V0,
     STRING,
+    TEXT,
     Field,
     Message,
     Struct,
@@ -37,7 +38,7 @@ SASL_AUTHENTICATE: Final = Message(
         "SaslAuthenticateResponse",
         (
             Field("error_code", INT16),
-            Field("error_message", STRING, nullable=True),
+            Field("error_message", TEXT, nullable=True),
             Field("auth_bytes", BYTES),
             Field("session_lifetime_ms", INT64),
         ),

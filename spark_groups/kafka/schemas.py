@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 
 class Primitive(Enum):
@@ -22,6 +23,7 @@ class Primitive(Enum):
     UUID = "16s"
     STRING = "compact or legacy, as the structure is"
     LEGACY_STRING = "legacy, wherever it is"
+    TEXT = "a string for people: what could move a terminal's cursor is replaced when it is read"
     BYTES = "compact, in flexible structures only"
     RECORDS = "compact or null; a part of the frame itself, not a copy, if that is a memoryview"
 
@@ -62,6 +64,10 @@ class Struct:
     flexible: bool = True
 
 
+STRINGS: Final = frozenset({Primitive.STRING, Primitive.LEGACY_STRING, Primitive.TEXT})
+"""The kinds that are strings on the wire."""
+
+
 def is_fixed(spec: Field) -> bool:
     """Say whether a field goes into a run of fixed-width ones; a uuid needs a conversion."""
     return isinstance(spec.kind, Primitive) and len(spec.kind.value) == 1 and not spec.array
@@ -79,7 +85,7 @@ BOOL, INT8, INT16, INT32, INT64 = (
     Primitive.INT32,
     Primitive.INT64,
 )
-UUID, STRING, BYTES = Primitive.UUID, Primitive.STRING, Primitive.BYTES
+UUID, STRING, TEXT, BYTES = Primitive.UUID, Primitive.STRING, Primitive.TEXT, Primitive.BYTES
 RECORDS = Primitive.RECORDS
 
 REQUEST_HEADER_V1 = Struct(
@@ -219,7 +225,7 @@ FIND_COORDINATOR = Message(
                         Field("host", STRING),
                         Field("port", INT32),
                         Field("error_code", INT16),
-                        Field("error_message", STRING, nullable=True),
+                        Field("error_message", TEXT, nullable=True),
                     ),
                 ),
                 array=True,
@@ -255,7 +261,7 @@ CONSUMER_GROUP_HEARTBEAT = Message(
         (
             Field("throttle_time_ms", INT32),
             Field("error_code", INT16),
-            Field("error_message", STRING, nullable=True),
+            Field("error_message", TEXT, nullable=True),
             Field("member_id", STRING, nullable=True),
             Field("member_epoch", INT32),
             Field("heartbeat_interval_ms", INT32),
@@ -322,7 +328,7 @@ CONSUMER_GROUP_DESCRIBE = Message(
                     "DescribedGroup",
                     (
                         Field("error_code", INT16),
-                        Field("error_message", STRING, nullable=True),
+                        Field("error_message", TEXT, nullable=True),
                         Field("group_id", STRING),
                         Field("group_state", STRING),
                         Field("group_epoch", INT32),

@@ -9,6 +9,7 @@ from spark_groups.kafka.schemas import (
     INT32,
     INT64,
     STRING,
+    TEXT,
     UUID,
     Field,
     Message,
@@ -318,7 +319,7 @@ DESCRIBE_CONFIGS = Message(
                     "DescribeConfigsResult",
                     (
                         Field("error_code", INT16),
-                        Field("error_message", STRING, nullable=True),
+                        Field("error_message", TEXT, nullable=True),
                         Field("resource_type", INT8),
                         Field("resource_name", STRING),
                         Field(

@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
-from spark_groups.kafka.schemas import Field, Primitive, Struct, formats, is_fixed
+from spark_groups.kafka.schemas import STRINGS, Field, Primitive, Struct, formats, is_fixed
 
 Writer = Callable[[bytearray, Any], None]
 
@@ -87,8 +87,8 @@ def _item_writer(spec: Field, owner: Struct) -> Writer:
         return struct_writer(kind)
     if kind is Primitive.UUID:
         return _write_uuid
-    if kind in (Primitive.STRING, Primitive.LEGACY_STRING):
-        compact = owner.flexible and kind is Primitive.STRING
+    if kind in STRINGS:
+        compact = owner.flexible and kind is not Primitive.LEGACY_STRING
         return _string_writer(compact=compact, nullable=spec.nullable and not spec.array)
     if kind is Primitive.BYTES:
         return _write_compact_bytes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from spark_groups.errors import printable
 from spark_groups.types import TopicPartition
 
 RANGES_SHOWN: Final = 8
@@ -28,8 +29,3 @@ def partition_ranges(partitions: Iterable[TopicPartition]) -> str:
     text = "; ".join(f"{printable(topic)} {', '.join(each)}" for topic, each in written.items())
     rest = sum(last - first + 1 for _, first, last in ranges[RANGES_SHOWN:])
     return f"{text} and {rest:,} more" if rest else text
-
-
-def printable(text: str) -> str:
-    """Return a text with a question mark for all that could move a terminal's cursor."""
-    return "".join(each if each.isprintable() else "?" for each in text)

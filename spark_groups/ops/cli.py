@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from spark_groups.errors import SparkGroupsError
+from spark_groups.errors import SparkGroupsError, printable
 from spark_groups.ops.broker_cli import broker_app
 from spark_groups.ops.config_cli import config
 from spark_groups.ops.delete_cli import delete, delete_offsets
@@ -77,7 +77,8 @@ def main() -> None:
     try:
         app()
     except SparkGroupsError as error:
-        typer.echo(f"spark-groups: {error}", err=True)
+        lines = [printable(line) for line in str(error).split("\n")]
+        typer.echo("spark-groups: " + "\n".join(lines), err=True)
         sys.exit(1)
 
 

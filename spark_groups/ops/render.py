@@ -14,8 +14,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from spark_groups.errors import printable
 from spark_groups.observation.local_members import LocalMember
-from spark_groups.observation.printable_text import partition_ranges, printable
+from spark_groups.observation.printable_text import partition_ranges
 from spark_groups.observation.views import GroupView, MemberView
 from spark_groups.ops.render_partitions import footnotes, partitions_table, shared_rows_table
 from spark_groups.ops.render_text import (

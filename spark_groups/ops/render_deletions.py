@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from spark_groups.observation.printable_text import printable
+from spark_groups.errors import printable
 from spark_groups.ops.deletions import DeletedGroup, GroupDeletionView, OffsetDeletionView
 from spark_groups.ops.render_text import UNKNOWN, plain, plain_table
 

@@ -13,8 +13,8 @@ from typing import Final, Generic, Literal, TypeVar
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from spark_groups.errors import printable
 from spark_groups.observation.plain_values import by_topic
-from spark_groups.observation.printable_text import printable
 from spark_groups.observation.views import GroupView, LagOrigin, MemberView, PartitionView
 from spark_groups.ops.render_text import QUIET_STYLE, UNKNOWN, plain, plain_table
 from spark_groups.types import TopicPartition

@@ -15,10 +15,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from spark_groups.errors import printable
 from spark_groups.observation.frames import Frame
 from spark_groups.observation.group_events import EventKind, GroupEvent
 from spark_groups.observation.lag_trends import LagTrend, sum_if_known
-from spark_groups.observation.printable_text import partition_ranges, printable
+from spark_groups.observation.printable_text import partition_ranges
 from spark_groups.observation.revocations import Revocation
 from spark_groups.observation.views import GroupView, MemberView, PartitionView
 from spark_groups.ops.render import group_header, members_table

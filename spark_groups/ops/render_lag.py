@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from spark_groups.observation.printable_text import printable
+from spark_groups.errors import printable
 from spark_groups.observation.views import LagOrigin
 from spark_groups.ops.lag_rules import STATUS_MEANINGS, PartitionStatus, Verdict
 from spark_groups.ops.lag_views import GroupLag, LagView, PartitionLag

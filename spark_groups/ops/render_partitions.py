@@ -8,7 +8,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from spark_groups.observation.printable_text import partition_ranges, printable
+from spark_groups.errors import printable
+from spark_groups.observation.printable_text import partition_ranges
 from spark_groups.observation.views import GroupView, LagOrigin, PartitionView
 from spark_groups.offsets.events import WithheldRange
 from spark_groups.ops.render_text import (

@@ -8,7 +8,7 @@ from typing import Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from spark_groups.observation.printable_text import printable
+from spark_groups.errors import printable
 from spark_groups.ops.removal import IdKind, Outcome, Removal, RemovalView
 
 _STYLES: Final[Mapping[Outcome, str]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from spark_groups.observation.printable_text import printable
+from spark_groups.errors import printable
 from spark_groups.ops.render_text import plain, plain_table
 from spark_groups.ops.reset_plan import ResetView
 

@@ -6,8 +6,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from spark_groups.errors import printable
 from spark_groups.kafka.configuration import ConfigOrigin
-from spark_groups.observation.printable_text import printable
 from spark_groups.ops.render_text import UNKNOWN, plain_table
 from spark_groups.ops.setting_changes import SettingsView
 

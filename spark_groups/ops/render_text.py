@@ -10,7 +10,7 @@ from typing import Final
 
 from rich.table import Table
 
-from spark_groups.observation.printable_text import printable
+from spark_groups.errors import printable
 from spark_groups.observation.views import MemberView
 
 UNKNOWN: Final = "—"

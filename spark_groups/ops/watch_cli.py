@@ -14,8 +14,8 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from spark_groups.errors import printable
 from spark_groups.observation.frames import Frame
-from spark_groups.observation.printable_text import printable
 from spark_groups.observation.watching import GroupWatch
 from spark_groups.ops.connecting import Brokers, GroupArgument, JsonFlag, connects
 from spark_groups.ops.output import console

@@ -325,3 +325,18 @@ def test_reads_tagged_leaders_that_kio_wrote() -> None:
     assert read["aborted_transactions"] == ({"producer_id": 5, "first_offset": 1},)
     assert read["records"] is None
     assert values["node_endpoints"][0]["host"] == "h"
+
+
+def test_a_brokers_words_cannot_move_the_cursor_of_a_terminal() -> None:
+    values = {
+        "throttle_time_ms": 0,
+        "error_code": 42,
+        "error_message": "\x1b[2Jall is well\r\n2026-01-01 INFO \u202enothing",
+        "member_id": None,
+        "member_epoch": 0,
+        "heartbeat_interval_ms": 1,
+        "assignment": None,
+    }
+    schema = CONSUMER_GROUP_HEARTBEAT.response
+    read = decode(schema, encode(schema, values))
+    assert read["error_message"] == "?[2Jall is well??2026-01-01 INFO ?nothing"

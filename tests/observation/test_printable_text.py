@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_groups.observation.printable_text import partition_ranges, printable
+from spark_groups.errors import printable
+from spark_groups.observation.printable_text import partition_ranges
 from spark_groups.types import TopicPartition
 
 
