@@ -14,6 +14,10 @@ _STREAMED: Final = {1: "gzip", 3: "lz4", 4: "zstd"}
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES: Final = 16
 _PREAMBLE_BYTES: Final = 5
+_FIRST_BLOCKS: Final = 1024
+_LEAST_BLOCK_BYTES: Final = 128
+"""What a block of snappy has to hold on average: Java's writer makes blocks of 1 KiB or more, and
+each block takes as long as thousands of bytes."""
 _FIRST_BYTES: Final = 256 * 1024
 
 
@@ -70,8 +74,11 @@ class Decompressor:
     def _read_snappy(self, compressed: Octets) -> Octets:
         if compressed[: len(_XERIAL_MAGIC)].tobytes() != _XERIAL_MAGIC:
             return np.frombuffer(self._block(compressed, self._bytes_max), np.uint8)
-        at, used = _XERIAL_HEADER_BYTES, 0
+        at, used, blocks = _XERIAL_HEADER_BYTES, 0, 0
         while at < len(compressed):
+            blocks += 1
+            if blocks > _FIRST_BLOCKS + used // _LEAST_BLOCK_BYTES:
+                raise DecompressionError(f"{blocks} blocks of snappy hold {used} bytes only")
             length = int.from_bytes(compressed[at : at + 4].tobytes(), "big", signed=True)
             at += 4
             if not 0 <= length <= len(compressed) - at:

@@ -63,6 +63,10 @@ def validity_bits(has: Flags | None, rows: int) -> tuple[pa.Buffer | None, int]:
     return pa.py_buffer(np.packbits(has[:rows], bitorder="little")), nulls
 
 
+class HeadersTooLargeError(Exception):
+    """A single record has more headers than there is memory for; the message says how many."""
+
+
 class RowBuffers:
     """Columns of rows, as large as they need be, up to a limit.
 
@@ -71,15 +75,20 @@ class RowBuffers:
             timestampType, and headers if they are wanted.
         rows_max: The most rows of a record batch.
         bytes_max: The most bytes of one of its columns, unless a single record has more.
+        headers_bytes_max: The most bytes that the headers of a single record may take, beside
+            their keys and values.
     """
 
-    def __init__(self, schema: pa.Schema, *, rows_max: int, bytes_max: int) -> None:
+    def __init__(
+        self, schema: pa.Schema, *, rows_max: int, bytes_max: int, headers_bytes_max: int
+    ) -> None:
         if not 0 < rows_max < 2**31 or not 0 < bytes_max < 2**31:
             raise ValueError("bounds of record batches are positive numbers of 31 bits")
         self._schema = schema
         self.include_headers = "headers" in schema.names
         self._rows_max = rows_max
         self._bytes_max = bytes_max
+        self._headers_max = headers_bytes_max // _HEADER_BYTES
         self._kinds = {field.name: field.type for field in schema}
         self._constants: dict[str, tuple[Any, pa.Array]] = {}
         self._lent: list[_Lent] = []
@@ -93,6 +102,9 @@ class RowBuffers:
 
         Args:
             cursor: What the next record needs; it did not fit.
+
+        Raises:
+            HeadersTooLargeError: The record is alone, and has too many headers.
         """
         rows = int(cursor["rows"])
         wanted = {
@@ -109,6 +121,13 @@ class RowBuffers:
             rows >= self._rows_max or any(size > limits[name] for name, size in wanted.items())
         ):
             return False
+        headers = wanted["has_header_value"]
+        if headers > max(self._headers_max, limits["has_header_value"]):
+            raise HeadersTooLargeError(
+                f"a record has {headers} headers, which take {headers * _HEADER_BYTES} bytes beside"
+                " their keys and values, more than a share of maxMemoryPerTask: raise that, or set"
+                " includeHeaders=false"
+            )
         for name, size in wanted.items():
             if size > len(getattr(self.columns, name)):
                 self._enlarge(name, max(size, min(2 * size, limits[name])))

@@ -12,7 +12,7 @@ import pyarrow as pa
 from spark_groups.errors import MessageFormatError, RecordsError
 from spark_groups.records.batch import decode_batches, offset_behind
 from spark_groups.records.codecs import DecompressionError, Decompressor
-from spark_groups.records.columns import RowBuffers
+from spark_groups.records.columns import HeadersTooLargeError, RowBuffers
 from spark_groups.records.layout import ABORTED, Octets, Status, new_cursor
 from spark_groups.types import TopicPartition
 
@@ -89,7 +89,9 @@ class RecordDecoder:
     ) -> None:
         if not 0 < batch_bytes_max < 2**31:
             raise ValueError("the bound of a decompressed batch is a positive number of 31 bits")
-        self._buffers = RowBuffers(schema, rows_max=rows_max, bytes_max=bytes_max)
+        self._buffers = RowBuffers(
+            schema, rows_max=rows_max, bytes_max=bytes_max, headers_bytes_max=batch_bytes_max
+        )
         self._decompressor = Decompressor(batch_bytes_max)
         self._cursor = new_cursor()
         self._cursor["include_headers"] = self._buffers.include_headers
@@ -127,7 +129,11 @@ class RecordDecoder:
                 return
             if status != Status.COLUMNS_ARE_FULL:
                 raise self._error(Status(status), position)
-            if not self._buffers.make_room(cursor):
+            try:
+                has_room = self._buffers.make_room(cursor)
+            except HeadersTooLargeError as error:
+                raise RecordsError(f"{self._place(position)}: {error}") from None
+            if not has_room:
                 yield self._take()
 
     def take(self) -> pa.RecordBatch | None:

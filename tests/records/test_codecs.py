@@ -107,6 +107,18 @@ def test_hostile_lengths_of_snappy_are_refused(compressed: bytes) -> None:
         plain(SNAPPY, compressed)
 
 
+def test_blocks_of_snappy_that_hold_nothing_are_refused() -> None:
+    empty = struct.pack(">i", 1) + b"\0"
+    with pytest.raises(DecompressionError, match="1025 blocks of snappy hold 0 bytes only"):
+        plain(SNAPPY, XERIAL_MAGIC + bytes(8) + 200_000 * empty)
+
+
+@pytest.mark.parametrize("block_bytes", [200, 1024])
+def test_short_blocks_of_snappy_are_read(block_bytes: int) -> None:
+    body = bytes(range(256)) * 4096
+    assert plain(SNAPPY, xerial(body, block_bytes)) == body
+
+
 @pytest.mark.parametrize("codec", [0, 5, 6, 7])
 def test_codec_that_there_is_not_is_refused(codec: int) -> None:
     with pytest.raises(DecompressionError, match=f"no codec {codec}"):

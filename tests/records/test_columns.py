@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from spark_groups.errors import RecordsError
 from spark_groups.records.columns import RowBuffers
 from spark_groups.records.decoder import RangeCursor, RecordDecoder
 from spark_groups.spark.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
@@ -83,6 +84,19 @@ def test_many_headers_fit_or_have_a_batch(bytes_max: int) -> None:
     assert outcome.rows[40][-1][39] == {"key": "name39", "value": b"v" * 39}
 
 
+def test_a_record_of_endless_empty_headers_is_refused_before_it_has_memory() -> None:
+    record = Record(0, headers=((b"", None),) * 50_000)
+    response = Batch(0, (record,)).encode()
+    decoder = RecordDecoder(ROW_SCHEMA_WITH_HEADERS, bytes_max=1000, batch_bytes_max=500_000)
+    with pytest.raises(RecordsError, match=r"50000 headers, which take 800000 bytes .*raise that"):
+        list(decoder.decode(response, RangeCursor(TP, 0, END)))
+    assert len(decoder._buffers.columns.has_header_value) < 50_000
+    ample = RecordDecoder(ROW_SCHEMA_WITH_HEADERS, bytes_max=1000, batch_bytes_max=800_000)
+    assert not list(ample.decode(response, RangeCursor(TP, 0, END)))
+    (row,) = rows_of([ample.take()])
+    assert len(row[-1]) == 50_000
+
+
 def test_rows_of_several_partitions_share_a_batch() -> None:
     decoder = RecordDecoder(ROW_SCHEMA_WITH_HEADERS)
     flights, planes = TopicPartition("flights", 2), TopicPartition("planes", 0)
@@ -106,4 +120,4 @@ def test_schema_is_that_of_the_other_reader() -> None:
 @pytest.mark.parametrize(("rows_max", "bytes_max"), [(0, 1), (1, 0), (2**31, 1), (1, 2**31)])
 def test_bounds_are_those_of_arrow(rows_max: int, bytes_max: int) -> None:
     with pytest.raises(ValueError, match="31 bits"):
-        RowBuffers(ROW_SCHEMA, rows_max=rows_max, bytes_max=bytes_max)
+        RowBuffers(ROW_SCHEMA, rows_max=rows_max, bytes_max=bytes_max, headers_bytes_max=bytes_max)
