@@ -14,6 +14,9 @@ SPARK_VERSIONS ?= 4.0.1 4.1.1
 # How many schedules `make simulate` plays, and the first seed of them.
 SCHEDULES ?= 20000
 FIRST_SEED ?= 1000
+# How many minutes of faults `make chaos` makes, and what they are drawn from; empty: another seed.
+MINUTES ?= 12
+SEED ?=
 # Tests wait for brokers more than they compute: three workers keep two cores busy.
 WORKERS ?= 3
 
@@ -28,7 +31,7 @@ step = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env prerequisites demo test long unit slow simulate versions conformance spark-versions bench bench-handover docs docs-serve lint types format wheel lock clean
+.PHONY: help env prerequisites demo test long unit slow simulate chaos versions conformance spark-versions bench bench-handover docs docs-serve lint types format wheel lock clean
 
 ##@ Start here
 
@@ -63,6 +66,10 @@ slow: prerequisites env ## Run the slow tests, which CI leaves out
 simulate: env ## Look for schedules that break a promise, on all cores; SCHEDULES=50000 plays so many
 	$(call step,groups of clients on the model of the coordinator: $(SCHEDULES) schedules)
 	$(VENV)/bin/spark-groups simulate --schedules $(SCHEDULES) --seed $(FIRST_SEED)
+
+chaos: prerequisites env ## Kill and stop members of a real group; MINUTES=2 SEED=7 plays a seed again
+	$(call step,members of a group on a real Kafka: $(MINUTES) minutes of faults)
+	$(PY) -m chaos.run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 versions: prerequisites env ## Compare the model, and each scenario, with the oldest Kafka and the newest
 	$(call step,pytest: what is long of tests/scenarios and tests/conformance)

@@ -28,6 +28,7 @@ PYTHON_ROOMS = (
     "tests",
     "demo",
     "benchmarks",
+    "chaos",
     "tools",
 )
 PURE = (
@@ -40,6 +41,11 @@ PURE = (
     "spark_groups/coordinator/",
     "spark_groups/records/",
     "spark_groups/sim/",
+    "chaos/account.py",
+    "chaos/facts.py",
+    "chaos/record.py",
+    "chaos/report.py",
+    "chaos/schedule.py",
 )
 TEXT_SUFFIXES = (".py", ".md", ".toml", ".sh", ".yml", ".ipynb", ".cfg", ".txt")
 TEXT_NAMES = ("Makefile", "run", ".gitignore")

@@ -131,12 +131,12 @@ class GroupDriver(Engine):
             self._pump(suspension_clock())
 
     def observe(self, observe: Callable[[Event, NameOf], None]) -> None:
-        """Have a function called with each event, and with what names topics.
+        """Have one more function called with each event, and with what names topics.
 
         Args:
             observe: Called with the lock of this driver: it must not wait for anything.
         """
-        self._timeline.observe = observe
+        self._timeline.observers.append(observe)
 
     def expect_calls_every(self, gap_s: float) -> None:
         """Take it that the query's trigger lets `gap_s` seconds pass between two calls."""

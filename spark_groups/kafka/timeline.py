@@ -1,4 +1,4 @@
-"""What happened to a member: into the log, into its snapshot, and to whoever observes."""
+"""What happened to a member: into the log, into its snapshot, and to all who observe."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Timeline:
     """
 
     def __init__(self, group_id: str) -> None:
-        self.observe: Callable[[Event, NameOf], None] | None = None
-        """Called with each event, and with what names topics; must not wait for anything."""
+        self.observers: list[Callable[[Event, NameOf], None]] = []
+        """Called with each event, and with what names topics; they must not wait for anything."""
         self._group_id = group_id
         self._lines: deque[str] = deque(maxlen=LENGTH)
 
@@ -33,8 +33,8 @@ class Timeline:
         severity, text = narrate(event, name_of)
         logger.log(severity.value, "group %s: %s", self._group_id, text)
         self._lines.append(text)
-        if self.observe is not None:
-            self.observe(event, name_of)
+        for observe in self.observers:
+            observe(event, name_of)
 
     def lines(self) -> list[str]:
         """Return the last events as sentences, the oldest first."""

@@ -11,15 +11,15 @@ from spark_groups.kafka.timeline import LENGTH, Timeline
 from spark_groups.protocol.events import MemberLeft, QueryReturned
 
 
-def test_event_is_logged_kept_and_shown_to_the_observer(caplog: pytest.LogCaptureFixture) -> None:
+def test_event_is_logged_kept_and_shown_to_all_observers(caplog: pytest.LogCaptureFixture) -> None:
     timeline, seen = Timeline("g"), list[Event]()
-    timeline.observe = lambda event, _: seen.append(event)
+    timeline.observers += [lambda event, _: seen.append(event)] * 2
     event = QueryReturned(1.0, "m1", 3)
     with caplog.at_level(logging.INFO, "spark_groups"):
         timeline.add(event, lambda _: None)
     assert [each.levelname for each in caplog.records] == ["WARNING"]
     assert "group g: member m1 at epoch 3 joins again" in caplog.text
-    assert seen == [event]
+    assert seen == [event, event]
     assert len(timeline.lines()) == 1
 
 

@@ -1,0 +1,420 @@
+"""What the sinks hold, held against what was produced: lost, doubled and why, order, checksums.
+
+A record may be in the append sink more than once for a reason that the docs name: a batch that was
+not in Spark's commit log is run again, and what Kafka has not committed is read again by whoever
+owns the partition next. So each double is traced to the batch that had the record before, and to
+what became of the process that ran it. A double without such a cause is a failure, and so is one
+that was read after Kafka had accepted an offset beyond it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from chaos.facts import Batch, Commit, End, Execution, Facts, Note, Partition, Run
+
+EXAMPLES: Final = 5
+"""How many of each kind of failure are told in words."""
+
+
+class Cause(Enum):
+    """Why a record is in the append sink again; the value says it in a report."""
+
+    REPLAYED_KILLED = "killed before commits/N was written: Spark ran the batch again"
+    REPLAYED_STOPPED = "stopped before commits/N was written: Spark ran the batch again"
+    REPLAYED_FAILED = "failed before commits/N was written: Spark ran the batch again"
+    KILLED_IN_BATCH = "killed before commits/N was written, and the partition moved"
+    KILLED_BEFORE_COMMIT = "killed between commits/N and Kafka's commit, and the partition moved"
+    STOPPED = "stopped before the batch was known to be finished, and the partition moved"
+    FAILED = "the query failed with the batch in hand, and the partition moved"
+    FENCED_FROZEN = "stood still beyond its session with the batch in hand"
+    FENCED_BY_LOAD = "lost its session to load with the batch in hand"
+    GIVEN_UP = "the batch outlasted the rebalance time-out"
+    PLAIN_KILLED = "plain consumer: killed between its write and its commit"
+    PLAIN_FENCED = "plain consumer: stood still beyond its session before its commit"
+    PLAIN_FENCED_BY_LOAD = "plain consumer: lost its session to load before its commit"
+    PLAIN_REFUSED = "plain consumer: its commit was refused for good"
+    PLAIN_FAILED = "plain consumer: failed between its write and its commit"
+    NONE = "NO CAUSE IS KNOWN"
+
+
+_REPLAYED: Final = {
+    End.KILLED: Cause.REPLAYED_KILLED,
+    End.STOPPED: Cause.REPLAYED_STOPPED,
+    End.FAILED: Cause.REPLAYED_FAILED,
+}
+_PLAIN: Final = {
+    Cause.KILLED_IN_BATCH: Cause.PLAIN_KILLED,
+    Cause.FENCED_FROZEN: Cause.PLAIN_FENCED,
+    Cause.FENCED_BY_LOAD: Cause.PLAIN_FENCED_BY_LOAD,
+    Cause.FAILED: Cause.PLAIN_FAILED,
+    Cause.PLAIN_REFUSED: Cause.PLAIN_REFUSED,
+}
+"""What a plain consumer's causes are called; it is not to lose a batch in any other way."""
+
+
+class SinkRow(NamedTuple):
+    """A row of a sink.
+
+    Args:
+        execution: Which execution of a batch wrote it.
+        topic: Its topic.
+        partition: The index of its partition.
+        offset: Its offset.
+        is_right: Whether its checksum is right, and it belongs where it was read.
+    """
+
+    execution: str
+    topic: str
+    partition: int
+    offset: int
+    is_right: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What an account is made of.
+
+    Args:
+        ends: The next offset to be written of each partition: all below it was produced.
+        append: Rows of the append sink, those of one execution in the order of the file.
+        sqlite: Rows of SQLite, in the order in which they were written.
+        facts: What the processes noted.
+        commits: What Kafka accepted, by partition, in its order.
+        session_s: The group's session time-out, in seconds.
+    """
+
+    ends: Mapping[Partition, int]
+    append: Sequence[SinkRow]
+    sqlite: Sequence[SinkRow]
+    facts: Facts
+    commits: Mapping[Partition, Sequence[Commit]]
+    session_s: float
+
+
+@dataclass(slots=True)
+class SinkAccount:
+    """What is right and wrong in one sink.
+
+    Args:
+        rows: How many rows it holds.
+        lost: Produced records that it does not hold.
+        doubled: Rows beyond the first of each record.
+        disordered: Rows that came before their predecessor.
+        wrong: Rows with a wrong checksum, or in a wrong place.
+        foreign: Rows of records that nobody produced.
+    """
+
+    rows: int = 0
+    lost: int = 0
+    doubled: int = 0
+    disordered: int = 0
+    wrong: int = 0
+    foreign: int = 0
+
+
+@dataclass(slots=True)
+class Account:
+    """The result.
+
+    Args:
+        produced: How many records were produced.
+        append: The append sink.
+        sqlite: SQLite.
+        causes: How many doubled rows of the append sink have which cause.
+        replays: How often Spark ran a batch again.
+        replays_differ: Batches that had other rows, or another plan, when they were run again.
+        gaps: What SQLite refused because rows before it were missing.
+        went_back: Committed offsets that went back.
+        sessions_frozen: Sessions that were lost by processes which stood still.
+        sessions_load: Sessions that were lost though nothing was done to the process.
+        late_heartbeats: Heartbeats that were found overdue though nothing was done to the process.
+        latest_heartbeat_s: By how many seconds the worst of them was.
+        failures: What processes died of that ended by themselves.
+        examples: Some of what is wrong, in words.
+    """
+
+    produced: int
+    append: SinkAccount
+    sqlite: SinkAccount
+    causes: Counter[Cause] = field(default_factory=Counter)
+    replays: int = 0
+    replays_differ: list[str] = field(default_factory=list)
+    gaps: list[str] = field(default_factory=list)
+    went_back: list[str] = field(default_factory=list)
+    sessions_frozen: int = 0
+    sessions_load: int = 0
+    late_heartbeats: int = 0
+    latest_heartbeat_s: float = 0.0
+    failures: list[str] = field(default_factory=list)
+    examples: list[str] = field(default_factory=list)
+
+    def problems(self) -> list[str]:
+        """Return what must not be, in words; empty: the run is good."""
+        found = {
+            "records lost in the append sink": self.append.lost,
+            "records lost in SQLite": self.sqlite.lost,
+            "rows doubled in SQLite": self.sqlite.doubled,
+            "doubled rows of the append sink without a cause": self.causes[Cause.NONE],
+            "rows out of order in the append sink": self.append.disordered,
+            "rows out of order in SQLite": self.sqlite.disordered,
+            "rows with a wrong checksum or place": self.append.wrong + self.sqlite.wrong,
+            "rows of records that nobody produced": self.append.foreign + self.sqlite.foreign,
+            "replays that differ": len(self.replays_differ),
+            "gaps refused by SQLite": len(self.gaps),
+            "committed offsets that went back": len(self.went_back),
+            "processes that ended by themselves": len(self.failures),
+        }
+        return [f"{count:,} {what}" for what, count in found.items() if count]
+
+
+def account(evidence: Evidence) -> Account:
+    """Hold the sinks against what was produced.
+
+    Args:
+        evidence: All that is known.
+    """
+    facts = evidence.facts
+    executions = facts.executions
+
+    def wrote_at_s(row: SinkRow) -> float:
+        execution = executions.get(row.execution)
+        return execution.writes_s or execution.began_s if execution else 0.0
+
+    append = sorted(evidence.append, key=wrote_at_s)
+    examples: list[str] = []
+    result = Account(
+        produced=sum(evidence.ends.values()),
+        append=_sink("append", append, evidence.ends, examples),
+        sqlite=_sink("SQLite", evidence.sqlite, evidence.ends, examples),
+        gaps=list(facts.gaps),
+        went_back=_went_back(evidence.commits),
+        failures=[
+            f"{run.key}: {run.failure or 'it left no word'}"
+            for run in facts.runs.values()
+            if run.end is End.FAILED
+        ],
+        examples=examples,
+    )
+    _account_replays(facts, result)
+    _account_sessions(facts, evidence.session_s, result)
+    _Doubles(evidence, result).account(append)
+    return result
+
+
+def _sink(
+    name: str, rows: Iterable[SinkRow], ends: Mapping[Partition, int], examples: list[str]
+) -> SinkAccount:
+    found = SinkAccount()
+    seen: dict[Partition, set[int]] = defaultdict(set)
+    last: dict[tuple[str, Partition], int] = {}
+    told: Counter[str] = Counter()
+
+    def tell(kind: str, row: SinkRow) -> None:
+        told[kind] += 1
+        if told[kind] <= EXAMPLES:
+            place = f"{row.topic}-{row.partition} at {row.offset}"
+            examples.append(f"{name}: {kind}: {place}, written by {row.execution}")
+
+    for row in rows:
+        partition = (row.topic, row.partition)
+        found.rows += 1
+        if not row.is_right:
+            found.wrong += 1
+            tell("wrong checksum or place", row)
+        if row.offset >= ends.get(partition, 0):
+            found.foreign += 1
+            tell("nobody produced it", row)
+            continue
+        offsets = seen[partition]
+        is_new = row.offset not in offsets
+        # The first of each record comes after its predecessor, and no execution goes back.
+        too_early = is_new and row.offset > 0 and row.offset - 1 not in offsets
+        if too_early or row.offset <= last.get((row.execution, partition), -1):
+            found.disordered += 1
+            tell("out of order", row)
+        last[row.execution, partition] = row.offset
+        found.doubled += not is_new
+        offsets.add(row.offset)
+    for partition, end in sorted(ends.items()):
+        missing = end - len(seen[partition])
+        if missing:
+            first = next(each for each in range(end) if each not in seen[partition])
+            topic, index = partition
+            examples.append(f"{name}: lost: {missing} of {topic}-{index}, the first at {first}")
+        found.lost += missing
+    return found
+
+
+def _account_replays(facts: Facts, result: Account) -> None:
+    result.replays_differ += facts.changed_plans
+    for batch in facts.batches.values():
+        result.replays += sum(each.is_replay for each in batch.executions)
+        digests = {each.digest for each in batch.executions if each.digest is not None}
+        if len(digests) > 1:
+            result.replays_differ.append(f"batch {batch.key.number} of {batch.key.member}")
+
+
+def _account_sessions(facts: Facts, session_s: float, result: Account) -> None:
+    for run in facts.runs.values():
+        lost_s = {
+            each.at_s
+            for departures in run.departures.values()
+            for each in departures
+            if each.how is Note.LOST
+        }
+        frozen = sum(_stood_still(run, each, session_s) for each in lost_s)
+        result.sessions_frozen += frozen
+        result.sessions_load += len(lost_s) - frozen
+        for at_s, overdue_s in run.late:
+            if not _stood_still(run, at_s, session_s):
+                result.late_heartbeats += 1
+                result.latest_heartbeat_s = max(result.latest_heartbeat_s, overdue_s)
+
+
+def _stood_still(run: Run, at_s: float, session_s: float) -> bool:
+    """Whether a process stood still at a time, or had done so until a session before."""
+    return any(
+        span.from_s <= at_s and (span.until_s is None or at_s <= span.until_s + session_s)
+        for span in run.frozen
+    )
+
+
+def _went_back(commits: Mapping[Partition, Sequence[Commit]]) -> list[str]:
+    found = []
+    for (topic, index), history in sorted(commits.items()):
+        highest = -1
+        for each in history:
+            if each.offset < highest:
+                found.append(f"{topic}-{index}: from {highest} to {each.offset}")
+            highest = each.offset
+    return found
+
+
+class _Doubles:
+    """Finds out why records are in the append sink again.
+
+    Args:
+        evidence: All that is known.
+        result: Where causes are counted.
+    """
+
+    def __init__(self, evidence: Evidence, result: Account) -> None:
+        self._facts = evidence.facts
+        self._session_s = evidence.session_s
+        self._result = result
+        self._commits = {
+            partition: ([each.at_s for each in history], _highest_so_far(history))
+            for partition, history in evidence.commits.items()
+        }
+
+    def account(self, rows: Iterable[SinkRow]) -> None:
+        """Count the causes of all doubles."""
+        written: dict[tuple[Partition, int], list[str]] = defaultdict(list)
+        for row in rows:
+            written[(row.topic, row.partition), row.offset].append(row.execution)
+        for (partition, offset), names in written.items():
+            if len(names) > 1:
+                for cause, why in self._causes(partition, offset, names):
+                    self._result.causes[cause] += 1
+                    if cause is Cause.NONE and self._result.causes[cause] <= EXAMPLES:
+                        topic, index = partition
+                        place = f"{topic}-{index} at {offset}"
+                        self._result.examples.append(f"append: doubled: {place}: {why}")
+
+    def _causes(
+        self, partition: Partition, offset: int, names: Sequence[str]
+    ) -> Iterable[tuple[Cause, str]]:
+        by_batch: dict[int, tuple[Batch, list[Execution]]] = {}
+        for name in names:
+            execution = self._facts.executions.get(name)
+            if execution is None:
+                yield Cause.NONE, f"nobody noted the execution {name}"
+                continue
+            batch = self._facts.batches[execution.batch]
+            by_batch.setdefault(id(batch), (batch, []))[1].append(execution)
+        ordered = sorted(by_batch.values(), key=lambda each: _planned_s(each[0], partition))
+        for batch, executions in ordered:
+            executions.sort(key=lambda each: each.began_s)
+            for earlier, later in pairwise(executions):
+                yield self._why_replayed(batch, earlier, later), f"{later.name} ran it again"
+        for (earlier_batch, _), (later_batch, _) in pairwise(ordered):
+            yield self._why_read_again(partition, offset, earlier_batch, later_batch)
+
+    def _why_replayed(self, batch: Batch, earlier: Execution, later: Execution) -> Cause:
+        run = self._facts.runs[earlier.run]
+        finished_s = batch.finished_s
+        was_finished = finished_s is not None and finished_s < later.began_s
+        if earlier.run == later.run or was_finished or run.end is None:
+            return Cause.NONE
+        return _REPLAYED[run.end]
+
+    def _why_read_again(
+        self, partition: Partition, offset: int, earlier: Batch, later: Batch
+    ) -> tuple[Cause, str]:
+        planned_s = _planned_s(later, partition)
+        committed = self._committed(partition, planned_s)
+        names = f"{later.executions[0].name} read it after {earlier.executions[0].name}"
+        if committed > offset:
+            return Cause.NONE, f"{names}, though {committed} was committed"
+        run = self._facts.runs[earlier.planned_by]
+        cause = self._why_uncommitted(run, partition, earlier, planned_s)
+        return (_PLAIN.get(cause, Cause.NONE) if run.is_plain else cause), names
+
+    def _why_uncommitted(
+        self, run: Run, partition: Partition, batch: Batch, planned_again_s: float
+    ) -> Cause:
+        """Return why a process did not commit a batch before the partition was planned again."""
+        if batch.key.number in run.refused:
+            return Cause.PLAIN_REFUSED
+        had_s = _planned_s(batch, partition)
+        departures = run.departures.get(partition, [])
+        departure = next((each for each in departures if each.at_s >= had_s), None)
+        if departure is None:
+            return self._of_end(run, batch, planned_again_s)
+        if departure.how is Note.LOST:
+            return self._fenced(run, departure.at_s)
+        # If it was revoked in good order, everything was committed before.
+        return Cause.GIVEN_UP if departure.how is Note.GIVEN_UP else Cause.NONE
+
+    def _of_end(self, run: Run, batch: Batch, planned_again_s: float) -> Cause:
+        """Return what the end of a process explains that had a batch in hand until then."""
+        if run.end is None or run.ended_s is None:
+            return Cause.NONE
+        if run.ended_s > planned_again_s:
+            # The coordinator had given it up already; it never learned of that.
+            was_late = run.late or _stood_still(run, planned_again_s, self._session_s)
+            return self._fenced(run, planned_again_s) if was_late else Cause.NONE
+        if run.end is not End.KILLED:
+            return Cause.STOPPED if run.end is End.STOPPED else Cause.FAILED
+        finished_s = batch.finished_s
+        is_finished = finished_s is not None and finished_s <= run.ended_s
+        return Cause.KILLED_BEFORE_COMMIT if is_finished else Cause.KILLED_IN_BATCH
+
+    def _fenced(self, run: Run, at_s: float) -> Cause:
+        stood_still = _stood_still(run, at_s, self._session_s)
+        return Cause.FENCED_FROZEN if stood_still else Cause.FENCED_BY_LOAD
+
+    def _committed(self, partition: Partition, before_s: float) -> int:
+        """Return the highest offset that was committed before a time."""
+        times, highest = self._commits.get(partition, ([], []))
+        known = bisect_left(times, before_s)
+        return highest[known - 1] if known else -1
+
+
+def _planned_s(batch: Batch, partition: Partition) -> float:
+    return batch.planned_s.get(partition, batch.executions[0].began_s)
+
+
+def _highest_so_far(history: Sequence[Commit]) -> list[int]:
+    highest, found = -1, []
+    for each in history:
+        highest = max(highest, each.offset)
+        found.append(highest)
+    return found

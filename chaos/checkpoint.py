@@ -1,0 +1,85 @@
+"""Spark's checkpoint on disk, as far as a source sees it: the offset log and the commit log."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+KEPT: Final = 100
+"""How many batches are kept, as by spark.sql.streaming.minBatchesToRetain."""
+
+
+class ChangedPlanError(Exception):
+    """offsets/N is there already and holds another plan."""
+
+
+class Checkpoint:
+    """The offset log and the commit log of a query.
+
+    Args:
+        directory: Where they lie.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._offsets = directory / "offsets"
+        self._commits = directory / "commits"
+        for log in (self._offsets, self._commits):
+            log.mkdir(parents=True, exist_ok=True)
+
+    def last_planned(self) -> int | None:
+        """Return the number of the last batch in the offset log, None if there is none."""
+        return _last(self._offsets)
+
+    def last_committed(self) -> int | None:
+        """Return the number of the last batch in the commit log, None if there is none."""
+        return _last(self._commits)
+
+    def offset(self, batch: int) -> dict[str, Any] | None:
+        """Return where a batch ended; None if it is not in the offset log.
+
+        Args:
+            batch: Its number.
+        """
+        try:
+            text = (self._offsets / str(batch)).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        offset: dict[str, Any] = json.loads(text)
+        return offset
+
+    def plan(self, batch: int, text: str) -> None:
+        """Write offsets/N, before the batch is run.
+
+        Args:
+            batch: Its number.
+            text: Where it ends.
+
+        Raises:
+            ChangedPlanError: The file is there already, with another text.
+        """
+        path = self._offsets / str(batch)
+        if path.exists() and path.read_text(encoding="utf-8") != text:
+            raise ChangedPlanError(f"offsets/{batch} holds another plan already")
+        _write(path, text)
+
+    def finish(self, batch: int) -> None:
+        """Write commits/N, after the batch was run, and forget what is old.
+
+        Args:
+            batch: Its number.
+        """
+        _write(self._commits / str(batch), "{}")
+        for log in (self._offsets, self._commits):
+            (log / str(batch - KEPT)).unlink(missing_ok=True)
+
+
+def _last(log: Path) -> int | None:
+    return max((int(path.name) for path in log.iterdir() if path.name.isdigit()), default=None)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file whole or not at all, as Spark does."""
+    new = path.with_name(f".{path.name}.tmp")
+    new.write_text(text, encoding="utf-8")
+    new.replace(path)

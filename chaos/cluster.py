@@ -1,0 +1,197 @@
+"""The broker of a run, as an operator sees it: topics, their ends, what is and was committed."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, Final
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
+
+from chaos.facts import Commit, Partition
+from spark_groups.types import topic_id_text
+
+ANSWER_S: Final = 30.0
+HISTORY_S: Final = 120.0
+_LOOK_AGAIN_S: Final = 0.05
+_OFFSETS_TOPIC: Final = "__consumer_offsets"
+_COORDINATOR_TO_COME: Final = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    }
+)
+_UUID_MASK: Final = 2**64 - 1
+
+
+class ClusterError(Exception):
+    """The broker did not do what a run needs."""
+
+
+class Broker:
+    """Asks the one broker of a run.
+
+    Args:
+        bootstrap_servers: Its address.
+    """
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._servers = bootstrap_servers
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+
+    def create(self, topics: Mapping[str, int]) -> dict[str, str]:
+        """Create topics.
+
+        Args:
+            topics: Partition counts by name.
+
+        Returns:
+            Their ids, as Kafka's tools write them.
+        """
+        new = [NewTopic(name, count, 1) for name, count in topics.items()]
+        for each in self._admin.create_topics(new, operation_timeout=ANSWER_S).values():
+            each.result(ANSWER_S)
+        described = self._admin.describe_topics(TopicCollection(list(topics)))
+        return {name: _id_text(each.result(ANSWER_S).topic_id) for name, each in described.items()}
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Give a topic more partitions, and wait until they have a leader.
+
+        Args:
+            topic: Its name.
+            partitions: How many it has then.
+        """
+        grown = self._admin.create_partitions([NewPartitions(topic, partitions)])
+        grown[topic].result(ANSWER_S)
+        deadline_s = time.monotonic() + ANSWER_S
+        while time.monotonic() < deadline_s:
+            known = self._admin.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions
+            if len(known) == partitions and all(each.leader >= 0 for each in known.values()):
+                return
+            time.sleep(_LOOK_AGAIN_S)
+        raise ClusterError(f"{topic} has no {partitions} partitions after {ANSWER_S:g} s")
+
+    def ends(self, topics: Mapping[str, int]) -> dict[Partition, int]:
+        """Return the next offset to be written of every partition.
+
+        Args:
+            topics: Partition counts by name.
+        """
+        latest = OffsetSpec.latest()
+        asked = {
+            TopicPartition(name, index): latest
+            for name, count in topics.items()
+            for index in range(count)
+        }
+        answers = self._admin.list_offsets(asked, request_timeout=ANSWER_S)
+        return {
+            (each.topic, each.partition): answer.result(ANSWER_S).offset
+            for each, answer in answers.items()
+        }
+
+    def committed(self, group_id: str) -> dict[Partition, int]:
+        """Return the committed offsets of a group.
+
+        Args:
+            group_id: The group.
+        """
+        asked = [ConsumerGroupTopicPartitions(group_id)]
+        deadline_s = time.monotonic() + ANSWER_S
+        while True:
+            answer = self._admin.list_consumer_group_offsets(asked, request_timeout=ANSWER_S)
+            try:
+                found = answer[group_id].result(ANSWER_S).topic_partitions or []
+            except KafkaException as error:
+                if error.args[0].code() not in _COORDINATOR_TO_COME:
+                    raise
+                if time.monotonic() > deadline_s:
+                    raise ClusterError(f"the group has no coordinator: {error}") from error
+                time.sleep(_LOOK_AGAIN_S)
+                continue
+            return {(e.topic, e.partition): e.offset for e in found if e.offset >= 0}
+
+    def commit_history(self, group_id: str) -> dict[Partition, list[Commit]]:
+        """Return every commit that was accepted, in its order, from the topic that keeps them.
+
+        Args:
+            group_id: The group.
+        """
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._servers,
+                "group.id": f"{group_id}-history",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "log_level": 0,
+            }
+        )
+        try:
+            known = consumer.list_topics(_OFFSETS_TOPIC, timeout=ANSWER_S).topics[_OFFSETS_TOPIC]
+            left = set(known.partitions)
+            consumer.assign([TopicPartition(_OFFSETS_TOPIC, p, OFFSET_BEGINNING) for p in left])
+            history: dict[Partition, list[Commit]] = defaultdict(list)
+            deadline_s = time.monotonic() + HISTORY_S
+            while left and time.monotonic() < deadline_s:
+                for message in consumer.consume(1_000, 1.0):
+                    error = message.error()
+                    if error is None:
+                        _note_commit(message, group_id, history)
+                    elif error.code() == KafkaError._PARTITION_EOF:
+                        left.discard(message.partition() or 0)
+        finally:
+            consumer.close()
+        if left:
+            raise ClusterError(f"{_OFFSETS_TOPIC} could not be read within {HISTORY_S:g} s")
+        return dict(history)
+
+
+def _note_commit(
+    message: Message, group_id: str, history: Mapping[Partition, list[Commit]]
+) -> None:
+    key, value = message.key(), message.value()
+    committed = parse_commit(key or b"", value) if isinstance(key, bytes) else None
+    if committed is not None and committed[0] == group_id:
+        _, partition, offset = committed
+        history[partition].append(Commit(message.timestamp()[1] / 1000, offset))
+
+
+def parse_commit(key: bytes, value: Any) -> tuple[str, Partition, int] | None:
+    """Read a record of the topic that keeps committed offsets.
+
+    Args:
+        key: Its key: version, group, topic, partition.
+        value: Its value: version, offset, and what is not needed here; None: it was deleted.
+
+    Returns:
+        The group, the partition and the offset; None: the record is of another kind.
+    """
+    if int.from_bytes(key[:2], "big") not in (0, 1) or not value:
+        return None
+    group, rest = _text(key[2:])
+    topic, rest = _text(rest)
+    partition = int.from_bytes(rest[:4], "big")
+    return group, (topic, partition), int.from_bytes(value[2:10], "big", signed=True)
+
+
+def _text(data: bytes) -> tuple[str, bytes]:
+    length = int.from_bytes(data[:2], "big")
+    return data[2 : 2 + length].decode(), data[2 + length :]
+
+
+def _id_text(topic_id: Any) -> str:
+    high = topic_id.get_most_significant_bits() & _UUID_MASK
+    low = topic_id.get_least_significant_bits() & _UUID_MASK
+    return topic_id_text(uuid.UUID(int=high << 64 | low))

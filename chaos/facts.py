@@ -1,0 +1,314 @@
+"""What is known of a run, as values, and how they are read from what its processes noted.
+
+Each process appends one JSON object per line to a file of its own: what it is about to do, and
+what it did. A line reaches the kernel in one write, so a process that is killed has noted all that
+it came to. Times are seconds of the machine's wall clock: the broker's are, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple
+
+Partition = tuple[str, int]
+"""A partition by the name of its topic: no topic is deleted in a run."""
+
+
+class Note(str, Enum):
+    """What processes note; the value is the field `what` of the line."""
+
+    BEGINS = "begins"
+    PLANNED = "planned"
+    LOGGED = "logged"
+    READS = "reads"
+    READ = "read"
+    WRITES = "writes"
+    FINISHED = "finished"
+    ASSIGNED = "assigned"
+    REVOKED = "revoked"
+    LOST = "lost"
+    GIVEN_UP = "given up"
+    LATE = "late"
+    CRASHES = "crashes"
+    GAP = "gap"
+    FAILS = "fails"
+    LEAVES = "leaves"
+    REFUSED = "refused"
+    KILLED = "killed"
+    FROZE = "froze"
+    THAWED = "thawed"
+    ENDED = "ended"
+
+
+class RunKey(NamedTuple):
+    """One process of a member, from its start to its end."""
+
+    member: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.member}.{self.number}"
+
+
+class BatchKey(NamedTuple):
+    """A batch of a member: a query's by its number and plan, a plain consumer's by its run too."""
+
+    member: str
+    number: int
+    plan: str
+
+
+class End(Enum):
+    """How a process ended."""
+
+    KILLED = "killed by SIGKILL"
+    STOPPED = "ended on SIGTERM"
+    FAILED = "ended by itself"
+
+
+class Departure(NamedTuple):
+    """How a partition went away from a member."""
+
+    at_s: float
+    how: Note
+
+
+class Span(NamedTuple):
+    """A time, in seconds; `until_s` is None as long as it lasts."""
+
+    from_s: float
+    until_s: float | None
+
+
+@dataclass(slots=True)
+class Run:
+    """What became of one process of a member.
+
+    Args:
+        key: Which one.
+        is_plain: Whether it is a plain consumer.
+        end: How it ended; None: it did not.
+        ended_s: When.
+        point: The crash point that it was killed at, if it was one.
+        departures: When which partitions went away, in the order of time.
+        frozen: When it stood still.
+        late: When a heartbeat was found to be overdue, and by how many seconds.
+        refused: Batches whose offset commit was refused for good.
+        failure: What it died of, if it failed.
+    """
+
+    key: RunKey
+    is_plain: bool = False
+    end: End | None = None
+    ended_s: float | None = None
+    point: str | None = None
+    departures: dict[Partition, list[Departure]] = field(default_factory=dict)
+    frozen: list[Span] = field(default_factory=list)
+    late: list[tuple[float, float]] = field(default_factory=list)
+    refused: set[int] = field(default_factory=set)
+    failure: str | None = None
+
+
+@dataclass(slots=True)
+class Execution:
+    """One time that a batch was run.
+
+    Args:
+        name: What its rows are marked with in the sinks.
+        batch: The batch.
+        run: The process.
+        is_replay: Whether Spark runs an old batch again.
+        began_s: When it began.
+        writes_s: When it began to write; None: it never did.
+        digest: That of the rows it read; None: it did not read all of them.
+    """
+
+    name: str
+    batch: BatchKey
+    run: RunKey
+    is_replay: bool
+    began_s: float
+    writes_s: float | None = None
+    digest: str | None = None
+
+
+@dataclass(slots=True)
+class Batch:
+    """A batch, however often it was run.
+
+    Args:
+        key: Which one.
+        planned_by: The process that planned it.
+        planned_s: When it was known where its ranges begin, by partition.
+        executions: Each time that it was run, in the order of time.
+        finished_s: When it was in Spark's commit log; None: it never was.
+    """
+
+    key: BatchKey
+    planned_by: RunKey
+    planned_s: dict[Partition, float]
+    executions: list[Execution] = field(default_factory=list)
+    finished_s: float | None = None
+
+
+class Commit(NamedTuple):
+    """An offset that Kafka accepted."""
+
+    at_s: float
+    offset: int
+
+
+@dataclass(slots=True)
+class Facts:
+    """All that processes noted.
+
+    Args:
+        runs: By key.
+        batches: By key.
+        executions: By what rows are marked with.
+        changed_plans: Batches of which offsets/N was there, and another plan was run.
+        gaps: What sinks refused, because rows before it are missing.
+    """
+
+    runs: dict[RunKey, Run] = field(default_factory=dict)
+    batches: dict[BatchKey, Batch] = field(default_factory=dict)
+    executions: dict[str, Execution] = field(default_factory=dict)
+    changed_plans: list[str] = field(default_factory=list)
+    gaps: list[str] = field(default_factory=list)
+
+
+def execution_name(run: RunKey, batch: int) -> str:
+    """Return what the rows of one execution are marked with.
+
+    Args:
+        run: The process.
+        batch: The batch's number.
+    """
+    return f"{run}.{batch}"
+
+
+def read_facts(lines: Iterable[str], plain_consumers: Iterable[str] = ()) -> Facts:
+    """Make facts of what all processes noted.
+
+    Args:
+        lines: The lines of all of them; each process's own in the order in which it wrote them.
+        plain_consumers: The members that are plain consumers.
+    """
+    notes = sorted(_notes(lines), key=lambda each: float(each["at_s"]))
+    reader = _Reader(frozenset(plain_consumers))
+    for each in notes:
+        reader.take(each)
+    return reader.facts
+
+
+def _notes(lines: Iterable[str]) -> list[dict[str, Any]]:
+    found = []
+    for line in lines:
+        try:
+            note = json.loads(line)
+        except ValueError:
+            # A process was killed in the middle of its last line.
+            continue
+        if isinstance(note, dict) and "what" in note:
+            found.append(note)
+    return found
+
+
+class _Reader:
+    """Takes notes in the order of time."""
+
+    def __init__(self, plain_consumers: frozenset[str]) -> None:
+        self.facts = Facts()
+        self._plain_consumers = plain_consumers
+        self._planned: dict[tuple[str, int], BatchKey] = {}
+        """The plan that offsets/N of a member may hold."""
+        self._logged: dict[tuple[str, int], BatchKey] = {}
+        """The plan that it does hold."""
+        self._assigned_s: dict[tuple[RunKey, Partition], float] = {}
+
+    def take(self, note: Mapping[str, Any]) -> None:
+        """Take one note."""
+        what, at_s = Note(note["what"]), float(note["at_s"])
+        key = RunKey(note["member"], int(note["run"]))
+        run = self.facts.runs.setdefault(
+            key, Run(key, is_plain=key.member in self._plain_consumers)
+        )
+        if "batch" in note:
+            self._of_batch(what, at_s, run, note)
+            return
+        for partition in map(_partition, note.get("partitions", ())):
+            if what is Note.ASSIGNED:
+                self._assigned_s[key, partition] = at_s
+            else:
+                run.departures.setdefault(partition, []).append(Departure(at_s, what))
+        self._of_run(what, at_s, run, note)
+
+    def _of_run(self, what: Note, at_s: float, run: Run, note: Mapping[str, Any]) -> None:
+        match what:
+            case Note.LATE:
+                run.late.append((at_s, float(note["overdue_s"])))
+            case Note.CRASHES:
+                run.point, run.ended_s = note["point"], at_s
+            case Note.LEAVES | Note.KILLED:
+                run.ended_s = at_s
+            case Note.FROZE:
+                run.frozen.append(Span(at_s, None))
+            case Note.THAWED if run.frozen:
+                run.frozen[-1] = Span(run.frozen[-1].from_s, at_s)
+            case Note.FAILS:
+                run.failure, run.ended_s = note["error"], at_s
+            case Note.GAP:
+                self.facts.gaps.append(f"{run.key}: {note['error']}")
+            case Note.ENDED:
+                # What the process said of it itself is more exact than when its end was noticed.
+                run.end, run.ended_s = End(note["how"]), run.ended_s or at_s
+
+    def _of_batch(self, what: Note, at_s: float, run: Run, note: Mapping[str, Any]) -> None:
+        number = int(note["batch"])
+        member = run.key.member
+        name = execution_name(run.key, number)
+        execution = self.facts.executions.get(name)
+        match what:
+            case Note.PLANNED:
+                partitions = list(map(_partition, note["partitions"]))
+                key = BatchKey(member, number, note["plan"])
+                planned_s = {each: self._planned_s(run, each, at_s) for each in partitions}
+                self.facts.batches.setdefault(key, Batch(key, run.key, planned_s))
+                self._planned[member, number] = key
+            case Note.LOGGED:
+                key = BatchKey(member, number, note["plan"])
+                self._logged.setdefault((member, number), key)
+            case Note.READS:
+                self._begin(BatchKey(member, number, note["plan"]), run, name, at_s, note)
+            case Note.READ if execution:
+                execution.digest = note["digest"]
+            case Note.WRITES if execution:
+                execution.writes_s = at_s
+            case Note.FINISHED if execution:
+                self.facts.batches[execution.batch].finished_s = at_s
+            case Note.REFUSED:
+                run.refused.add(number)
+
+    def _begin(
+        self, key: BatchKey, run: Run, name: str, at_s: float, note: Mapping[str, Any]
+    ) -> None:
+        numbered = (key.member, key.number)
+        expected = self._logged.get(numbered, self._planned.get(numbered))
+        if expected is not None and expected != key:
+            self.facts.changed_plans.append(f"batch {key.number} of {key.member}")
+        batch = self.facts.batches.setdefault(key, Batch(key, run.key, {}))
+        execution = Execution(name, key, run.key, bool(note["replay"]), at_s)
+        batch.executions.append(execution)
+        self.facts.executions[name] = execution
+
+    def _planned_s(self, run: Run, partition: Partition, at_s: float) -> float:
+        """A plain consumer knows where it reads on from the moment it is assigned a partition."""
+        return self._assigned_s.get((run.key, partition), at_s) if run.is_plain else at_s
+
+
+def _partition(named: Any) -> Partition:
+    topic, index = named
+    return str(topic), int(index)

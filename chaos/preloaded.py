@@ -1,0 +1,32 @@
+"""Everything that members need, imported once: the process that has done it forks them.
+
+A member that imports all this by itself takes seconds of processor time for each start, which on a
+small machine leaves none for batches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from typing import Final
+
+from chaos.lifetime import die_with_parent
+from spark_groups.spark.compiled import NotCompiledError, prepare
+
+MODULES: Final = (
+    "chaos.cluster",
+    "chaos.ensemble",
+    "chaos.production",
+    "chaos.report",
+    "spark_groups.kafka.embedded",
+    "spark_groups.spark.librdkafka_reader",
+)
+"""What the program imports that is started: each process that is forked for it does so again."""
+
+# Members hold what would tell this process that its parent is gone.
+die_with_parent()
+for _name in MODULES:
+    importlib.import_module(_name)
+with contextlib.suppress(NotCompiledError):
+    prepare()
+    importlib.import_module("spark_groups.spark.fast_reader")

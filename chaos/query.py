@@ -1,0 +1,285 @@
+"""One query, in a process of its own: the package's run and reader, called as Spark calls them.
+
+The order of calls, of the offset log and of the commit log is that of Spark's micro-batches:
+latestOffset, offsets/N, partitions, read, the sink, commits/N, a listener's report, latestOffset.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from chaos.account import SinkRow
+from chaos.checkpoint import Checkpoint
+from chaos.delivery import Delivery
+from chaos.facts import Note, Partition, RunKey, execution_name
+from chaos.journal import Journal, Orders, Points
+from chaos.record import is_right
+from chaos.schedule import Point, QueryTraits
+from chaos.setting import Files, Setting
+from chaos.sinks import GapError, SinkBatch
+from spark_groups.client.narration import NameOf
+from spark_groups.client.parts import Event
+from spark_groups.kafka.clock import suspension_clock
+from spark_groups.offsets.events import (
+    BatchFinished,
+    BatchPlanned,
+    OffsetsCommitted,
+    PartitionsGivenUp,
+)
+from spark_groups.offsets.plan_text import NOTHING_PLANNED, plan_from_json
+from spark_groups.protocol.events import PartitionsAssigned, PartitionsLost, PartitionsRevoked
+from spark_groups.spark.control import ControlServer
+from spark_groups.spark.control_messages import BatchReported, Listening
+from spark_groups.spark.options import SourceOptions
+from spark_groups.spark.packing import pack
+from spark_groups.spark.query_run import QueryRun
+from spark_groups.spark.reader import read_ranges
+from spark_groups.types import OffsetRange
+
+TASKS: Final = 2
+LATE_S: Final = 1.0
+"""By how many seconds a heartbeat has to be overdue to be noted."""
+SAMPLE_S: Final = 0.5
+FAILED: Final = 3
+REFUSED_GAP: Final = 4
+"""Exit codes."""
+
+_NOTED: Final = {
+    PartitionsAssigned: Note.ASSIGNED,
+    PartitionsRevoked: Note.REVOKED,
+    PartitionsLost: Note.LOST,
+    PartitionsGivenUp: Note.GIVEN_UP,
+}
+_POINTS: Final = {
+    BatchFinished: Point.KAFKA_COMMIT_SENT,
+    OffsetsCommitted: Point.KAFKA_COMMIT_ACCEPTED,
+}
+"""What is observed in the member, on threads of its own."""
+
+
+class Query:
+    """One run of a query.
+
+    Args:
+        setting: What all processes know.
+        files: Where files lie.
+        traits: How it differs from other queries.
+        key: Which run of which member it is.
+    """
+
+    def __init__(self, setting: Setting, files: Files, traits: QueryTraits, key: RunKey) -> None:
+        self._setting = setting
+        self._traits = traits
+        self._key = key
+        self._ending = threading.Event()
+        self._planned_s = time.time()
+        """When the last batch was planned, in seconds of the wall clock."""
+        self._journal = Journal(files.journals, key)
+        orders = Orders(files.orders(key.member))
+        self._points = Points(self._journal, orders, self._is_interrupted)
+        self._delivery = Delivery(files, key.member, self._points)
+        self._checkpoint = Checkpoint(files.member(key.member) / "checkpoint")
+        self._options = SourceOptions.of(_options(setting, traits))
+        self._range_settings = self._options.range_settings()
+        self._server = ControlServer(
+            os.getppid(), Listening(reports_batches=True, holds_revocations=False), lambda *_: None
+        )
+        self._run = QueryRun(self._options)
+
+    def work(self) -> None:
+        """Run batches until SIGTERM."""
+        signal.signal(signal.SIGTERM, self._terminated)
+        self._journal.note(Note.BEGINS, pid=os.getpid())
+        if self._traits.listens:
+            self._server.start()
+        self._run.control.start()
+        self._run.driver.observe(self._observe)
+        threading.Thread(target=self._sample, name="chaos-sample", daemon=True).start()
+        number, start = self._begin()
+        while not self._ending.is_set():
+            end = dict(self._run.latest_offset(start if self._traits.passes_start else None))
+            # The first batch is run even if there is nothing in it.
+            if end == start and number > 0:
+                self._ending.wait(self._traits.trigger_s)
+                continue
+            self._points.reach(Point.BEFORE_OFFSET_LOG)
+            self._note_plan(number, start, end)
+            self._checkpoint.plan(number, json.dumps(end))
+            self._journal.note(Note.LOGGED, batch=number, plan=_digest(end))
+            self._points.reach(Point.AFTER_OFFSET_LOG)
+            self._run_batch(number, start, end, is_replay=False)
+            number, start = number + 1, end
+        self.end_if_interrupted()
+        self._leave()
+
+    def end_if_interrupted(self) -> None:
+        """Wait for the end of the process, if Spark has stopped the query under its batch."""
+        if self._is_interrupted():
+            threading.Event().wait()
+
+    def fail(self, error: BaseException) -> None:
+        """Note what the query died of, and leave the group as a runner does."""
+        if isinstance(error, GapError):
+            self._journal.note(Note.GAP, error=str(error))
+        self._journal.note(Note.FAILS, error=f"{type(error).__name__}: {error}")
+        self._run.leave()
+
+    def _begin(self) -> tuple[int, dict[str, Any]]:
+        """Go on where the checkpoint ends; return the next batch's number and where it starts."""
+        last = self._checkpoint.last_planned()
+        if last is None:
+            return 0, dict(NOTHING_PLANNED)
+        end = self._checkpoint.offset(last)
+        assert end is not None
+        if self._checkpoint.last_committed() == last:
+            if not self._traits.passes_start:
+                # On Spark 4.0 and 4.1 a run learns only so where the last batch ended.
+                self._run.ranges(end, end)
+            return last + 1, end
+        start = (self._checkpoint.offset(last - 1) if last else None) or dict(NOTHING_PLANNED)
+        self._run_batch(last, start, end, is_replay=True)
+        return last + 1, end
+
+    def _run_batch(
+        self, number: int, start: dict[str, Any], end: dict[str, Any], *, is_replay: bool
+    ) -> None:
+        ranges = self._run.ranges(start, end)
+        self._journal.note(Note.READS, batch=number, plan=_digest(end), replay=is_replay)
+        execution = execution_name(self._key, number)
+        values = list(self._read(ranges))
+        digest = hashlib.sha256(repr(sorted(values)).encode()).hexdigest()[:16]
+        self._journal.note(Note.READ, batch=number, digest=digest)
+        self._points.reach(Point.AFTER_READ)
+        if ranges:
+            rows = tuple(
+                SinkRow(execution, topic, index, offset, is_right(value, topic, index, offset))
+                for topic, index, offset, value in values
+            )
+            batch = SinkBatch(execution, self._setting.group_id, ranges, rows)
+            self._journal.note(Note.WRITES, batch=number)
+            self._delivery.write(batch)
+        self._checkpoint.finish(number)
+        self._journal.note(Note.FINISHED, batch=number)
+        self._points.reach(Point.AFTER_COMMIT_LOG)
+        if self._traits.listens:
+            self._server.broadcast(
+                BatchReported(
+                    plan=json.dumps(end),
+                    query_id=self._key.member,
+                    is_stateful=False,
+                    is_asynchronous=False,
+                    trigger_interval_s=0.0,
+                )
+            )
+
+    def _read(self, ranges: tuple[OffsetRange, ...]) -> Iterator[tuple[str, int, int, bytes]]:
+        for task in pack(ranges, default_tasks=TASKS):
+            for rows in read_ranges(self._range_settings, task):
+                columns = (rows.column(each) for each in ("topic", "partition", "offset", "value"))
+                yield from zip(*(each.to_pylist() for each in columns), strict=True)
+
+    def _note_plan(self, number: int, start: dict[str, Any], end: dict[str, Any]) -> None:
+        plan = plan_from_json(end) if end != start else None
+        partitions = [(each.topic, each.partition) for each in plan.ranges] if plan else []
+        self._journal.note(
+            Note.PLANNED, self._planned_s, batch=number, plan=_digest(end), partitions=partitions
+        )
+
+    def _observe(self, event: Event, name_of: NameOf) -> None:
+        """Called with the member's lock, so nothing here waits."""
+        kind = type(event)
+        if kind is BatchPlanned:
+            # The process may stand still before it comes to note the plan.
+            self._planned_s = time.time() - (suspension_clock() - event.at)
+        if kind in _NOTED:
+            named = _names(getattr(event, "partitions", ()), name_of)
+            reason = getattr(event, "reason", "")
+            self._journal.note_partitions(_NOTED[kind], named, reason=reason)
+        if kind in _POINTS:
+            self._points.observe(_POINTS[kind])
+
+    def _sample(self) -> None:
+        """Note heartbeats that are overdue, once for each time that they are."""
+        was_late = False
+        while True:
+            overdue_s = self._run.driver.snapshot().get("heartbeat_overdue_s") or 0.0
+            if overdue_s >= LATE_S and not was_late:
+                self._journal.note(Note.LATE, overdue_s=overdue_s)
+            was_late = overdue_s >= LATE_S
+            time.sleep(SAMPLE_S)
+
+    def _is_interrupted(self) -> bool:
+        return self._ending.is_set() and not self._traits.listens
+
+    def _terminated(self, *_: object) -> None:
+        if self._ending.is_set():
+            return
+        self._ending.set()
+        if not self._traits.listens:
+            # The JVM interrupts the batch and ends the runner, which is not told how far it came.
+            threading.Thread(target=self._leave_and_exit, name="chaos-end", daemon=True).start()
+
+    def _leave_and_exit(self) -> None:
+        self._leave()
+        os._exit(0)
+
+    def _leave(self) -> None:
+        self._run.await_last_report()
+        self._journal.note(Note.LEAVES)
+        self._run.leave()
+
+
+def _options(setting: Setting, traits: QueryTraits) -> dict[str, str]:
+    options = {
+        "kafka.bootstrap.servers": setting.bootstrap_servers,
+        "kafka.group.id": setting.group_id,
+        "kafka.client.id": traits.name,
+        "kafka.max.poll.interval.ms": str(setting.rebalance_timeout_ms),
+        "subscribe": ",".join(setting.topics),
+        "startingOffsets": traits.starting_offsets,
+        "reader": traits.reader,
+        "leaveOnStop": str(traits.leave_on_stop).lower(),
+    }
+    if traits.max_offsets is not None:
+        options["maxOffsetsPerTrigger"] = str(traits.max_offsets)
+    if traits.instance_id is not None:
+        options["kafka.group.instance.id"] = traits.instance_id
+    return options
+
+
+def _names(keys: Iterable[Any], name_of: NameOf) -> list[Partition]:
+    return [(name_of(key.topic_id) or str(key.topic_id), key.partition) for key in keys]
+
+
+def _digest(offset: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(offset).encode()).hexdigest()[:16]
+
+
+def main(files: Files, key: RunKey) -> int:
+    """Run a query until SIGTERM; return the exit code.
+
+    Args:
+        files: Where files lie.
+        key: Which run of which member it is.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    setting = Setting.load(files.directory)
+    traits = setting.queries[key.member]
+    logging.info("run %s, pid %d: %s", key, os.getpid(), traits)
+    query = Query(setting, files, traits, key)
+    try:
+        query.work()
+    except Exception as error:
+        query.end_if_interrupted()
+        logging.exception("the query failed")
+        query.fail(error)
+        return REFUSED_GAP if isinstance(error, GapError) else FAILED
+    return 0

@@ -1,0 +1,188 @@
+"""The report of a run: as tables for people, as plain values for programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from chaos.account import Account, Cause, SinkAccount
+from chaos.schedule import FaultKind, Point
+
+EXAMPLES_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What a run was, beside what came of it.
+
+    Args:
+        seed: What was drawn from.
+        minutes: For how long there were faults.
+        kafka_version: The broker.
+        session_s: The group's session time-out, in seconds.
+        cores: How many the machine has.
+        load_mean: The mean of the load average of one minute, as looked at all the time.
+        load_max: The highest.
+        partitions_first: How many partitions there were at the beginning.
+        partitions_last: How many at the end.
+        processes: How many processes of members were started.
+        batches: How many batches were planned.
+        faults: How many faults of a kind had which outcome.
+        points: How often a process was killed, or stood still, at which point.
+        drained_s: How long it took until everything was committed; None: it was not.
+        problems: What went wrong beside what the sinks tell.
+    """
+
+    seed: int
+    minutes: float
+    kafka_version: str
+    session_s: float
+    cores: int
+    load_mean: float
+    load_max: float
+    partitions_first: int
+    partitions_last: int
+    processes: int
+    batches: int
+    faults: Mapping[FaultKind, Mapping[str, int]]
+    points: Counter[Point]
+    drained_s: float | None
+    problems: tuple[str, ...]
+
+
+def all_problems(circumstances: Circumstances, account: Account) -> list[str]:
+    """Return all that must not be; empty: the run is good.
+
+    Args:
+        circumstances: What the run was.
+        account: What came of it.
+    """
+    return [*account.problems(), *circumstances.problems]
+
+
+def as_plain(circumstances: Circumstances, account: Account) -> dict[str, Any]:
+    """Return a report as plain values, for JSON.
+
+    Args:
+        circumstances: What the run was.
+        account: What came of it.
+    """
+    problems = all_problems(circumstances, account)
+    return {
+        **asdict(circumstances),
+        "faults": {kind.value: dict(found) for kind, found in circumstances.faults.items()},
+        "points": {each.value: count for each, count in circumstances.points.items()},
+        **asdict(account),
+        "causes": {cause.value: count for cause, count in account.causes.items()},
+        "problems": problems,
+        "is_good": not problems,
+    }
+
+
+def as_tables(circumstances: Circumstances, account: Account) -> RenderableType:
+    """Return a report as tables.
+
+    Args:
+        circumstances: What the run was.
+        account: What came of it.
+    """
+    parts: list[RenderableType] = [
+        _table("the run", _run_rows(circumstances, account)),
+        _fault_table(circumstances),
+        _table("processes killed, or standing still, at a point", _point_rows(circumstances)),
+        _sink_table(account),
+        _table("why rows are in the append sink again", _cause_rows(account)),
+        _table("what else must not be", _other_rows(account)),
+    ]
+    problems = all_problems(circumstances, account)
+    details = [*account.examples, *account.replays_differ, *account.gaps, *account.went_back]
+    details += account.failures
+    parts += [Text(f"  {line}") for line in details[:EXAMPLES_SHOWN]]
+    if problems:
+        parts += [Text(f"NOT GOOD: {each}", style="bold red") for each in problems]
+    else:
+        parts.append(Text("GOOD: nothing is lost, and every double has a cause", style="green"))
+    return Group(*parts)
+
+
+def _run_rows(circumstances: Circumstances, account: Account) -> Iterable[tuple[str, str]]:
+    c = circumstances
+    drained = "NO" if c.drained_s is None else f"{c.drained_s:.0f} s"
+    yield "seed", str(c.seed)
+    yield "minutes of faults", f"{c.minutes:g}"
+    yield "Apache Kafka, session time-out", f"{c.kafka_version}, {c.session_s:g} s"
+    yield f"load average, {c.cores} cores: mean, highest", f"{c.load_mean:.1f}, {c.load_max:.1f}"
+    yield "records produced", f"{account.produced:,}"
+    yield "partitions, first and last", f"{c.partitions_first}, {c.partitions_last}"
+    yield "processes of members", f"{c.processes:,}"
+    yield "batches, run again", f"{c.batches:,}, {account.replays:,}"
+    yield "sessions lost while standing still", f"{account.sessions_frozen:,}"
+    yield "sessions lost to load", f"{account.sessions_load:,}"
+    yield (
+        "heartbeats late by load: how many, the latest",
+        f"{account.late_heartbeats:,}, {account.latest_heartbeat_s:.1f} s",
+    )
+    yield "everything committed after the faults", drained
+
+
+def _fault_table(circumstances: Circumstances) -> Table:
+    table = Table(title="faults", title_justify="left")
+    outcomes = sorted({each for found in circumstances.faults.values() for each in found})
+    table.add_column("kind")
+    for outcome in outcomes:
+        table.add_column(outcome, justify="right")
+    for kind, found in circumstances.faults.items():
+        table.add_row(kind.value, *(f"{found.get(each, 0):,}" for each in outcomes))
+    return table
+
+
+def _point_rows(circumstances: Circumstances) -> Iterable[tuple[str, str]]:
+    for point in Point:
+        yield point.value, f"{circumstances.points[point]:,}"
+
+
+def _sink_table(account: Account) -> Table:
+    table = Table(title="the sinks", title_justify="left")
+    table.add_column("")
+    sinks: dict[str, SinkAccount] = {"append": account.append, "SQLite": account.sqlite}
+    for name in sinks:
+        table.add_column(name, justify="right")
+    names = {
+        "rows": "rows",
+        "lost": "lost",
+        "doubled": "doubled",
+        "disordered": "out of order",
+        "wrong": "wrong checksum or place",
+        "foreign": "nobody produced them",
+    }
+    for field, shown in names.items():
+        table.add_row(shown, *(f"{getattr(each, field):,}" for each in sinks.values()))
+    return table
+
+
+def _cause_rows(account: Account) -> Iterable[tuple[str, str]]:
+    for cause in Cause:
+        if account.causes[cause] or cause is Cause.NONE:
+            yield cause.value, f"{account.causes[cause]:,}"
+
+
+def _other_rows(account: Account) -> Iterable[tuple[str, str]]:
+    yield "replays that differ", f"{len(account.replays_differ):,}"
+    yield "gaps refused by SQLite", f"{len(account.gaps):,}"
+    yield "committed offsets that went back", f"{len(account.went_back):,}"
+    yield "processes that ended by themselves", f"{len(account.failures):,}"
+
+
+def _table(title: str, rows: Iterable[tuple[str, str]]) -> Table:
+    table = Table(title=title, title_justify="left", show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    for row in rows:
+        table.add_row(*row)
+    return table

@@ -1,0 +1,397 @@
+"""`make chaos`: members of one group on a real broker, with faults drawn from a seed.
+
+Queries at the level of their drivers (the package's own run and reader, called as Spark calls
+them, with a checkpoint on disk), static members among them, and a plain Kafka consumer share two
+topics that grow, while they are killed, stopped, stood still beyond their session, and killed
+before and after everything that a batch writes. Each batch goes to a file and to SQLite. In the
+end the faults stop, the group reads what is left, and both sinks are held against what was
+produced. The exit status is 0 only if nothing is lost, nothing is doubled in SQLite, and every
+double in the file has a cause.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import KafkaException
+from rich.console import Console
+
+from chaos.account import Account, Evidence, account
+from chaos.cluster import Broker, ClusterError
+from chaos.ensemble import Ensemble, Outcome, prepare_to_fork
+from chaos.facts import Facts, Partition, read_facts
+from chaos.journal import JOURNALS
+from chaos.production import Production
+from chaos.report import Circumstances, all_problems, as_plain, as_tables
+from chaos.schedule import Fault, FaultKind, draw_faults, draw_queries
+from chaos.setting import Files, Setting
+from chaos.sinks import APPENDED, SqliteSink, appended_rows, sqlite_rows
+from spark_groups.errors import SparkGroupsError
+from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.spark.compiled import NotCompiledError, prepare
+
+GROUP_ID: Final = "chaos"
+TOPICS: Final = {"ants": 4, "bees": 3}
+PARTITIONS_MAX: Final = 12
+"""How many partitions a topic grows to, at most."""
+QUERIES: Final = 5
+PLAIN_CONSUMERS: Final = ("c1",)
+PER_SECOND: Final = 300.0
+SESSION_MS: Final = 10_000
+HEARTBEAT_MS: Final = 2_000
+REBALANCE_TIMEOUT_MS: Final = 60_000
+BROKER_PROPERTIES: Final = {
+    "group.consumer.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_MS),
+    "offsets.topic.num.partitions": "1",
+}
+BEGIN_S: Final = 180.0
+"""How long it may take until every partition has a committed offset."""
+DRAIN_S: Final = 420.0
+"""How long the group may take to read what is left."""
+SPARE_S: Final = 900.0
+"""After the faults and this time everything is over, whatever happens."""
+PROGRESS_S: Final = 5.0
+TICK_S: Final = 0.05
+
+
+class ChaosError(Exception):
+    """The run could not be made: it tells nothing about the promises."""
+
+
+class Chaos:
+    """One run.
+
+    Args:
+        console: Where progress is shown.
+        kafka: The broker.
+        files: Where files lie.
+        chosen: The options.
+    """
+
+    def __init__(
+        self, console: Console, kafka: EmbeddedKafka, files: Files, chosen: argparse.Namespace
+    ) -> None:
+        self._console = console
+        self._kafka = kafka
+        self._files = files
+        self._chosen = chosen
+        self._broker = Broker(kafka.bootstrap_servers)
+        self._counts = dict(TOPICS)
+        self._began_s = time.monotonic()
+        self._shown_s = 0.0
+        self._loads: list[float] = []
+        self._problems: list[str] = []
+
+    def run(self) -> tuple[Circumstances, Account]:
+        """Make the run, and hold the sinks against what was produced."""
+        chosen = self._chosen
+        chance = random.Random(chosen.seed)
+        queries = draw_queries(chance, chosen.queries, fast=_has_fast_reader(self._console))
+        names = tuple(each.name for each in queries)
+        setting = Setting(
+            bootstrap_servers=self._kafka.bootstrap_servers,
+            group_id=GROUP_ID,
+            topics=self._broker.create(TOPICS),
+            session_s=SESSION_MS / 1000,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            queries={each.name: each for each in queries},
+        )
+        self._files.make()
+        setting.save(self._files.directory)
+        SqliteSink.create(self._files.database)
+        faults = draw_faults(
+            chance,
+            duration_s=chosen.minutes * 60,
+            session_s=setting.session_s,
+            queries=names,
+            plain_consumers=PLAIN_CONSUMERS,
+            topics=tuple(TOPICS),
+        )
+        self._production = Production(
+            setting.bootstrap_servers, TOPICS, chosen.rows_per_second, chosen.seed
+        )
+        self._ensemble = Ensemble(self._files, names, PLAIN_CONSUMERS, self._grow)
+        for each in queries:
+            self._say(f"  {each}")
+        try:
+            self._begin(names)
+            self._work(list(faults))
+            drained_s = self._drain()
+            self._ensemble.end()
+        finally:
+            self._production.stop()
+            self._ensemble.kill()
+        return self._account(drained_s)
+
+    def _begin(self, names: tuple[str, ...]) -> None:
+        """Start the queries, and then all else: `latest` is where a topic ends when it is asked."""
+        self._say("the queries join; nothing is produced before each partition has its start")
+        self._ensemble.start(names)
+        wanted = {(name, index) for name, count in TOPICS.items() for index in range(count)}
+
+        def has_begun() -> bool:
+            return set(self._broker.committed(GROUP_ID)) >= wanted
+
+        if not self._until(has_begun, BEGIN_S):
+            raise ChaosError(f"not every partition has a start after {BEGIN_S:g} s")
+        self._production.start()
+        self._ensemble.start(PLAIN_CONSUMERS)
+        self._say(f"records are produced, and {self._chosen.minutes:g} minutes of faults begin")
+
+    def _work(self, faults: list[Fault]) -> None:
+        began_s, duration_s = time.monotonic(), float(self._chosen.minutes) * 60
+
+        def is_over() -> bool:
+            since_s = time.monotonic() - began_s
+            while faults and faults[0].at_s <= since_s:
+                self._ensemble.carry_out(faults.pop(0))
+            return since_s >= duration_s
+
+        self._until(is_over, duration_s + 1, look_s=TICK_S)
+
+    def _drain(self) -> float | None:
+        """Let the group read what is left; return how long it took, None if it did not."""
+        self._say("the faults stop, and the group reads what is left")
+        self._production.stop()
+        began_s = time.monotonic()
+
+        def is_drained() -> bool:
+            self._ensemble.settle()
+            ends, committed = self._broker.ends(self._counts), self._broker.committed(GROUP_ID)
+            return all(committed.get(each, 0) >= end for each, end in ends.items())
+
+        if self._until(is_drained, DRAIN_S):
+            return time.monotonic() - began_s
+        self._problems.append(f"not everything was committed {DRAIN_S:g} s after the faults")
+        return None
+
+    def _until(self, condition: Callable[[], bool], timeout_s: float, look_s: float = 0.5) -> bool:
+        """Keep everything going until a condition is met; False if that takes too long."""
+        deadline_s = time.monotonic() + timeout_s
+        look_at_s = 0.0
+        while time.monotonic() < deadline_s:
+            self._ensemble.tick()
+            self._show_progress()
+            if time.monotonic() >= look_at_s:
+                if condition():
+                    return True
+                look_at_s = time.monotonic() + look_s
+            time.sleep(TICK_S)
+        return False
+
+    def _grow(self, topic: str, more: int) -> bool:
+        had = self._counts[topic]
+        count = min(PARTITIONS_MAX, had + more)
+        if count == had:
+            return False
+        self._broker.grow(topic, count)
+        self._counts[topic] = count
+        self._production.add((topic, index) for index in range(had, count))
+        return True
+
+    def _show_progress(self) -> None:
+        if time.monotonic() - self._shown_s < PROGRESS_S:
+            return
+        self._shown_s = time.monotonic()
+        self._loads.append(os.getloadavg()[0])
+        committed = sum(self._broker.committed(GROUP_ID).values())
+        outcomes = self._ensemble.outcomes
+        done = Counter({kind: outcomes[kind, Outcome.DONE] for kind in FaultKind})
+        produced = self._production.acknowledged
+        self._say(
+            f"produced {produced:,}, committed {committed:,} | "
+            f"{self._ensemble.running()} of {len(self._ensemble.members)} run | "
+            f"kills {done[FaultKind.KILL]}, crashes {done[FaultKind.CRASH]}, "
+            f"freezes {done[FaultKind.FREEZE] + done[FaultKind.FREEZE_AT_POINT]}, "
+            f"ends {done[FaultKind.TERMINATE]} | load {self._loads[-1]:.1f}"
+        )
+
+    def _say(self, line: str) -> None:
+        self._console.print(f"{time.monotonic() - self._began_s:4.0f} s  {line}", markup=False)
+
+    def _account(self, drained_s: float | None) -> tuple[Circumstances, Account]:
+        self._say("the sinks are held against what was produced")
+        lines = _lines(self._files)
+        facts = read_facts(lines, PLAIN_CONSUMERS)
+        ends = self._broker.ends(self._counts)
+        evidence = Evidence(
+            ends=ends,
+            append=[
+                row
+                for path in sorted(self._files.appended.glob(APPENDED))
+                for row in appended_rows(path)
+            ],
+            sqlite=list(sqlite_rows(self._files.database)),
+            facts=facts,
+            commits=self._broker.commit_history(GROUP_ID),
+            session_s=SESSION_MS / 1000,
+        )
+        return self._circumstances(facts, ends, drained_s), account(evidence)
+
+    def _circumstances(
+        self, facts: Facts, ends: dict[Partition, int], drained_s: float | None
+    ) -> Circumstances:
+        outcomes = self._ensemble.outcomes
+        produced, acknowledged = sum(ends.values()), self._production.acknowledged
+        problems = [*self._problems, *self._production.problems[:5], *self._ensemble.hung]
+        if produced != acknowledged:
+            problems.append(f"{acknowledged} records were acknowledged, the log has {produced}")
+        return Circumstances(
+            seed=self._chosen.seed,
+            minutes=self._chosen.minutes,
+            kafka_version=self._kafka.version,
+            session_s=SESSION_MS / 1000,
+            cores=os.cpu_count() or 1,
+            load_mean=sum(self._loads) / max(1, len(self._loads)),
+            load_max=max(self._loads, default=0.0),
+            partitions_first=sum(TOPICS.values()),
+            partitions_last=len(ends),
+            processes=sum(member.number for member in self._ensemble.members.values()),
+            batches=len(facts.batches),
+            faults={
+                kind: {each.value: outcomes[kind, each] for each in Outcome} for kind in FaultKind
+            },
+            points=self._ensemble.points,
+            drained_s=drained_s,
+            problems=tuple(problems),
+        )
+
+
+def _lines(files: Files) -> list[str]:
+    return [
+        line
+        for path in sorted(files.journals.glob(JOURNALS))
+        for line in path.read_text(encoding="ascii").splitlines()
+    ]
+
+
+def _has_fast_reader(console: Console) -> bool:
+    try:
+        # Once for all: members are not to wait for it while faults are due.
+        prepare()
+    except NotCompiledError as error:
+        console.print(f"all ranges are read by librdkafka: {error}", markup=False)
+        return False
+    return True
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Make a run; the exit status is 0 only if all is well."""
+    parser = argparse.ArgumentParser(
+        prog="make chaos",
+        description=__doc__.split("\n", 2)[2],
+        epilog="example: python -m chaos.run --minutes 2 --seed 7 --json >report.json",
+    )
+    parser.add_argument("--minutes", type=float, default=12.0, help="of faults; default 12")
+    parser.add_argument("--seed", type=int, help="what is drawn from; default: another each time")
+    parser.add_argument(
+        "--queries", type=int, default=QUERIES, help=f"1 to 8 members; default {QUERIES}"
+    )
+    parser.add_argument(
+        "--rows-per-second",
+        type=float,
+        default=PER_SECOND,
+        help=f"records produced in a second; default {PER_SECOND:g}",
+    )
+    parser.add_argument("--keep", type=Path, help="a directory for all files, kept")
+    parser.add_argument("--json", action="store_true", help="the report as JSON, on stdout")
+    chosen = parser.parse_args(arguments)
+    if not (chosen.minutes > 0 and 1 <= chosen.queries <= 8 and chosen.rows_per_second > 0):
+        parser.error("--minutes and --rows-per-second are above 0, --queries is 1 to 8")
+    if chosen.seed is None:
+        chosen.seed = time.time_ns() % 1_000_000
+    console = Console(stderr=chosen.json, highlight=False, soft_wrap=not sys.stdout.isatty())
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    console.print(f"seed {chosen.seed}, {chosen.minutes:g} minutes")
+    prepare_to_fork()
+    try:
+        return _run(console, chosen)
+    except KeyboardInterrupt:
+        console.print("\nstopped; nothing is left running")
+        return 130
+    except (SparkGroupsError, ChaosError, ClusterError, KafkaException) as error:
+        console.print(f"\nthe run could not be made: {error}", markup=False, style="red")
+        return 2
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _run(console: Console, chosen: argparse.Namespace) -> int:
+    with (
+        _directory(console, chosen.keep) as (directory, keep),
+        tempfile.TemporaryDirectory(prefix="chaos-") as sockets,
+    ):
+        with EmbeddedKafka(server_properties=BROKER_PROPERTIES) as kafka:
+            chaos = Chaos(console, kafka, Files(directory, Path(sockets)), chosen)
+            with _hard_end(chosen.minutes * 60 + SPARE_S):
+                circumstances, found = chaos.run()
+        report = json.dumps(as_plain(circumstances, found), indent=2)
+        (directory / "report.json").write_text(report + "\n", encoding="utf-8")
+        if chosen.json:
+            sys.stdout.write(report + "\n")
+        else:
+            console.print(as_tables(circumstances, found))
+        problems = all_problems(circumstances, found)
+        if problems:
+            keep()
+            console.print(
+                f"play it again: make chaos MINUTES={chosen.minutes:g} SEED={chosen.seed}"
+            )
+        return 1 if problems else 0
+
+
+@contextlib.contextmanager
+def _hard_end(timeout_s: float) -> Iterator[None]:
+    """End the main thread as Ctrl-C does when everything takes too long."""
+    timer = threading.Timer(timeout_s, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@contextlib.contextmanager
+def _directory(console: Console, kept: Path | None) -> Iterator[tuple[Path, Callable[[], None]]]:
+    """Yield an empty directory and what keeps it; without that, a temporary one is deleted."""
+    if kept is not None:
+        if kept.exists() and any(kept.iterdir()):
+            raise ChaosError(f"{kept} is not empty: name a new directory")
+        kept.mkdir(parents=True, exist_ok=True)
+        yield kept.absolute(), lambda: None
+        return
+    path = Path(tempfile.mkdtemp(prefix="chaos-"))
+    is_kept: list[bool] = []
+
+    def keep() -> None:
+        is_kept.append(True)
+        console.print(f"notes, logs and sinks are kept in {path}", markup=False)
+
+    try:
+        yield path, keep
+    finally:
+        if not is_kept:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

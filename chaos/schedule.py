@@ -1,0 +1,230 @@
+"""Who takes part in a run and what goes wrong in it, drawn from a seed.
+
+A schedule says when a fault is due and whom it is for. What it comes to depends on the machine: a
+target that is down already is left alone, which the report counts. A kind of fault is one row of
+`FAULTS`; a new one is added there, and to what carries it out in `chaos.ensemble`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from spark_groups.sim.chance import Chance
+
+
+class Point(Enum):
+    """Where a batch can be interrupted; the value says it in a report."""
+
+    BEFORE_OFFSET_LOG = "before offsets/N is written"
+    AFTER_OFFSET_LOG = "after offsets/N is written"
+    AFTER_READ = "rows read, before any sink is written"
+    IN_APPEND = "in the middle of the append sink's rows"
+    AFTER_APPEND = "between the append sink and SQLite"
+    IN_SQLITE = "in SQLite's transaction, before its commit"
+    AFTER_SINKS = "after the sinks, before Spark's commit log, or a plain commit"
+    AFTER_COMMIT_LOG = "after commits/N, before the offset commit"
+    KAFKA_COMMIT_SENT = "the offset commit is handed to its connection"
+    KAFKA_COMMIT_ACCEPTED = "Kafka has accepted the offset commit"
+
+
+PLAIN_POINTS: Final = (
+    Point.AFTER_READ,
+    Point.IN_APPEND,
+    Point.AFTER_APPEND,
+    Point.IN_SQLITE,
+    Point.AFTER_SINKS,
+    Point.KAFKA_COMMIT_ACCEPTED,
+)
+"""The points that a plain consumer passes."""
+
+
+class FaultKind(Enum):
+    """What can go wrong; the value is its name in a report."""
+
+    KILL = "SIGKILL"
+    CRASH = "SIGKILL at a crash point"
+    FREEZE = "SIGSTOP beyond the session"
+    FREEZE_AT_POINT = "SIGSTOP beyond the session, at a crash point"
+    PAUSE = "SIGSTOP within the session"
+    TERMINATE = "SIGTERM"
+    SLOW_BATCH = "a batch that takes seconds"
+    GROW = "a topic gets partitions"
+
+
+@dataclass(frozen=True, slots=True)
+class FaultRule:
+    """How faults of a kind are drawn.
+
+    Args:
+        weight: How often it is drawn, beside the others.
+        takes_s: From when until when what it says in seconds is drawn: how long the target stays
+            down, or is slow.
+        takes_sessions: The same in session time-outs: how long the target stands still.
+    """
+
+    weight: float
+    takes_s: tuple[float, float] = (0.0, 0.0)
+    takes_sessions: tuple[float, float] = (0.0, 0.0)
+
+
+FAULTS: Final[dict[FaultKind, FaultRule]] = {
+    FaultKind.KILL: FaultRule(6, takes_s=(0.0, 4.0)),
+    FaultKind.CRASH: FaultRule(8, takes_s=(0.0, 4.0)),
+    FaultKind.FREEZE: FaultRule(2, takes_sessions=(1.1, 1.8)),
+    FaultKind.FREEZE_AT_POINT: FaultRule(2, takes_sessions=(1.1, 1.8)),
+    FaultKind.PAUSE: FaultRule(2, takes_sessions=(0.1, 0.6)),
+    FaultKind.TERMINATE: FaultRule(4, takes_s=(0.0, 6.0)),
+    FaultKind.SLOW_BATCH: FaultRule(2, takes_s=(1.0, 5.0)),
+    FaultKind.GROW: FaultRule(1),
+}
+AT_POINTS: Final = (FaultKind.CRASH, FaultKind.FREEZE_AT_POINT)
+GAP_S: Final = 3.0
+"""How many seconds pass between two faults, on average."""
+GROWTH_MAX: Final = 3
+"""How many partitions a topic gets at once, at most."""
+LONG_DOWN: Final = 0.15
+"""How often a member that ended stays away for longer than its session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault.
+
+    Args:
+        at_s: When it is due, in seconds since the faults began.
+        kind: What goes wrong.
+        target: The member it happens to, or the topic.
+        takes_s: How long the target stays down, stands still or is slow, in seconds.
+        point: Where it happens, if that is one of the points of a batch.
+        partitions: How many partitions a topic gets.
+    """
+
+    at_s: float
+    kind: FaultKind
+    target: str
+    takes_s: float = 0.0
+    point: Point | None = None
+    partitions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTraits:
+    """How one query differs from the others.
+
+    Args:
+        name: Names it, its checkpoint and its files.
+        starting_offsets: `startingOffsets`.
+        instance_id: Makes it a static member; None: it is none.
+        leave_on_stop: `leaveOnStop`.
+        max_offsets: `maxOffsetsPerTrigger`; None is no limit.
+        reader: `reader`: fast or librdkafka.
+        passes_start: Whether Spark says where the last batch ended: 4.2 does, 4.0 and 4.1 do not.
+        listens: Whether the driver reports committed batches, and ends a batch before it stops.
+        trigger_s: How long a trigger without rows waits, in seconds.
+    """
+
+    name: str
+    starting_offsets: str
+    instance_id: str | None
+    leave_on_stop: bool
+    max_offsets: int | None
+    reader: str
+    passes_start: bool
+    listens: bool
+    trigger_s: float
+
+    def __str__(self) -> str:
+        parts = [
+            f"startingOffsets={self.starting_offsets}",
+            f"reader={self.reader}",
+            f"maxOffsetsPerTrigger={self.max_offsets or 'none'}",
+            f"called as Spark {'4.2' if self.passes_start else '4.0'} does",
+            "with a listener" if self.listens else "without a listener",
+        ]
+        if self.instance_id is not None:
+            left = "leaves when it is stopped" if self.leave_on_stop else "stays when it is stopped"
+            parts.append(f"static: {left}")
+        return f"{self.name}: {', '.join(parts)}"
+
+
+def draw_queries(chance: Chance, count: int, *, fast: bool) -> tuple[QueryTraits, ...]:
+    """Draw the queries of a run: about a third of them are static members.
+
+    Args:
+        chance: Where they are drawn from.
+        count: How many there are.
+        fast: Whether the fast reader can be used.
+    """
+    drawn = []
+    for number in range(1, count + 1):
+        is_static = number % 3 == 0
+        drawn.append(
+            QueryTraits(
+                name=f"q{number}",
+                starting_offsets=("latest", "earliest")[number % 2],
+                instance_id=f"instance-{number}" if is_static else None,
+                leave_on_stop=is_static and chance.random() < 0.5,
+                max_offsets=chance.choice((None, 60, 250, 1_000)),
+                reader="fast" if fast and chance.random() < 0.5 else "librdkafka",
+                passes_start=chance.random() < 0.7,
+                listens=chance.random() < 0.6,
+                trigger_s=chance.uniform(0.1, 0.6),
+            )
+        )
+    return tuple(drawn)
+
+
+def draw_faults(
+    chance: Chance,
+    *,
+    duration_s: float,
+    session_s: float,
+    queries: tuple[str, ...],
+    plain_consumers: tuple[str, ...],
+    topics: tuple[str, ...],
+    gap_s: float = GAP_S,
+) -> tuple[Fault, ...]:
+    """Draw what goes wrong, in the order of time.
+
+    Args:
+        chance: Where it is drawn from.
+        duration_s: How long faults are due, in seconds.
+        session_s: The group's session time-out, in seconds.
+        queries: The queries.
+        plain_consumers: The consumers beside them.
+        topics: The topics.
+        gap_s: How many seconds pass between two faults, on average.
+    """
+    kinds = [kind for kind, rule in FAULTS.items() for _ in range(round(rule.weight * 2))]
+    members = (*queries, *plain_consumers)
+    faults = []
+    at_s = chance.uniform(0.0, gap_s)
+    while at_s < duration_s:
+        kind = chance.choice(kinds)
+        target = chance.choice(topics if kind is FaultKind.GROW else members)
+        if kind is FaultKind.SLOW_BATCH:
+            target = chance.choice(queries)
+        points = PLAIN_POINTS if target in plain_consumers else tuple(Point)
+        faults.append(
+            Fault(
+                at_s=at_s,
+                kind=kind,
+                target=target,
+                takes_s=_takes_s(chance, kind, session_s),
+                point=chance.choice(points) if kind in AT_POINTS else None,
+                partitions=chance.randint(1, GROWTH_MAX) if kind is FaultKind.GROW else 0,
+            )
+        )
+        at_s += chance.uniform(0.0, 2 * gap_s)
+    return tuple(faults)
+
+
+def _takes_s(chance: Chance, kind: FaultKind, session_s: float) -> float:
+    rule = FAULTS[kind]
+    in_sessions = chance.uniform(*rule.takes_sessions) * session_s
+    takes_s = chance.uniform(*rule.takes_s) + in_sessions
+    is_long = chance.random() < LONG_DOWN
+    ends_it = kind in (FaultKind.KILL, FaultKind.CRASH, FaultKind.TERMINATE)
+    return takes_s + session_s if ends_it and is_long else takes_s

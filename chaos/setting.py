@@ -1,0 +1,104 @@
+"""What all processes of a run are told, and where its files lie."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from chaos.schedule import QueryTraits
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a run is made of.
+
+    Args:
+        bootstrap_servers: The broker.
+        group_id: The consumer group of all members.
+        topics: Ids of the topics, as Kafka's tools write them, by name.
+        session_s: The group's session time-out, in seconds.
+        rebalance_timeout_ms: `kafka.max.poll.interval.ms` of all members.
+        queries: The queries, by name.
+    """
+
+    bootstrap_servers: str
+    group_id: str
+    topics: dict[str, str]
+    session_s: float
+    rebalance_timeout_ms: int
+    queries: dict[str, QueryTraits]
+
+    def save(self, directory: Path) -> None:
+        """Write it where `load` finds it.
+
+        Args:
+            directory: The run's directory.
+        """
+        text = json.dumps(asdict(self), indent=1)
+        (directory / "setting.json").write_text(text, encoding="ascii")
+
+    @classmethod
+    def load(cls, directory: Path) -> Setting:
+        """Read what was saved.
+
+        Args:
+            directory: The run's directory.
+        """
+        values = json.loads((directory / "setting.json").read_text(encoding="ascii"))
+        queries = {name: QueryTraits(**traits) for name, traits in values.pop("queries").items()}
+        return cls(queries=queries, **values)
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files of a run.
+
+    Args:
+        directory: Where all of them lie that are of interest afterwards.
+        sockets: A directory with a short name, as sockets want it.
+    """
+
+    directory: Path
+    sockets: Path
+
+    def make(self) -> None:
+        """Make the directories."""
+        for each in (self.journals, self.appended, self.logs, self.directory / "members"):
+            each.mkdir(parents=True)
+
+    @property
+    def journals(self) -> Path:
+        """What processes note: a file for each."""
+        return self.directory / "journals"
+
+    @property
+    def appended(self) -> Path:
+        """The append sink: a file for each member."""
+        return self.directory / "appended"
+
+    @property
+    def database(self) -> Path:
+        """The SQLite sink."""
+        return self.directory / "rows.sqlite"
+
+    @property
+    def logs(self) -> Path:
+        """What processes log: a file for each member."""
+        return self.directory / "logs"
+
+    def member(self, name: str) -> Path:
+        """Return the directory of one member: its checkpoint, and its orders.
+
+        Args:
+            name: The member.
+        """
+        return self.directory / "members" / name
+
+    def orders(self, name: str) -> Path:
+        """Return the file by which a member is told what to do at a point.
+
+        Args:
+            name: The member.
+        """
+        return self.member(name) / "order.json"

@@ -1,0 +1,102 @@
+"""What processes of a run would have noted, told step by step, and what sinks would hold then."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from chaos.account import Account, Evidence, SinkRow, account
+from chaos.facts import Commit, End, Note, Partition, read_facts
+
+TOPIC = "ants"
+SESSION_S = 10.0
+PLAIN = "c1"
+
+
+class Story:
+    """A run with one partition, told in the order of time: each note is a second later."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.append: list[SinkRow] = []
+        self.sqlite: list[SinkRow] = []
+        self.commits: list[Commit] = []
+        self.end_offset = 0
+        self._seconds = itertools.count(1.0)
+        self.at_s = 0.0
+
+    def note(self, run: str, what: Note, **fields: Any) -> None:
+        """Note something in the name of a run such as `q1.1`."""
+        member, number = run.split(".")
+        self.at_s = next(self._seconds)
+        note = {"at_s": self.at_s, "member": member, "run": int(number), "what": what.value}
+        self.lines.append(json.dumps({**note, **fields}))
+
+    def note_partition(self, run: str, what: Note) -> None:
+        """Note that the partition came or went."""
+        self.note(run, what, partitions=[[TOPIC, 0]])
+
+    def plan(self, run: str, batch: int, plan: str = "") -> None:
+        """Plan a batch, and write offsets/N."""
+        plan = plan or f"plan {batch} of {run}"
+        self.note(run, Note.PLANNED, batch=batch, plan=plan, partitions=[[TOPIC, 0]])
+        self.note(run, Note.LOGGED, batch=batch, plan=plan)
+
+    def write(
+        self,
+        run: str,
+        batch: int,
+        offsets: Iterable[int],
+        *,
+        plan: str = "",
+        is_replay: bool = False,
+        digest: str = "the rows",
+        in_sqlite: Iterable[int] | None = None,
+    ) -> None:
+        """Run a batch as far as both sinks; SQLite has what it has not, if nothing else is said."""
+        offsets = list(offsets)
+        plan = plan or f"plan {batch} of {run}"
+        self.note(run, Note.READS, batch=batch, plan=plan, replay=is_replay)
+        self.note(run, Note.READ, batch=batch, digest=f"{digest} of {plan}")
+        self.note(run, Note.WRITES, batch=batch)
+        there = {row.offset for row in self.sqlite}
+        new = [each for each in offsets if each not in there] if in_sqlite is None else in_sqlite
+        self.append += [SinkRow(f"{run}.{batch}", TOPIC, 0, each, True) for each in offsets]
+        self.sqlite += [SinkRow(f"{run}.{batch}", TOPIC, 0, each, True) for each in new]
+        self.end_offset = max([self.end_offset, *(each + 1 for each in offsets)])
+
+    def finish(self, run: str, batch: int) -> None:
+        """Write commits/N."""
+        self.note(run, Note.FINISHED, batch=batch)
+
+    def commit(self, offset: int) -> None:
+        """Have Kafka accept an offset."""
+        self.at_s = next(self._seconds)
+        self.commits.append(Commit(self.at_s, offset))
+
+    def whole_batch(self, run: str, batch: int, offsets: range) -> None:
+        """Run a batch from its plan to Kafka's commit."""
+        self.plan(run, batch)
+        self.write(run, batch, offsets)
+        self.finish(run, batch)
+        self.commit(offsets.stop)
+
+    def ends(self, run: str, how: End = End.KILLED) -> None:
+        """End a process."""
+        self.note(run, Note.ENDED, how=how.value)
+
+    def account(self) -> Account:
+        """Hold the sinks against what was produced."""
+        partition: Partition = (TOPIC, 0)
+        return account(
+            Evidence(
+                ends={partition: self.end_offset},
+                append=self.append,
+                sqlite=self.sqlite,
+                facts=read_facts(self.lines, [PLAIN]),
+                commits={partition: self.commits},
+                session_s=SESSION_S,
+            )
+        )

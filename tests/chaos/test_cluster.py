@@ -1,0 +1,26 @@
+"""What the topic that keeps committed offsets says, byte by byte."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from chaos.cluster import parse_commit
+
+
+def key(version: int, group: str = "g", topic: str = "ants", partition: int = 3) -> bytes:
+    texts = b"".join(struct.pack(">h", len(each)) + each.encode() for each in (group, topic))
+    return struct.pack(">h", version) + texts + struct.pack(">i", partition)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_committed_offset_is_read(version: int) -> None:
+    value = struct.pack(">hqi", 3, 2**40, 7) + b"metadata and times"
+    assert parse_commit(key(version), value) == ("g", ("ants", 3), 2**40)
+
+
+def test_records_of_other_kinds_and_deleted_offsets_are_none() -> None:
+    value = struct.pack(">hq", 3, 5)
+    assert parse_commit(key(2), value) is None
+    assert parse_commit(key(1), None) is None

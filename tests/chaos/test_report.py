@@ -1,0 +1,80 @@
+"""The report says what a run was and what came of it, for people and for programs."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+
+from rich.console import Console
+
+from chaos.account import Account
+from chaos.facts import End
+from chaos.report import Circumstances, all_problems, as_plain, as_tables
+from chaos.schedule import FaultKind, Point
+from tests.chaos.stories import Story
+
+
+def circumstances(*problems: str) -> Circumstances:
+    return Circumstances(
+        seed=7,
+        minutes=2.0,
+        kafka_version="4.3.1",
+        session_s=10.0,
+        cores=2,
+        load_mean=1.25,
+        load_max=3.5,
+        partitions_first=7,
+        partitions_last=9,
+        processes=12,
+        batches=345,
+        faults={FaultKind.KILL: {"done": 4, "skipped": 1}},
+        points=Counter({Point.IN_SQLITE: 2}),
+        drained_s=12.0,
+        problems=problems,
+    )
+
+
+def replayed() -> Account:
+    story = Story()
+    story.plan("q1.1", 0)
+    story.write("q1.1", 0, range(5))
+    story.ends("q1.1", End.KILLED)
+    story.write("q1.2", 0, range(5), plan="plan 0 of q1.1", is_replay=True)
+    return story.account()
+
+
+def shown(run: Circumstances, found: Account) -> str:
+    console = Console(file=io.StringIO(), width=120)
+    console.print(as_tables(run, found))
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_good_run_is_called_good() -> None:
+    text = shown(circumstances(), replayed())
+    assert "GOOD: nothing is lost, and every double has a cause" in text
+    assert "NOT GOOD" not in text
+    for part in (" 7 │", "1.2, 3.5", "SIGKILL", "in SQLite's transaction", "Spark ran the batch"):
+        assert part in text, part
+
+
+def test_whatever_is_wrong_is_said() -> None:
+    account = replayed()
+    account.sqlite.doubled = 3
+    account.examples.append("SQLite: the first of them")
+    run = circumstances("not everything was committed")
+    text = shown(run, account)
+    assert "NOT GOOD: 3 rows doubled in SQLite" in text
+    assert "NOT GOOD: not everything was committed" in text
+    assert "SQLite: the first of them" in text
+    assert len(all_problems(run, account)) == 2
+
+
+def test_programs_get_the_same_as_json() -> None:
+    plain = json.loads(json.dumps(as_plain(circumstances(), replayed())))
+    assert plain["is_good"] is True
+    assert plain["faults"] == {"SIGKILL": {"done": 4, "skipped": 1}}
+    assert plain["append"]["doubled"] == 5
+    assert sum(plain["causes"].values()) == 5
+    bad = as_plain(circumstances("it hung"), replayed())
+    assert (bad["is_good"], bad["problems"]) == (False, ["it hung"])

@@ -1,0 +1,76 @@
+"""A schedule is drawn from a seed, and from nothing else."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+from chaos.schedule import (
+    AT_POINTS,
+    FAULTS,
+    PLAIN_POINTS,
+    Fault,
+    FaultKind,
+    draw_faults,
+    draw_queries,
+)
+
+QUERIES = ("q1", "q2", "q3")
+
+
+def drawn(seed: int, duration_s: float = 720.0) -> tuple[Fault, ...]:
+    return draw_faults(
+        random.Random(seed),
+        duration_s=duration_s,
+        session_s=10.0,
+        queries=QUERIES,
+        plain_consumers=("c1",),
+        topics=("ants", "bees"),
+    )
+
+
+def test_same_seed_draws_the_same_faults_and_queries() -> None:
+    assert drawn(7) == drawn(7) != drawn(8)
+    first, again = (draw_queries(random.Random(7), 5, fast=True) for _ in range(2))
+    assert first == again
+
+
+def test_faults_are_in_order_and_within_the_time() -> None:
+    faults = drawn(7)
+    assert [each.at_s for each in faults] == sorted(each.at_s for each in faults)
+    assert 0 < faults[0].at_s < faults[-1].at_s < 720.0
+    assert drawn(7, duration_s=0.0) == ()
+
+
+def test_every_kind_and_every_point_is_drawn_for_whom_it_is_meant() -> None:
+    faults = [fault for seed in range(10) for fault in drawn(seed)]
+    assert Counter(each.kind for each in faults).keys() == set(FaultKind) == set(FAULTS)
+    for fault in faults:
+        assert (fault.target in ("ants", "bees")) == (fault.kind is FaultKind.GROW)
+        assert (fault.point is not None) == (fault.kind in AT_POINTS)
+        assert (fault.partitions > 0) == (fault.kind is FaultKind.GROW)
+        if fault.target == "c1":
+            assert fault.kind is not FaultKind.SLOW_BATCH
+            assert fault.point is None or fault.point in PLAIN_POINTS
+
+
+def test_who_stands_still_does_so_beyond_the_session_or_within() -> None:
+    for fault in drawn(7):
+        if fault.kind in (FaultKind.FREEZE, FaultKind.FREEZE_AT_POINT):
+            assert fault.takes_s > 10.0
+        if fault.kind is FaultKind.PAUSE:
+            assert fault.takes_s < 10.0
+
+
+def test_queries_differ_in_what_matters() -> None:
+    queries = draw_queries(random.Random(7), 8, fast=True)
+    assert {each.starting_offsets for each in queries} == {"earliest", "latest"}
+    instance_ids = [each.instance_id for each in queries if each.instance_id is not None]
+    assert len(instance_ids) == len(set(instance_ids)) == 2
+    assert {each.reader for each in draw_queries(random.Random(7), 8, fast=False)} == {"librdkafka"}
+
+
+def test_query_says_what_it_is() -> None:
+    named = [str(each) for each in draw_queries(random.Random(7), 3, fast=True)]
+    assert named[0].startswith("q1: startingOffsets=earliest, reader=")
+    assert "static: " in named[2]
