@@ -11,6 +11,7 @@ JVM only, and starts no query if it is given anything else.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import queue
 import threading
@@ -48,6 +49,8 @@ MAX_WAITING_CHANGES: Final = 1_000
 MAX_QUERIES: Final = 1_000
 ASYNCHRONOUS: Final = "AsyncProgressTrackingMicroBatchExecution"
 TIMED_TRIGGER: Final = "ProcessingTimeTrigger"
+EVENTS_TIMEOUT_S: Final = 5.0
+"""How long the end of listening waits for events that Spark has posted and not delivered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +77,8 @@ class PartitionsMoved:
 
 
 OnMoved = Callable[[PartitionsMoved], object]
+_open_listeners: Final[set[GroupListener]] = set()
+"""Those that Spark calls: they have to be closed while this process can still be called."""
 
 
 class GroupListener:
@@ -172,8 +177,11 @@ class GroupListener:
         self._remove = remove
 
     def close(self) -> None:
-        """Listen no more; what waits for a callback is let go."""
-        self._server.close()
+        """Listen no more; what waits for a callback is let go.
+
+        What Spark has posted before is delivered first. An application that ends without this
+        call closes its listeners by itself.
+        """
         remove, self._remove = self._remove, None
         try:
             if remove is not None:
@@ -181,6 +189,8 @@ class GroupListener:
         except Exception as error:
             # The session was stopped before: it calls nobody any more.
             logger.info("the session's listener is not taken away: %r", error)
+        _open_listeners.discard(self)
+        self._server.close()
         try:
             self._waiting.put_nowait(None)
         except queue.Full:
@@ -331,9 +341,37 @@ def listen(
         jvm_pid, on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost
     )
     events = _QueryEvents(listener, spark)
+
+    def remove() -> None:
+        _await_events(spark)
+        spark.streams.removeListener(events)
+        # Spark may be calling it at this moment, for the last time.
+        _await_events(spark)
+
     spark.streams.addListener(events)
-    listener.on_close(lambda: spark.streams.removeListener(events))
+    listener.on_close(remove)
+    # Once the interpreter ends, Spark's calls would fail and be logged as errors.
+    atexit.unregister(close_listeners)
+    atexit.register(close_listeners)
+    _open_listeners.add(listener)
     return listener
+
+
+def close_listeners() -> None:
+    """Close every listener of this process that is still open."""
+    for each in tuple(_open_listeners):
+        each.close()
+
+
+def _await_events(spark: SparkSession) -> None:
+    """Wait until Spark has delivered the events that it has posted.
+
+    Raises:
+        Exception: It did not in time, or the session was stopped.
+    """
+    session: Any = spark
+    bus = session._jsparkSession.sparkContext().listenerBus()
+    bus.waitUntilEmpty(int(EVENTS_TIMEOUT_S * 1000))
 
 
 def _release(link: Link, changed: PartitionsChanged) -> None:

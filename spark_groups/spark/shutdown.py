@@ -7,11 +7,14 @@ higher priority comes before them, and py4j calls it back here, in the driver's 
 1. the runners are asked to plan nothing more, over the control channel (`control`);
 2. the batch that runs ends, in a bounded time;
 3. the runners are told which plan was the last one that Spark has committed;
-4. the query is stopped; its runner commits that plan's offsets and leaves the group.
+4. the query is stopped; its runner commits that plan's offsets and leaves the group;
+5. listeners are closed, before this process can be called no more.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import logging
 import signal
 import threading
@@ -33,6 +36,7 @@ from spark_groups.spark.control_messages import (
     Message,
     NothingMoreReported,
 )
+from spark_groups.spark.listener import close_listeners
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +66,7 @@ class CleanEnd:
         self._drain = _Drain(int(_jvm_process(spark).pid()))
         self._begun = threading.Lock()
         self._done = threading.Event()
+        self._hook = _Hook(spark, self.end, int(timeout_s + LEAVE_TIMEOUT_S) + 5)
 
     def await_termination(self, query: StreamingQuery) -> None:
         """Wait for a query's end as `query.awaitTermination()` does, and for the clean one.
@@ -92,8 +97,8 @@ class CleanEnd:
             self._done.set()
 
 
-class _Hook:
-    """A java.lang.Runnable that Java calls; Hadoop keeps it in a set, hence the other methods."""
+class _Action:
+    """A java.lang.Runnable that Java calls."""
 
     def __init__(self, action: Callable[[], None]) -> None:
         self._action = action
@@ -101,17 +106,34 @@ class _Hook:
     def run(self) -> None:
         self._action()
 
-    def hashCode(self) -> int:
-        return id(self) & 0x7FFFFFFF
-
-    def equals(self, other: object) -> bool:
-        return other is self
-
-    def toString(self) -> str:
-        return "the clean end of spark-groups' queries"
-
     class Java:
         implements = ("java.lang.Runnable",)
+
+
+class _Hook:
+    """What the JVM calls before it ends, unless this process ends by itself: then nobody answers.
+
+    Args:
+        spark: A session of the JVM.
+        action: What is called.
+        timeout_s: How long the JVM waits for it.
+    """
+
+    def __init__(self, spark: SparkSession, action: Callable[[], None], timeout_s: int) -> None:
+        gateway: Any = spark.sparkContext._gateway
+        ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+        jvm = gateway.jvm
+        self._hooks = jvm.org.apache.hadoop.util.ShutdownHookManager.get()
+        # Hadoop compares hooks by identity: a thread is one object in Java, and is never started.
+        self._hook = jvm.java.lang.Thread(_Action(action))
+        seconds = jvm.java.util.concurrent.TimeUnit.SECONDS
+        self._hooks.addShutdownHook(self._hook, HOOK_PRIORITY, timeout_s, seconds)
+        atexit.register(self._remove)
+
+    def _remove(self) -> None:
+        # It fails where the JVM is ending, and where it is gone.
+        with contextlib.suppress(Exception):
+            self._hooks.removeShutdownHook(self._hook)
 
 
 def stop_on_sigterm(spark: SparkSession, *, timeout_s: float = 30.0) -> CleanEnd:
@@ -132,19 +154,12 @@ def stop_on_sigterm(spark: SparkSession, *, timeout_s: float = 30.0) -> CleanEnd
     """
     if timeout_s <= 0:
         raise OptionsError(f"the time-out of a clean end has to be positive, not {timeout_s:g} s")
-    gateway: Any = getattr(getattr(spark, "_sc", None), "_gateway", None)
-    if gateway is None:
+    if getattr(getattr(spark, "_sc", None), "_gateway", None) is None:
         raise OptionsError(
             "a session of Spark Connect has no driver here that a signal could end: call"
             " query.stop()"
         )
     end = CleanEnd(spark, timeout_s)
-    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
-    jvm = gateway.jvm
-    seconds = jvm.java.util.concurrent.TimeUnit.SECONDS
-    hooks = jvm.org.apache.hadoop.util.ShutdownHookManager.get()
-    hook_timeout_s = int(timeout_s + LEAVE_TIMEOUT_S) + 5
-    hooks.addShutdownHook(_Hook(end.end), HOOK_PRIORITY, hook_timeout_s, seconds)
 
     def on_signal(*_: object) -> None:
         # py4j gives each thread one connection, and this one may be waiting on its own.
@@ -170,6 +185,8 @@ def _end_queries(spark: SparkSession, drain: _Drain, timeout_s: float) -> None:
         _await_runners(jvm_process, time.monotonic() + LEAVE_TIMEOUT_S)
     finally:
         drain.end()
+        # Spark's events come to this process, which may end as soon as this is over.
+        close_listeners()
 
 
 class _Drain:

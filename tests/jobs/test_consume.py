@@ -60,6 +60,24 @@ def test_every_argument_overrides_its_key() -> None:
         assert f"\n  - {argument}: {key}: " in done.stderr, done.stderr
 
 
+@pytest.mark.broker
+@pytest.mark.spark
+def test_job_that_ends_well_logs_no_error(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name, 2)
+    produce(kafka.bootstrap_servers, topic_name, (b"%d" % each for each in range(ROWS)))
+    arguments = (
+        *("--bootstrap-servers", kafka.bootstrap_servers, "--topics", topic_name),
+        *("--group", group_id, "--trigger", "availableNow"),
+    )
+    with SubmittedJob(tmp_path, "job", arguments) as job:
+        exit_code, _ = job.await_end(240)
+        assert exit_code == 0, job.text()
+    for unwanted in ("Py4JException", " ERROR ", "ShutdownHook", "Traceback"):
+        assert unwanted not in job.text(), job.text()
+
+
 @pytest.mark.long
 @pytest.mark.broker
 @pytest.mark.spark

@@ -1,0 +1,70 @@
+"""A plain Python script with a query, as people write one: what its stderr says, and its end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_groups.kafka.embedded import EmbeddedKafka
+from tests.brokers import create_topic
+from tests.kafka.members import fill
+from tests.processes import environment
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
+
+ROWS = 200
+APPLICATION = """
+import sys
+from pyspark.sql import SparkSession
+import spark_groups
+from spark_groups.spark.shutdown import stop_on_sigterm
+
+servers, group_id, topic, checkpoint = sys.argv[1:]
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+spark_groups.listen(spark)
+stop_on_sigterm(spark)
+rows = spark.readStream.format("kafka-group").options(
+    **{
+        "kafka.bootstrap.servers": servers,
+        "kafka.group.id": group_id,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+    }
+).load()
+query = (
+    rows.writeStream.format("noop")
+    .option("checkpointLocation", checkpoint)
+    .trigger(availableNow=True)
+    .start()
+)
+query.awaitTermination()
+print(f"query {query.id}")
+"""
+
+
+def run_application(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a script to its end in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=550,
+        check=False,
+        env=environment(PYSPARK_PYTHON=sys.executable),
+    )
+
+
+def test_script_that_listens_and_falls_off_its_end_ends_without_an_error(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name, 2)
+    fill(kafka.bootstrap_servers, topic_name, 2, ROWS // 2)
+    done = run_application(
+        APPLICATION, kafka.bootstrap_servers, group_id, topic_name, str(tmp_path / "checkpoint")
+    )
+    assert done.returncode == 0, done.stderr
+    for unwanted in ("Py4JException", " ERROR ", "ShutdownHook", "Traceback"):
+        assert unwanted not in done.stderr, done.stderr
