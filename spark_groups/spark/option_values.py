@@ -198,6 +198,16 @@ class MoveWithState(Enum):
     IGNORE = "ignore"
 
 
+class LogLevel(Enum):
+    """What reaches the driver's log: the option `logLevel`, with Spark's names."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARN = "warn"
+    ERROR = "error"
+    OFF = "off"
+
+
 def parse_starting_offsets(text: str) -> StartingOffsets:
     """Read `startingOffsets` as Spark's Kafka source spells it.
 

@@ -38,6 +38,7 @@ from spark_groups.spark.option_checks import (
 )
 from spark_groups.spark.option_values import (
     Emit,
+    LogLevel,
     MoveWithState,
     one_of,
     parse_bytes,
@@ -216,6 +217,13 @@ class SourceOptions:
         "After which time in one batch the member leaves; the batch goes on, uncommitted.",
         default=inf,
         shown="none",
+    )
+    log_level: Annotated[LogLevel, BeforeValidator(partial(one_of, LogLevel))] | None = _option(
+        "logLevel",
+        "Which lines about the query's member reach the driver's log: debug, info, warn, error or"
+        " off.",
+        default=None,
+        shown="info",
     )
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] | None = _option(
         "metricsPort",

@@ -135,6 +135,11 @@ class RunnerControl:
         self._client.close()
 
     @property
+    def query_id(self) -> str | None:
+        """Spark's id of the query, once a driver has reported a batch of it."""
+        return self._query_id
+
+    @property
     def is_reported_to(self) -> bool:
         """Whether a driver reports what Spark has committed."""
         with self._changed:

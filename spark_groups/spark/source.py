@@ -163,8 +163,12 @@ class _StreamReader(DataSourceStreamReader):
         if self._run is None:
             from spark_groups.kafka.snapshots import SnapshotPublisher
             from spark_groups.spark.query_run import QueryRun
+            from spark_groups.spark.runner_log import log_to_stderr
             from spark_groups.spark.runner_signals import RunnerEnd, jvm_connection
 
+            log_to_stderr(
+                self._options.log_level, lambda: self._run.control.query_id if self._run else None
+            )
             # Asked before the member makes connections of its own.
             connection = jvm_connection()
             self._run = QueryRun(self._options)

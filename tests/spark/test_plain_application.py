@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,14 +19,15 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 ROWS = 200
 APPLICATION = """
 import sys
+import time
 from pyspark.sql import SparkSession
 import spark_groups
-from spark_groups.spark.shutdown import stop_on_sigterm
+from spark_groups.spark import shutdown
 
 servers, group_id, topic, checkpoint = sys.argv[1:]
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 spark_groups.listen(spark)
-stop_on_sigterm(spark)
+shutdown.stop_on_sigterm(spark)
 rows = spark.readStream.format("kafka-group").options(
     **{
         "kafka.bootstrap.servers": servers,
@@ -41,6 +43,10 @@ query = (
     .start()
 )
 query.awaitTermination()
+# What the runner says at its end comes through this application's JVM.
+while shutdown._runner_pids(shutdown._jvm_process(spark)):
+    time.sleep(0.05)
+spark.range(10).collect()
 print(f"query {query.id}")
 """
 
@@ -68,3 +74,15 @@ def test_script_that_listens_and_falls_off_its_end_ends_without_an_error(
     assert done.returncode == 0, done.stderr
     for unwanted in ("Py4JException", " ERROR ", "ShutdownHook", "Traceback"):
         assert unwanted not in done.stderr, done.stderr
+    # What happened to the member is said, once, in the form of Spark's own lines.
+    lines = done.stderr.splitlines()
+    member = r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d INFO kafka-group \[(?:runner \d+|query [\w-]+)\]: "
+    member += f"group {group_id}: member [\\w-]+ at epoch -?\\d+ "
+    for event in (
+        "came from epoch 0",
+        f"was assigned {topic_name}-0, {topic_name}-1",
+        "left the group",
+    ):
+        assert sum(re.search(member + event, line) is not None for line in lines) == 1, done.stderr
+    # A listener told Spark's id of the query.
+    assert f"[{done.stdout.strip().splitlines()[-1]}]" in done.stderr
