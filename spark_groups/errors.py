@@ -85,6 +85,10 @@ class UnprocessableError(SparkGroupsError):
     """Raised by an application about a record that no further attempt can get processed."""
 
 
+class AvailableNowError(SparkGroupsError):
+    """AvailableNow cannot read all that it is meant to: a topic or partitions are missing."""
+
+
 class DataLossError(SparkGroupsError):
     """Offsets that should have been read are gone, and `failOnDataLoss` is true."""
 

@@ -266,8 +266,10 @@ class Answers:
             if reaction is Reaction.FAIL:
                 self._react(reaction, code, f"Metadata of topic {name!r}", now)
                 return
-        if not response.errors and request.topic_names == frozenset(
-            self._parts.member.config.subscription.topic_names
+        if (
+            self._parts.baseline_wanted
+            and not response.errors
+            and request.topic_names == frozenset(self._parts.member.config.subscription.topic_names)
         ):
             self._parts.baseline_wanted = False
             missing = request.topic_names - {topic.name for topic in response.topics}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_groups.client.liveness import ADAPTIVE, LivenessLimits
+from spark_groups.offsets.settling import USUAL_SETTLING, Settling
 from spark_groups.offsets.starting import StartingOffsets
 from spark_groups.protocol.config import MemberConfig
 
@@ -19,6 +20,7 @@ class ClientConfig:
         read_committed: True for `kafka.isolation.level=read_committed`.
         fail_on_data_loss: `failOnDataLoss`.
         liveness: How long the query may be silent before its member leaves.
+        settling: How AvailableNow ends where partitions do not come.
     """
 
     member: MemberConfig
@@ -26,3 +28,4 @@ class ClientConfig:
     read_committed: bool = False
     fail_on_data_loss: bool = True
     liveness: LivenessLimits = ADAPTIVE
+    settling: Settling = USUAL_SETTLING

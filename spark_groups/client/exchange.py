@@ -99,6 +99,7 @@ class Exchange:
         self._parts.tally.answered(outgoing.request, response, now - sent_at, now)
         self._note_way_to_the_group(outgoing.request, response, now)
         if isinstance(outgoing.request, MetadataRequest) and isinstance(response, MetadataResponse):
+            self._parts.absent.handle_metadata(outgoing.request, response, now)
             deleted = self._deletions.handle_metadata(outgoing.request, response, now)
             self._parts.events.extend(deleted)
         self._answers.handle(outgoing.request, response, now)
@@ -190,6 +191,7 @@ class Exchange:
             self._parts.settings.due_at(),
             self._parts.lookup_backoff.not_before,
             self._parts.cluster_backoff.not_before,
+            self._parts.absent.due_at(),
             self._parts.fetch_backoff.not_before,
         ]
         return min((each for each in due if each is not None and each > now), default=None)
@@ -209,6 +211,7 @@ class Exchange:
             return MetadataRequest(topic_names=frozenset(names))
         # What cannot be answered must not keep the rest from being asked: they take turns.
         questions = (
+            lambda: parts.absent.to_ask(now),
             self._ask_for_topics,
             parts.resolver.to_list,
             parts.validator.to_ask,

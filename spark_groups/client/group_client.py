@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from spark_groups.client.attendance import LEAVE_S, Attendance
+from spark_groups.client.available_now import AvailableNowEnd
 from spark_groups.client.config import ClientConfig
 from spark_groups.client.exchange import Exchange
 from spark_groups.client.hold import RevocationHold
@@ -96,6 +97,7 @@ class GroupClient:
         self.exchange = Exchange(self.parts)
         self.planner = BatchPlanner(self.parts)
         self.attendance = Attendance(self.parts, config.liveness)
+        self.available_now = AvailableNowEnd(self.parts, config.settling)
         self.last_called_at: float | None = None
         self._budget = RevocationBudget()
         self._hold = RevocationHold()
@@ -226,6 +228,7 @@ class GroupClient:
     def prepare_available_now(self) -> None:
         """Read up to what is there when each partition becomes ours, and no further."""
         self.planner.prepare_available_now()
+        self.available_now.prepare()
 
     def hold_revocations(self, is_wanted: bool, now: float) -> None:
         """Hold each revocation until it is released, or its budget is over; or do so no more.
@@ -270,6 +273,7 @@ class GroupClient:
         Raises:
             GroupError: The member was refused for good.
             DataLossError: Offsets are gone and `failOnDataLoss` is true.
+            AvailableNowError: A topic that is named does not exist, under AvailableNow.
         """
         if self.member.failure is not None:
             raise GroupError(
@@ -277,6 +281,26 @@ class GroupClient:
             )
         if self.parts.data_loss is not None:
             raise DataLossError(self.parts.data_loss)
+        self.available_now.check()
+
+    @property
+    def may_begin_available_now(self) -> bool:
+        """True once AvailableNow knows what it is to read, and that all of it exists."""
+        return self.is_settled and not self.available_now.is_in_doubt
+
+    def is_available_now_over(self, waited_s: float, now: float) -> bool:
+        """Tell whether AvailableNow ends, where nothing is left to read and that can be believed.
+
+        Args:
+            waited_s: For how many seconds nothing could be read.
+            now: Seconds.
+
+        Raises:
+            AvailableNowError: Partitions did not come, and `availableNowUnsettled` is not `warn`.
+        """
+        return not self.available_now.is_in_doubt and self.available_now.is_over(
+            is_settled=self.is_settled, waited_s=waited_s, now=now
+        )
 
     def can_tell(self, ends: Mapping[TopicIdPartition, int], now: float) -> bool:
         """Tell whether "nothing to read" can be believed: ownership is proven, all ends are known.

@@ -199,11 +199,32 @@ def _of_incidents(  # noqa: PLR0911
             return _of_topics(event, name_of)
 
 
-def _of_topics(event: offset.OffsetEvent, name_of: NameOf) -> tuple[Severity, str]:
+def _of_topics(  # noqa: PLR0911
+    event: offset.OffsetEvent, name_of: NameOf
+) -> tuple[Severity, str]:
     match event:
         case offset.RangesWithheld(withheld=withheld, unresolved=unresolved):
             named = _listed([str(each) for each in withheld], unresolved)
             return Severity.INFO, f"waits for {named}, withheld until the present owner lets go"
+        case offset.AvailableNowUnsettled(is_harmless=True, waited_s=waited_s):
+            return (
+                Severity.INFO,
+                f"ends without {_listed([str(each) for each in event.withheld])}, not released"
+                f" within {waited_s:.0f} s: no rows wait there",
+            )
+        case offset.AvailableNowUnsettled(waited_s=waited_s):
+            return (
+                Severity.WARNING,
+                f"AvailableNow cannot read all that is meant for it: after {waited_s:.0f} s"
+                f" {_what_is_missing(event, name_of)}. The next run reads it;"
+                " availableNowUnsettled=wait waits for it, up to the session time-out and 10 s",
+            )
+        case offset.NothingMatches(pattern=pattern):
+            return (
+                Severity.WARNING,
+                f"subscribePattern {pattern!r} matches no topic that exists and may be seen:"
+                " AvailableNow ends without having read anything",
+            )
         case offset.TopicsMissing(names=names):
             return Severity.WARNING, f"no such topic yet: {', '.join(names)}; waiting for it"
         case offset.TopicRecreated(name=name, unread=unread):
@@ -222,6 +243,23 @@ def _of_topics(event: offset.OffsetEvent, name_of: NameOf) -> tuple[Severity, st
             return Severity.WARNING, f"{_keys(partitions, name_of)} is gone with its topic"
         case _:
             return Severity.DEBUG, str(event)
+
+
+def _what_is_missing(event: offset.AvailableNowUnsettled, name_of: NameOf) -> str:
+    parts = []
+    if event.withheld:
+        known = [each.rows for each in event.withheld if each.rows is not None]
+        least = "" if len(known) == len(event.withheld) and not event.unresolved else "at least "
+        who = ", ".join(event.holders[:SHOWN]) or "a member that the group does not name"
+        parts.append(
+            f"{_listed([str(each) for each in event.withheld], event.unresolved)} are not released"
+            f" by {who}, {least}{sum(known)} rows"
+        )
+    if event.unready:
+        parts.append(f"nobody can say where to start in {_keys(event.unready, name_of)}")
+    if not event.is_told or not parts:
+        parts.append("the group has not said what is meant for this member")
+    return "; ".join(parts)
 
 
 def _keys(partitions: Iterable[TopicIdPartition], name_of: NameOf) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from spark_groups.client.absent import AbsentTopics
 from spark_groups.client.pending import PendingWatch
 from spark_groups.client.releases import Releases
 from spark_groups.client.settings import SettingsWatch
@@ -39,6 +40,7 @@ class Parts:
         releases: Member ids of earlier incarnations to be released before the member joins.
         settings: The group's settings.
         pending: What waits in partitions that are not released yet.
+        absent: Topics that are subscribed and do not exist.
         tally: What was done so far, counted.
         coordinator: The group's coordinator, None while it is looked for.
         baseline_wanted: True until it is known which subscribed topics exist at the beginning.
@@ -63,6 +65,7 @@ class Parts:
     releases: Releases
     settings: SettingsWatch
     pending: PendingWatch = field(default_factory=PendingWatch)
+    absent: AbsentTopics = field(default_factory=AbsentTopics)
     tally: Tally = field(default_factory=Tally)
     coordinator: Node | None = None
     baseline_wanted: bool = True

@@ -10,7 +10,7 @@ from typing import Final
 
 from spark_groups.errors import ErrorCode, Reaction, rule_for
 from spark_groups.protocol.messages import DescribeGroupResponse
-from spark_groups.types import NO_PARTITIONS, Assignment
+from spark_groups.types import NO_PARTITIONS, Assignment, TopicIdPartition
 
 DESCRIBE_AGAIN_S: Final = 5.0
 DESCRIBE_SPACING_S: Final = 0.25
@@ -30,6 +30,10 @@ class TargetWatch:
         self.untold = NO_PARTITIONS
         """Given to the member as of the last description, but it was never told or has forgotten:
         the answer that told it got lost, and only a full heartbeat repeats it."""
+        self.holders: dict[TopicIdPartition, str] = {}
+        """Who has what is pending, as far as the last description tells."""
+        self.topics_of_others: frozenset[str] = frozenset()
+        """Topics of which other members are meant to have partitions, as of then."""
         self.group_epoch = 0
         self.assignment_epoch = 0
         self.group_state = ""
@@ -94,6 +98,15 @@ class TargetWatch:
         self.group_state = response.group_state
         self.pending = member.target_assignment - owned
         self.untold = member.assignment - owned
+        others = [each for each in response.members if each.member_id != member_id]
+        self.holders = {
+            key: f"{each.member_id} (client {each.client_id}, host {each.client_host.lstrip('/')})"
+            for each in others
+            for key in each.assignment
+            if key in self.pending
+        }
+        topic_ids = {key.topic_id for each in others for key in each.target_assignment}
+        self.topics_of_others = frozenset(response.topic_names.get(each, "") for each in topic_ids)
         # An answer from before the last heartbeat's says nothing about what is settled now.
         is_current = member.member_epoch == member_epoch
         epochs_ahead = max(self.group_epoch, self.assignment_epoch) > member_epoch

@@ -49,7 +49,6 @@ class GroupDriver(Engine):
         security: How connections are secured.
         api_timeout_s: Seconds in which the first answer must come.
         request_timeout_s: Seconds that listing log ends may take.
-        settle_timeout_s: Seconds that AvailableNow waits for its assignment.
     """
 
     def __init__(
@@ -61,7 +60,6 @@ class GroupDriver(Engine):
         security: Security,
         api_timeout_s: float = 60.0,
         request_timeout_s: float = 30.0,
-        settle_timeout_s: float = 10.0,
     ) -> None:
         super().__init__(config.member.group_id)
         self._config = config
@@ -70,7 +68,6 @@ class GroupDriver(Engine):
         self._security = security
         self._api_timeout_s = api_timeout_s
         self._request_timeout_s = request_timeout_s
-        self._settle_timeout_s = settle_timeout_s
         self._ends: LogEnds | None = None
         self._available_now = False
         self._has_begun = False
@@ -180,18 +177,21 @@ class GroupDriver(Engine):
             GroupError: The coordinator refused the member for good.
             DataLossError: Offsets are gone and `failOnDataLoss` is true.
             BrokerUnreachableError: No broker answered for too long; names the addresses.
+            AvailableNowError: AvailableNow cannot read all that it is meant to.
         """
-        client = self._started()
+        client, settle_s = self._started(), self._config.settling.timeout_s
+        began_at = suspension_clock()
         with self._calling(client):
             if not self._has_begun:
                 self._await_first_answer(client)
                 self._has_begun = True
-                wait_s = self._settle_timeout_s if self._available_now else FIRST_ASSIGNMENT_S
+                began_at = suspension_clock()
+                wait_s = settle_s if self._available_now else FIRST_ASSIGNMENT_S
                 self._await(lambda: self._may_begin(client), wait_s)
             if not self._available_now:
                 self._await_news(client)
                 return self._plan_from(client, limit, self._readable_ends(client))
-            return self._plan_available_now(client, limit)
+            return self._plan_available_now(client, limit, began_at)
 
     def await_commits(self, timeout_s: float) -> bool:
         """Wait until every finished batch is committed.
@@ -259,22 +259,28 @@ class GroupDriver(Engine):
                 view["failure"] = f"the thread that keeps the time died: {self._crash!r}"
             return view
 
-    def _plan_available_now(self, client: GroupClient, limit: PlanLimit) -> BatchPlan | None:
+    def _plan_available_now(
+        self, client: GroupClient, limit: PlanLimit, began_at: float
+    ) -> BatchPlan | None:
         """Plan until it is certain that nothing is left: an unanswered question is no end."""
-        began_at = suspension_clock()
+        told_at = suspension_clock()
+        unknown_s = max(self._config.settling.timeout_s, self._api_timeout_s)
         while True:
             ends = self._readable_ends(client)
             with self._changed:
                 plan = self._plan_from(client, limit, ends)
-                can_tell = client.can_tell(ends.offsets, suspension_clock())
-            waited_s = suspension_clock() - began_at
-            if plan is not None or (can_tell and client.is_settled):
-                return plan
-            if can_tell and waited_s >= self._settle_timeout_s:
+                now = suspension_clock()
+                can_tell = client.can_tell(ends.offsets, now)
+                told_at = now if can_tell else told_at
+                if plan is not None:
+                    return plan
+                is_over = can_tell and client.is_available_now_over(now - began_at, now)
+                self._pump(now)
+            if is_over:
                 return None
-            if waited_s >= max(self._settle_timeout_s, self._api_timeout_s):
+            if now - told_at >= unknown_s:
                 raise BrokerUnreachableError(
-                    f"what is left to be read could not be found out within {waited_s:.0f} s from"
+                    f"what is left to be read could not be found out within {unknown_s:.0f} s from"
                     f" {', '.join(self._servers)}: {self._what_is_unknown()}"
                 )
             self._await(lambda: client.is_settled, POLL_AGAIN_S)
@@ -311,11 +317,13 @@ class GroupDriver(Engine):
         return (self._ends.problem if self._ends is not None else "") or "no proof of membership"
 
     def _may_begin(self, client: GroupClient) -> bool:
+        if self._available_now:
+            return client.may_begin_available_now
         if client.is_settled:
             return True
         # Who may not describe the group would wait for a word that never comes.
         may_read = client.target.is_refused or client.readable(suspension_clock())
-        return not self._available_now and bool(may_read)
+        return bool(may_read)
 
     def _await_first_answer(self, client: GroupClient) -> None:
         """Wait for an answer, and for an instance id that is not released yet."""

@@ -100,6 +100,13 @@ class WithheldRange:
     committed_offset: int | None
     log_end_offset: int | None
 
+    @property
+    def rows(self) -> int | None:
+        """How many offsets wait in it; None: unknown."""
+        if self.committed_offset is None or self.log_end_offset is None:
+            return None
+        return max(0, self.log_end_offset - self.committed_offset)
+
     def __str__(self) -> str:
         first, until = (
             "?" if each is None else str(each)
@@ -114,6 +121,41 @@ class RangesWithheld(OffsetEvent):
 
     withheld: tuple[WithheldRange, ...]
     unresolved: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvailableNowUnsettled(OffsetEvent):
+    """AvailableNow ends without partitions that are meant for this member.
+
+    Args:
+        at: Seconds.
+        waited_s: For how long they were waited for.
+        withheld: What waits in those that others have not released.
+        unresolved: How many more there are.
+        holders: Who has them, as far as that is known.
+        unready: Partitions that the member has, and of which nobody can say where to start.
+        is_told: Whether it is known what is meant for the member.
+    """
+
+    waited_s: float
+    withheld: tuple[WithheldRange, ...]
+    unresolved: int
+    holders: tuple[str, ...]
+    unready: tuple[TopicIdPartition, ...]
+    is_told: bool
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether it is certain that no row is left unread."""
+        waits = [each.rows for each in self.withheld]
+        return self.is_told and not self.unready and not self.unresolved and set(waits) == {0}
+
+
+@dataclass(frozen=True, slots=True)
+class NothingMatches(OffsetEvent):
+    """No topic matches the pattern of a query that ends with that."""
+
+    pattern: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from spark_groups.errors import OptionsError
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.spark.fetch_tuning import FETCH_TUNING
+from spark_groups.spark.option_values import parse_starting_offsets
 from spark_groups.spark.refusals import REFUSED, REFUSED_PREFIXES
 
 Options = TypeVar("Options")
@@ -54,6 +55,17 @@ def read_subscription(given: Mapping[str, str], values: dict[str, Any]) -> Itera
         values[name], problem = _attempt(SUBSCRIPTIONS[name], given[name.lower()])
         if problem:
             yield f"{name}: {problem}"
+
+
+def uncovered_topics(given: Mapping[str, str], values: Mapping[str, Any]) -> Iterator[str]:
+    """Say which topics `startingOffsets` names that are not subscribed."""
+    chosen = [values[name] for name in SUBSCRIPTIONS if values.get(name) is not None]
+    offsets, _ = _attempt(parse_starting_offsets, given.get("startingoffsets", "latest"))
+    if not chosen or offsets is None:
+        return
+    named = {each.topic for each in offsets.by_partition}
+    for topic in sorted(each for each in named if not any(one.matches(each) for one in chosen)):
+        yield f"startingOffsets names {topic!r}, which the query does not subscribe to"
 
 
 def read_tuning(given: Mapping[str, str], problems: list[str]) -> tuple[tuple[str, str], ...]:

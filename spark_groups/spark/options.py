@@ -25,6 +25,7 @@ from pydantic.fields import FieldInfo
 from spark_groups.errors import OptionsError
 from spark_groups.kafka.security import PLAINTEXT, Security
 from spark_groups.offsets.planning import PlanLimit
+from spark_groups.offsets.settling import Settling, WhenUnsettled
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol.config import MemberConfig
 from spark_groups.protocol.subscription import Subscription
@@ -33,6 +34,7 @@ from spark_groups.spark.option_checks import (
     read_subscription,
     read_tuning,
     refuse_load,
+    uncovered_topics,
     unknown_or_refused,
     validated,
 )
@@ -178,6 +180,15 @@ class SourceOptions:
         default=10.0,
         shown="10s",
     )
+    when_unsettled: Annotated[WhenUnsettled, BeforeValidator(partial(one_of, WhenUnsettled))] = (
+        _option(
+            "availableNowUnsettled",
+            "What they do about those that do not come in that time: warn and end, fail, or wait"
+            " for up to the session time-out and 10 s, and then fail.",
+            default=WhenUnsettled.WARN,
+            shown="warn",
+        )
+    )
     poll_timeout_ms: PositiveInt = _option(
         "kafkaConsumer.pollTimeoutMs",
         "How long a task waits for the next record of its ranges.",
@@ -286,6 +297,7 @@ class SourceOptions:
             if name.lower() in given:
                 values[name] = given[name.lower()]
         problems += read_subscription(given, values)
+        problems += uncovered_topics(given, values)
         values["fetch_tuning"] = read_tuning(given, problems)
         values["security"] = read_security(given, problems)
         checked = validated(cls, values, _OPTION_NAMES, problems)
@@ -333,6 +345,7 @@ class SourceOptions:
             read_committed=self.read_committed,
             fail_on_data_loss=self.fail_on_data_loss,
             liveness=LivenessLimits(max_idle_s=self.max_idle_s, max_batch_s=self.max_batch_s),
+            settling=Settling(self.settle_timeout_s, self.when_unsettled),
         )
 
     def plan_limit(self) -> PlanLimit:

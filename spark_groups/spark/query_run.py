@@ -52,7 +52,6 @@ class QueryRun:
             security=options.security,
             api_timeout_s=options.api_timeout_ms / 1000,
             request_timeout_s=options.request_timeout_ms / 1000,
-            settle_timeout_s=options.settle_timeout_s,
         )
         self.control = RunnerControl(
             self.driver, group_id=options.group_id, move_with_state=options.move_with_state

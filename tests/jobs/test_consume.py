@@ -81,6 +81,22 @@ def test_job_that_ends_well_logs_no_error(
 @pytest.mark.long
 @pytest.mark.broker
 @pytest.mark.spark
+def test_job_that_fails_has_an_exit_code_that_says_so(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
+) -> None:
+    arguments = (
+        *("--bootstrap-servers", kafka.bootstrap_servers, "--topics", topic_name),
+        *("--group", group_id, "--trigger", "availableNow"),
+    )
+    with SubmittedJob(tmp_path, "job", arguments) as job:
+        exit_code, _ = job.await_end(240)
+        assert exit_code == 1, job.text()
+    assert f"does not exist, or may not be seen: {topic_name}" in job.text()
+
+
+@pytest.mark.long
+@pytest.mark.broker
+@pytest.mark.spark
 def test_spark_submit_until_everything_is_read_then_another_checkpoint_is_refused(
     kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from spark_groups.kafka.coordinator import CoordinatorLane
 from spark_groups.kafka.driver import GroupDriver
 from spark_groups.kafka.security import Security
 from spark_groups.offsets.planning import PlanLimit
+from spark_groups.offsets.settling import USUAL_SETTLING, Settling
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol.config import MemberConfig
 from spark_groups.protocol.messages import (
@@ -44,6 +45,7 @@ class QueryLike:
         member: Further fields of MemberConfig.
         driver: Further arguments of GroupDriver.
         liveness: How long the query may be silent.
+        settling: How AvailableNow ends where partitions do not come.
         security: How connections are secured.
     """
 
@@ -60,6 +62,7 @@ class QueryLike:
         security: Security | None = None,
         fail_on_data_loss: bool = True,
         liveness: LivenessLimits = ADAPTIVE,
+        settling: Settling = USUAL_SETTLING,
     ) -> None:
         config = ClientConfig(
             member=MemberConfig(
@@ -72,6 +75,7 @@ class QueryLike:
             starting_offsets=StartingOffsets(start),
             fail_on_data_loss=fail_on_data_loss,
             liveness=liveness,
+            settling=settling,
         )
         self.driver = GroupDriver(
             config,

@@ -19,6 +19,7 @@ from spark_groups.errors import ErrorCode
 from spark_groups.kafka import driver
 from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.offsets.settling import Settling
 from spark_groups.protocol.messages import (
     DescribeGroupRequest,
     FindCoordinatorRequest,
@@ -99,7 +100,7 @@ def test_available_now_ends_with_what_it_has(
     create_topic(restricted, topic_name, 2)
     fill(restricted, topic_name, 2, 10)
     with queries(restricted, undescribed, topic_name) as start:
-        query = start(driver={"settle_timeout_s": FOR_EVER_S})
+        query = start(settling=Settling(FOR_EVER_S))
         query.driver.prepare_available_now()
         began_at = time.monotonic()
         while query.run() is not None:

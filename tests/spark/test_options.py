@@ -152,6 +152,8 @@ WRONG = {
     "emit": ("offsets", "neither records nor ranges"),
     "partitionMoveWithState": ("stop", "neither warn nor fail nor ignore"),
     "availableNowSettleTimeout": ("soon", "not a duration"),
+    "availableNowUnsettled": ("end", "neither warn nor fail nor wait"),
+    "logLevel": ("loud", "neither debug nor info nor warn nor error nor off"),
     "kafka.max.poll.interval.ms": ("2147483648", "less than or equal to 2147483647"),
 }
 
@@ -310,6 +312,21 @@ def test_starting_offsets_of_another_form_are_refused(text: str) -> None:
 def test_starting_offset_that_is_none_is_refused(offset: str) -> None:
     with pytest.raises(OptionsError, match="is not an offset of t-0"):
         options(startingOffsets=f'{{"t": {{"0": {offset}}}}}')
+
+
+@pytest.mark.parametrize(
+    "chosen", [{}, {"subscribe": None, "subscribePattern": "depart.*"}], ids=["names", "pattern"]
+)
+def test_starting_offsets_of_a_topic_that_is_not_subscribed_are_listed_with_the_rest(
+    chosen: dict[str, str | None],
+) -> None:
+    offsets = '{"departures": {"0": 1}, "depature": {"0": 1}, "xdepartures": {"0": 1}}'
+    with pytest.raises(OptionsError) as caught:
+        options(startingOffsets=offsets, minPartitions="0", **chosen)
+    assert "startingOffsets names 'depature', which" in str(caught.value)
+    assert "startingOffsets names 'xdepartures', which" in str(caught.value)
+    assert "'departures'" not in str(caught.value)
+    assert "minPartitions" in str(caught.value)
 
 
 def test_table_has_a_row_for_every_option() -> None:

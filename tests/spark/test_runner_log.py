@@ -20,13 +20,13 @@ def package(request: pytest.FixtureRequest) -> str:
     return name
 
 
-def without_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
+def as_in_a_runner(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the root logger as a runner's process has it; pytest adds its own for each test."""
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
 
 
 def test_lines_have_time_level_and_query(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    without_handlers(monkeypatch)
+    as_in_a_runner(monkeypatch)
     written, ids = io.StringIO(), [None, "7f-1"]
     log_to_stderr(None, lambda: ids.pop(0), stream=written, package=package)
     logger = logging.getLogger(f"{package}.part")
@@ -46,7 +46,7 @@ def test_lines_have_time_level_and_query(package: str, monkeypatch: pytest.Monke
 def test_level_says_what_is_written(
     package: str, monkeypatch: pytest.MonkeyPatch, level: LogLevel, shown: str
 ) -> None:
-    without_handlers(monkeypatch)
+    as_in_a_runner(monkeypatch)
     written = io.StringIO()
     log_to_stderr(level, lambda: "q", stream=written, package=package)
     logger = logging.getLogger(package)
@@ -58,7 +58,7 @@ def test_level_says_what_is_written(
 def test_process_that_configures_logging_has_no_line_twice(
     package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    without_handlers(monkeypatch)
+    as_in_a_runner(monkeypatch)
     written, own = io.StringIO(), io.StringIO()
     logging.getLogger(package).addHandler(logging.StreamHandler(own))
     log_to_stderr(LogLevel.INFO, lambda: "q", stream=written, package=package)
@@ -69,7 +69,7 @@ def test_process_that_configures_logging_has_no_line_twice(
 def test_process_that_configures_logging_later_has_no_line_twice(
     package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    without_handlers(monkeypatch)
+    as_in_a_runner(monkeypatch)
     written = io.StringIO()
     log_to_stderr(None, lambda: "q", stream=written, package=package)
     logging.getLogger().handlers.append(logging.NullHandler())

@@ -20,6 +20,7 @@ from spark_groups.offsets.plan_text import parse_plan_text
 from spark_groups.spark.source import HAS_ADMISSION_CONTROL
 from spark_groups.types import BatchPlan
 from tests.brokers import Row, create_topic, produce
+from tests.kafka.members import queries
 from tests.processes import environment, is_alive
 from tests.spark.queries import READ_S, GroupQuery
 from tests.waiting import wait_until
@@ -111,6 +112,29 @@ def test_available_now_goes_on_where_the_last_run_ended(query: GroupQuery) -> No
     query.run_available()
     assert query.values() == produced
     assert sum(query.committed().values()) == 75
+
+
+@needs_admission_control
+def test_available_now_of_a_topic_that_does_not_exist_fails(query: GroupQuery) -> None:
+    query.topic = f"{query.topic},flihgts"
+    with query.running(availableNow=True) as running, pytest.raises(StreamingQueryException) as e:
+        running.awaitTermination(READ_S)
+    assert "subscribe names what does not exist, or may not be seen: flihgts" in str(e.value)
+
+
+@needs_admission_control
+def test_available_now_beside_a_killed_member_fails_if_that_is_wanted(query: GroupQuery) -> None:
+    produce_values(query, 0, 300)
+    servers = query.kafka.bootstrap_servers
+    with queries(servers, query.group_id, query.topic) as start:
+        killed = start()
+        wait_until(lambda: killed.run() or len(killed.assigned) == PARTITIONS, what="all of it")
+        killed.vanish()
+        query.options |= {"availableNowUnsettled": "fail", "availableNowSettleTimeout": "2s"}
+        with query.running(availableNow=True) as run, pytest.raises(StreamingQueryException) as e:
+            run.awaitTermination(READ_S)
+        assert f"are not released by {killed.member_id}" in str(e.value)
+        assert query.topic in str(e.value)
 
 
 def test_columns_hold_what_was_produced(query: GroupQuery) -> None:

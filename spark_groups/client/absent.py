@@ -1,0 +1,56 @@
+"""Topics that are subscribed by name and that no broker knows: whether to believe it.
+
+A topic that was created a moment ago is not known to every broker. AvailableNow asks again for a
+while; a query that stays is given such a topic by the group once it exists.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from spark_groups.protocol.messages import MetadataRequest, MetadataResponse
+
+ASK_AGAIN_S: Final = 0.5
+BELIEVED_S: Final = 3.0
+"""How long brokers have to say that a topic does not exist until that is believed."""
+
+
+class AbsentTopics:
+    """Names that brokers did not know, and since when."""
+
+    def __init__(self) -> None:
+        self.is_wanted = False
+        """Whether it matters: under AvailableNow."""
+        self.missing: tuple[str, ...] = ()
+        """Those that do not exist, sorted."""
+        self._since: dict[str, float] = {}
+        self._ask_at = 0.0
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether it is not known yet of some topic that matters."""
+        return self.is_wanted and not self.missing and bool(self._since)
+
+    def due_at(self) -> float | None:
+        """Return when to ask again, None if nothing is in doubt."""
+        return self._ask_at if self.is_in_doubt else None
+
+    def to_ask(self, now: float) -> MetadataRequest | None:
+        """Return the request for what is in doubt, None if none is due."""
+        if not self.is_in_doubt or now < self._ask_at:
+            return None
+        return MetadataRequest(topic_names=frozenset(self._since))
+
+    def handle_metadata(
+        self, request: MetadataRequest, response: MetadataResponse, now: float
+    ) -> None:
+        """Take what exists."""
+        there = {topic.name for topic in response.topics}
+        for name in request.topic_names - response.errors.keys():
+            if name in there:
+                self._since.pop(name, None)
+            else:
+                self._since.setdefault(name, now)
+        self._ask_at = now + ASK_AGAIN_S
+        believed = (name for name, since in self._since.items() if now - since >= BELIEVED_S)
+        self.missing = tuple(sorted(believed))

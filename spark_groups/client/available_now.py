@@ -1,0 +1,100 @@
+"""The end of AvailableNow: whether all is read that this member is meant to read."""
+
+from __future__ import annotations
+
+from spark_groups.client.narration import narrate
+from spark_groups.client.parts import Parts
+from spark_groups.errors import AvailableNowError
+from spark_groups.offsets.events import AvailableNowUnsettled, NothingMatches
+from spark_groups.offsets.settling import Settling, WhenUnsettled
+
+
+class AvailableNowEnd:
+    """Decides what to do once nothing is left to read: to wait for more, to end, or to fail.
+
+    Args:
+        parts: What the client is made of.
+        settling: How long it waits for partitions, and what it does then.
+    """
+
+    def __init__(self, parts: Parts, settling: Settling) -> None:
+        self._parts = parts
+        self._settling = settling
+        self._said_nothing_matches = False
+
+    def prepare(self) -> None:
+        """Take it that the query runs under AvailableNow."""
+        self._parts.absent.is_wanted = True
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether it is not known yet if a topic that is named exists."""
+        return self._parts.absent.is_in_doubt
+
+    def check(self) -> None:
+        """Raise what makes it useless to begin.
+
+        Raises:
+            AvailableNowError: A topic that is named does not exist.
+        """
+        absent = self._parts.absent
+        if absent.is_wanted and absent.missing:
+            raise AvailableNowError(
+                f"subscribe names what does not exist, or may not be seen:"
+                f" {', '.join(absent.missing)}. AvailableNow would end as if it had been read:"
+                " correct the name, create the topic, or leave it out"
+            )
+
+    def is_over(self, *, is_settled: bool, waited_s: float, now: float) -> bool:
+        """Tell whether to end although nothing more could be read; says what is left unread.
+
+        Args:
+            is_settled: Whether the member has all that it is meant to have.
+            waited_s: For how many seconds nothing could be read.
+            now: Seconds.
+
+        Raises:
+            AvailableNowError: Partitions did not come, and `availableNowUnsettled` is not `warn`.
+        """
+        if is_settled:
+            self._look_for_a_match(now)
+            return True
+        settling, settings = self._settling, self._parts.settings
+        found = self._unsettled(waited_s, now)
+        is_late = waited_s >= settling.timeout_s
+        if not is_late or (
+            not found.is_harmless
+            and waited_s < settling.limit_s(settings.session_timeout_ms or self._assumed_ms())
+        ):
+            return False
+        if settling.when_unsettled is WhenUnsettled.WARN or found.is_harmless:
+            self._parts.events.append(found)
+            return True
+        raise AvailableNowError(narrate(found, self._parts.topics.name)[1])
+
+    def _assumed_ms(self) -> int:
+        return self._parts.member.config.session_timeout_ms
+
+    def _unsettled(self, waited_s: float, now: float) -> AvailableNowUnsettled:
+        parts, member, target = self._parts, self._parts.member, self._parts.target
+        pending = target.pending - member.owned
+        withheld = parts.pending.by_key(pending)
+        return AvailableNowUnsettled(
+            now,
+            waited_s=waited_s,
+            withheld=tuple(withheld.values()),
+            unresolved=len(pending) - len(withheld),
+            holders=tuple(sorted({target.holders.get(key, "") for key in pending} - {""})),
+            unready=tuple(sorted(parts.ledger.unready())),
+            is_told=bool(pending) or target.settled(member.member_epoch),
+        )
+
+    def _look_for_a_match(self, now: float) -> None:
+        """Say so, once, if a pattern gave the whole group nothing."""
+        parts = self._parts
+        subscription = parts.member.config.subscription
+        if subscription.topic_regex is None or parts.member.assigned or self._said_nothing_matches:
+            return
+        if not any(subscription.matches(name) for name in parts.target.topics_of_others):
+            self._said_nothing_matches = True
+            parts.events.append(NothingMatches(now, subscription.topic_regex))

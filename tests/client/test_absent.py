@@ -1,0 +1,52 @@
+"""When it is believed that a topic does not exist."""
+
+from __future__ import annotations
+
+import uuid
+
+from spark_groups.client.absent import ASK_AGAIN_S, BELIEVED_S, AbsentTopics
+from spark_groups.errors import ErrorCode
+from spark_groups.protocol.messages import MetadataRequest, MetadataResponse, TopicMetadata
+
+BOTH = MetadataRequest(topic_names=frozenset({"orders", "bills"}))
+ORDERS = TopicMetadata(uuid.UUID(int=1), "orders", 1)
+BILLS = TopicMetadata(uuid.UUID(int=2), "bills", 1)
+
+
+def watched() -> AbsentTopics:
+    topics = AbsentTopics()
+    topics.is_wanted = True
+    topics.handle_metadata(BOTH, MetadataResponse(topics=(ORDERS,)), 1.0)
+    return topics
+
+
+def test_absence_is_asked_about_again_before_it_is_believed() -> None:
+    topics = watched()
+    assert (topics.is_in_doubt, topics.missing) == (True, ())
+    assert topics.to_ask(1.0) is None
+    assert topics.due_at() == 1.0 + ASK_AGAIN_S
+    request = topics.to_ask(1.0 + ASK_AGAIN_S)
+    assert request == MetadataRequest(topic_names=frozenset({"bills"}))
+    topics.handle_metadata(request, MetadataResponse(), 1.0 + BELIEVED_S)
+    assert (topics.is_in_doubt, topics.missing) == (False, ("bills",))
+    assert topics.due_at() is None
+
+
+def test_topic_that_was_just_created_is_found() -> None:
+    topics = watched()
+    topics.handle_metadata(BOTH, MetadataResponse(topics=(ORDERS, BILLS)), 1.0 + BELIEVED_S)
+    assert (topics.is_in_doubt, topics.missing) == (False, ())
+
+
+def test_an_error_says_nothing_about_absence() -> None:
+    topics = AbsentTopics()
+    topics.is_wanted = True
+    failed = MetadataResponse(errors={"bills": int(ErrorCode.LEADER_NOT_AVAILABLE)})
+    topics.handle_metadata(MetadataRequest(topic_names=frozenset({"bills"})), failed, 1.0)
+    assert not topics.is_in_doubt
+
+
+def test_query_that_stays_asks_nothing() -> None:
+    topics = AbsentTopics()
+    topics.handle_metadata(BOTH, MetadataResponse(), 1.0)
+    assert (topics.to_ask(99.0), topics.due_at(), topics.is_in_doubt) == (None, None, False)

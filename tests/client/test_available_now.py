@@ -1,0 +1,104 @@
+"""How AvailableNow ends, by hand: what is missing, for how long that is waited for, and then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spark_groups.client import Lane
+from spark_groups.client.available_now import AvailableNowEnd
+from spark_groups.client.narration import Severity, narrate
+from spark_groups.errors import AvailableNowError
+from spark_groups.offsets.events import AvailableNowUnsettled
+from spark_groups.offsets.settling import Settling, WhenUnsettled
+from spark_groups.protocol import messages as m
+from tests.client.hands import TOPIC, Hands, committed, described, ends, key, parts
+
+
+def waiting(settling: Settling, committed_offset: int = 0) -> tuple[Hands, AvailableNowEnd]:
+    """A member that has partition 0 and is meant to have 1, which a silent member holds."""
+    hands = Hands()
+    hands.client.prepare_available_now()
+    hands.describes = False
+    hands.own(0)
+    hands.until(m.DescribeGroupRequest)
+    mine = described("m1", 2, parts(0, 1), parts(0))
+    other = m.DescribedMember(
+        member_id="gone",
+        member_epoch=1,
+        client_id="c",
+        client_host="/10.0.0.9",
+        assignment=parts(1),
+    )
+    names = {TOPIC: "orders"}
+    response = replace(mine, members=(*mine.members, other), topic_names=names)
+    hands.answer(Lane.OFFSETS, response)
+    hands.until(m.OffsetFetchRequest)
+    hands.answer(Lane.OFFSETS, committed({1: committed_offset}))
+    hands.until(m.ListOffsetsRequest)
+    hands.answer(Lane.CLUSTER, m.ListOffsetsResponse(offsets=ends({1: 200})))
+    return hands, AvailableNowEnd(hands.client.parts, settling)
+
+
+def over(hands: Hands, end: AvailableNowEnd, waited_s: float) -> bool:
+    return end.is_over(is_settled=hands.client.is_settled, waited_s=waited_s, now=hands.now)
+
+
+def test_end_says_which_partitions_with_how_many_rows_who_holds() -> None:
+    hands, end = waiting(Settling(10.0))
+    assert not over(hands, end, 9.9)
+    assert over(hands, end, 10.0)
+    (event,) = hands.client.poll_events()
+    severity, text = narrate(event, lambda _: "orders")
+    assert severity is Severity.WARNING
+    assert "orders-1: [0, 200) are not released by gone (client c, host 10.0.0.9)" in text
+    assert "200 rows" in text
+
+
+def test_fail_raises_what_warn_says() -> None:
+    hands, end = waiting(Settling(10.0, WhenUnsettled.FAIL))
+    with pytest.raises(AvailableNowError, match="not released by gone"):
+        over(hands, end, 10.0)
+
+
+def test_wait_goes_on_for_the_session_and_then_fails() -> None:
+    hands, end = waiting(Settling(10.0, WhenUnsettled.WAIT))
+    hands.client.parts.settings.session_timeout_ms = 45_000
+    assert not over(hands, end, 54.9)
+    with pytest.raises(AvailableNowError):
+        over(hands, end, 55.0)
+
+
+@pytest.mark.parametrize("when", WhenUnsettled)
+def test_partitions_without_rows_are_no_loss(when: WhenUnsettled) -> None:
+    hands, end = waiting(Settling(10.0, when), committed_offset=200)
+    assert over(hands, end, 10.0)
+    (event,) = hands.client.poll_events()
+    assert isinstance(event, AvailableNowUnsettled)
+    assert narrate(event, lambda _: "orders")[0] is Severity.INFO
+
+
+def test_who_was_told_nothing_says_so() -> None:
+    hands = Hands()
+    hands.client.prepare_available_now()
+    end = AvailableNowEnd(hands.client.parts, Settling(10.0))
+    hands.client.poll_events()
+    assert end.is_over(is_settled=False, waited_s=10.0, now=hands.now)
+    (event,) = hands.client.poll_events()
+    assert "the group has not said what is meant" in narrate(event, lambda _: None)[1]
+
+
+def test_start_that_nobody_knows_is_named() -> None:
+    event = AvailableNowUnsettled(
+        1.0,
+        waited_s=10.0,
+        withheld=(),
+        unresolved=0,
+        holders=(),
+        unready=(key(3),),
+        is_told=True,
+    )
+    severity, text = narrate(event, lambda _: "orders")
+    assert severity is Severity.WARNING
+    assert "nobody can say where to start in orders-3" in text
