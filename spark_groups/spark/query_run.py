@@ -25,6 +25,7 @@ from spark_groups.protocol.pattern_hints import surprising
 from spark_groups.spark.application_age import restart_s
 from spark_groups.spark.options import SourceOptions
 from spark_groups.spark.runner_control import RunnerControl
+from spark_groups.spark.siblings import Application
 from spark_groups.types import BatchPlan, OffsetRange
 
 logger = logging.getLogger(__name__)
@@ -45,6 +46,12 @@ class QueryRun:
 
     def __init__(self, options: SourceOptions) -> None:
         self._jvm_pid = os.getppid()
+        self.application = Application(
+            jvm_pid=self._jvm_pid,
+            subscription=options.subscription,
+            instance_id=options.instance_id,
+        )
+        self._is_ending = False
         self.driver = GroupDriver(
             options.client_config(restart_s(self._jvm_pid)),
             bootstrap_servers=options.bootstrap_servers,
@@ -67,6 +74,11 @@ class QueryRun:
         """The offset that was made or read last, and its plan: it comes back several times."""
         self._available_now = False
         self._said_drain = False
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what the member is and does right now, and whose it is, as plain values."""
+        view = {**self.driver.snapshot(), **self.application.as_plain()}
+        return {**view, "is_ending": self._is_ending}
 
     def prepare_available_now(self) -> None:
         """Read what is there when each partition becomes ours, then end."""
@@ -140,6 +152,7 @@ class QueryRun:
         Args:
             timeout_s: How long at most.
         """
+        self._is_ending = True
         self.driver.note_end()
         if not self.control.await_report(timeout_s):
             logger.warning(

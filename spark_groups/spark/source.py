@@ -165,6 +165,7 @@ class _StreamReader(DataSourceStreamReader):
             from spark_groups.spark.query_run import QueryRun
             from spark_groups.spark.runner_log import log_to_stderr
             from spark_groups.spark.runner_signals import RunnerEnd, jvm_connection
+            from spark_groups.spark.siblings import warn_of_siblings
 
             log_to_stderr(
                 self._options.log_level, lambda: self._run.control.query_id if self._run else None
@@ -177,8 +178,9 @@ class _StreamReader(DataSourceStreamReader):
             ).watch()
             # Only now: threads that are made before cannot be kept from taking signals.
             self._run.control.start()
-            self._publisher = SnapshotPublisher(self._run.driver.snapshot)
+            self._publisher = SnapshotPublisher(self._run.snapshot)
             self._publisher.start()
+            warn_of_siblings(self._options.group_id, self._run.application)
             self._endpoint = self._monitored(self._run)
         return self._run
 

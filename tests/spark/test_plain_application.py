@@ -44,6 +44,25 @@ query = (
 query.awaitTermination()
 """
 
+TWO_SINKS = """
+import sys
+import time
+from pyspark.sql import SparkSession
+
+servers, group_id, topic, directory = sys.argv[1:]
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+rows = spark.readStream.format("kafka-group").options(
+    **{"kafka.bootstrap.servers": servers, "kafka.group.id": group_id, "subscribe": topic}
+).load()
+for sink in ("first", "second"):
+    writer = rows.writeStream.format("noop").option("checkpointLocation", f"{directory}/{sink}")
+    query = writer.start()
+    while not query.recentProgress:
+        time.sleep(0.1)
+for query in spark.streams.active:
+    query.stop()
+"""
+
 
 def run_application(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a script to its end in a process of its own."""
@@ -74,3 +93,14 @@ def test_script_that_listens_and_falls_off_its_end_ends_without_an_error(
     member += f"group {group_id}: member [-0-9a-f]+ at epoch [0-9]+ "
     for event in ("came from epoch 0", f"was assigned {topic_name}-0, {topic_name}-1"):
         assert sum(re.search(member + event, line) is not None for line in lines) == 1, done.stderr
+
+
+def test_one_dataframe_with_two_sinks_is_warned_about(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name, 2)
+    fill(kafka.bootstrap_servers, topic_name, 2, 1)
+    done = run_application(TWO_SINKS, kafka.bootstrap_servers, group_id, topic_name, str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    warning = rf"WARN kafka-group \[.*\]: group {group_id}: another query of this application"
+    assert len(re.findall(warning, done.stderr)) == 1, done.stderr
