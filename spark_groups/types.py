@@ -154,6 +154,21 @@ class OffsetRange:
         return self.until_offset - self.from_offset
 
 
+class ReadTopic(NamedTuple):
+    """A topic that a query has read.
+
+    Args:
+        topic_id: Its id.
+        name: Its name.
+        known_count: How many partitions it had when the group began to read it; None if nobody
+            knows.
+    """
+
+    topic_id: TopicId
+    name: str
+    known_count: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
     """What one micro-batch reads, and as whom: the end offset that Spark's checkpoint keeps.
@@ -163,19 +178,20 @@ class BatchPlan:
         member_id: The member that planned; another one for every incarnation of a query.
         member_epoch: The epoch the member had; what its offset commit is fenced by.
         ranges: Offset ranges, sorted, at most one for each partition.
-        topics: Ids and names of all topics the query is known to have read, sorted; those of
-            `ranges` are among them.
+        topics: All topics the query is known to have read, sorted, each once; those of `ranges`
+            are among them.
     """
 
     group_id: str
     member_id: str
     member_epoch: int
     ranges: tuple[OffsetRange, ...] = field(default=())
-    topics: tuple[tuple[TopicId, str], ...] = field(default=())
+    topics: tuple[ReadTopic, ...] = field(default=())
 
     def __post_init__(self) -> None:
-        named = {*self.topics, *((each.topic_id, each.topic) for each in self.ranges)}
-        object.__setattr__(self, "topics", tuple(sorted(named)))
+        read = {each.topic_id: ReadTopic(each.topic_id, each.topic) for each in self.ranges}
+        read |= {each.topic_id: each for each in self.topics}
+        object.__setattr__(self, "topics", tuple(read[topic_id] for topic_id in sorted(read)))
 
     def partitions(self) -> frozenset[TopicIdPartition]:
         """Return the partitions that the batch reads."""

@@ -13,6 +13,7 @@ from spark_groups.types import (
     Assignment,
     BatchPlan,
     OffsetRange,
+    ReadTopic,
     TopicIdPartition,
     parse_topic_id,
     topic_id_text,
@@ -77,3 +78,12 @@ def test_plan_knows_its_partitions() -> None:
     plan = BatchPlan("readers", "m-1", 4, ranges)
     assert plan.partitions() == {TopicIdPartition(FLIGHTS, 0), TopicIdPartition(FLIGHTS, 3)}
     assert BatchPlan("readers", "m-1", 4).partitions() == frozenset()
+
+
+def test_plan_names_each_topic_once() -> None:
+    other = uuid.UUID(int=99)
+    ranges = (OffsetRange(FLIGHTS, "flights", 0, 0, 5), OffsetRange(other, "orders", 0, 0, 5))
+    plan = BatchPlan("readers", "m-1", 4, ranges, (ReadTopic(FLIGHTS, "flights", 3),))
+    expected = {ReadTopic(FLIGHTS, "flights", 3), ReadTopic(other, "orders", None)}
+    assert set(plan.topics) == expected
+    assert list(plan.topics) == sorted(plan.topics)

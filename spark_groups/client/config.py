@@ -21,6 +21,8 @@ class ClientConfig:
         fail_on_data_loss: `failOnDataLoss`.
         liveness: How long the query may be silent before its member leaves.
         settling: How AvailableNow ends where partitions do not come.
+        command_options: What a command of `spark-groups` needs to reach the same brokers, for
+            messages that tell what to run.
     """
 
     member: MemberConfig
@@ -29,3 +31,4 @@ class ClientConfig:
     fail_on_data_loss: bool = True
     liveness: LivenessLimits = ADAPTIVE
     settling: Settling = USUAL_SETTLING
+    command_options: str = ""

@@ -219,7 +219,7 @@ class Exchange:
             self._deletions.to_ask,
         )
         for turn in range(self._turn, self._turn + len(questions)):
-            request = questions[turn % len(questions)]() if parts.data_loss is None else None
+            request = None if parts.must_fail else questions[turn % len(questions)]()
             if request is not None:
                 self._turn = turn % len(questions) + 1
                 return request
@@ -299,7 +299,6 @@ class Exchange:
                 return frozenset()
             self._parts.fetch_after_heartbeat = None
         unverified = self._parts.commits.unverified()
-        if self._parts.data_loss is not None:
-            # The query is about to fail: asking for the same loss again would tell nothing new.
+        if self._parts.must_fail:
             return unverified
         return self._parts.resolver.to_fetch() | unverified

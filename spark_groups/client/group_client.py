@@ -22,7 +22,7 @@ from spark_groups.client.releases import Releases
 from spark_groups.client.revocation import RevocationBudget, timeout_for_gap
 from spark_groups.client.settings import SettingsWatch
 from spark_groups.client.target import TargetWatch
-from spark_groups.errors import DataLossError, GroupError
+from spark_groups.errors import CheckpointError, DataLossError, GroupError
 from spark_groups.offsets.commits import CommitQueue
 from spark_groups.offsets.events import (
     BatchFinished,
@@ -75,8 +75,10 @@ class GroupClient:
             self.commits,
             self.topics,
             config.starting_offsets,
+            group_id=config.member.group_id,
             read_committed=config.read_committed,
             fail_on_data_loss=config.fail_on_data_loss,
+            command_options=config.command_options,
         )
         releases = Releases(config.member.group_id, config.member.instance_id)
         self.parts = Parts(
@@ -90,10 +92,8 @@ class GroupClient:
             releases,
             SettingsWatch(config.member.session_timeout_ms),
         )
-        if checkpointed is not None and checkpointed.group_id == config.member.group_id:
-            releases.add(checkpointed.member_id)
-            for topic_id, name in checkpointed.topics:
-                self.topics.remember(name, topic_id)
+        if checkpointed is not None:
+            self._take_checkpoint(checkpointed)
         self.exchange = Exchange(self.parts)
         self.planner = BatchPlanner(self.parts)
         self.attendance = Attendance(self.parts, config.liveness)
@@ -102,6 +102,21 @@ class GroupClient:
         self._budget = RevocationBudget()
         self._hold = RevocationHold()
         self._leave_by: float | None = None
+
+    def _take_checkpoint(self, plan: BatchPlan) -> None:
+        """Note what the checkpoint says of the group and its topics.
+
+        What a group has committed, its counts, and its members are nothing to another group.
+        """
+        for each in plan.topics:
+            self.topics.remember(each.name, each.topic_id)
+        if plan.group_id != self.config.member.group_id:
+            self.parts.resolver.came_from(plan.group_id, (each.name for each in plan.topics))
+            return
+        self.parts.releases.add(plan.member_id)
+        for each in plan.topics:
+            if each.known_count is not None:
+                self.topics.note_count(each.topic_id, each.known_count)
 
     # What the driver carries.
 
@@ -209,6 +224,7 @@ class GroupClient:
 
         Raises:
             GroupError: The member was refused for good.
+            CheckpointError: The checkpoint is of another group.
             DataLossError: Offsets are gone and `failOnDataLoss` is true.
         """
         self.check()
@@ -272,6 +288,7 @@ class GroupClient:
 
         Raises:
             GroupError: The member was refused for good.
+            CheckpointError: The checkpoint is of another group.
             DataLossError: Offsets are gone and `failOnDataLoss` is true.
             AvailableNowError: A topic that is named does not exist, under AvailableNow.
         """
@@ -279,6 +296,8 @@ class GroupClient:
             raise GroupError(
                 f"group {self.config.member.group_id!r} refused this query: {self.member.failure}"
             )
+        if self.parts.refusal is not None:
+            raise CheckpointError(self.parts.refusal)
         if self.parts.data_loss is not None:
             raise DataLossError(self.parts.data_loss)
         self.available_now.check()

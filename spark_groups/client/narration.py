@@ -135,7 +135,11 @@ def _of_offsets(  # noqa: PLR0911
         case offset.RangesInherited(ranges=ranges):
             return Severity.INFO, f"took over {_ranges(ranges)} that an earlier run finished"
         case offset.RangesOverruled(ranges=ranges):
-            return Severity.WARNING, f"{_ranges(ranges)} was committed otherwise by somebody else"
+            return (
+                Severity.WARNING,
+                f"{_ranges(ranges)} was finished by this query, but the offset that is committed"
+                " was set by somebody else since: it holds",
+            )
         case _:
             return _of_incidents(event, name_of)
 
@@ -224,6 +228,22 @@ def _of_topics(  # noqa: PLR0911
                 Severity.WARNING,
                 f"subscribePattern {pattern!r} matches no topic that exists and may be seen:"
                 " AvailableNow ends without having read anything",
+            )
+        case offset.PartitionsReadWhole(topic=topic, partitions=partitions, command=command):
+            named = _listed([f"{topic}-{each}" for each in partitions])
+            return (
+                Severity.WARNING,
+                f"{named} has no committed offset, and nobody knows how many partitions {topic} had"
+                " when the group began to read it: starts at its beginning, where startingOffsets"
+                " would skip what is there. To skip it, name these partitions in startingOffsets,"
+                f" or stop the group's members and run: {command}",
+            )
+        case offset.CheckpointOfAnotherGroup(topics=topics, group_id=group_id):
+            return (
+                Severity.WARNING,
+                f"the checkpoint was written in the group {event.former_group_id!r}: in"
+                f" {', '.join(topics)} the query goes on where {group_id!r} has committed, whatever"
+                f" {event.former_group_id!r} has read",
             )
         case offset.TopicsMissing(names=names):
             return Severity.WARNING, f"no such topic yet: {', '.join(names)}; waiting for it"

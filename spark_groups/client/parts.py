@@ -53,6 +53,7 @@ class Parts:
         unread_left: Rows left unread in partitions when they were dropped.
         lookup_error: What the last search for the coordinator was answered with.
         data_loss: Why the query must fail because of lost offsets, if it must.
+        refusal: Why the query must fail because of its checkpoint, if it must.
     """
 
     member: Member
@@ -78,6 +79,12 @@ class Parts:
     unread_left: dict[TopicIdPartition, int] = field(default_factory=dict)
     lookup_error: int = 0
     data_loss: str | None = None
+    refusal: str | None = None
+
+    @property
+    def must_fail(self) -> bool:
+        """Whether the query is about to fail: asking for the same again tells nothing new."""
+        return self.data_loss is not None or self.refusal is not None
 
     def poll_events(self) -> list[Event]:
         """Count and return what happened since the last call, and forget it."""
@@ -95,6 +102,8 @@ class Parts:
         self.events.extend(resolved.events)
         if resolved.data_loss is not None:
             self.data_loss = resolved.data_loss
+        if resolved.refusal is not None:
+            self.refusal = resolved.refusal
         self.commits.add(
             self.ledger.commit_of_position(key, self.member.member_epoch)
             for key in resolved.to_commit

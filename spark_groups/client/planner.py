@@ -71,14 +71,18 @@ class BatchPlanner:
         clipped = self._clip(listed)
         held_back = self._is_held_back(limit, positions, clipped, now)
         divided = {} if held_back else divide(positions, clipped, limit.max_offsets)
-        if not divided and self._recorded_member_id == member.member_id:
+        if not divided and (
+            self._recorded_member_id == member.member_id
+            # A plan of this group would hide that the checkpoint came from another.
+            or self._parts.resolver.is_new_to_its_group
+        ):
             return None
         plan = BatchPlan(
             member.config.group_id,
             member.member_id,
             member.member_epoch,
             tuple(self._range(key, *offsets) for key, offsets in sorted(divided.items())),
-            tuple(topics.read().items()),
+            topics.read(),
         )
         if plan == self._last:
             # Read anew where a log was cut. Spark takes the same text for no news: an empty batch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from spark_groups.errors import ErrorCode, ProtocolError
@@ -30,12 +31,13 @@ from spark_groups.protocol.messages import (
     OffsetCommitRequest,
     OffsetCommitResponse,
 )
-from spark_groups.types import TopicIdPartition, TopicPartition
+from spark_groups.types import TopicId, TopicIdPartition, TopicPartition
 
 NO_MEMBER_ID: Final = ""
 NO_MEMBER_EPOCH: Final = -1
 """With these a commit comes from outside, which the coordinator takes while there are no members
 (KIP-848, OffsetCommit)."""
+NO_METADATA: Final[Mapping[TopicId, str]] = MappingProxyType({})
 _COORDINATOR_CODES: Final = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -145,7 +147,10 @@ def delete_group(cluster: Cluster, group_id: str) -> GroupDeletion:
 
 
 def commit_outside(
-    cluster: Cluster, group_id: str, offsets: Mapping[TopicIdPartition, int]
+    cluster: Cluster,
+    group_id: str,
+    offsets: Mapping[TopicIdPartition, int],
+    metadata: Mapping[TopicId, str] = NO_METADATA,
 ) -> CommittedOutside:
     """Commit offsets for a group that has no members.
 
@@ -153,6 +158,7 @@ def commit_outside(
         cluster: The cluster.
         group_id: The group; one that does not exist is made.
         offsets: The next offset to read of each partition.
+        metadata: What is kept beside the offsets, by topic.
 
     Raises:
         RequestError: The coordinator did not answer in time.
@@ -162,7 +168,10 @@ def commit_outside(
         group_id=group_id,
         member_id=NO_MEMBER_ID,
         member_epoch=NO_MEMBER_EPOCH,
-        offsets={key: OffsetAndMetadata(offset) for key, offset in offsets.items()},
+        offsets={
+            key: OffsetAndMetadata(offset, metadata.get(key.topic_id, ""))
+            for key, offset in offsets.items()
+        },
     )
 
     def ask(connection: Connection, timeout_s: float) -> CommittedOutside:

@@ -33,6 +33,24 @@ class StartUnknown(OffsetEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionsReadWhole(OffsetEvent):
+    """Partitions start at their beginning: nobody knows whether they were there at first."""
+
+    topic: str
+    partitions: tuple[int, ...]
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointOfAnotherGroup(OffsetEvent):
+    """The checkpoint was written in another group; the query goes on where this one stands."""
+
+    former_group_id: str
+    group_id: str
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class BatchPlanned(OffsetEvent):
     """A batch was handed to Spark."""
 
@@ -79,7 +97,7 @@ class RangesInherited(OffsetEvent):
 
 @dataclass(frozen=True, slots=True)
 class RangesOverruled(OffsetEvent):
-    """Ranges this query finished were committed otherwise by somebody else, whose offset holds."""
+    """Ranges this query finished were committed otherwise since, and that offset holds."""
 
     ranges: tuple[OffsetRange, ...]
 

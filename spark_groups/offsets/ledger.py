@@ -5,9 +5,10 @@ partitions, and what it finished is committed only while that tenure lasts. Memb
 serve for this, they move on while a partition is kept.
 
 The ledger also says when a revocation may be acknowledged, and keeps what this query has finished
-until it is committed. When a partition comes back after a loss, or after a restart, and its
-committed offset is one at which such a *finished run* began, the run is *inherited*: its end is the
-position. In every other case the committed offset wins.
+until it is committed. When a partition comes back after a loss, or after a restart, and a query has
+committed an offset at which such a *finished run* began, the run is *inherited*: its end is the
+position. In every other case the committed offset wins, also where somebody else committed the
+same one.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Inheritance:
 
     Args:
         taken: Ranges that nobody else committed past: their end is the new position.
-        overruled: Ranges whose partition has another committed offset: that one wins.
+        overruled: Ranges whose partition was committed otherwise: that wins.
         commits: Offsets to commit for `taken`.
     """
 
@@ -296,7 +297,7 @@ class Ledger:
                 continue
             whole = self.uncommitted(key)
             assert whole is not None
-            if owned.committed_offset == owned.position and owned.position in run.boundaries[:-1]:
+            if owned.is_where_commits_were_lost(run):
                 owned.inherit(run)
                 self._committing[key] = self._undecided.pop(key)
                 taken.append(whole)

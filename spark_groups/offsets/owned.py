@@ -37,6 +37,7 @@ class OwnedPartition:
         phase: How far it is.
         position: Next offset to plan, NO_OFFSET until it is known.
         committed_offset: The last offset known to be committed, NO_OFFSET if there is none.
+        is_query_commit: Whether a query committed that, and not an operator or another consumer.
         known_count: Partitions of the topic when the group began to read it.
         starting_timestamp: While LISTING: which offset is asked for.
         wanted_offset: While LISTING: the first offset that `startingOffsets` names, if it does.
@@ -54,6 +55,7 @@ class OwnedPartition:
     phase: Phase = Phase.FETCHING
     position: int = NO_OFFSET
     committed_offset: int = NO_OFFSET
+    is_query_commit: bool = False
     known_count: int = 0
     starting_timestamp: int = 0
     wanted_offset: int | None = None
@@ -68,6 +70,14 @@ class OwnedPartition:
         self.position = self.reached_offset = position
         self.leader_epoch = leader_epoch
         self.listed_end = NO_OFFSET
+
+    def is_where_commits_were_lost(self, run: FinishedRun) -> bool:
+        """Tell whether a query has committed where a batch of a finished run began.
+
+        An operator who sets an offset, or another consumer that commits, wants to go on from there.
+        """
+        is_untouched = self.is_query_commit and self.committed_offset == self.position
+        return is_untouched and self.position in run.boundaries[:-1]
 
     def can_inherit(self, run: FinishedRun) -> bool:
         """Tell whether a finished run may be settled: what is committed was confirmed."""
@@ -91,7 +101,7 @@ class FinishedRun:
     Args:
         topic: Name of the topic.
         boundaries: Where each batch began, and where the last one ended: any of them but the last
-            may be the committed offset.
+            may be the committed offset of the query, if the commits that followed were lost.
         leader_epoch: A leader epoch whose log reached its end, NO_LEADER_EPOCH if not known: the
             plan in the checkpoint does not tell.
     """

@@ -5,12 +5,17 @@ fixed order, topics and partitions sorted, nothing volatile. The ranges of a top
 `<partition>:<first offset>+<count>` separated by commas, because ten thousand of them as JSON
 numbers would fill the checkpoint with brackets and spaces.
 
-    {"version": 1, "group": "flights", "member": "2f6b...", "member_epoch": 7,
-     "topics": {"AbCd...": {"name": "departures", "ranges": "0:1000+50,3:980+12"}}}
+    {"version": 2, "group": "flights", "member": "2f6b...", "member_epoch": 7,
+     "topics": {"AbCd...": {"name": "departures", "partitions": 4,
+                            "ranges": "0:1000+50,3:980+12"}}}
 
 Topics are keyed by id, because a topic that is deleted and created again is another topic. A topic
 without ranges is one that the query has read before: where it stands is for the group to say, and
-if the group does not know any more, that is a loss.
+if the group does not know any more, that is a loss. `partitions` is how many partitions the topic
+had when the group began to read it, null where nobody knows.
+
+Version 1 has no `partitions`. Checkpoints that have it are read, and a plan that knows no count is
+still written so: a plan that Spark runs again must have the text that stands in the checkpoint.
 """
 
 from __future__ import annotations
@@ -21,14 +26,26 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from spark_groups.errors import CheckpointError
-from spark_groups.types import BatchPlan, OffsetRange, TopicId, parse_topic_id, topic_id_text
+from spark_groups.types import (
+    BatchPlan,
+    OffsetRange,
+    ReadTopic,
+    TopicId,
+    parse_topic_id,
+    topic_id_text,
+)
 
-PLAN_VERSION: Final = 1
-NOTHING_PLANNED: Final[Mapping[str, object]] = {"version": PLAN_VERSION}
-"""The offset before the first plan; the same for every query, so that it needs no memory."""
+PLAN_VERSION: Final = 2
+VERSION_WITHOUT_COUNTS: Final = 1
+NOTHING_PLANNED: Final[Mapping[str, object]] = {"version": VERSION_WITHOUT_COUNTS}
+"""The offset before the first plan; the same for every query and every version of this package,
+so that it needs no memory: Spark compares it with what stands in the checkpoint."""
 
 _PLAN_KEYS: Final = ("version", "group", "member", "member_epoch", "topics")
-_TOPIC_KEYS: Final = ("name", "ranges")
+_TOPIC_KEYS: Final[Mapping[int, tuple[str, ...]]] = {
+    VERSION_WITHOUT_COUNTS: ("name", "ranges"),
+    PLAN_VERSION: ("name", "partitions", "ranges"),
+}
 _RANGE: Final = re.compile(r"(0|[1-9]\d{0,9}):(0|[1-9]\d{0,18})\+(0|[1-9]\d{0,18})", re.ASCII)
 
 
@@ -38,17 +55,23 @@ def plan_as_json(plan: BatchPlan) -> dict[str, object]:
     Args:
         plan: What a batch reads, and as whom.
     """
-    ranges: dict[TopicId, list[str]] = {topic_id: [] for topic_id, _ in plan.topics}
+    ranges: dict[TopicId, list[str]] = {each.topic_id: [] for each in plan.topics}
     for each in sorted(plan.ranges):
         ranges[each.topic_id].append(_range_text(each))
+    has_counts = any(each.known_count is not None for each in plan.topics)
+    version = PLAN_VERSION if has_counts else VERSION_WITHOUT_COUNTS
     return {
-        "version": PLAN_VERSION,
+        "version": version,
         "group": plan.group_id,
         "member": plan.member_id,
         "member_epoch": plan.member_epoch,
         "topics": {
-            topic_id_text(topic_id): {"name": name, "ranges": ",".join(ranges[topic_id])}
-            for topic_id, name in plan.topics
+            topic_id_text(each.topic_id): {
+                "name": each.name,
+                **({"partitions": each.known_count} if has_counts else {}),
+                "ranges": ",".join(ranges[each.topic_id]),
+            }
+            for each in plan.topics
         },
     }
 
@@ -83,7 +106,7 @@ def plan_from_json(value: object) -> BatchPlan | None:
     if version > PLAN_VERSION:
         raise CheckpointError(
             f"the checkpoint holds an offset of version {version}, written by a newer version of"
-            f" spark-groups; this one reads version {PLAN_VERSION}: upgrade spark-groups"
+            f" spark-groups; this one reads versions up to {PLAN_VERSION}: upgrade spark-groups"
         )
     if value == NOTHING_PLANNED:
         return None
@@ -93,12 +116,13 @@ def plan_from_json(value: object) -> BatchPlan | None:
         raise _wrong(f"member_epoch is {member_epoch!r}, not a number from 0")
     if not isinstance(value["topics"], dict):
         raise _wrong("topics is not a JSON object")
+    topics = tuple(_topics(value["topics"], _TOPIC_KEYS[version]))
     return BatchPlan(
         group_id=_text(value, "group"),
         member_id=_text(value, "member"),
         member_epoch=member_epoch,
-        ranges=tuple(sorted(_ranges(value["topics"]))),
-        topics=tuple((parse_topic_id(each), at["name"]) for each, at in value["topics"].items()),
+        ranges=tuple(sorted(_ranges(value["topics"], topics))),
+        topics=topics,
     )
 
 
@@ -141,7 +165,7 @@ def _range_text(each: OffsetRange) -> str:
     return f"{each.partition}:{each.from_offset}+{len(each)}"
 
 
-def _ranges(topics: Mapping[str, Any]) -> Iterator[OffsetRange]:
+def _topics(topics: Mapping[str, Any], keys: tuple[str, ...]) -> Iterator[ReadTopic]:
     for id_text, topic in topics.items():
         where = f"topics[{id_text!r}]"
         try:
@@ -152,15 +176,21 @@ def _ranges(topics: Mapping[str, Any]) -> Iterator[OffsetRange]:
             raise _wrong(f"{id_text!r} is not a Kafka topic id")
         if not isinstance(topic, dict):
             raise _wrong(f"{where} is not a JSON object")
-        _check_keys(topic, _TOPIC_KEYS, where)
-        name, ranges = _text(topic, "name"), topic["ranges"]
-        if ranges != "":
-            yield from _topic_ranges(topic_id, name, _text(topic, "ranges").split(","), where)
+        _check_keys(topic, keys, where)
+        count = topic.get("partitions")
+        if count is not None and (type(count) is not int or count < 0):
+            raise _wrong(f"{where}: partitions is {count!r}, not a number from 0")
+        yield ReadTopic(topic_id, _text(topic, "name"), count)
 
 
-def _topic_ranges(
-    topic_id: TopicId, name: str, texts: Iterable[str], where: str
-) -> Iterator[OffsetRange]:
+def _ranges(values: Mapping[str, Any], topics: Iterable[ReadTopic]) -> Iterator[OffsetRange]:
+    for each, (id_text, topic) in zip(topics, values.items(), strict=True):
+        if topic["ranges"] != "":
+            texts = _text(topic, "ranges").split(",")
+            yield from _topic_ranges(each, texts, f"topics[{id_text!r}]")
+
+
+def _topic_ranges(topic: ReadTopic, texts: Iterable[str], where: str) -> Iterator[OffsetRange]:
     seen: set[int] = set()
     for text in texts:
         found = _RANGE.fullmatch(text)
@@ -170,7 +200,7 @@ def _topic_ranges(
         if partition in seen:
             raise _wrong(f"{where} names partition {partition} twice")
         seen.add(partition)
-        yield OffsetRange(topic_id, name, partition, first, first + count)
+        yield OffsetRange(topic.topic_id, topic.name, partition, first, first + count)
 
 
 def _check_keys(value: Mapping[str, object], keys: tuple[str, ...], where: str) -> None:

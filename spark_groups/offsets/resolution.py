@@ -2,24 +2,35 @@
 
 An error is never taken for "no committed offset". Where the group starts is committed, and that
 commit accepted, before the partition is planned or given up; its metadata keeps how many
-partitions the topic had, so that a partition added later starts at its beginning.
+partitions the topic had, so that a partition added later starts at its beginning. Where a group
+has committed offsets of a topic and nobody knows that count any more, every partition without one
+starts at its beginning: rows may be read again, and none is skipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from spark_groups.errors import ErrorCode, Reaction, is_graver, rule_for
 from spark_groups.offsets.commits import CommitQueue, PendingCommit
-from spark_groups.offsets.events import DataLost, OffsetEvent, PositionFound, StartUnknown
+from spark_groups.offsets.events import (
+    CheckpointOfAnotherGroup,
+    DataLost,
+    OffsetEvent,
+    PartitionsReadWhole,
+    PositionFound,
+    StartUnknown,
+)
 from spark_groups.offsets.ledger import Ledger
 from spark_groups.offsets.owned import OwnedPartition, Phase
 from spark_groups.offsets.starting import (
     StartingOffsets,
     StartingPoint,
+    committed_topics,
+    is_query_commit,
     known_counts,
-    parse_commit_metadata,
 )
 from spark_groups.offsets.topics import TopicDirectory
 from spark_groups.protocol.messages import (
@@ -42,7 +53,8 @@ class Resolved:
         reaction: The gravest reaction, or ACCEPT.
         error: Kafka's code behind it.
         events: What happened.
-        data_loss: Why the query must fail, if it must.
+        data_loss: Why the query must fail because of lost offsets, if it must.
+        refusal: Why the query must fail because of its checkpoint, if it must.
         to_commit: Partitions whose position is to be committed: it is below what was read, because
             their log was cut; or it was inherited, and a log is known to have reached it.
     """
@@ -51,6 +63,7 @@ class Resolved:
     error: int = int(ErrorCode.NONE)
     events: list[OffsetEvent] = field(default_factory=list)
     data_loss: str | None = None
+    refusal: str | None = None
     to_commit: list[TopicIdPartition] = field(default_factory=list)
 
     def react(self, reaction: Reaction, error: int) -> None:
@@ -67,8 +80,10 @@ class PositionResolver:
         commits: Where first positions are committed.
         topics: Names and partition counts.
         starting: `startingOffsets`.
+        group_id: The group.
         read_committed: True to stay below the last stable offset.
         fail_on_data_loss: `failOnDataLoss`.
+        command_options: What a command of `spark-groups` needs to reach the brokers.
     """
 
     def __init__(
@@ -78,13 +93,17 @@ class PositionResolver:
         topics: TopicDirectory,
         starting: StartingOffsets,
         *,
+        group_id: str,
         read_committed: bool,
         fail_on_data_loss: bool,
+        command_options: str = "",
     ) -> None:
         self._ledger = ledger
         self._commits = commits
         self._topics = topics
         self._starting = starting
+        self._group_id = group_id
+        self._command_options = command_options
         self._read_committed = read_committed
         self._fail_on_data_loss = fail_on_data_loss
         self._asked: dict[TopicIdPartition, int] = {}
@@ -92,6 +111,24 @@ class PositionResolver:
         self._listed_last: tuple[int, bool] | None = None
         self._unlisted: dict[TopicIdPartition, int] = {}
         """The error code that was told of each partition whose start is not known."""
+        self._former_group_id = ""
+        self._former_topics: set[str] = set()
+        """What the checkpoint has read in another group, and this one is not known to have."""
+
+    def came_from(self, former_group_id: str, topics: Iterable[str]) -> None:
+        """Take it that the checkpoint was written in another group.
+
+        Args:
+            former_group_id: That group.
+            topics: Names of the topics that the query has read there.
+        """
+        self._former_group_id = former_group_id
+        self._former_topics = set(topics)
+
+    @property
+    def is_new_to_its_group(self) -> bool:
+        """True while the group is not known to have read all that the checkpoint of another has."""
+        return bool(self._former_topics)
 
     @property
     def settle_first(self) -> bool:
@@ -105,7 +142,8 @@ class PositionResolver:
         """Return the partitions to ask OffsetFetch for, empty if none is due.
 
         Where "latest" may apply, all partitions of a topic are asked for: what is kept beside the
-        others' offsets tells how many partitions the group knew.
+        others' offsets tells how many partitions the group knew. So they are where the checkpoint
+        is of another group: that this one has committed nothing must be certain.
         """
         fetching = [
             key
@@ -114,24 +152,38 @@ class PositionResolver:
         ]
         self._asked = {key: self._ledger.owned[key].tenure for key in fetching}
         wanted = set(fetching)
-        if self.settle_first:
-            for topic_id in {key.topic_id for key in fetching}:
+        for topic_id in {key.topic_id for key in fetching}:
+            if self._is_surveyed(topic_id):
                 count = self._topics.partition_count(topic_id)
                 wanted |= {TopicIdPartition(topic_id, each) for each in range(count)}
         return frozenset(wanted)
+
+    def _is_surveyed(self, topic_id: TopicId) -> bool:
+        return self.settle_first or self._topics.name(topic_id) in self._former_topics
 
     def handle_fetch(
         self, response: OffsetFetchResponse, *, member_epoch: int, now: float
     ) -> Resolved:
         """Take what is committed for the partitions asked for."""
         resolved = Resolved()
-        asked, self._asked = self._asked, {}
-        known = known_counts(response.offsets)
-        forgotten = self._forgotten(response)
-        for key, tenure in asked.items():
-            owned = self._ledger.owned.get(key)
-            if owned is None or owned.tenure != tenure or owned.phase is not Phase.FETCHING:
-                continue
+        waiting = {
+            key: owned
+            for key, tenure in self._asked.items()
+            if (owned := self._ledger.owned.get(key))
+            and owned.tenure == tenure
+            and owned.phase is Phase.FETCHING
+        }
+        self._asked = {}
+        read_by_group = self._read_by_group(response)
+        self._compare_with_former(waiting, read_by_group, response, resolved, now)
+        if resolved.refusal is not None:
+            return resolved
+        for topic_id, count in known_counts(response.offsets).items():
+            self._topics.note_count(topic_id, count)
+        uncounted = {each for each in read_by_group if self._topics.known_count(each) is None}
+        forgotten = self._forgotten(read_by_group)
+        unsure = {key.topic_id: code for key, code in response.errors.items()}
+        for key, owned in waiting.items():
             committed = response.offsets.get(key)
             if committed is None:
                 code = response.errors.get(key, int(ErrorCode.UNKNOWN_SERVER_ERROR))
@@ -141,20 +193,107 @@ class PositionResolver:
                 resolved.react(Reaction.RETRY if owned.topic_gone else reaction, code)
                 continue
             owned.topic_gone = False
-            first_count = self._topics.first_count(key.topic_id)
-            owned.known_count = known.get(key.topic_id, first_count)
+            if key.topic_id in unsure and self._is_uncertain(key.topic_id, read_by_group):
+                resolved.react(Reaction.RETRY, unsure[key.topic_id])
+                continue
+            owned.known_count = self._count(key.topic_id, read_by_group)
             if committed.committed_offset != NO_OFFSET:
-                own_count = parse_commit_metadata(committed.metadata)
-                owned.known_count = owned.known_count if own_count is None else own_count
                 owned.stand_at(committed.committed_offset, committed.leader_epoch)
                 owned.committed_offset = committed.committed_offset
+                owned.is_query_commit = is_query_commit(committed.metadata)
                 owned.phase = Phase.READY
                 self._found(key, owned, resolved, now, committed=True)
             elif key.topic_id in forgotten and self._ledger.checkpointed_offset(key) is None:
                 self._start_forgotten(key, owned, resolved, now)
             else:
                 self._start(key, owned, resolved, member_epoch, now)
+        if uncounted:
+            resolved.events += self._tell_read_whole(waiting, uncounted, now)
         return resolved
+
+    def _count(self, topic_id: TopicId, read_by_group: set[TopicId]) -> int:
+        """Return how many partitions a topic had when the group began to read it.
+
+        Where nobody knows it is 0: every partition without a committed offset is then taken for
+        one that was added later.
+        """
+        known = self._topics.known_count(topic_id)
+        if known is None:
+            known = 0 if topic_id in read_by_group else self._topics.first_count(topic_id)
+            self._topics.note_count(topic_id, known)
+        return known
+
+    def _is_uncertain(self, topic_id: TopicId, read_by_group: set[TopicId]) -> bool:
+        """Tell whether offsets that could not be read may say what must be known of a topic."""
+        if not self._is_surveyed(topic_id):
+            return False
+        return topic_id not in read_by_group or self._topics.known_count(topic_id) is None
+
+    def _compare_with_former(
+        self,
+        waiting: Mapping[TopicIdPartition, OwnedPartition],
+        read_by_group: set[TopicId],
+        response: OffsetFetchResponse,
+        resolved: Resolved,
+        now: float,
+    ) -> None:
+        """Refuse the checkpoint of another group while this one has not read its topics."""
+        unread, found = set(), set()
+        unsure = {key.topic_id for key in response.errors}
+        for topic_id in {key.topic_id for key in waiting}:
+            name = self._topics.name(topic_id) or ""
+            if name not in self._former_topics:
+                continue
+            if topic_id in read_by_group:
+                found.add(name)
+            elif topic_id not in unsure:
+                unread.add(name)
+        if unread:
+            command = self._reset_command("--from-group", self._former_group_id, "--all-topics")
+            resolved.refusal = (
+                f"the checkpoint was written in the group {self._former_group_id!r}, but this query"
+                f" reads in the group {self._group_id!r}, which has committed nothing for"
+                f" {', '.join(sorted(unread))}: startingOffsets would skip rows, or read them all"
+                " again. To begin anew, give the query a new checkpointLocation. To go on where"
+                f" {self._former_group_id!r} stands, stop all members of {self._group_id!r} and"
+                f" run: {command}"
+            )
+        elif found:
+            self._former_topics -= found
+            names = tuple(sorted(found))
+            resolved.events.append(
+                CheckpointOfAnotherGroup(now, self._former_group_id, self._group_id, names)
+            )
+
+    def _tell_read_whole(
+        self,
+        waiting: Mapping[TopicIdPartition, OwnedPartition],
+        uncounted: set[TopicId],
+        now: float,
+    ) -> list[PartitionsReadWhole]:
+        """Return which partitions start at their beginning because nobody knows a count."""
+        by_topic: dict[str, list[int]] = {}
+        for key, owned in sorted(waiting.items()):
+            name = self._topics.name(key.topic_id) or ""
+            is_skipped = self._starting.skips(TopicPartition(name, key.partition))
+            if key.topic_id in uncounted and owned.phase is Phase.LISTING and is_skipped:
+                by_topic.setdefault(name, []).append(key.partition)
+        return [
+            PartitionsReadWhole(
+                now,
+                topic,
+                tuple(partitions),
+                self._reset_command(
+                    "--topic", f"{topic}:{','.join(map(str, partitions))}", "--to-latest"
+                ),
+            )
+            for topic, partitions in by_topic.items()
+        ]
+
+    def _reset_command(self, *words: str) -> str:
+        """Return a command that sets offsets of the group."""
+        command = shlex.join(("spark-groups", "reset-offsets", self._group_id, *words, "--execute"))
+        return f"{command} {self._command_options}".rstrip()
 
     def to_list(self) -> ListOffsetsRequest | None:
         """Return the request for where partitions start, None if none is due."""
@@ -250,7 +389,7 @@ class PositionResolver:
             owned = self._ledger.owned.get(commit.key)
             if owned is None or owned.tenure != commit.tenure:
                 continue
-            owned.committed_offset = commit.committed_offset
+            owned.committed_offset, owned.is_query_commit = commit.committed_offset, True
             self._ledger.settled(commit)
             if owned.phase is Phase.SETTLING:
                 owned.phase = Phase.READY
@@ -266,7 +405,16 @@ class PositionResolver:
             owned.phase = Phase.FETCHING
             self._ledger.release_run(commit.key)
 
-    def _forgotten(self, response: OffsetFetchResponse) -> set[TopicId]:
+    def _read_by_group(self, response: OffsetFetchResponse) -> set[TopicId]:
+        """Return topics of which the group is known to have committed anything."""
+        # Partitions that were added since may be the only ones with an offset, and not asked for.
+        return committed_topics(response.offsets) | {
+            key.topic_id
+            for key, owned in self._ledger.owned.items()
+            if owned.committed_offset != NO_OFFSET
+        }
+
+    def _forgotten(self, read_by_group: set[TopicId]) -> set[TopicId]:
         """Return topics that this query has read, and of which the group knows no offset any more.
 
         Only where "latest" may apply are all partitions of a topic asked for; elsewhere the group
@@ -274,33 +422,31 @@ class PositionResolver:
         """
         if not self.settle_first:
             return set()
-        committed = {
-            key.topic_id
-            for key, each in response.offsets.items()
-            if each.committed_offset != NO_OFFSET
-        }
-        # Partitions that were added since may be the only ones with an offset, and not asked for.
-        committed |= {
-            key.topic_id
-            for key, owned in self._ledger.owned.items()
-            if owned.committed_offset != NO_OFFSET
-        }
-        return set(self._topics.read()) - committed
+        return {each.topic_id for each in self._topics.read()} - read_by_group
 
     def _start_forgotten(
         self, key: TopicIdPartition, owned: OwnedPartition, resolved: Resolved, now: float
     ) -> None:
-        topic = self._topics.name(key.topic_id)
+        topic = self._topics.name(key.topic_id) or ""
         message = (
             f"the group has no committed offset for any partition of {topic}, but this query has"
-            " read it: the group's offsets expired or were deleted. Set failOnDataLoss=false to"
-            " read it from its beginning, or use a new checkpoint"
+            f" read it: the group's offsets expired or were deleted. {self._what_to_do(topic)}, or"
+            " set failOnDataLoss=false to read it from its beginning"
         )
         resolved.events.append(DataLost(now, message))
         if self._fail_on_data_loss:
             resolved.data_loss = message
             return
+        # Whatever partition of it is assigned next starts at its beginning, too.
+        owned.known_count = self._topics.note_count(key.topic_id, 0)
         self._list(owned, EARLIEST_TIMESTAMP)
+
+    def _what_to_do(self, topic: str) -> str:
+        command = self._reset_command("--topic", topic, "--to-earliest")
+        return (
+            f"Say where to go on, with `{command}` or --to-latest, give the query a new"
+            " checkpointLocation, where startingOffsets counts"
+        )
 
     def _start(
         self,
@@ -315,8 +461,9 @@ class PositionResolver:
         if checkpointed is not None:
             message = (
                 f"the group has no committed offset for {partition}, but this query has read it up"
-                f" to {checkpointed}: the group's offsets expired or were deleted. Set"
-                " failOnDataLoss=false to go on from the checkpoint, or use a new checkpoint"
+                f" to {checkpointed}: the group's offsets expired or were deleted."
+                f" {self._what_to_do(partition.topic)}, or set failOnDataLoss=false to go on from"
+                " the checkpoint"
             )
             resolved.events.append(DataLost(now, message))
             if self._fail_on_data_loss:

@@ -4,6 +4,9 @@ Spark's `startingOffsets` says where a *group* starts that has never read a topi
 asked again later, or "latest" would skip what arrived meanwhile: so the first resolved position is
 committed at once, and beside it how many partitions the topic had then. A partition beyond that
 count was added later and starts at its beginning.
+
+Beside an offset that an operator has set stands that it was: it is no commit of a query, and what
+a query has finished before does not count any more.
 """
 
 from __future__ import annotations
@@ -57,24 +60,50 @@ class StartingOffsets:
             return EARLIEST_TIMESTAMP
         return self.default.value
 
+    def skips(self, partition: TopicPartition) -> bool:
+        """Tell whether a partition would start at its end, without being named."""
+        return self.default is StartingPoint.LATEST and partition not in self.by_partition
+
 
 @lru_cache(maxsize=64)
-def commit_metadata(known_count: int) -> str:
+def commit_metadata(known_count: int, *, is_reset: bool = False) -> str:
     """Write what is kept beside a committed offset.
 
     Args:
         known_count: How many partitions the topic had when the group began to read it.
+        is_reset: Whether an operator has set the offset.
     """
-    return json.dumps({"partitions": known_count}, separators=(",", ":"))
+    reset = {"reset": True} if is_reset else {}
+    return json.dumps({"partitions": known_count, **reset}, separators=(",", ":"))
 
 
 def parse_commit_metadata(metadata: str) -> int | None:
     """Return the partition count kept beside an offset, None where somebody else wrote it."""
-    try:
-        count = json.loads(metadata)["partitions"]
-    except (ValueError, TypeError, KeyError):
-        return None
+    count = _fields(metadata).get("partitions")
     return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
+
+
+def is_query_commit(metadata: str) -> bool:
+    """Tell whether a query has committed an offset, and not an operator or another consumer.
+
+    Args:
+        metadata: What is kept beside the offset.
+    """
+    return parse_commit_metadata(metadata) is not None and not _fields(metadata).get("reset")
+
+
+@lru_cache(maxsize=64)
+def _fields(metadata: str) -> Mapping[str, object]:
+    try:
+        fields = json.loads(metadata)
+    except ValueError:
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
+def committed_topics(offsets: Mapping[TopicIdPartition, OffsetAndMetadata]) -> set[TopicId]:
+    """Return the topics of which anything is committed."""
+    return {key.topic_id for key, each in offsets.items() if each.committed_offset != NO_OFFSET}
 
 
 def known_counts(offsets: Mapping[TopicIdPartition, OffsetAndMetadata]) -> dict[TopicId, int]:

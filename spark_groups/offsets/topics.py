@@ -1,6 +1,10 @@
-"""What a member knows of topics: names of ids, and how many partitions they had when it came.
+"""What a member knows of topics: names of ids, and how many partitions they had at the beginning.
 
-The count at the beginning tells a partition that was added later (it starts at its beginning) from
+The count when the group began to read a topic is never raised: of two that are known, the smaller
+counts. It stands beside committed offsets and in plans. Where neither says it, the member that
+begins to read the topic for the group takes the count that it saw first.
+
+That count tells a partition that was added later (it starts at its beginning) from
 one that was there already (`startingOffsets` applies). A topic that did not exist then, or that
 was deleted and created again since, had none. Neither has one that a pattern matches later, whether
 it is new or was only hidden before: to begin at its beginning loses nothing.
@@ -12,7 +16,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from spark_groups.protocol.messages import TopicMetadata
-from spark_groups.types import TopicId
+from spark_groups.types import ReadTopic, TopicId
 
 MAX_TOPICS_REMEMBERED: Final = 1_000
 
@@ -27,6 +31,7 @@ class TopicDirectory:
         self._absent_names: set[str] = set()
         self._first_sight_over = False
         self._read: dict[TopicId, str] = {}
+        self._known_counts: dict[TopicId, int] = {}
 
     def saw_absent(self, names: Iterable[str]) -> None:
         """Note topics that are subscribed and do not exist."""
@@ -47,9 +52,26 @@ class TopicDirectory:
             if topic_id not in self._read and len(self._read) < MAX_TOPICS_REMEMBERED:
                 self._read[topic_id] = self._topics[topic_id].name
 
-    def read(self) -> dict[TopicId, str]:
-        """Return ids and names of the topics this query has read, also in earlier runs."""
-        return dict(self._read)
+    def read(self) -> tuple[ReadTopic, ...]:
+        """Return the topics this query has read, also in earlier runs."""
+        return tuple(
+            ReadTopic(topic_id, name, self._known_counts.get(topic_id))
+            for topic_id, name in self._read.items()
+        )
+
+    def note_count(self, topic_id: TopicId, known_count: int) -> int:
+        """Take how many partitions a topic had when the group began to read it.
+
+        Returns:
+            The smallest count that is known.
+        """
+        smallest = min(known_count, self._known_counts.get(topic_id, known_count))
+        self._known_counts[topic_id] = smallest
+        return smallest
+
+    def known_count(self, topic_id: TopicId) -> int | None:
+        """Return how many partitions a topic had when the group began to read it, if known."""
+        return self._known_counts.get(topic_id)
 
     def learn(self, topic: TopicMetadata) -> TopicId | None:
         """Take fresh metadata of a topic.

@@ -38,4 +38,7 @@ def render_reset(view: ResetView) -> RenderableType:
         )
     if view.refusal:
         return Group(table, Text(f"Error: {printable(view.refusal)}", "red"))
-    return table if view.is_executed else Group(table, Text(NOT_EXECUTED))
+    told = [Text(view.next_start)]
+    if not view.is_executed:
+        told.append(Text(NOT_EXECUTED))
+    return Group(table, *told)

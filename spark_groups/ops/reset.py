@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from spark_groups.errors import ErrorCode, GroupNotFoundError
 from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.configuration import refuse
 from spark_groups.kafka.group_admin import commit_outside
 from spark_groups.observation.observe import describe_any_group
+from spark_groups.offsets.starting import (
+    commit_metadata,
+    committed_topics,
+    known_counts,
+)
 from spark_groups.ops.reset_plan import (
     KnownOffsets,
     ResetKind,
@@ -26,10 +32,13 @@ from spark_groups.protocol.messages import (
     NO_OFFSET,
     ListOffsetsRequest,
     MetadataRequest,
+    OffsetAndMetadata,
+    TopicMetadata,
 )
-from spark_groups.types import TopicIdPartition, TopicPartition
+from spark_groups.types import TopicId, TopicIdPartition, TopicPartition
 
 Offsets = Mapping[TopicIdPartition, int]
+Committed = Mapping[TopicIdPartition, OffsetAndMetadata]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +48,12 @@ class _Scope:
     Args:
         there: Those that exist, with what they are called.
         missing: Those that do not; partition -1 stands for a whole topic.
+        partition_counts: How many partitions each topic has now.
     """
 
     there: Mapping[TopicIdPartition, TopicPartition]
     missing: tuple[TopicPartition, ...] = ()
+    partition_counts: Mapping[TopicId, int] = field(default_factory=dict)
 
 
 def reset_offsets(
@@ -82,14 +93,44 @@ def reset_offsets(
     view = replace(view, refusal=refusal_of(group_id, state, members, view.rows))
     if view.refusal or not execute:
         return view
-    done = commit_outside(
-        cluster,
-        group_id,
-        {key: row.new_offset for key, row in rows.items() if row.new_offset is not None},
-    )
+    new_offsets = {key: row.new_offset for key, row in rows.items() if row.new_offset is not None}
+    counts = counts_to_keep(committed, others, scope.there, scope.partition_counts)
+    metadata = {each: commit_metadata(count, is_reset=True) for each, count in counts.items()}
+    done = commit_outside(cluster, group_id, new_offsets, metadata)
     refuse(done.error_code, f"OffsetCommit of {group_id!r}")
     answered = (_with_answer(row, done.errors[key]) for key, row in rows.items())
     return replace(view, rows=_sorted(*answered), is_executed=True)
+
+
+def counts_to_keep(
+    committed: Committed,
+    taken_over: Committed,
+    reset: Collection[TopicIdPartition],
+    partition_counts: Mapping[TopicId, int],
+) -> dict[TopicId, int]:
+    """Return how many partitions topics had when the group began to read them, 0 if unknown.
+
+    It is kept beside the offsets: it tells which partitions were added later.
+
+    Args:
+        committed: What the group has committed.
+        taken_over: What the group has committed whose offsets are taken over.
+        reset: The partitions that are set.
+        partition_counts: How many partitions each of their topics has now.
+    """
+    known = [known_counts(each) for each in (committed, taken_over)]
+    begun = committed_topics(committed) | committed_topics(taken_over)
+    with_offset = Counter(key.topic_id for key in {*committed, *reset})
+    counts: dict[TopicId, int] = {}
+    for topic_id, partition_count in partition_counts.items():
+        if found := [each[topic_id] for each in known if topic_id in each]:
+            counts[topic_id] = min(found)
+        elif topic_id not in begun or with_offset[topic_id] >= partition_count:
+            counts[topic_id] = partition_count
+        else:
+            # Some have no offset, and nobody can say which of them were there at first.
+            counts[topic_id] = 0
+    return counts
 
 
 def _group(cluster: Cluster, group_id: str) -> tuple[str, tuple[str, ...]]:
@@ -102,18 +143,16 @@ def _group(cluster: Cluster, group_id: str) -> tuple[str, tuple[str, ...]]:
     return described.group_state, tuple(sorted(named))
 
 
-def _committed(cluster: Cluster, group_id: str) -> Offsets:
+def _committed(cluster: Cluster, group_id: str) -> Committed:
     fetched = cluster.fetch_all_offsets(group_id)
     refuse(fetched.error_code, f"OffsetFetch of {group_id!r}")
     return {
-        key: each.committed_offset
-        for key, each in fetched.offsets.items()
-        if each.committed_offset != NO_OFFSET
+        key: each for key, each in fetched.offsets.items() if each.committed_offset != NO_OFFSET
     }
 
 
 def _scope(
-    cluster: Cluster, topics: Mapping[str, frozenset[int] | None] | None, committed: Offsets
+    cluster: Cluster, topics: Mapping[str, frozenset[int] | None] | None, committed: Committed
 ) -> _Scope:
     if topics is None:
         if not committed:
@@ -126,17 +165,22 @@ def _scope(
                 each: TopicPartition(names[each.topic_id], each.partition)
                 for each in committed
                 if each.topic_id in names
-            }
+            },
+            partition_counts=_counts(found),
         )
     found = cluster.metadata(MetadataRequest(topic_names=frozenset(topics))).topics
     there, missing = partitions_of(topics, found)
     by_name = {each.name: each.topic_id for each in found}
     keys = {TopicIdPartition(by_name[each.topic], each.partition): each for each in there}
-    return _Scope(keys, missing)
+    return _Scope(keys, missing, _counts(found))
+
+
+def _counts(topics: Iterable[TopicMetadata]) -> dict[TopicId, int]:
+    return {each.topic_id: each.partition_count for each in topics}
 
 
 def _known(
-    cluster: Cluster, scope: _Scope, target: ResetTarget, committed: Offsets, others: Offsets
+    cluster: Cluster, scope: _Scope, target: ResetTarget, committed: Committed, others: Committed
 ) -> dict[TopicIdPartition, KnownOffsets]:
     partitions = frozenset(scope.there)
     if not partitions:
@@ -150,14 +194,18 @@ def _known(
     at_time = at(target.number) if target.kind is ResetKind.TO_DATETIME else {}
     return {
         each: KnownOffsets(
-            committed_offset=committed.get(each),
+            committed_offset=_offset(committed, each),
             log_start_offset=starts.get(each),
             log_end_offset=ends.get(each),
             at_timestamp=at_time.get(each),
-            other_committed_offset=others.get(each),
+            other_committed_offset=_offset(others, each),
         )
         for each in partitions
     }
+
+
+def _offset(committed: Committed, key: TopicIdPartition) -> int | None:
+    return committed[key].committed_offset if key in committed else None
 
 
 def _row(target: ResetTarget, name: TopicPartition, known: KnownOffsets) -> ResetRow:

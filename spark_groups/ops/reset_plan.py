@@ -109,9 +109,32 @@ class ResetView:
         """Whether every partition has its new offset."""
         return self.is_executed and all(each.error is None for each in self.rows)
 
+    @property
+    def next_start(self) -> str:
+        """What the next start of a query does if the plan is carried out; empty if it cannot be."""
+        if self.refusal:
+            return ""
+        moves = [
+            each.new_offset - each.committed_offset
+            for each in self.rows
+            if each.new_offset is not None and each.committed_offset is not None and not each.error
+        ]
+        again, skipped = -sum(min(0, each) for each in moves), sum(max(0, each) for each in moves)
+        told = [
+            f"{'The' if self.is_executed else 'With --execute the'} next start of a query reads on"
+            " from NEW-OFFSET, whatever its checkpoint has read. Only a batch that the checkpoint"
+            " has planned and not finished is read first, as it was planned."
+        ]
+        if again:
+            told.append(f"{again} offsets are read again.")
+        if skipped:
+            told.append(f"{skipped} offsets are skipped.")
+        return " ".join(told)
+
     def to_json(self) -> dict[str, Any]:
         """Return the view as plain values."""
-        return {name: listed(value) for name, value in asdict(self).items()}
+        plain = {name: listed(value) for name, value in asdict(self).items()}
+        return {**plain, "next_start": self.next_start}
 
 
 def plan_offset(target: ResetTarget, name: str, known: KnownOffsets) -> tuple[int | None, str]:

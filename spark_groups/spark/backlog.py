@@ -6,6 +6,7 @@ classic protocol can be asked, too.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 
 from spark_groups.errors import OptionsError
@@ -13,7 +14,7 @@ from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.configuration import refuse
 from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.reading import GroupReading
-from spark_groups.offsets.starting import known_counts
+from spark_groups.offsets.starting import committed_topics, known_counts
 from spark_groups.protocol.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -25,6 +26,8 @@ from spark_groups.spark.options import SourceOptions
 from spark_groups.spark.planned_ranges import lose
 from spark_groups.spark.running_query import cluster_of
 from spark_groups.types import OffsetRange, TopicIdPartition, TopicPartition
+
+logger = logging.getLogger(__name__)
 
 Offsets = Mapping[TopicIdPartition, int]
 
@@ -112,7 +115,11 @@ def unread(
         ProtocolError: It is not known what is committed.
     """
     counts = known_counts(reading.committed.offsets)
+    # As for a query: where nobody knows a count, what has no offset is taken for added later.
+    uncounted = committed_topics(reading.committed.offsets) - counts.keys()
+    counts |= dict.fromkeys(uncounted, 0)
     for topic in topics:
+        whole: list[int] = []
         for index in range(topic.partition_count):
             key = TopicIdPartition(topic.topic_id, index)
             partition = TopicPartition(topic.name, index)
@@ -124,6 +131,8 @@ def unread(
             else:
                 known_count = counts.get(topic.topic_id)
                 named = options.starting_offsets.of(partition, known_count=known_count)
+                if topic.topic_id in uncounted and options.starting_offsets.skips(partition):
+                    whole.append(index)
                 begin = {EARLIEST_TIMESTAMP: start, LATEST_TIMESTAMP: end}.get(named, named)
                 why = "is in startingOffsets"
             if begin > end:
@@ -131,6 +140,15 @@ def unread(
                 lose(settings, f"offset {begin} of {partition} {why}, but its log ends at {end}")
             elif begin < end:
                 yield OffsetRange(topic.topic_id, topic.name, index, begin, end)
+        if whole:
+            logger.warning(
+                "the group %r has no committed offset for partitions %s of %s, and nobody knows how"
+                " many the topic had when the group began to read it: they are read from their"
+                " beginning; name them in startingOffsets to choose otherwise",
+                options.group_id,
+                ", ".join(map(str, whole)),
+                topic.name,
+            )
 
 
 def _listed(cluster: Cluster, request: ListOffsetsRequest) -> Offsets:

@@ -7,6 +7,7 @@ load() is listed in one error.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import partial
@@ -346,7 +347,14 @@ class SourceOptions:
             fail_on_data_loss=self.fail_on_data_loss,
             liveness=LivenessLimits(max_idle_s=self.max_idle_s, max_batch_s=self.max_batch_s),
             settling=Settling(self.settle_timeout_s, self.when_unsettled),
+            command_options=self._command_options(),
         )
+
+    def _command_options(self) -> str:
+        """Return how a command of `spark-groups` reaches the same brokers."""
+        options = ("--bootstrap-server", ",".join(self.bootstrap_servers))
+        secured = () if self.security == PLAINTEXT else ("--command-config", "client.properties")
+        return shlex.join((*options, *secured))
 
     def plan_limit(self) -> PlanLimit:
         """Return how much a batch may and should read."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from spark_groups.client import Lane
-from spark_groups.errors import DataLossError, ErrorCode, GroupError
+from spark_groups.errors import CheckpointError, DataLossError, ErrorCode, GroupError
 from spark_groups.offsets.events import (
     BatchFinished,
     BatchPlanned,
+    CheckpointOfAnotherGroup,
     PartitionsGivenUp,
+    PartitionsReadWhole,
     RangesInherited,
     RangesLost,
     RangesOverruled,
@@ -17,10 +19,11 @@ from spark_groups.offsets.events import (
     RevocationBudgetUsed,
 )
 from spark_groups.offsets.planning import PlanLimit
+from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol import messages as m
 from spark_groups.protocol.events import PartitionsRevoked
 from spark_groups.protocol.membership import MemberState
-from spark_groups.types import BatchPlan, OffsetRange
+from spark_groups.types import BatchPlan, OffsetRange, ReadTopic
 from tests.client.hands import (
     TOPIC,
     Hands,
@@ -35,6 +38,7 @@ from tests.client.hands import (
 )
 
 ALL = PlanLimit()
+NONE = m.OffsetAndMetadata(-1)
 
 
 def planned(hands: Hands, offsets: dict[int, int]) -> BatchPlan:
@@ -104,7 +108,7 @@ def test_plan_names_the_topics_that_were_read_also_without_ranges() -> None:
     hands = Hands()
     hands.own(0)
     plan = planned(hands, {0: 0})
-    assert (plan.ranges, plan.topics) == ((), ((TOPIC, "orders"),))
+    assert (plan.ranges, plan.topics) == ((), ((TOPIC, "orders", 4),))
 
 
 def test_revocation_waits_for_the_batch_and_its_commit() -> None:
@@ -364,3 +368,61 @@ def test_larger_rebalance_time_out_does_not_hold_for_a_revocation_that_was_told_
             hands.client.called(hands.now)
     assert hands.find(RebalanceTimeoutRaised)
     assert hands.find(PartitionsGivenUp)[0].at == pytest.approx(told_at + 9.0, abs=0.1)
+
+
+OTHER = BatchPlan(
+    "other", "old", 7, (OffsetRange(TOPIC, "orders", 0, 0, 5),), (ReadTopic(TOPIC, "orders", 2),)
+)
+
+
+def test_counts_come_from_the_checkpoint_and_go_into_the_plan() -> None:
+    hands = Hands(checkpointed=BatchPlan("g", "old", 7, (), (ReadTopic(TOPIC, "orders", 2),)))
+    hands.cluster()
+    hands.beat(m.HeartbeatResponse(member_epoch=-1))
+    hands.beat(accepted(2, parts(0, 2)))
+    hands.cluster()
+    hands.until(m.OffsetFetchRequest)
+    nothing_known = m.OffsetAndMetadata(5)
+    offsets = {key(each): nothing_known if each < 2 else NONE for each in range(4)}
+    hands.answer(Lane.OFFSETS, m.OffsetFetchResponse(offsets=offsets))
+    request = hands.until(m.ListOffsetsRequest)
+    assert isinstance(request, m.ListOffsetsRequest)
+    assert (request.partitions, request.timestamp_ms) == ({key(2)}, m.EARLIEST_TIMESTAMP)
+    assert hands.find(PartitionsReadWhole) == []
+    plan = hands.client.plan(ALL, ends({0: 9}), hands.now)
+    assert plan is not None
+    assert plan.topics == (ReadTopic(TOPIC, "orders", 2),)
+
+
+@pytest.mark.parametrize("starting", StartingPoint)
+def test_checkpoint_of_another_group_fails_the_query_before_anything_is_recorded(
+    starting: StartingPoint,
+) -> None:
+    hands = Hands(StartingOffsets(starting), checkpointed=OTHER)
+    hands.client.replay(OTHER, hands.now)
+    hands.client.finish(OTHER, hands.now)
+    hands.cluster()
+    hands.beat(accepted(2, parts()))
+    assert hands.client.plan(ALL, {}, hands.now) is None, "the checkpoint must not look like ours"
+    hands.beat(accepted(3, parts(0)))
+    hands.cluster()
+    hands.until(m.OffsetFetchRequest)
+    hands.answer(Lane.OFFSETS, committed({}))
+    with pytest.raises(CheckpointError, match="spark-groups reset-offsets g --from-group other "):
+        hands.client.plan(ALL, {}, hands.now)
+    for _ in range(20):
+        hands.wait(0.3)
+        assert not isinstance(hands.request(Lane.OFFSETS), m.OffsetFetchRequest)
+    assert not hands.client.commits.pending()
+
+
+def test_checkpoint_of_another_group_goes_on_where_this_one_has_committed() -> None:
+    hands = Hands(checkpointed=OTHER)
+    hands.client.finish(OTHER, hands.now)
+    hands.own(0, offsets={0: 0})
+    (told,) = hands.find(CheckpointOfAnotherGroup)
+    assert isinstance(told, CheckpointOfAnotherGroup)
+    assert (told.former_group_id, told.topics) == ("other", ("orders",))
+    plan = planned(hands, {0: 7})
+    assert plan.ranges == (OffsetRange(TOPIC, "orders", 0, 0, 7),), "nothing of it is inherited"
+    assert plan.topics == (ReadTopic(TOPIC, "orders", 4),), "the count is that of this group"

@@ -30,3 +30,14 @@ def test_data_loss_that_is_final_is_kept() -> None:
     hands.client.parts.take(Resolved(data_loss="it was cut"))
     hands.client.parts.take(Resolved())
     assert hands.client.parts.data_loss == "it was cut"
+
+
+def test_a_query_that_must_fail_asks_nothing_more() -> None:
+    hands = Hands()
+    assert not hands.client.parts.must_fail
+    hands.client.parts.take(Resolved(refusal="it is of another group"))
+    hands.client.parts.take(Resolved())
+    assert (hands.client.parts.refusal, hands.client.parts.must_fail) == (
+        "it is of another group",
+        True,
+    )

@@ -37,6 +37,7 @@ def ready(ledger: Ledger, committed: dict[int, int]) -> None:
         owned = ledger.owned[key(partition)]
         owned.phase = Phase.READY
         owned.position = owned.committed_offset = offset
+        owned.is_query_commit = True
 
 
 def owning(committed: dict[int, int]) -> Ledger:
@@ -368,3 +369,15 @@ def test_position_that_is_being_confirmed_does_not_keep_a_revocation() -> None:
     ledger.owned[key(0)].phase = Phase.VALIDATING
     assert ledger.unready() == {key(0)}
     assert ledger.contested(parts(0), frozenset(), settle_first=True) == NO_PARTITIONS
+
+
+def test_an_offset_that_somebody_else_set_is_never_taken_for_a_lost_commit() -> None:
+    """Also where it is that at which the run began: whoever set it wants to read from there."""
+    ledger = owning({0: 5})
+    ledger.finish(plan(span(0, 5, 9), member_id="before"))
+    ledger.owned[key(0)].is_query_commit = False
+    inheritance = ledger.inherit(6)
+    assert (inheritance.taken, inheritance.overruled) == ((), (span(0, 5, 9),))
+    assert not inheritance.commits
+    assert ledger.positions(parts(0)) == {key(0): 5}
+    assert not ledger.undecided()

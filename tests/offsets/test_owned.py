@@ -17,6 +17,25 @@ def owned(leader_epoch: int, listed_end: int = -1) -> OwnedPartition:
     return each
 
 
+@pytest.mark.parametrize(
+    ("committed_offset", "is_query_commit", "position", "were_lost"),
+    [
+        (5, True, 5, True),
+        (5, False, 5, False),
+        (7, True, 7, False),
+        (9, True, 9, False),
+        (5, True, 7, False),
+    ],
+)
+def test_commits_were_lost_where_a_query_stands_at_the_beginning_of_a_run(
+    committed_offset: int, is_query_commit: bool, position: int, were_lost: bool
+) -> None:
+    each = owned(2)
+    each.position, each.committed_offset = position, committed_offset
+    each.is_query_commit = is_query_commit
+    assert each.is_where_commits_were_lost(run(2)) is were_lost
+
+
 def run(leader_epoch: int) -> FinishedRun:
     return FinishedRun("orders", [5, 9], leader_epoch)
 

@@ -19,7 +19,7 @@ from spark_groups.offsets.plan_text import (
     plan_text,
     planner_of,
 )
-from spark_groups.types import BatchPlan, OffsetRange
+from spark_groups.types import BatchPlan, OffsetRange, ReadTopic
 
 OFFSETS = st.integers(0, 2**62)
 TOPICS = st.dictionaries(st.uuids(), st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True))
@@ -28,13 +28,14 @@ TEXTS = st.text(min_size=1, max_size=40)
 
 @st.composite
 def plans(draw: st.DrawFn) -> BatchPlan:
-    ranges = []
+    ranges, topics = [], []
     for topic_id, name in draw(TOPICS).items():
-        for partition in draw(st.sets(st.integers(0, 20_000), min_size=1, max_size=8)):
+        topics.append(ReadTopic(topic_id, name, draw(st.none() | st.integers(0, 20_000))))
+        for partition in draw(st.sets(st.integers(0, 20_000), max_size=8)):
             first, until = sorted((draw(OFFSETS), draw(OFFSETS)))
             ranges.append(OffsetRange(topic_id, name, partition, first, until))
     epoch = draw(st.integers(0, 2**31 - 1))
-    return BatchPlan(draw(TEXTS), draw(TEXTS), epoch, tuple(sorted(ranges)))
+    return BatchPlan(draw(TEXTS), draw(TEXTS), epoch, tuple(sorted(ranges)), tuple(topics))
 
 
 @given(plans())
@@ -51,7 +52,8 @@ def test_text_survives_the_way_through_spark(plan: BatchPlan) -> None:
 
 @given(plans())
 def test_order_of_the_ranges_does_not_change_the_text(plan: BatchPlan) -> None:
-    shuffled = BatchPlan(plan.group_id, plan.member_id, plan.member_epoch, plan.ranges[::-1])
+    who = (plan.group_id, plan.member_id, plan.member_epoch)
+    shuffled = BatchPlan(*who, plan.ranges[::-1], plan.topics[::-1])
     assert plan_text(shuffled) == plan_text(plan)
 
 
@@ -72,6 +74,33 @@ def test_nothing_planned_is_a_constant() -> None:
     assert plan_from_json(dict(NOTHING_PLANNED)) is None
 
 
+VERSION_1 = (
+    '{"version": 1, "group": "g", "member": "m", "member_epoch": 3, "topics":'
+    ' {"AAAAAAAAAAAAAAAAAAAABw": {"name": "t", "ranges": "0:10+5"},'
+    ' "AAAAAAAAAAAAAAAAAAAACA": {"name": "u", "ranges": ""}}}'
+)
+
+
+def test_a_plan_of_version_1_is_read_and_written_as_it_was() -> None:
+    """Spark runs it again: what a listener reports of it must be the text in the checkpoint."""
+    plan = parse_plan_text(VERSION_1)
+    assert plan is not None
+    assert [(each.name, each.known_count) for each in plan.topics] == [("t", None), ("u", None)]
+    assert [len(each) for each in plan.ranges] == [5]
+    assert plan_text(plan) == VERSION_1
+
+
+def test_counts_make_a_plan_one_of_version_2() -> None:
+    (topic_id, other_id) = (uuid.UUID(int=7), uuid.UUID(int=8))
+    topics = (ReadTopic(topic_id, "t", 4), ReadTopic(other_id, "u"))
+    ranges = (OffsetRange(topic_id, "t", 0, 10, 15),)
+    assert plan_text(BatchPlan("g", "m", 3, ranges, topics)) == (
+        '{"version": 2, "group": "g", "member": "m", "member_epoch": 3, "topics":'
+        ' {"AAAAAAAAAAAAAAAAAAAABw": {"name": "t", "partitions": 4, "ranges": "0:10+5"},'
+        ' "AAAAAAAAAAAAAAAAAAAACA": {"name": "u", "partitions": null, "ranges": ""}}}'
+    )
+
+
 def test_ten_thousand_partitions_stay_below_300_kb() -> None:
     topic_id = uuid.UUID(int=7)
     first = 123_456_789_012
@@ -80,14 +109,21 @@ def test_ten_thousand_partitions_stay_below_300_kb() -> None:
 
 
 def example() -> dict[str, Any]:
-    ranges = (OffsetRange(uuid.UUID(int=7), "t", 0, 10, 15),)
-    value: dict[str, Any] = plan_as_json(BatchPlan("g", "m", 3, ranges))
+    topic_id = uuid.UUID(int=7)
+    ranges = (OffsetRange(topic_id, "t", 0, 10, 15),)
+    plan = BatchPlan("g", "m", 3, ranges, (ReadTopic(topic_id, "t", 4),))
+    value: dict[str, Any] = plan_as_json(plan)
     return value
+
+
+def topic(**fields: object) -> dict[str, Any]:
+    return {"topics": {TOPIC: {"name": "t", "partitions": 4, **fields}}}
 
 
 TOPIC = next(iter(example()["topics"]))
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "a newer version": ({"version": 2}, "newer version of spark-groups"),
+    "a newer version": ({"version": 3}, "newer version of spark-groups"),
+    "a count in version 1": ({"version": 1}, "unknown partitions"),
     "no version": ({"version": None}, "version is None"),
     "a version that is a truth value": ({"version": True}, "version is True"),
     "an epoch that is a truth value": ({"member_epoch": True}, "member_epoch is True"),
@@ -98,7 +134,14 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown key": ({"time": 3}, "unknown time"),
     "a topic name for its id": ({"topics": {"t": {}}}, "'t' is not a Kafka topic id"),
     "a topic that is a text": ({"topics": {TOPIC: "0:1+1"}}, "is not a JSON object"),
-    "a topic without ranges": ({"topics": {TOPIC: {"name": "t"}}}, "lacks ranges"),
+    "a topic without ranges": (topic(), "lacks ranges"),
+    "a topic without a count": (
+        {"topics": {TOPIC: {"name": "t", "ranges": ""}}},
+        "lacks partitions",
+    ),
+    "a count that is a text": (topic(partitions="4", ranges=""), "partitions is '4'"),
+    "a count that is a truth value": (topic(partitions=True, ranges=""), "partitions is True"),
+    "a negative count": (topic(partitions=-1, ranges=""), "partitions is -1"),
 }
 
 
@@ -122,12 +165,12 @@ def test_missing_key_is_named(key: str) -> None:
 )
 def test_wrong_range_is_named(ranges: str) -> None:
     with pytest.raises(CheckpointError, match=r"ranges is|<partition>:<first offset>"):
-        plan_from_json(example() | {"topics": {TOPIC: {"name": "t", "ranges": ranges}}})
+        plan_from_json(example() | topic(ranges=ranges))
 
 
 def test_partition_that_is_named_twice_is_refused() -> None:
     with pytest.raises(CheckpointError, match="names partition 0 twice"):
-        plan_from_json(example() | {"topics": {TOPIC: {"name": "t", "ranges": "0:1+5,0:6+5"}}})
+        plan_from_json(example() | topic(ranges="0:1+5,0:6+5"))
 
 
 @given(plans())

@@ -9,7 +9,12 @@ import pytest
 
 from spark_groups.errors import ERROR_RULES, ErrorCode, Reaction
 from spark_groups.offsets.commits import CommitQueue, PendingCommit
-from spark_groups.offsets.events import DataLost, PositionFound
+from spark_groups.offsets.events import (
+    CheckpointOfAnotherGroup,
+    DataLost,
+    PartitionsReadWhole,
+    PositionFound,
+)
 from spark_groups.offsets.ledger import Ledger
 from spark_groups.offsets.owned import OwnedPartition, Phase
 from spark_groups.offsets.resolution import PositionResolver, Resolved
@@ -52,8 +57,10 @@ class Scene:
             self.commits,
             self.topics,
             starting,
+            group_id="g",
             read_committed=True,
             fail_on_data_loss=fail_on_data_loss,
+            command_options="--bootstrap-server b:1",
         )
         if count:
             self.topics.learn(TopicMetadata(TOPIC, "orders", count))
@@ -239,11 +246,14 @@ def test_least_known_count_is_when_the_group_began() -> None:
     assert scene.of(3).starting_timestamp == EARLIEST_TIMESTAMP
 
 
-def test_offsets_others_committed_leave_the_count_of_the_first_sight() -> None:
-    scene = Scene(LATEST, 2, 3)
+def test_offsets_others_committed_leave_the_count_that_this_member_knew() -> None:
+    scene = Scene(LATEST, 0)
+    scene.fetched(dict.fromkeys(range(4), NONE))
     scene.topics.learn(TopicMetadata(TOPIC, "orders", 6))
-    scene.fetched({0: committed(5, None), 2: NONE, 3: committed(8, None)})
-    assert scene.of(2).starting_timestamp == LATEST_TIMESTAMP
+    scene.ledger.assign(Assignment.of({TOPIC: (2, 3, 4)}), 4)
+    scene.fetched({0: committed(5, None), 2: NONE, 3: committed(8, None), 4: NONE})
+    starts = [scene.of(each).starting_timestamp for each in (2, 4)]
+    assert starts == [LATEST_TIMESTAMP, EARLIEST_TIMESTAMP]
     assert (scene.of(3).position, scene.of(3).known_count) == (8, 4)
 
 
@@ -391,3 +401,169 @@ def test_offset_of_a_partition_that_was_added_tells_that_the_group_knows_the_top
     resolved = scene.fetched(dict.fromkeys(range(4), NONE))
     assert resolved.data_loss is None
     assert scene.of(0).phase is Phase.LISTING
+
+
+BEHIND_2 = {0: committed(5, None), 1: committed(5, None), 2: NONE, 3: NONE}
+
+
+def read_whole(resolved: Resolved) -> list[tuple[str, tuple[int, ...]]]:
+    found = [each for each in resolved.events if isinstance(each, PartitionsReadWhole)]
+    return [(each.topic, each.partitions) for each in found]
+
+
+def test_without_a_count_what_has_no_offset_starts_at_its_beginning_and_says_so() -> None:
+    scene = Scene(LATEST, 0, 2, 3)
+    resolved = scene.fetched(BEHIND_2)
+    assert [scene.of(each).starting_timestamp for each in (2, 3)] == [EARLIEST_TIMESTAMP] * 2
+    assert read_whole(resolved) == [("orders", (2, 3))]
+    (told,) = (each for each in resolved.events if isinstance(each, PartitionsReadWhole))
+    assert told.command == (
+        "spark-groups reset-offsets g --topic orders:2,3 --to-latest --execute"
+        " --bootstrap-server b:1"
+    )
+    assert scene.listed({2: 0, 3: 0}).timestamp_ms == EARLIEST_TIMESTAMP
+    assert {each.known_count for each in scene.settle().values()} == {0}, "nobody knows it later"
+
+
+def test_the_count_of_the_checkpoint_serves_where_nothing_else_tells_it() -> None:
+    scene = Scene(LATEST, 1, 2, 3)
+    scene.topics.remember("orders", TOPIC)
+    scene.topics.note_count(TOPIC, 2)
+    resolved = scene.fetched({0: committed(5, None), 1: NONE, 2: NONE, 3: NONE})
+    starts = [scene.of(each).starting_timestamp for each in (1, 2, 3)]
+    assert starts == [LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, EARLIEST_TIMESTAMP]
+    assert read_whole(resolved) == []
+
+
+@pytest.mark.parametrize(("noted", "kept"), [(2, 3), (3, 2)])
+def test_of_two_counts_the_smaller_holds(noted: int, kept: int) -> None:
+    scene = Scene(LATEST, 0, 2)
+    scene.topics.note_count(TOPIC, noted)
+    scene.fetched({0: committed(5, kept), 2: NONE})
+    assert scene.of(2).starting_timestamp == EARLIEST_TIMESTAMP
+    assert (scene.of(0).known_count, scene.of(2).known_count) == (2, 2)
+
+
+def test_a_partition_that_is_named_starts_where_it_is_named() -> None:
+    named = StartingOffsets(StartingPoint.LATEST, {TopicPartition("orders", 2): -1})
+    scene = Scene(named, 2, 3)
+    resolved = scene.fetched(BEHIND_2)
+    assert scene.of(2).starting_timestamp == LATEST_TIMESTAMP
+    assert read_whole(resolved) == [("orders", (3,))]
+
+
+def test_earliest_says_nothing_of_counts() -> None:
+    scene = Scene(EARLIEST, 0, 2)
+    assert read_whole(scene.fetched({0: committed(5, None), 2: NONE})) == []
+    assert scene.of(2).starting_timestamp == EARLIEST_TIMESTAMP
+
+
+def test_offsets_that_could_not_be_read_may_hold_the_count() -> None:
+    scene = Scene(LATEST, 1, 3)
+    unread = {0: ErrorCode.UNSTABLE_OFFSET_COMMIT}
+    resolved = scene.fetched({1: NONE, 3: NONE}, unread)
+    assert resolved.reaction is Reaction.RETRY
+    assert (scene.of(1).phase, scene.of(3).phase) == (Phase.FETCHING, Phase.FETCHING)
+    scene.fetched({0: committed(5, 2), 1: NONE, 3: NONE})
+    starts = [scene.of(each).starting_timestamp for each in (1, 3)]
+    assert starts == [LATEST_TIMESTAMP, EARLIEST_TIMESTAMP]
+
+
+def test_a_topic_whose_offsets_are_gone_is_read_whole_also_in_what_comes_later() -> None:
+    scene = Scene(LATEST, 0, fail_on_data_loss=False)
+    scene.topics.remember("orders", TOPIC)
+    scene.fetched(dict.fromkeys(range(4), NONE))
+    scene.listed({0: 0})
+    scene.settle()
+    scene.ledger.assign(Assignment.of({TOPIC: (1,)}), 4)
+    scene.fetched({0: committed(0, 0), 1: NONE})
+    assert scene.of(1).starting_timestamp == EARLIEST_TIMESTAMP
+
+
+@pytest.mark.parametrize(
+    ("metadata", "is_one"),
+    [
+        (commit_metadata(4), True),
+        (commit_metadata(4, is_reset=True), False),
+        ("", False),
+        ('{"reset":true}', False),
+    ],
+)
+def test_commits_of_queries_are_told_from_others(metadata: str, is_one: bool) -> None:
+    scene = Scene()
+    scene.fetched({0: OffsetAndMetadata(17, metadata)})
+    assert scene.of(0).is_query_commit is is_one
+
+
+def test_an_own_commit_is_one_of_a_query() -> None:
+    scene = Scene()
+    scene.fetched({0: NONE})
+    scene.listed({0: 42})
+    scene.settle()
+    assert scene.of(0).is_query_commit
+
+
+def moved(starting: StartingOffsets, *owned: int) -> Scene:
+    scene = Scene(starting, *owned)
+    scene.topics.remember("orders", TOPIC)
+    scene.resolver.came_from("old one", ["orders"])
+    return scene
+
+
+@pytest.mark.parametrize("starting", [EARLIEST, LATEST], ids=["earliest", "latest"])
+def test_checkpoint_of_another_group_is_refused_while_this_one_has_read_nothing(starting) -> None:
+    scene = moved(starting)
+    assert len(scene.resolver.to_fetch()) == 4, "that nothing is committed must be certain"
+    resolved = scene.fetched(dict.fromkeys(range(4), NONE))
+    assert resolved.refusal is not None
+    assert "'old one'" in resolved.refusal
+    assert "the group 'g'" in resolved.refusal
+    assert resolved.refusal.endswith(
+        " run: spark-groups reset-offsets g --from-group 'old one' --all-topics --execute"
+        " --bootstrap-server b:1"
+    )
+    assert resolved.data_loss is None
+    assert scene.resolver.is_new_to_its_group
+    assert not scene.commits.pending()
+
+
+@pytest.mark.parametrize("starting", [EARLIEST, LATEST], ids=["earliest", "latest"])
+def test_checkpoint_of_another_group_goes_on_where_this_one_stands(starting) -> None:
+    scene = moved(starting)
+    resolved = scene.fetched({0: committed(7), 1: NONE, 2: NONE, 3: NONE})
+    assert resolved.refusal is None
+    told = [each for each in resolved.events if isinstance(each, CheckpointOfAnotherGroup)]
+    assert [(each.former_group_id, each.group_id, each.topics) for each in told] == [
+        ("old one", "g", ("orders",))
+    ]
+    assert (scene.of(0).position, scene.resolver.is_new_to_its_group) == (7, False)
+    scene.ledger.assign(Assignment.of({TOPIC: (1,)}), 4)
+    assert scene.fetched({0: committed(7), 1: committed(3)}).events == [
+        PositionFound(1.0, key(1), "orders", 3, True)
+    ], "it is said once"
+
+
+def test_checkpoint_of_another_group_is_not_judged_by_offsets_that_could_not_be_read() -> None:
+    scene = moved(EARLIEST)
+    unread = {1: ErrorCode.UNSTABLE_OFFSET_COMMIT}
+    resolved = scene.fetched({0: NONE, 2: NONE, 3: NONE}, unread)
+    assert (resolved.refusal, resolved.reaction) == (None, Reaction.RETRY)
+    assert scene.of(0).phase is Phase.FETCHING
+    assert scene.fetched({0: NONE, 1: committed(3), 2: NONE, 3: NONE}).refusal is None
+    assert scene.of(0).phase is Phase.LISTING
+
+
+def test_what_to_do_about_lost_offsets_is_said_with_a_command() -> None:
+    scene = Scene(LATEST)
+    scene.topics.remember("orders", TOPIC)
+    gone = scene.fetched(dict.fromkeys(range(4), NONE)).data_loss
+    scene = Scene(EARLIEST)
+    checkpoint(scene)
+    lost = scene.fetched({0: NONE}).data_loss
+    for said in (gone, lost):
+        assert said is not None
+        assert (
+            "`spark-groups reset-offsets g --topic orders --to-earliest --execute"
+            " --bootstrap-server b:1` or --to-latest" in said
+        )
+        assert "a new checkpointLocation, where startingOffsets counts" in said

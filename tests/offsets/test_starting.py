@@ -11,6 +11,7 @@ from spark_groups.offsets.starting import (
     StartingOffsets,
     StartingPoint,
     commit_metadata,
+    is_query_commit,
     known_counts,
     parse_commit_metadata,
 )
@@ -63,6 +64,23 @@ def test_partition_count_is_kept_beside_an_offset(count: int) -> None:
 )
 def test_what_others_kept_there_is_no_count(metadata: str) -> None:
     assert parse_commit_metadata(metadata) is None
+
+
+def test_a_reset_is_no_commit_of_a_query_and_keeps_the_count() -> None:
+    assert commit_metadata(4, is_reset=True) == '{"partitions":4,"reset":true}'
+    assert parse_commit_metadata('{"partitions":4,"reset":true}') == 4
+    assert is_query_commit(commit_metadata(4))
+    assert is_query_commit('{"partitions":4,"else":1}')
+    for metadata in (commit_metadata(4, is_reset=True), "", "spark", "[]", '{"reset":false}'):
+        assert not is_query_commit(metadata)
+
+
+def test_latest_skips_what_is_not_named() -> None:
+    named = {TopicPartition("orders", 1): LATEST_TIMESTAMP}
+    for default, skips in ((StartingPoint.LATEST, True), (StartingPoint.EARLIEST, False)):
+        starting = StartingOffsets(default, named)
+        assert starting.skips(TopicPartition("orders", 0)) is skips
+        assert not starting.skips(TopicPartition("orders", 1))
 
 
 def test_metadata_fits_the_brokers_limit() -> None:

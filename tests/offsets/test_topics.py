@@ -6,6 +6,7 @@ import uuid
 
 from spark_groups.offsets.topics import TopicDirectory
 from spark_groups.protocol.messages import TopicMetadata
+from spark_groups.types import ReadTopic
 
 OLD, NEW = uuid.UUID(int=1), uuid.UUID(int=2)
 
@@ -68,3 +69,18 @@ def test_same_topic_in_two_runs() -> None:
     topics.remember("orders", OLD)
     assert topics.learn(topic()) is None
     assert topics.first_count(OLD) == 3
+
+
+def test_of_two_counts_the_smaller_is_kept() -> None:
+    topics = TopicDirectory()
+    topics.learn(topic())
+    assert topics.known_count(OLD) is None
+    assert [topics.note_count(OLD, each) for each in (3, 2, 5)] == [3, 2, 2]
+    topics.note_read([OLD])
+    assert topics.read() == (ReadTopic(OLD, "orders", 2),)
+
+
+def test_topics_of_the_checkpoint_are_those_that_were_read() -> None:
+    topics = TopicDirectory()
+    topics.remember("orders", OLD)
+    assert topics.read() == (ReadTopic(OLD, "orders"),)

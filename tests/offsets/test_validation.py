@@ -207,7 +207,7 @@ def test_finished_runs_ask_for_the_leader_of_the_moment_without_a_plan(
 ) -> None:
     """Same leader; a new one, which has to confirm; an old one; one that does not say."""
     scene = Scene({0: (8, 2), 1: (5, 2)})
-    scene.of(0).committed_offset = 8
+    scene.of(0).committed_offset, scene.of(0).is_query_commit = 8, True
     assert scene.validator.to_list() is None
     scene.ledger.finish(RUN)
     request = scene.validator.to_list()
@@ -253,7 +253,7 @@ def test_batch_that_began_where_the_log_was_cut_is_not_taken_over_either() -> No
     scene.validator.compare({key(0): 99}, {key(0): 4})
     scene.answered({0: (8, 2)})
     assert scene.ledger.finish(batch).lost == batch.ranges
-    scene.of(0).committed_offset = 8
+    scene.of(0).committed_offset, scene.of(0).is_query_commit = 8, True
     assert scene.ledger.inherit(6).taken == ()
     assert scene.stand(0) == (8, 4)
 
@@ -281,7 +281,7 @@ def test_inherited_end_is_committed_once_a_log_is_known_to_have_reached_it() -> 
     assert (usable, resolved.to_commit) == ({0: 9}, [key(0)])
     commit = scene.ledger.commit_of_position(key(0), 6)
     assert (commit.committed_offset, commit.leader_epoch) == (9, 2)
-    scene.of(0).committed_offset = 9
+    scene.of(0).committed_offset, scene.of(0).is_query_commit = 9, True
     assert scene.listed({0: (9, 2)})[1].to_commit == []
 
 

@@ -2,20 +2,57 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 
 from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.kafka.group_admin import commit_outside
-from spark_groups.ops.reset import reset_offsets
+from spark_groups.offsets.starting import commit_metadata
+from spark_groups.ops.reset import Committed, counts_to_keep, reset_offsets
 from spark_groups.ops.reset_plan import ResetKind, ResetTarget
+from spark_groups.protocol.messages import OffsetAndMetadata
 from spark_groups.types import TopicIdPartition
-from tests.brokers import Row, create_topic, produce
+from tests.brokers import Row, create_topic, grow_topic, produce
 from tests.kafka.members import queries
 from tests.kafka.test_cluster import topic_id
 from tests.waiting import wait_until
 
 BASE_MS = 1_700_000_000_000
+TOPIC = uuid.UUID(int=1)
+
+
+def offsets(**counts: int | None) -> Committed:
+    """Committed offsets of a topic, `p0=4` beside a count of 4, `p1=None` beside none."""
+    return {
+        TopicIdPartition(TOPIC, int(name[1:])): OffsetAndMetadata(
+            5, "" if count is None else commit_metadata(count)
+        )
+        for name, count in counts.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("committed", "taken_over", "reset", "kept"),
+    [
+        ({}, {}, (0, 1, 2, 3), 4),
+        ({}, {}, (0,), 4),
+        ({"p0": 2, "p1": 3}, {}, (0, 1), 2),
+        ({"p0": 2, "p1": None}, {}, (1,), 2),
+        ({}, {"p0": 2}, (0,), 2),
+        ({"p0": 3}, {"p0": 2}, (0,), 2),
+        ({"p0": None, "p1": None}, {}, (0, 1), 0),
+        ({"p0": None, "p1": None}, {}, (2, 3), 4),
+        ({"p0": None}, {}, (0, 1, 2, 3), 4),
+        ({}, {"p0": None}, (0,), 0),
+    ],
+)
+def test_a_reset_keeps_the_count_of_the_beginning(committed, taken_over, reset, kept) -> None:
+    """A group that has nothing committed begins now; 0 is what nobody knows any more."""
+    keys = [TopicIdPartition(TOPIC, each) for each in reset]
+    found = counts_to_keep(offsets(**committed), offsets(**taken_over), keys, {TOPIC: 4})
+    assert found == {TOPIC: kept}
 
 
 def new_offsets(view) -> dict[int, int | None]:
@@ -56,11 +93,15 @@ def test_a_group_without_members_is_set_to_what_was_planned(
         shifted = reset_offsets(cluster, group_id, back, None, execute=True)
         assert (shifted.group_state, new_offsets(shifted)) == ("Empty", {0: 4, 1: 0})
         key = TopicIdPartition(topic_id(cluster, topic_name), 0)
-        assert cluster.fetch_all_offsets(group_id).offsets[key].committed_offset == 4
+        kept = cluster.fetch_all_offsets(group_id).offsets[key]
+        assert (kept.committed_offset, kept.metadata) == (4, '{"partitions":2,"reset":true}')
 
+        grow_topic(servers, topic_name, 3)
         over = ResetTarget(ResetKind.FROM_GROUP, group_id=group_id)
         copied = reset_offsets(cluster, f"{group_id}-copy", over, None, execute=True)
         assert (copied.is_complete, new_offsets(copied)) == (True, {0: 4, 1: 0})
+        kept = cluster.fetch_all_offsets(f"{group_id}-copy").offsets[key]
+        assert kept.metadata == '{"partitions":2,"reset":true}'
 
 
 @pytest.mark.broker

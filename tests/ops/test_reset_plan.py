@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -114,6 +115,23 @@ def test_only_what_was_executed_without_an_error_is_complete() -> None:
         view = ResetView(group_id="g", group_state="Empty", rows=rows, is_executed=executed)
         assert view.is_complete is complete
         assert json.loads(json.dumps(view.to_json())) == view.to_json()
+
+
+def test_the_next_start_is_foretold() -> None:
+    rows = (
+        ResetRow(topic="flights", partition=0, committed_offset=9, new_offset=4),
+        ResetRow(topic="flights", partition=1, committed_offset=9, new_offset=12),
+        ResetRow(topic="flights", partition=2, new_offset=5),
+        ResetRow(topic="flights", partition=3, committed_offset=9, new_offset=0, error="NO"),
+    )
+    view = ResetView(group_id="g", group_state="Empty", rows=rows)
+    assert view.next_start.startswith("With --execute the next start of a query reads on from NEW-")
+    assert view.next_start.endswith(" 5 offsets are read again. 3 offsets are skipped.")
+    assert view.to_json()["next_start"] == view.next_start
+    done = replace(view, rows=(GOOD,), is_executed=True)
+    assert done.next_start.startswith("The next start of a query reads on from NEW-OFFSET, what")
+    assert "offsets are" not in done.next_start
+    assert replace(view, refusal="no").next_start == ""
 
 
 @pytest.mark.parametrize(

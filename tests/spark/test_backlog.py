@@ -56,7 +56,7 @@ def ranges(read: GroupReading, checked: SourceOptions) -> list[tuple[int, int, i
 
 
 def test_committed_offsets_come_first_and_starting_offsets_where_there_are_none() -> None:
-    read = reading(OffsetAndMetadata(4), ABSENT)
+    read = reading(OffsetAndMetadata(4, commit_metadata(3)), ABSENT)
     assert ranges(read, options()) == [(0, 4, 10)]
     earliest = options(startingOffsets="earliest")
     assert ranges(read, earliest) == [(0, 4, 10), (1, 5, 20), (2, 3, 30)]
@@ -69,8 +69,16 @@ def test_partition_that_came_later_is_read_from_its_beginning() -> None:
     assert ranges(read, options()) == [(2, 3, 30)]
 
 
+def test_partition_of_which_nobody_knows_when_it_came_is_read_from_its_beginning(caplog) -> None:
+    read = reading(OffsetAndMetadata(4), ABSENT)
+    assert ranges(read, options()) == [(0, 4, 10), (1, 5, 20), (2, 3, 30)]
+    assert "no committed offset for partitions 1, 2 of flights" in caplog.text
+    assert ranges(read, options(startingOffsets='{"flights": {"1": -1, "2": -1}}')) == [(0, 4, 10)]
+    assert caplog.text.count("no committed offset") == 1
+
+
 def test_log_that_ends_before_the_committed_offset_is_a_loss() -> None:
-    read = reading(OffsetAndMetadata(11), OffsetAndMetadata(19))
+    read = reading(OffsetAndMetadata(11, commit_metadata(3)), OffsetAndMetadata(19))
     with pytest.raises(
         DataLossError, match="offset 11 of flights-0 is committed, but its log ends at 10"
     ):

@@ -79,6 +79,7 @@ def test_options_reach_the_member_the_plan_and_the_reader() -> None:
     assert config.member.rack_id == "r1"
     assert config.member.rebalance_timeout_ms == 60_000
     assert (config.read_committed, config.fail_on_data_loss) == (True, False)
+    assert config.command_options.startswith("--bootstrap-server ")
     assert (checked.move_with_state, checked.settle_timeout_s) == (MoveWithState.FAIL, 3.0)
     limit = checked.plan_limit()
     assert (limit.max_offsets, limit.min_offsets, limit.max_trigger_delay_s) == (1000, 10, 90.0)
