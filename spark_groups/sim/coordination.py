@@ -16,6 +16,7 @@ from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.log import Log
 from spark_groups.coordinator.messages import CoordinatorRequest
 from spark_groups.coordinator.profile import Profile
+from spark_groups.coordinator.records import OffsetCommitValue
 from spark_groups.coordinator.settings import Settings
 from spark_groups.coordinator.shard import Origin, Shard, Ticket
 from spark_groups.errors import ErrorCode
@@ -153,11 +154,15 @@ class Coordination:
 
     def committed(self, key: TopicIdPartition) -> int | None:
         """Return the committed offset of a partition, None if there is none."""
+        kept = self.kept(key)
+        return kept.committed_offset if kept else None
+
+    def kept(self, key: TopicIdPartition) -> OffsetCommitValue | None:
+        """Return what is committed of a partition, and beside it, None if nothing is."""
         name = self.storage.name_of(key.topic_id)
         value = self.group.offsets.get((name or "", key.partition))
-        if value is None or value.topic_id not in (None, key.topic_id):
-            return None
-        return value.committed_offset
+        is_of_topic = value is not None and value.topic_id in (None, key.topic_id)
+        return value if is_of_topic else None
 
     # Requests.
 

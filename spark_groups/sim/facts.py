@@ -70,6 +70,14 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
+class OffsetReset:
+    """An operator has set the committed offset of a partition."""
+
+    key: TopicIdPartition
+    new_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class GroupChanged:
     """The coordinator changed the group."""
 
@@ -154,6 +162,7 @@ Fact = (
     | Forgotten
     | Consumed
     | Committed
+    | OffsetReset
     | GroupChanged
     | Replaced
     | TakenBack

@@ -8,6 +8,7 @@ from typing import Final
 from spark_groups.protocol.membership import MemberState
 from spark_groups.sim.facts import Aged, Cut, Deleted, Grown, Incident
 from spark_groups.sim.network import ANY_BROKER
+from spark_groups.sim.operator import MARGIN_S, Operator, longest_reset_s
 from spark_groups.sim.queries import Query
 from spark_groups.sim.scene import Scene
 from spark_groups.types import TopicIdPartition
@@ -50,6 +51,7 @@ class Incidents:
             (swarm.failures, lambda: self._one().fail(self._pick(AWAY_S))),
             (swarm.pauses, lambda: self._one().stand_still(self._pick(PAUSES_S))),
             (swarm.zombies, self._replace_frozen),
+            (swarm.resets, self._reset),
         ):
             for _ in range(count):
                 yield act
@@ -111,6 +113,18 @@ class Incidents:
         self._say("cut", current.name, "from", nodes, f"{for_s} s")
         for node_id in nodes:
             scene.network.cut(current.name, node_id, for_s)
+
+    # An operator.
+
+    def _reset(self) -> None:
+        """End all queries, and set offsets back as soon as the group has no members."""
+        scene, swarm = self._scene, self._scene.swarm
+        kill = scene.chance.random() < 0.5
+        # Who was killed, or is static, is a member until its session is over.
+        away_s = swarm.session_s + MARGIN_S if kill else longest_reset_s(swarm)
+        for each in self._queries:
+            each.stay_down(away_s, kill=kill)
+        Operator(scene, self._queries, scene.now + away_s).act()
 
     # Topics and their logs.
 

@@ -61,6 +61,8 @@ class Query:
         self._running: BatchPlan | None = None
         """The batch that Spark runs, and that will end well."""
         self._stop_for_s: float | None = None
+        self._down_until = 0.0
+        """Until when it is not started again."""
 
     @property
     def member(self) -> Member | None:
@@ -73,6 +75,9 @@ class Query:
         if self.current is not None or not self.is_wanted:
             return
         scene = self._scene
+        if scene.now < self._down_until:
+            scene.schedule.at(self._down_until, self.start)
+            return
         if self._offsets_log is not None:
             self.plan = parse_plan_text(self._offsets_log)
         plan = self.plan
@@ -124,6 +129,19 @@ class Query:
             self._stop_for_s = for_s or 0.0
             if self._is_finished:
                 self._leave(self.current)
+
+    def stay_down(self, for_s: float, *, kill: bool) -> None:
+        """End, and do not start again for some seconds.
+
+        Args:
+            for_s: How many.
+            kill: Whether it ends without a word; else it ends when its batch does.
+        """
+        self._down_until = self._scene.now + for_s
+        if kill:
+            self.kill(for_s, forget=False)
+        else:
+            self.stop(0.0)
 
     def fail(self, for_s: float) -> None:
         """Let the running batch fail: the query leaves, starts again, and runs it anew."""

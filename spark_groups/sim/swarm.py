@@ -75,6 +75,7 @@ class Swarm:
         zombies: How often one stands still, is replaced, and wakes up.
         truncations: How often a partition gets a leader that lacks the end of its log.
         retentions: How often the beginning of a log is dropped.
+        resets: How often all queries are ended and an operator sets committed offsets back.
         skew: By how much clocks run fast or slow at most; 0.001 is one second in 1,000.
         late: 1 if a request may arrive after its sender gave it up.
     """
@@ -119,6 +120,7 @@ class Swarm:
     zombies: int = 0
     truncations: int = 0
     retentions: int = 0
+    resets: int = 0
     skew: float = 0.0
     late: int = 0
 
@@ -168,7 +170,7 @@ CALM: Final = Swarm()
 FAULTS: Final = (
     *("loss", "delay", "duplicates", "errors", "partitionings", "coordinator_crashes"),
     *("failed_appends", "crashes", "forgetting", "failures", "pauses", "zombies", "truncations"),
-    *("retentions", "skew", "late", "vanishings", "consumers", "moves"),
+    *("retentions", "resets", "skew", "late", "vanishings", "consumers", "moves"),
 )
 """The fields that are faults, for the promise that a calm run reads nothing twice.
 
@@ -230,6 +232,8 @@ def _with_faults(calm: Swarm, chance: Chance) -> Swarm:
         # A plain consumer does not ask the next leader what its log has lost.
         truncations=0 if consumers else pick((0, 0, 2, 8)),
         retentions=pick((0, 0, 3)),
+        # A plain consumer never ends, and an operator is refused while there are members.
+        resets=0 if consumers else pick((0, 0, 2)),
         skew=pick((0.0, 0.0, 0.001, 0.01)),
     )
 

@@ -21,12 +21,18 @@ from spark_groups.sim import facts
 from spark_groups.sim.by_name import Answer, sent_by_name
 from spark_groups.sim.chance import Chance
 from spark_groups.sim.checkers.registry import all_checkers
-from spark_groups.sim.coordination import PASSING_ERRORS, Coordination, Watch
+from spark_groups.sim.coordination import (
+    PASSING_ERRORS,
+    AcceptedOffset,
+    Coordination,
+    Watch,
+)
 from spark_groups.sim.deployment import steps_of
 from spark_groups.sim.history import History
 from spark_groups.sim.incarnations import HELD_S
 from spark_groups.sim.incidents import Incidents
 from spark_groups.sim.network import Network, Reply
+from spark_groups.sim.operator import NO_MEMBER_ID, longest_reset_s
 from spark_groups.sim.plain_consumer import PlainConsumer
 from spark_groups.sim.queries import Query
 from spark_groups.sim.rest import restless
@@ -98,7 +104,7 @@ class World:
         scene.listen(each(scene) for each in listeners)
         coordination.watch = Watch(
             lambda group: scene.tell(facts.GroupChanged(group)),
-            lambda offset: scene.tell(facts.Committed(offset)),
+            self._committed,
             self._replaced,
             lambda since: scene.tell(facts.TakenBack(since)),
         )
@@ -110,7 +116,9 @@ class World:
         swarm = self.scene.swarm
         # A member that Spark calls seldom has a longer budget, all of which a listener may use.
         held_s = swarm.holds * 2 * max(HELD_S)
-        return QUIET_S + 3 * swarm.session_s + 2 * swarm.batch_s + swarm.rebalance_s + held_s
+        down_s = min(1, swarm.resets) * longest_reset_s(swarm)
+        waits_s = 3 * swarm.session_s + 2 * swarm.batch_s + swarm.rebalance_s + held_s + down_s
+        return QUIET_S + waits_s
 
     def run(self) -> None:
         """Faults first, then quiet until everything is read, committed and stable.
@@ -138,6 +146,13 @@ class World:
         schedule.at(0.0, self._produce)
         for act in self._incidents.drawn():
             schedule.at(chance.uniform(min(5.0, swarm.chaos_s / 2), swarm.chaos_s), act)
+
+    def _committed(self, offset: AcceptedOffset) -> None:
+        if offset.member_id != NO_MEMBER_ID:
+            self.scene.tell(facts.Committed(offset))
+            return
+        self._say("resets", offset.key, "to", offset.committed_offset)
+        self.scene.tell(facts.OffsetReset(offset.key, offset.committed_offset))
 
     def _replaced(self) -> None:
         self._say("moves", "to", self.scene.coordination.node)

@@ -6,6 +6,7 @@ import pytest
 
 from spark_groups.sim import facts
 from spark_groups.sim.incidents import Incidents
+from spark_groups.sim.operator import longest_reset_s
 from spark_groups.sim.swarm import Swarm
 from tests.sim.scenes import Facts, world
 
@@ -64,6 +65,23 @@ def test_queries_are_hit(name: str, word: str) -> None:
         found.scene.schedule.run_until(found.scene.now + 60.0)
     words = [line.split()[3] for line in found.scene.log.lines()]
     assert word in words
+
+
+def test_a_reset_waits_until_the_group_has_no_members_and_keeps_queries_down_until_then() -> None:
+    seen = Facts(facts.OffsetReset)
+    found = world(Swarm.parse("resets=1,partitions=3,static=1"), "kafka-4.3", 2, seen)
+    for query in found.queries:
+        query.start()
+    found.scene.schedule.run_until(20.0)
+    (act,) = Incidents(found.scene, found.queries).drawn()
+    act()
+    members = found.scene.coordination.group.members
+    assert members
+    assert not seen.seen
+    found.scene.schedule.run_until(20.0 + longest_reset_s(found.scene.swarm))
+    assert {type(fact) for fact in seen.seen} == {facts.OffsetReset}
+    found.scene.schedule.run_until(60.0)
+    assert all(query.current is not None for query in found.queries)
 
 
 def test_a_calm_swarm_has_no_incidents() -> None:

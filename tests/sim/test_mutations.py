@@ -16,6 +16,7 @@ from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.member import ReconciliationState
 from spark_groups.coordinator.timers import Timers
 from spark_groups.errors import ErrorCode, Reaction
+from spark_groups.offsets import resolution
 from spark_groups.offsets.commits import CommitQueue
 from spark_groups.offsets.ledger import Ledger
 from spark_groups.offsets.owned import Phase
@@ -159,6 +160,10 @@ def plans_before_the_start_is_committed(patch: Patch) -> None:
     patch.setattr(PositionResolver, "_settle", settled)
 
 
+def takes_a_reset_for_a_lost_commit(patch: Patch) -> None:
+    patch.setattr(resolution, "is_query_commit", lambda _: True)
+
+
 def takes_a_loading_coordinator_for_final(patch: Patch) -> None:
     rule_for = member.rule_for
 
@@ -217,6 +222,7 @@ PLANTED = (
         replace(CALM, batch_s=6.0, from_latest=0),
     ),
     Planted("read once", begins_below_what_is_committed, CALM),
+    Planted("resets hold", takes_a_reset_for_a_lost_commit, replace(CALM, resets=2), seeds=6),
     Planted("same rows", reads_to_the_end_of_the_log, replace(ROUGH, batch_s=6.0)),
     Planted(
         "keeps reading",

@@ -17,6 +17,7 @@ from spark_groups.sim.checkers.no_gap import NoGap
 from spark_groups.sim.checkers.patience import Patience
 from spark_groups.sim.checkers.read_once import ReadOnce
 from spark_groups.sim.checkers.request_pace import RequestPace
+from spark_groups.sim.checkers.resets_hold import ResetsHold
 from spark_groups.sim.checkers.same_rows import SameRows
 from spark_groups.sim.checkers.single_owner import SingleOwner
 from spark_groups.sim.checkers.stable_group import StableGroup
@@ -36,6 +37,7 @@ CHECKERS: Final[tuple[type[Checker], ...]] = (
     CommittedNeverBack,
     NoGap,
     ReadOnce,
+    ResetsHold,
     SameRows,
     KeepsReading,
     Starts,

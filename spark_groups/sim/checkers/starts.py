@@ -5,17 +5,24 @@ from __future__ import annotations
 from spark_groups.protocol.events import PartitionsRevoked
 from spark_groups.sim import facts
 from spark_groups.sim.checkers.checker import Checker
-from spark_groups.sim.scene import Listeners
+from spark_groups.sim.history import History
+from spark_groups.sim.scene import Listeners, Scene
 
 
 class Starts(Checker):
     """Else "latest" would skip what arrives meanwhile; what is added later is read whole."""
+
+    def __init__(self, scene: Scene, history: History) -> None:
+        super().__init__(scene, history)
+        self._plain: set[str] = set()
+        """Member ids of plain consumers: they begin by committing what they have read."""
 
     def listeners(self) -> Listeners:
         """Return what to call for each kind of fact."""
         return {
             facts.Triggered: self._triggered,
             facts.Happened: self._happened,
+            facts.Consumed: lambda fact: self._plain.add(fact.member_id),
             facts.Committed: self._committed,
         }
 
@@ -37,7 +44,6 @@ class Starts(Checker):
     def _committed(self, fact: facts.Committed) -> None:
         each = fact.offset
         is_first = each.before is None and each.key in self.history.added
-        # Plain consumers do not say how many partitions they knew.
         begins_late = each.committed_offset > self.history.aged.get(each.key, 0)
-        if is_first and begins_late and not self.scene.swarm.consumers:
+        if is_first and begins_late and each.member_id not in self._plain:
             self.fail(f"{each.key} was added later, but begins at {each.committed_offset}")
