@@ -238,6 +238,10 @@ class Ensemble:
                 member.process.join()
                 member.process = None
 
+    def is_extinct(self) -> bool:
+        """Tell whether no member runs, and none is started again."""
+        return all(m.process is None and m.start_s is None for m in self.members.values())
+
     def running(self) -> int:
         """Return how many members have a process that does not stand still."""
         return sum(member.is_running and member.thaw_s is None for member in self.members.values())

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from chaos.account import SinkRow
-from chaos.facts import Partition
 from spark_groups.types import OffsetRange, topic_id_text
 
 APPENDED: Final = "*.rows"
@@ -196,20 +195,5 @@ def sqlite_rows(path: Path) -> Iterator[SinkRow]:
         for row in database.execute("SELECT * FROM rows ORDER BY rowid"):
             execution, topic, partition, offset, is_right = row
             yield SinkRow(execution, topic, partition, offset, bool(is_right))
-    finally:
-        database.close()
-
-
-def sqlite_next_offsets(path: Path, topics: dict[str, str]) -> dict[Partition, int]:
-    """Return the next offset that a database wants of each partition.
-
-    Args:
-        path: The database.
-        topics: Names of topics by their ids, as Kafka's tools write them.
-    """
-    database = sqlite3.connect(path)
-    try:
-        found = database.execute("SELECT topic_id, partition, next_offset FROM next_offsets")
-        return {(topics[topic_id], partition): offset for topic_id, partition, offset in found}
     finally:
         database.close()
