@@ -219,13 +219,13 @@ class Ensemble:
     def end(self) -> None:
         """End all members by SIGTERM, and wait for that."""
         self._is_over = True
-        for member in self.members.values():
-            if member.process is not None and member.fault is None:
-                # It is done to all of them: no fault of the schedule.
-                member.fault = Fault(0.0, FaultKind.TERMINATE, member.name)
-                member.fault_by_s = time.monotonic() + END_S
-                member.send(signal.SIGTERM)
         while any(member.is_running for member in self.members.values()):
+            for member in self.members.values():
+                # Whatever else was being done to it is over first.
+                if member.process is not None and member.fault is None:
+                    member.fault = Fault(0.0, FaultKind.TERMINATE, member.name)
+                    member.fault_by_s = time.monotonic() + END_S
+                    member.send(signal.SIGTERM)
             self.tick()
             time.sleep(0.05)
 
