@@ -356,17 +356,18 @@ class GroupClient:
             self._leave_by = self.exchange.failing_since = None
             self._drop(Assignment(frozenset(self.ledger.owned)), "the member had left", now)
             self.member.return_to_group(now)
-        revocable = (MemberState.RECONCILING, MemberState.PREPARE_LEAVING)
-        if self.member.revoking and self.member.state in revocable:
-            self._try_to_acknowledge(now)
-        if not self.member.revoking:
-            self._hold.forget()
+        # What an earlier run finished is committed before its partition is given up.
         inheritance = self.ledger.inherit(self.member.member_epoch)
         self.commits.add(inheritance.commits)
         if inheritance.taken:
             self.parts.events.append(RangesInherited(now, inheritance.taken))
         if inheritance.overruled:
             self.parts.events.append(RangesOverruled(now, inheritance.overruled))
+        revocable = (MemberState.RECONCILING, MemberState.PREPARE_LEAVING)
+        if self.member.revoking and self.member.state in revocable:
+            self._try_to_acknowledge(now)
+        if not self.member.revoking:
+            self._hold.forget()
         if self._leave_by is not None:
             self._go_on_leaving(now, self._leave_by)
         self._take_member_events(now)

@@ -319,6 +319,9 @@ class Ledger:
     ) -> Assignment:
         """Return the partitions that keep a revocation from being acknowledged.
 
+        Those with finished runs that are not settled yet are among them: as soon as it is known
+        what is committed, and confirmed by the leader, the runs are committed or overruled.
+
         Args:
             revoking: What is to be revoked; it is released as a whole or not at all.
             pending: Partitions with a commit under way.
@@ -331,6 +334,11 @@ class Ledger:
         blocked = set(pending)
         if self.in_flight is not None:
             blocked |= self.in_flight.partitions()
+        blocked |= {
+            key
+            for key in self._undecided
+            if (owned := self.owned.get(key)) and not owned.topic_gone
+        }
         if settle_first:
             blocked |= {key for key in self.unstarted() if not self.owned[key].topic_gone}
         return revoking & Assignment(frozenset(blocked))

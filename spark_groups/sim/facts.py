@@ -10,6 +10,7 @@ from spark_groups.client.lanes import Outgoing
 from spark_groups.client.parts import Event
 from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.topics import TopicImage
+from spark_groups.protocol.messages import Request, Response
 from spark_groups.sim.coordination import AcceptedOffset
 from spark_groups.types import BatchPlan, TopicIdPartition
 
@@ -113,6 +114,15 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
+class Answered:
+    """A client takes the answer to a request."""
+
+    who: str
+    request: Request
+    response: Response
+
+
+@dataclass(frozen=True, slots=True)
 class Grown:
     """A partition was added to a topic."""
 
@@ -168,6 +178,7 @@ Fact = (
     | TakenBack
     | Happened
     | Sent
+    | Answered
     | Grown
     | Cut
     | Aged

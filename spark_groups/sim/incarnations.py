@@ -10,8 +10,9 @@ from spark_groups.client.lanes import Outgoing
 from spark_groups.client.narration import NameOf, narrate
 from spark_groups.client.parts import Event
 from spark_groups.offsets.events import RevocationHeld
+from spark_groups.protocol.messages import Response
 from spark_groups.sim.clock import Clock
-from spark_groups.sim.facts import Happened, Sent
+from spark_groups.sim.facts import Answered, Happened, Sent
 from spark_groups.sim.scene import Scene
 
 Act = Callable[[GroupClient, float], object]
@@ -97,9 +98,13 @@ class Incarnation:
         self._scene.network.send(
             self.name,
             outgoing,
-            lambda answer: self.take(lambda c, now: c.handle_response(outgoing, answer, now)),
+            lambda answer: self.take(lambda _, now: self._hear(outgoing, answer, now)),
             lambda failed: self.take(lambda c, now: c.handle_failure(outgoing, failed, now)),
         )
+
+    def _hear(self, outgoing: Outgoing, answer: Response, now: float) -> None:
+        self._scene.tell(Answered(self.name, outgoing.request, answer))
+        self.client.handle_response(outgoing, answer, now)
 
     def _wake(self, wake_at: float) -> None:
         if self._wake_at == wake_at:

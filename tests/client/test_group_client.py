@@ -19,7 +19,7 @@ from spark_groups.offsets.events import (
     RevocationBudgetUsed,
 )
 from spark_groups.offsets.planning import PlanLimit
-from spark_groups.offsets.starting import StartingOffsets, StartingPoint
+from spark_groups.offsets.starting import StartingOffsets, StartingPoint, commit_metadata
 from spark_groups.protocol import messages as m
 from spark_groups.protocol.events import PartitionsRevoked
 from spark_groups.protocol.membership import MemberState
@@ -239,6 +239,53 @@ def test_lost_batch_that_others_committed_past_is_overruled() -> None:
     hands.answer(Lane.OFFSETS, committed({0: 3}))
     assert len(hands.find(RangesOverruled)) == 1
     assert planned(hands, {0: 9}).ranges == (OffsetRange(TOPIC, "orders", 0, 3, 9),)
+
+
+REPLAYED = BatchPlan("g", "old", 1, (OffsetRange(TOPIC, "orders", 1, 0, 5),))
+
+
+def replaying(told_leader_epoch: int = m.NO_LEADER_EPOCH) -> Hands:
+    """A member that is to give up partition 1 while a batch of its last run is replayed."""
+    hands = Hands(checkpointed=REPLAYED)
+    hands.client.replay(REPLAYED, hands.now)
+    hands.cluster()
+    hands.beat(m.HeartbeatResponse(member_epoch=-1))
+    hands.beat(accepted(2, parts(0, 1)))
+    hands.cluster()
+    hands.beat(accepted(2))
+    hands.until(m.OffsetFetchRequest)
+    found = m.OffsetAndMetadata(0, commit_metadata(4), leader_epoch=told_leader_epoch)
+    hands.answer(Lane.OFFSETS, m.OffsetFetchResponse(offsets={key(0): found, key(1): found}))
+    hands.beat(accepted(2, parts(0)))
+    assert indexes(hands.client.member.revoking) == [1]
+    return hands
+
+
+def test_revocation_waits_for_a_replayed_batch_and_commits_what_it_finished() -> None:
+    hands = replaying()
+    hands.wait(20.0)
+    assert hands.client.member.state is MemberState.RECONCILING
+    finish(hands, REPLAYED)
+    assert hands.client.member.state is MemberState.RECONCILING
+    request = hands.until(m.OffsetCommitRequest)
+    assert isinstance(request, m.OffsetCommitRequest)
+    assert offsets_of(request) == {1: 5}
+    hands.answer(Lane.OFFSETS, all_of(request))
+    assert hands.client.member.state is MemberState.ACKNOWLEDGING
+
+
+def test_revocation_waits_until_the_leader_has_confirmed_what_a_replayed_batch_finished() -> None:
+    hands = replaying(told_leader_epoch=3)
+    finish(hands, REPLAYED)
+    assert hands.client.member.state is MemberState.RECONCILING
+    assert isinstance(hands.until(m.ListOffsetsRequest), m.ListOffsetsRequest)
+    listed = m.ListOffsetsResponse(offsets={key(1): 9}, leader_epochs={key(1): 3})
+    hands.answer(Lane.CLUSTER, listed)
+    request = hands.until(m.OffsetCommitRequest)
+    assert isinstance(request, m.OffsetCommitRequest)
+    assert offsets_of(request) == {1: 5}
+    hands.answer(Lane.OFFSETS, all_of(request))
+    assert hands.client.member.state is MemberState.ACKNOWLEDGING
 
 
 def test_plan_is_not_made_on_dead_ownership() -> None:

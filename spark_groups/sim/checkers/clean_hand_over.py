@@ -12,38 +12,56 @@ from spark_groups.types import BatchPlan, TopicIdPartition
 
 
 class CleanHandOver(Checker):
-    """Follows what each member has planned of a partition since it was assigned.
+    """Follows what each query reads and has finished, replayed batches included.
 
     A member may say that it gives partitions up uncommitted: then its time to revoke is over. Who
-    leaves may have to leave something behind, too.
+    leaves may have to leave something behind, too. What a replayed batch finished is committed
+    unless somebody else has committed anything since it was planned.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
         self._running: dict[str, BatchPlan] = {}
+        """What each query reads, under whatever member id that was planned."""
         self._reached: dict[tuple[str, TopicIdPartition], int] = {}
         """Up to where a member has finished a partition since it was assigned."""
+        self._replayed: dict[tuple[str, TopicIdPartition], tuple[int, int]] = {}
+        """What a query has finished in a replayed batch, until it reads another: a run that starts
+        then knows nothing of it any more."""
         self._committed: dict[TopicIdPartition, int] = {}
 
     def listeners(self) -> Listeners:
         """Return what to call for each kind of fact."""
         return {
-            facts.Triggered: self._triggered,
+            facts.Read: self._reads,
+            facts.Forgotten: self._forgotten,
             facts.Finished: self._finished,
             facts.Committed: self._noted,
             facts.Happened: self._happened,
         }
 
-    def _triggered(self, fact: facts.Triggered) -> None:
-        if fact.plan is not None:
-            self._running[fact.plan.member_id] = fact.plan
+    def _reads(self, fact: facts.Read) -> None:
+        self._running[fact.who] = fact.plan
+        self._forget_replayed(fact.who)
+
+    def _forget_replayed(self, who: str) -> None:
+        for name, key in [each for each in self._replayed if each[0] == who]:
+            del self._replayed[name, key]
+
+    def _forgotten(self, fact: facts.Forgotten) -> None:
+        self._running.pop(fact.who, None)
+        self._forget_replayed(fact.who)
 
     def _finished(self, fact: facts.Finished) -> None:
-        member_id = fact.plan.member_id
-        if self._running.get(member_id) == fact.plan:
-            del self._running[member_id]
+        if self._running.get(fact.who) == fact.plan:
+            del self._running[fact.who]
+            members = [each.member for each in self.scene.participants if each.name == fact.who]
+            is_own = any(each and each.member_id == fact.plan.member_id for each in members)
             for each in fact.plan.ranges:
-                self._reached[member_id, each.key] = each.until_offset
+                if is_own:
+                    self._reached[fact.plan.member_id, each.key] = each.until_offset
+                else:
+                    self._replayed[fact.who, each.key] = (each.from_offset, each.until_offset)
 
     def _noted(self, fact: facts.Committed) -> None:
         self._committed[fact.offset.key] = fact.offset.committed_offset
@@ -58,17 +76,27 @@ class CleanHandOver(Checker):
                 self._reached.pop((event.member_id, key), None)
 
     def _look(self, who: str, member_id: str, key: TopicIdPartition) -> None:
-        members = [each.member for each in self.scene.participants if each.member]
-        if not any(
-            each.member_id == member_id and each.state is MemberState.ACKNOWLEDGING
-            for each in members
-        ):
+        query = next(
+            (
+                each.name
+                for each in self.scene.participants
+                if each.member
+                and each.member.member_id == member_id
+                and each.member.state is MemberState.ACKNOWLEDGING
+            ),
+            None,
+        )
+        if query is None:
             return
-        plan = self._running.get(member_id)
+        plan = self._running.get(query)
         if plan is not None and key in plan.partitions():
             self.fail(f"{who} gave up {key} while a batch reads it")
+        if key not in self.scene.storage.logs:
+            return
+        committed = self._committed.get(key, 0)
+        from_offset, until_offset = self._replayed.get((query, key), (0, 0))
+        if committed == from_offset < until_offset:
+            self.fail(f"{who} gave up {key}, replayed up to {until_offset}, uncommitted")
         reached = self._reached.get((member_id, key), 0)
-        if key in self.scene.storage.logs and self._committed.get(key, 0) < min(
-            reached, self.history.floor(key, reached)
-        ):
+        if committed < min(reached, self.history.floor(key, reached)):
             self.fail(f"{who} gave up {key}, finished up to {reached}, which is not committed")

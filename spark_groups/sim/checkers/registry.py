@@ -7,6 +7,7 @@ from typing import Final
 from spark_groups.sim.checkers.checker import Checker
 from spark_groups.sim.checkers.clean_hand_over import CleanHandOver
 from spark_groups.sim.checkers.comes_to_rest import ComesToRest
+from spark_groups.sim.checkers.commit_epochs import CommitEpochs
 from spark_groups.sim.checkers.commit_ownership import CommitOwnership
 from spark_groups.sim.checkers.committed_never_back import CommittedNeverBack
 from spark_groups.sim.checkers.keeps_reading import KeepsReading
@@ -14,6 +15,7 @@ from spark_groups.sim.checkers.legal_target import LegalTarget
 from spark_groups.sim.checkers.member_epochs import MemberEpochs
 from spark_groups.sim.checkers.no_final_failure import NoFinalFailure
 from spark_groups.sim.checkers.no_gap import NoGap
+from spark_groups.sim.checkers.only_assigned import OnlyAssigned
 from spark_groups.sim.checkers.patience import Patience
 from spark_groups.sim.checkers.read_once import ReadOnce
 from spark_groups.sim.checkers.request_pace import RequestPace
@@ -33,7 +35,9 @@ CHECKERS: Final[tuple[type[Checker], ...]] = (
     SingleOwner,
     StableGroup,
     CleanHandOver,
+    OnlyAssigned,
     CommitOwnership,
+    CommitEpochs,
     CommittedNeverBack,
     NoGap,
     ReadOnce,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from spark_groups.offsets.events import PartitionsGivenUp
@@ -30,25 +32,35 @@ class Scripted:
         self.history = History()
         self.listeners = CleanHandOver(found.scene, self.history).listeners()
         self.triggered.client.member.state = MemberState.ACKNOWLEDGING
-        self.listeners[facts.Triggered](self.triggered)
+        self.read(self.plan)
 
     @property
     def plan(self) -> BatchPlan:
         assert self.triggered.plan is not None
         return self.triggered.plan
 
+    def read(self, plan: BatchPlan) -> None:
+        self.listeners[facts.Read](facts.Read("q1", plan, {}))
+
+    def replay(self) -> BatchPlan:
+        """Run the batch as one that an earlier run of the query had planned."""
+        replayed = replace(self.plan, member_id="q1.0")
+        self.read(replayed)
+        return replayed
+
     def give_up(self) -> None:
         gone = Assignment(self.plan.partitions())
         event = PartitionsRevoked(0.0, self.plan.member_id, 1, gone)
         self.listeners[facts.Happened](facts.Happened("q1.1", event))
 
-    def finish(self) -> None:
-        self.listeners[facts.Finished](facts.Finished("q1", self.plan, {}))
+    def finish(self, plan: BatchPlan | None = None) -> None:
+        self.listeners[facts.Finished](facts.Finished("q1", plan or self.plan, {}))
 
-    def commit(self) -> None:
+    def commit(self, committed_offset: int | None = None) -> None:
         (each,) = self.plan.ranges
         by = self.plan.member_id
-        offset = AcceptedOffset(0.0, by, each.key, each.until_offset, each.from_offset, by)
+        reached = each.until_offset if committed_offset is None else committed_offset
+        offset = AcceptedOffset(0.0, by, each.key, reached, each.from_offset, by)
         self.listeners[facts.Committed](facts.Committed(offset))
 
 
@@ -63,6 +75,30 @@ def test_what_is_finished_is_committed_before() -> None:
     scripted.finish()
     with pytest.raises(BrokenInvariantError, match="not committed"):
         scripted.give_up()
+
+
+def test_what_a_replayed_batch_reads_is_not_given_up() -> None:
+    scripted = Scripted()
+    scripted.replay()
+    with pytest.raises(BrokenInvariantError, match="while a batch reads it"):
+        scripted.give_up()
+
+
+def test_what_a_replayed_batch_finished_is_committed_before() -> None:
+    scripted = Scripted()
+    (each,) = scripted.plan.ranges
+    scripted.commit(each.from_offset)
+    scripted.finish(scripted.replay())
+    with pytest.raises(BrokenInvariantError, match="replayed up to"):
+        scripted.give_up()
+
+
+def test_what_others_have_committed_since_overrules_a_replayed_batch() -> None:
+    scripted = Scripted()
+    (each,) = scripted.plan.ranges
+    scripted.finish(scripted.replay())
+    scripted.commit(each.from_offset + 1)
+    scripted.give_up()
 
 
 def test_what_is_committed_may_go() -> None:
