@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
 
 from tests.waiting import wait_until
 
 ANSWER_S = 20.0
+TIMESTAMP_TYPES = {
+    "CreateTime": TIMESTAMP_CREATE_TIME,
+    "LogAppendTime": TIMESTAMP_LOG_APPEND_TIME,
+}
 
 
 @dataclass(frozen=True)
@@ -120,3 +131,35 @@ def produce(
     left = producer.flush(60)
     assert not left, f"{left} rows of {topic} were not acknowledged"
     assert not refused, f"{len(refused)} rows of {topic} were refused: {refused[0]}"
+
+
+def stamp(bootstrap_servers: str, topic: str, timestamp_type: str) -> None:
+    """Have a topic's records get other timestamps, and return when its next ones do.
+
+    Args:
+        bootstrap_servers: The broker.
+        topic: The topic; its first partition gets some rows more.
+        timestamp_type: CreateTime or LogAppendTime.
+    """
+    entry = ConfigEntry(
+        "message.timestamp.type",
+        timestamp_type,
+        incremental_operation=AlterConfigOpType.SET,
+    )
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    client = admin(bootstrap_servers)
+    client.incremental_alter_configs([resource])[resource].result(ANSWER_S)
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+
+    def is_stamped() -> bool:
+        kinds: list[int] = []
+        producer.produce(
+            topic,
+            b"stamp",
+            partition=0,
+            on_delivery=lambda _, message: kinds.append(message.timestamp()[0]),
+        )
+        assert not producer.flush(ANSWER_S)
+        return kinds == [TIMESTAMP_TYPES[timestamp_type]]
+
+    wait_until(is_stamped, what=f"{timestamp_type} in {topic}")

@@ -15,7 +15,7 @@ from spark_groups.kafka.security_settings import security_of
 from spark_groups.protocol.messages import LATEST_TIMESTAMP, ListOffsetsRequest
 from spark_groups.spark.range_settings import RangeSettings, ReaderChoice
 from spark_groups.types import OffsetRange, TopicIdPartition
-from tests.brokers import ANSWER_S, Row, create_topic, produce
+from tests.brokers import ANSWER_S, Row, create_topic, produce, stamp
 from tests.secured import SecuredKafka
 from tests.spark.both_readers import rows_of_all_sorts, same_rows, table_of, topic_ids
 from tests.waiting import wait_until
@@ -79,6 +79,24 @@ def test_records_that_the_broker_compresses_and_stamps(
     everything = same_rows(settings, whole(settings, topic_name, 200, 200))
     assert everything["timestampType"].unique().to_pylist() == [1]
     assert everything.num_rows == 400
+
+
+def test_records_that_are_stamped_by_the_broker_between_others(
+    kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name, partitions=2)
+    chance = random.Random(8)
+    for codec, kind in (("lz4", "CreateTime"), ("zstd", "LogAppendTime"), ("none", "CreateTime")):
+        stamp(kafka.bootstrap_servers, topic_name, kind)
+        config = {"compression.type": codec, "batch.size": 20_000}
+        produce(kafka.bootstrap_servers, topic_name, rows_of_all_sorts(chance, 400), config)
+    ends = [stable_end(settings, topic_name, each) for each in range(2)]
+    everything = same_rows(settings, whole(settings, topic_name, *ends)).to_pylist()
+    stamped = [each for each in everything if each["timestampType"] == 1]
+    assert len(stamped) >= 400
+    assert len(everything) - len(stamped) >= 800
+    # A producer's own times are from 1970 and from the year 2004.
+    assert min(each["timestamp"] for each in stamped).year > 2004
 
 
 @pytest.mark.long

@@ -9,6 +9,7 @@ import sys
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any, Final
 
 import pyspark
 import pytest
@@ -20,14 +21,17 @@ from spark_groups.kafka.configuration import ConfigResource
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.spark.range_settings import RangeSettings
 from spark_groups.types import OffsetRange
-from tests.brokers import ANSWER_S, Row, create_topic, produce
+from tests.brokers import ANSWER_S, Row, create_topic, produce, stamp
 from tests.spark.both_readers import rows_of_all_sorts, table_of, topic_ids
+from tests.spark.three_sources import ISOLATION
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1000)]
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ROWS = 600
+STAMPED: Final = {"message.timestamp.type": "LogAppendTime"}
+CREATE_TIME, LOG_APPEND_TIME = "0", "1"
 PROGRAM_S = 900
 LARGE = {"message.max.bytes": 4_000_000}
 
@@ -43,10 +47,21 @@ def write_codec(servers: str, codec: str, config: Mapping[str, str]) -> str:
     return topic
 
 
-def write_transactions(servers: str) -> str:
+def write_stamped_later(servers: str) -> str:
+    """Write a topic whose records have their producers' time, the brokers', then theirs again."""
+    topic, chance = "stamped-later", random.Random(12)
+    create_topic(servers, topic, 1)
+    for codec, kind in (("lz4", "CreateTime"), ("zstd", "LogAppendTime"), ("none", "CreateTime")):
+        stamp(servers, topic, kind)
+        rows = (replace(each, partition=0) for each in rows_of_all_sorts(chance, ROWS))
+        produce(servers, topic, rows, {"compression.type": codec, "batch.size": 20_000})
+    return topic
+
+
+def write_transactions(servers: str, config: Mapping[str, str]) -> str:
     """Write what transactions committed and aborted, between each other, and return the topic."""
-    topic, chance = "transactions", random.Random(7)
-    create_topic(servers, topic)
+    topic, chance = f"transactions-{len(config)}", random.Random(7)
+    create_topic(servers, topic, 1, config)
     producers = [
         Producer(
             {"bootstrap.servers": servers, "transactional.id": uuid.uuid4().hex, "log_level": 0}
@@ -67,9 +82,9 @@ def write_transactions(servers: str) -> str:
     return topic
 
 
-def write_compacted(servers: str) -> str:
+def write_compacted(servers: str, config: Mapping[str, str]) -> str:
     """Write a topic that is compacted, and wait until it is; return its name."""
-    topic = "compacted"
+    topic = f"compacted-{len(config)}"
     create_topic(
         servers,
         topic,
@@ -77,6 +92,7 @@ def write_compacted(servers: str) -> str:
             "cleanup.policy": "compact",
             "min.cleanable.dirty.ratio": "0.01",
             "segment.ms": "100",
+            **config,
         },
     )
     settings = RangeSettings(bootstrap_servers=(servers,), group_id="compaction")
@@ -101,9 +117,14 @@ def write_compacted(servers: str) -> str:
 def test_all_sources_have_the_same_rows() -> None:
     with EmbeddedKafka(server_properties={"log.cleaner.backoff.ms": "100"}) as kafka:
         servers = kafka.bootstrap_servers
-        topics = [write_codec(servers, codec, {}) for codec in CODECS]
-        topics += [write_codec(servers, "lz4", {"message.timestamp.type": "LogAppendTime"})]
-        topics += [write_transactions(servers), write_compacted(servers)]
+        created = [write_codec(servers, codec, {}) for codec in CODECS]
+        stamped = [write_codec(servers, codec, STAMPED) for codec in CODECS]
+        others = [
+            write(servers, config)
+            for write in (write_transactions, write_compacted)
+            for config in ({}, STAMPED)
+        ]
+        topics = [*created, *stamped, *others, write_stamped_later(servers)]
         jars = ",".join(map(str, fetch_connector(pyspark.__version__)))
         program = [sys.executable, "-m", "tests.spark.three_sources"]
         done = subprocess.run(
@@ -119,13 +140,24 @@ def test_all_sources_have_the_same_rows() -> None:
         expected = by_source["jvm"]
         assert set(expected["topics"]) == set(topics)
         assert by_source == dict.fromkeys(by_source, expected), isolation
-    rows = {
-        isolation: {topic: count for topic, (count, _) in by_source["jvm"]["topics"].items()}
-        for isolation, by_source in found.items()
+    uncommitted, committed = (counts_of(found[each]["jvm"]) for each in ISOLATION)
+    for counts in (uncommitted, committed):
+        assert [counts[topic] for topic in created] == [{CREATE_TIME: 2 * ROWS + 2}] * len(CODECS)
+        assert [counts[each] for each in stamped] == [{LOG_APPEND_TIME: 2 * ROWS + 2}] * len(CODECS)
+        assert counts["stamped-later"][CREATE_TIME] > 2 * ROWS
+        assert counts["stamped-later"][LOG_APPEND_TIME] > ROWS
+    for topic, kind in zip(others, (CREATE_TIME, LOG_APPEND_TIME) * 2, strict=True):
+        assert list(committed[topic]) == list(uncommitted[topic]) == [kind]
+        if topic.startswith("transactions"):
+            assert uncommitted[topic][kind] == 400
+            assert 0 < committed[topic][kind] < 400
+        else:
+            assert 0 < committed[topic][kind] < 1200
+
+
+def counts_of(by_source: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """Return how many rows of each timestampType a source has of each topic."""
+    return {
+        topic: {kind: rows for kind, (rows, _) in by_kind.items()}
+        for topic, by_kind in by_source["topics"].items()
     }
-    for topic in topics[: len(CODECS) + 1]:
-        assert {each[topic] for each in rows.values()} == {2 * ROWS + 2}
-    aborted = rows["read_uncommitted"]["transactions"] - rows["read_committed"]["transactions"]
-    assert rows["read_uncommitted"]["transactions"] == 400
-    assert 0 < aborted < 400
-    assert 0 < rows["read_committed"]["compacted"] < 1200

@@ -2,7 +2,8 @@
 
     python -m tests.spark.three_sources SERVERS TOPIC,TOPIC,... JARS
 
-For each source and isolation level: its columns, and how many rows and which hash each topic has.
+For each source and isolation level: its columns, and how many rows of each timestampType a topic
+has, with which hash.
 """
 
 from __future__ import annotations
@@ -34,11 +35,12 @@ HASHED = ("count(*)", "bit_xor(xxhash64(to_json(struct(*))))")
 def read(spark: SparkSession, servers: str, topics: str, source: str, isolation: str) -> Any:
     """Read topics to their ends, in some batches, and return what was there."""
     name, options = SOURCES[source]
-    found: dict[str, list[int]] = {}
+    found: dict[str, dict[str, list[int]]] = {}
 
     def take(batch: DataFrame, _: int) -> None:
-        for topic, rows, hashed in batch.groupBy("topic").agg(*map(expr, HASHED)).collect():
-            before = found.setdefault(topic, [0, 0])
+        groups = batch.groupBy("topic", "timestampType").agg(*map(expr, HASHED))
+        for topic, timestamp_type, rows, hashed in groups.collect():
+            before = found.setdefault(topic, {}).setdefault(str(timestamp_type), [0, 0])
             before[:] = [before[0] + rows, before[1] ^ hashed]
 
     rows = (
