@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from spark_groups.types import NO_PARTITIONS, Assignment, TopicId
+from spark_groups.types import NO_PARTITIONS, Assignment, TopicId, TopicIdPartition
 
 
 class AssignorError(Exception):
@@ -39,11 +39,14 @@ class GroupSpec:
             the partition too many depends on it.
         is_homogeneous: Whether all members subscribe to the same topics.
         partition_counts: How many partitions each subscribed topic has, in the coordinator's order.
+        meant: What the coordinator had meant for anybody, which is more than the members' targets
+            where a member takes the place of another one; None: just those.
     """
 
     members: Mapping[str, MemberSpec]
     is_homogeneous: bool
     partition_counts: Mapping[TopicId, int] = field(default_factory=dict)
+    meant: frozenset[TopicIdPartition] | None = None
 
 
 class Assignor(Protocol):

@@ -35,12 +35,14 @@ def assign(group: GroupSpec, *, stable_extras: bool) -> dict[str, Assignment]:
     if not subscribed <= group.partition_counts.keys():
         raise AssignorError("members are subscribed to a topic which does not exist")
     topics = {each: count for each, count in group.partition_counts.items() if each in subscribed}
-    owned = {key for member in group.members.values() for key in member.target.partitions}
+    meant = group.meant
+    if meant is None:
+        meant = frozenset(key for each in group.members.values() for key in each.target.partitions)
     free = [
         key
         for topic_id, count in topics.items()
         for partition in range(count)
-        if (key := TopicIdPartition(topic_id, partition)) not in owned
+        if (key := TopicIdPartition(topic_id, partition)) not in meant
     ]
     quota, extras = divmod(sum(topics.values()), len(group.members))
     kept: dict[str, list[TopicIdPartition]] = {}

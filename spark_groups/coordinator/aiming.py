@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_groups.assignors.assignor import AssignorError
-from spark_groups.coordinator import client_assignors, target
+from spark_groups.coordinator import client_assignors, membership, target
 from spark_groups.coordinator.effects import Surroundings
 from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.member import GroupMember
@@ -53,20 +53,23 @@ def aim(
     group, told = change.group, change.told
     group_epoch = subscribed.group_epoch
     if group.assignment_epoch >= group_epoch or not _may_assign(change, profile, around):
-        return Aim(group.assignment_epoch, last_target(group, told))
-    members = change.members()
+        return Aim(group.assignment_epoch, last_target(group, told, profile))
     # Whether all subscribe alike is only looked at together with the topics: who joins without a
     # subscription while a target is due is taken for one of the others.
-    known = members if subscribed.is_compared else group.members
+    if subscribed.is_compared:
+        homogeneous = target.is_homogeneous(change.counted(), subscribed.regexes)
+    else:
+        homogeneous = target.is_homogeneous(group.members.values(), group.regexes)
     try:
         computed = target.compute(
             group,
-            members,
-            group_epoch,
+            change.members(),
             profile,
             around,
+            group_epoch=group_epoch,
+            assignor=target.preferred_assignor(group, change.counted(), around, told.member_id),
             asking=told.member_id,
-            homogeneous=target.is_homogeneous(known),
+            homogeneous=homogeneous,
         )
     except AssignorError as error:
         # Kafka logs the reason and tells the member nothing but the code.
@@ -75,12 +78,12 @@ def aim(
     return Aim(group_epoch, mine, computed.records)
 
 
-def last_target(group: ConsumerGroup, told: GroupMember) -> Assignment:
+def last_target(group: ConsumerGroup, told: GroupMember, profile: Profile) -> Assignment:
     """Return what a member was last meant to have; a static one has that of its instance id."""
-    holder: GroupMember | None = told
+    member_id: str | None = told.member_id
     if told.instance_id is not None:
-        holder = group.static_member(told.instance_id)
-    value = group.targets.get(holder.member_id) if holder else None
+        member_id = membership.holder_id(group, told.instance_id, profile)
+    value = group.targets.get(member_id) if member_id else None
     return value.partitions if value else NO_PARTITIONS
 
 

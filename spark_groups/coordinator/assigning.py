@@ -25,11 +25,19 @@ def fired(
         profile: Which coordinator it is.
         around: The topics and the settings.
     """
-    epoch = group_epoch.current(group, profile)
+    epoch, members = group.group_epoch, tuple(group.members.values())
     if not group.members or group.assignment_epoch >= epoch or chosen(group.members):
         return Outcome(None)
     try:
-        computed = target.compute(group, group.members, epoch, profile, around)
+        computed = target.compute(
+            group,
+            group.members,
+            profile,
+            around,
+            group_epoch=epoch,
+            assignor=target.preferred_assignor(group, members, around),
+            homogeneous=target.is_homogeneous(members, group.regexes),
+        )
     except AssignorError:
         # The next heartbeat tries again, and is told.
         return Outcome(None)

@@ -21,7 +21,7 @@ from spark_groups.coordinator.effects import (
     TimerKind,
 )
 from spark_groups.coordinator.group import ConsumerGroup
-from spark_groups.coordinator.group_epoch import subscribed_names
+from spark_groups.coordinator.group_epoch import names_of
 from spark_groups.coordinator.member import GroupMember
 from spark_groups.coordinator.messages import (
     InstallAssignmentRequest,
@@ -246,7 +246,7 @@ def _prepared(
     members = []
     topics = {}
     for member_id, member in sorted(group.members.items()):
-        names = subscribed_names((member,), group.regexes)
+        names = names_of(member, group.regexes)
         found = [each for name in sorted(names) if (each := around.topics.by_name.get(name))]
         topics.update({each.name: each for each in found})
         brought = brought_by(member, assignor)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from spark_groups.coordinator import group_epoch, membership, target
+from spark_groups.coordinator import membership, target
 from spark_groups.coordinator.effects import Surroundings
 from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.member import GroupMember
@@ -47,7 +47,7 @@ def describe(
     return DescribeGroupResponse(
         group_id=group.group_id,
         group_state=group.state.value,
-        group_epoch=group_epoch.current(group, profile),
+        group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=target.described_assignor(group, around),
         members=tuple(

@@ -36,6 +36,7 @@ class ConsumerGroup:
 
     Args:
         group_id: Its id.
+        first_epoch: Its group epoch and its assignment epoch while no record says another.
         metadata: Its epoch and the hash of its topics; None if it is no consumer group (any more).
         partition_metadata: Its topics, where they are kept in a record of their own.
         target_metadata: The epoch of its target.
@@ -50,6 +51,7 @@ class ConsumerGroup:
     """
 
     group_id: str
+    first_epoch: int = field(default=0, compare=False)
     metadata: r.GroupMetadataValue | None = None
     partition_metadata: r.PartitionMetadataValue | None = None
     target_metadata: r.TargetMetadataValue | None = None
@@ -72,11 +74,12 @@ class ConsumerGroup:
 
     @property
     def group_epoch(self) -> int:
-        return self.metadata.group_epoch if self.metadata else 0
+        return self.metadata.group_epoch if self.metadata else self.first_epoch
 
     @property
     def assignment_epoch(self) -> int:
-        return self.target_metadata.assignment_epoch if self.target_metadata else 0
+        target = self.target_metadata
+        return target.assignment_epoch if target else self.first_epoch
 
     @property
     def state(self) -> GroupState:

@@ -40,21 +40,24 @@ class GroupEpoch:
     timers: tuple[Timer, ...] = ()
 
 
-def current(group: ConsumerGroup, profile: Profile) -> int:
-    """Return a group's epoch; one that has no record yet has its profile's first."""
-    return group.metadata.group_epoch if group.metadata else profile.first_group_epoch
-
-
 def subscribed_names(
     members: Iterable[GroupMember], regexes: Mapping[str, RegularExpressionValue]
 ) -> frozenset[str]:
-    """Return the names of all topics that members subscribe to, by name and by pattern."""
-    names: set[str] = set()
-    patterns = set()
-    for member in members:
-        names |= member.subscribed_topic_names
-        patterns.add(member.subscribed_topic_regex)
-    return frozenset(names.union(*(regexes[each].topics for each in patterns if each in regexes)))
+    """Return the names of all topics that a group subscribes to.
+
+    Args:
+        members: Its members.
+        regexes: What its patterns are resolved to. One that nobody has any more still counts: a
+            member that took another one's place may have left it behind.
+    """
+    by_name = (each.subscribed_topic_names for each in members)
+    return frozenset().union(*by_name, *(each.topics for each in regexes.values()))
+
+
+def names_of(member: GroupMember, regexes: Mapping[str, RegularExpressionValue]) -> frozenset[str]:
+    """Return the names of all topics that a member subscribes to, by name and by pattern."""
+    resolved = regexes.get(member.subscribed_topic_regex)
+    return member.subscribed_topic_names.union(resolved.topics if resolved else ())
 
 
 def is_touched(group: ConsumerGroup, before: TopicsImage, after: TopicsImage) -> bool:
@@ -84,8 +87,8 @@ def compared(
     """
     names = subscribed_names(members, group.regexes if regexes is None else regexes)
     compare = _hashed if profile.hashes_metadata else _listed
-    found = compare(group, names, profile, around, bumps=bumps)
-    if found.group_epoch == current(group, profile):
+    found = compare(group, names, around, bumps=bumps)
+    if found.group_epoch == group.group_epoch:
         return found
     return replace(found, timers=due(group.group_id, profile, around))
 
@@ -106,7 +109,6 @@ def due(group_id: str, profile: Profile, around: Surroundings) -> tuple[Timer, .
 def _listed(
     group: ConsumerGroup,
     names: frozenset[str],
-    profile: Profile,
     around: Surroundings,
     *,
     bumps: bool,
@@ -115,7 +117,7 @@ def _listed(
     records = []
     if now != (group.partition_metadata or PartitionMetadataValue({})):
         records.append(Record(PartitionMetadataKey(group.group_id), now))
-    group_epoch = current(group, profile)
+    group_epoch = group.group_epoch
     if bumps or records:
         group_epoch += 1
         records.append(_record(group, group_epoch))
@@ -125,7 +127,6 @@ def _listed(
 def _hashed(
     group: ConsumerGroup,
     names: frozenset[str],
-    profile: Profile,
     around: Surroundings,
     *,
     bumps: bool,
@@ -133,7 +134,7 @@ def _hashed(
     metadata_hash = _hash_of(names, around.topics)
     before = group.metadata.metadata_hash if group.metadata else 0
     records = []
-    group_epoch = current(group, profile)
+    group_epoch = group.group_epoch
     if bumps or metadata_hash != before:
         group_epoch += 1
         records.append(_record(group, group_epoch, metadata_hash))

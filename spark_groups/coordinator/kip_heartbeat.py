@@ -13,6 +13,7 @@ from spark_groups.coordinator.client_assignment import progress
 from spark_groups.coordinator.effects import Surroundings, Timer
 from spark_groups.coordinator.member import GroupMember, ReconciliationState
 from spark_groups.coordinator.messages import KipHeartbeatResponse
+from spark_groups.coordinator.profile import KIP_848
 from spark_groups.coordinator.records import TargetMemberValue
 from spark_groups.coordinator.subscribing import Change
 from spark_groups.protocol.messages import HeartbeatRequest, HeartbeatResponse
@@ -71,7 +72,7 @@ def extended(
         heartbeat_interval_ms=response.heartbeat_interval_ms,
         should_compute_assignment=step.should_compute,
     )
-    before = Standing(sender, Aim(group.assignment_epoch, last_target(group, sender)))
+    before = Standing(sender, Aim(group.assignment_epoch, last_target(group, sender, KIP_848)))
     if response.assignment is not None or _is_news(request, before, after):
         said = _with_assignment(said, change, after)
     return said, step.timers

@@ -79,14 +79,16 @@ def fence(
     remaining = [each for each in group.members.values() if each.member_id not in gone]
     patterns = {each.subscribed_topic_regex for each in members} - {""}
     patterns -= {each.subscribed_topic_regex for each in remaining}
-    epoch = group_epoch.compared(group, remaining, profile, around, bumps=True)
+    regexes = {key: each for key, each in group.regexes.items() if key not in patterns}
+    epoch = group_epoch.compared(group, remaining, profile, around, bumps=True, regexes=regexes)
     records = [
         *(each for member in members for each in member_records.gone(group_id, member.member_id)),
         *(Record(RegularExpressionKey(group_id, each), None) for each in sorted(patterns)),
         *epoch.records,
     ]
     if profile.last_leave_installs_target and not remaining:
-        installed = TargetMetadataValue(epoch.group_epoch, around.now)
+        # Without a time: who joins next does not wait for an interval to pass.
+        installed = TargetMetadataValue(epoch.group_epoch)
         records.append(Record(TargetMetadataKey(group_id), installed))
     timers = [
         Timer(TimerKey(kind, group_id, each.member_id), None)

@@ -123,15 +123,26 @@ def static_member(group: ConsumerGroup, instance_id: str, profile: Profile) -> G
     return member
 
 
+def holder_id(group: ConsumerGroup, instance_id: str, profile: Profile) -> str | None:
+    """Return the member id that an instance id leads to, None if it leads nowhere.
+
+    Where members keep instance ids that they gave up, it may lead to a member that is gone.
+    """
+    if profile.keeps_old_instance_ids:
+        return group.instances.get(instance_id)
+    member = group.static_member(instance_id)
+    return member.member_id if member else None
+
+
 def _last_holder(group: ConsumerGroup, instance_id: str, profile: Profile) -> GroupMember | None:
     """Return the member that an instance id leads to, None if it leads nowhere.
 
     Raises:
         RefusedError: UNKNOWN_MEMBER_ID: it leads to a member that is gone.
     """
-    member_id = group.instances.get(instance_id)
-    if not profile.keeps_old_instance_ids or member_id is None:
-        return group.static_member(instance_id)
+    member_id = holder_id(group, instance_id, profile)
+    if member_id is None:
+        return None
     if member_id not in group.members:
         raise _unknown(group, member_id)
     return group.members[member_id]

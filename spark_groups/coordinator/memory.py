@@ -18,15 +18,17 @@ class Memory:
     """The groups of one partition.
 
     Args:
+        first_epoch: The epochs of a group that has no records of them.
         groups: Those that have records, by id, with what is not replicated yet.
     """
 
+    first_epoch: int = 0
     groups: dict[str, ConsumerGroup] = field(default_factory=dict)
     _replaced: list[Record] = field(default_factory=list)
 
     def group(self, group_id: str) -> ConsumerGroup:
         """Return a group, an empty one if it has no records."""
-        return self.groups.get(group_id) or ConsumerGroup(group_id)
+        return self.groups.get(group_id) or self._new(group_id)
 
     def write(self, records: Iterable[Record]) -> None:
         """Apply records that are not replicated yet."""
@@ -37,7 +39,7 @@ class Memory:
         group_id = record.key.group_id
         group = self.groups.get(group_id)
         if group is None:
-            group = self.groups[group_id] = ConsumerGroup(group_id)
+            group = self.groups[group_id] = self._new(group_id)
         before = Record(record.key, group.value_of(record.key))
         group.apply(record)
         if group.is_empty_of_records:
@@ -61,7 +63,7 @@ class Memory:
         before = [each for each in reversed(self._replaced) if each.key.group_id == group_id]
         if not before:
             return self.group(group_id)
-        view = ConsumerGroup(group_id)
+        view = self._new(group_id)
         for record in (*self.group(group_id).records(), *before):
             view.apply(record)
         return view
@@ -73,3 +75,6 @@ class Memory:
             group = self.replicated(group_id)
             if not group.is_empty_of_records:
                 yield group
+
+    def _new(self, group_id: str) -> ConsumerGroup:
+        return ConsumerGroup(group_id, self.first_epoch)

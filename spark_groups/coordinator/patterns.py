@@ -56,11 +56,13 @@ class PatternChange:
 
     Args:
         updated: What became of the member's own pattern.
-        records: The tombstone of a pattern that nobody has any more.
+        given_up: A pattern that nobody has any more, "" if there is none.
+        records: Its tombstone.
         timers: The lookup, if one is due.
     """
 
     updated: Updated
+    given_up: str = ""
     records: tuple[Record, ...] = ()
     timers: tuple[Timer, ...] = ()
 
@@ -89,16 +91,16 @@ def change(
     is_new = new not in (old, "") and not counts[new]
     if is_new:
         check_valid(new)
-    left = old not in (new, "") and counts[old] == 1
-    records = (Record(RegularExpressionKey(group.group_id, old), None),) if left else ()
+    given_up = old if old not in (new, "") and counts[old] == 1 else ""
+    key = RegularExpressionKey(group.group_id, given_up)
+    records = (Record(key, None),) if given_up else ()
     timers: tuple[Timer, ...] = ()
     if is_new or counts:
         wanted = counts - Counter([old]) + Counter([new])
         del wanted[""]
         if wanted and _is_due(group, len(wanted), is_new, profile, around):
-            key = TimerKey(TimerKind.REGEX, group.group_id)
-            timers = (Timer(key, around.now),)
-    return PatternChange(_updated(group, old, new, counts), records, timers)
+            timers = (Timer(TimerKey(TimerKind.REGEX, group.group_id), around.now),)
+    return PatternChange(_updated(group, old, new, counts), given_up, records, timers)
 
 
 def check_valid(pattern: str) -> None:

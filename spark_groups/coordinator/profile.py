@@ -41,7 +41,8 @@ class Profile:
     Args:
         name: What people call it: "kip-848" or "kafka-4.3".
         member_ids: Who makes member ids.
-        first_group_epoch: The epoch of a group before its first member joins (1 from 4.3 on).
+        first_group_epoch: The group epoch and the assignment epoch of a group that has no records
+            of them yet (1 from 4.3 on).
         bumps_epoch_while_unrevoked: A member that acknowledged a revocation and must revoke more
             moves to its epoch + 1 (4.0, 4.1; KAFKA-19974).
         known_member_rejoins: A member that is still known may join again; else it is fenced until

@@ -114,11 +114,12 @@ class Shard:
     log: Log
     now: float
     partition: int = 0
-    memory: Memory = field(default_factory=Memory)
+    memory: Memory = field(init=False)
     _timers: Timers = field(default_factory=Timers)
     _writes: list[_Write] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.memory = Memory(self.profile.first_group_epoch)
         # What a new coordinator finds in the log is never taken back.
         self.log.replicate()
         for record in self.log.replay():

@@ -6,6 +6,7 @@ GroupMetadataManager.consumerGroupHeartbeat.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spark_groups.coordinator import group_epoch, patterns, target
@@ -14,7 +15,7 @@ from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.member import GroupMember
 from spark_groups.coordinator.membership import Sender
 from spark_groups.coordinator.profile import AssignorBump, Profile
-from spark_groups.coordinator.records import Record
+from spark_groups.coordinator.records import Record, RegularExpressionValue
 from spark_groups.types import TopicId
 
 
@@ -39,9 +40,19 @@ class Change:
         members[self.told.member_id] = self.told
         return members
 
+    def counted(self) -> list[GroupMember]:
+        """Return the members as the coordinator counts them once the request counts.
+
+        The sender is the last one. Who takes the place of another member and is one already counts
+        twice, as what it was and as what it is (ConsumerGroup.computeSubscribedTopicNames).
+        """
+        before = self.sender.predecessor or self.told.member_id
+        kept = [each for each in self.group.members.values() if each.member_id != before]
+        return [*kept, self.told]
+
     def subscribed_ids(self, around: Surroundings) -> frozenset[TopicId]:
         """Return the topics the member subscribes to; a pattern counts once it is looked up."""
-        names = group_epoch.subscribed_names((self.told,), self.group.regexes)
+        names = group_epoch.names_of(self.told, self.group.regexes)
         found = (around.topics.by_name.get(each) for each in names)
         return frozenset(each.topic_id for each in found if each)
 
@@ -53,13 +64,15 @@ class GroupSubscription:
     Args:
         group_epoch: The group's epoch for it.
         has_changed: Whether the member subscribes to something else than before.
+        regexes: What the group's patterns are resolved to.
         records: What it takes to get there.
         timers: The lookup of patterns, if one is due.
         topics_version: The version of the topics it was compared with; None if it was not.
     """
 
     group_epoch: int
-    has_changed: bool = False
+    has_changed: bool
+    regexes: Mapping[str, RegularExpressionValue]
     records: tuple[Record, ...] = ()
     timers: tuple[Timer, ...] = ()
     topics_version: int | None = None
@@ -86,18 +99,22 @@ def subscription(change: Change, profile: Profile, around: Surroundings) -> Grou
         told.subscribed_topic_names != before.subscribed_topic_names
         or pattern.updated is not patterns.Updated.NO_CHANGE
     )
-    epoch = group_epoch.current(group, profile)
+    epoch = group.group_epoch
     bumps = (
         epoch == 0
         or (told is not before and _needs_target(change, pattern.updated, profile))
         or _changes_assignor(change, profile, around)
     )
     if not bumps and group.topics_version == around.topics.version:
-        return GroupSubscription(epoch, has_changed, pattern.records, pattern.timers)
-    compared = group_epoch.compared(group, change.members().values(), profile, around, bumps=bumps)
+        return GroupSubscription(epoch, has_changed, group.regexes, pattern.records, pattern.timers)
+    regexes = {key: each for key, each in group.regexes.items() if key != pattern.given_up}
+    compared = group_epoch.compared(
+        group, change.counted(), profile, around, bumps=bumps, regexes=regexes
+    )
     return GroupSubscription(
         compared.group_epoch,
         has_changed,
+        regexes,
         (*pattern.records, *compared.records),
         pattern.timers,
         around.topics.version,
@@ -135,5 +152,5 @@ def _changes_assignor(change: Change, profile: Profile, around: Surroundings) ->
     if not (changes_vote or may_tie):
         return False
     # Of two with as many votes Kafka names one here and may name the other one there.
-    after = target.preferred_assignor(group, change.members(), around, told.member_id)
+    after = target.preferred_assignor(group, change.counted(), around, told.member_id)
     return after != target.described_assignor(group, around)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from spark_groups.assignors.assignor import AssignorError, GroupSpec, MemberSpec
 from spark_groups.assignors.registry import assignors
+from spark_groups.coordinator import membership
 from spark_groups.coordinator import records as r
 from spark_groups.coordinator.effects import Surroundings
 from spark_groups.coordinator.group import ConsumerGroup
@@ -20,6 +21,7 @@ from spark_groups.coordinator.iteration_order import (
 )
 from spark_groups.coordinator.member import GroupMember
 from spark_groups.coordinator.profile import Profile
+from spark_groups.coordinator.records import RegularExpressionValue
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicId
 
 
@@ -41,12 +43,13 @@ class Target:
 def compute(
     group: ConsumerGroup,
     members: Mapping[str, GroupMember],
-    group_epoch: int,
     profile: Profile,
     around: Surroundings,
     *,
+    group_epoch: int,
+    assignor: str,
     asking: str = "",
-    homogeneous: bool | None = None,
+    homogeneous: bool,
 ) -> Target:
     """Compute the target of a group epoch (TargetAssignmentBuilder, `updateTargetAssignment`).
 
@@ -56,25 +59,24 @@ def compute(
     Args:
         group: The group before the request.
         members: The members after it, by id.
-        group_epoch: The epoch the target is for.
         profile: Which coordinator this is.
         around: The topics, the settings and the time.
-        asking: The member whose heartbeat it is: it decides between assignors with one vote each.
-        homogeneous: Whether all subscribe alike, as far as the coordinator knows; None: as they do.
+        group_epoch: The epoch the target is for.
+        assignor: Who computes it.
+        asking: The member whose heartbeat it is; "" for nobody's.
+        homogeneous: Whether all subscribe alike, as far as the coordinator knows.
 
     Raises:
         AssignorError: The assignor is not known or could not assign.
     """
-    name = preferred_assignor(group, members, around, asking)
     known = assignors(
         stable_extras=profile.stable_extras, range_is_sticky=profile.range_is_sticky
-    ).get(name)
-    if known is None or name not in around.settings.broker.assignors:
-        raise AssignorError(f"the assignor {name} does not exist")
-    spec = _spec(group, members, around)
-    if homogeneous is not None:
-        spec = replace(spec, is_homogeneous=homogeneous)
-    by_member = known.assign(spec)
+    ).get(assignor)
+    if known is None or assignor not in around.settings.broker.assignors:
+        raise AssignorError(f"the assignor {assignor} does not exist")
+    specs, counts = _specs(group, members, profile, around, asking)
+    meant = frozenset(key for each in group.targets.values() for key in each.partitions.partitions)
+    by_member = known.assign(GroupSpec(specs, homogeneous, counts, meant))
     changed = [
         r.Record(r.TargetMemberKey(group.group_id, member_id), value)
         for member_id, target in by_member.items()
@@ -84,12 +86,12 @@ def compute(
     epoch = r.Record(
         r.TargetMetadataKey(group.group_id), r.TargetMetadataValue(group_epoch, computed_s)
     )
-    return Target(name, (*changed, epoch), by_member)
+    return Target(assignor, (*changed, epoch), by_member)
 
 
 def preferred_assignor(
     group: ConsumerGroup,
-    members: Mapping[str, GroupMember],
+    counted: Sequence[GroupMember],
     around: Surroundings,
     asking: str = "",
 ) -> str:
@@ -97,26 +99,22 @@ def preferred_assignor(
 
     Args:
         group: The group before the request.
-        members: The members after it, by id.
+        counted: The members after it; the one that asks is the last.
         around: The settings.
         asking: The member whose heartbeat it is; "" for nobody's.
     """
-    votes = _votes(members)
+    votes = _votes(counted)
     if len(votes) <= 1:
         return next(iter(votes), around.settings.broker.assignors[0])
-    others = {
-        member_id: member
-        for member_id, member in group.members.items()
-        if member_id != asking and member_id in members
-    }
-    kept = _votes(others)
+    kept = _votes(counted[:-1] if asking else counted)
     added = [each for each in votes if each not in kept]
-    return max(vote_order(list(_votes(group.members)), kept, added), key=votes.__getitem__)
+    voted = list(_votes(group.members.values()))
+    return max(vote_order(voted, kept, added), key=votes.__getitem__)
 
 
 def described_assignor(group: ConsumerGroup, around: Surroundings) -> str:
     """Return the assignor that Describe names; of two with as many votes not always the same."""
-    votes = _votes(group.members)
+    votes = _votes(group.members.values())
     ordered = timeline_order(list(votes))
     return max(ordered, key=votes.__getitem__, default=around.settings.broker.assignors[0])
 
@@ -126,24 +124,38 @@ def is_contested(group: ConsumerGroup) -> bool:
     return len({each.server_assignor for each in group.members.values()} - {None}) > 1
 
 
-def is_homogeneous(members: Mapping[str, GroupMember]) -> bool:
-    """Tell whether all members subscribe to the same names, or all to one pattern and no name."""
-    regexes = {each.subscribed_topic_regex for each in members.values()}
-    names = {each.subscribed_topic_names for each in members.values()}
-    if len(regexes) > 1:
-        return False
-    return len(names) <= 1 and ("" in regexes or not any(names))
+def is_homogeneous(
+    members: Collection[GroupMember], regexes: Mapping[str, RegularExpressionValue]
+) -> bool:
+    """Tell whether all members subscribe to the same names, or all to one pattern and no name.
 
-
-def _votes(members: Mapping[str, GroupMember]) -> Counter[str]:
-    return Counter(
-        each.server_assignor for each in members.values() if each.server_assignor is not None
+    Args:
+        members: The members as the coordinator counts them.
+        regexes: What patterns are resolved to; a topic that two of them match is had by two.
+    """
+    patterns = Counter(regex for each in members if (regex := each.subscribed_topic_regex))
+    names = Counter(name for each in members for name in each.subscribed_topic_names)
+    if not patterns:
+        return all(count == len(members) for count in names.values())
+    matched = [topic for each in regexes.values() for topic in each.topics]
+    return (
+        not names
+        and list(patterns.values()) == [len(members)]
+        and len(matched) == len(set(matched))
     )
 
 
-def _spec(
-    group: ConsumerGroup, members: Mapping[str, GroupMember], around: Surroundings
-) -> GroupSpec:
+def _votes(members: Iterable[GroupMember]) -> Counter[str]:
+    return Counter(each.server_assignor for each in members if each.server_assignor is not None)
+
+
+def _specs(
+    group: ConsumerGroup,
+    members: Mapping[str, GroupMember],
+    profile: Profile,
+    around: Surroundings,
+    asking: str,
+) -> tuple[dict[str, MemberSpec], dict[TopicId, int]]:
     ids: dict[tuple[frozenset[str], str], list[TopicId]] = {}
     specs: dict[str, MemberSpec] = {}
     for member_id in member_order(list(group.members), members):
@@ -155,11 +167,11 @@ def _spec(
             subscribed=frozenset(ids[subscription]),
             instance_id=member.instance_id,
             rack_id=member.rack_id,
-            target=_target_of(group, member),
+            target=_target_of(group, member, profile, asking),
         )
     by_id = {each.topic_id: each for each in around.topics.by_name.values()}
     counts = {each: by_id[each].partition_count for listed in ids.values() for each in listed}
-    return GroupSpec(specs, is_homogeneous(members), counts)
+    return specs, counts
 
 
 def _names(group: ConsumerGroup, names: frozenset[str], regex: str) -> list[str]:
@@ -171,10 +183,12 @@ def _names(group: ConsumerGroup, names: frozenset[str], regex: str) -> list[str]
     return list(dict.fromkeys((*first, *second)))
 
 
-def _target_of(group: ConsumerGroup, member: GroupMember) -> Assignment:
-    found = group.targets.get(member.member_id)
-    if member.instance_id is not None:
+def _target_of(
+    group: ConsumerGroup, member: GroupMember, profile: Profile, asking: str
+) -> Assignment:
+    member_id = member.member_id
+    if member_id == asking and member.instance_id is not None:
         # Who takes a place gets what was meant for it, whatever its own target was.
-        replaced = group.static_member(member.instance_id)
-        found = group.targets.get(replaced.member_id) if replaced else found
+        member_id = membership.holder_id(group, member.instance_id, profile) or member_id
+    found = group.targets.get(member_id)
     return found.partitions if found else NO_PARTITIONS

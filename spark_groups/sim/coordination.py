@@ -138,7 +138,7 @@ class Coordination:
     @property
     def group(self) -> ConsumerGroup:
         """The group as the coordinator has it, replicated or not."""
-        return self._shard.groups.get(self.group_id) or ConsumerGroup(self.group_id)
+        return self._shard.memory.group(self.group_id)
 
     @property
     def answers(self) -> bool:

@@ -138,9 +138,9 @@ class State:
     members: tuple[AbstractMember, ...]
     faults: int = 0
 
-    def group(self) -> ConsumerGroup:
+    def group(self, profile: Profile) -> ConsumerGroup:
         """Return the coordinator's group."""
-        group = ConsumerGroup(GROUP_ID)
+        group = ConsumerGroup(GROUP_ID, profile.first_group_epoch)
         for record in self.records:
             group.apply(record)
         group.topics_version = self.compared
@@ -256,7 +256,7 @@ class Explorer:
         return Surroundings(now=0.0, topics=image, settings=SETTINGS)
 
     def _arrive(self, state: State, index: int) -> State:
-        member, group = state.members[index], state.group()
+        member, group = state.members[index], state.group(self._profile)
         assert member.sent is not None
         outcome = heartbeat.heartbeat(group, member.sent, self._profile, self._around(state))
         # A join begins another membership.
@@ -267,7 +267,7 @@ class Explorer:
         )
 
     def _expire(self, state: State, index: int, kind: TimerKind) -> State | None:
-        member, group = state.members[index], state.group()
+        member, group = state.members[index], state.group(self._profile)
         known = group.members.get(member.member_id)
         if known is None or (kind is TimerKind.REBALANCE and not known.pending_revocation):
             return None
@@ -280,7 +280,7 @@ class Explorer:
 
     def _broken(self, state: State) -> str:
         """Return which promise a state breaks, "" if none."""
-        group = state.group()
+        group = state.group(self._profile)
         holders: dict[TopicIdPartition, str] = {}
         for each in group.members.values():
             for key in (*each.assigned, *each.pending_revocation):
@@ -301,9 +301,9 @@ class Explorer:
     def _unsettled(self, state: State) -> str:
         """Return why a fair schedule without faults does not make a group stable."""
         ids = {each.member_id for each in state.members}
-        for strange in state.group().members.keys() - ids:
+        for strange in state.group(self._profile).members.keys() - ids:
             # An id that nobody uses any more goes when its session is over.
-            group = state.group()
+            group = state.group(self._profile)
             timer = Timer(TimerKey(TimerKind.SESSION, GROUP_ID, strange), 0.0)
             outcome = sessions.fired(group, timer, self._profile, self._around(state))
             state = _applied(state, group, outcome.records, outcome.topics_version)
@@ -312,7 +312,7 @@ class Explorer:
                 state = self._fair_turn(state, index)
                 if broken := self._broken(state):
                     return broken
-        group, count = state.group(), state.topics[1]
+        group, count = state.group(self._profile), state.topics[1]
         held = {key for member in state.members for key in member.assigned.partitions}
         if group.state is not GroupState.STABLE or len(held) != count:
             return f"after {FAIR_ROUNDS} fair rounds the group is {group.state.value}: {held}"

@@ -67,6 +67,9 @@ class Driven:
     group: ConsumerGroup = field(default_factory=lambda: ConsumerGroup("g"))
     timers: dict[TimerKey, Timer] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.group.first_epoch = self.profile.first_group_epoch
+
     @property
     def around(self) -> Surroundings:
         return Surroundings(

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from spark_groups.coordinator.group import GroupState
-from spark_groups.coordinator.profile import KAFKA_4_2, KAFKA_4_3, Profile
+from spark_groups.coordinator.profile import (
+    KAFKA_4_0,
+    KAFKA_4_2,
+    KAFKA_4_3,
+    KAFKA_4_4,
+    Profile,
+)
 from spark_groups.coordinator.settings import Settings
 from spark_groups.types import NO_PARTITIONS
-from tests.coordinator.driving import AT_ONCE, Driven, foo
+from tests.coordinator.driving import AT_ONCE, JOIN, Driven, bar, foo
 
 EVERY_2_S = Settings(by_group={"g": {"consumer.assignment.interval.ms": "2000"}})
 
@@ -33,6 +41,46 @@ def test_a_target_is_not_computed_again_within_the_interval(
     driven.now += waited_s
     assert driven.join("m2", "foo").member_epoch == first + is_computed
     assert (driven.group.state is GroupState.ASSIGNING) is not is_computed
+
+
+@pytest.mark.parametrize(
+    "first",
+    [{"subscribed_topic_names": ()}, {"subscribed_topic_regex": "nothing.*"}],
+    ids=["no topic", "a pattern"],
+)
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_first_member_without_a_topic_sets_no_interval_off(
+    first: dict[str, Any], stays: bool
+) -> None:
+    driven = Driven(settings=Settings())
+    assert driven.send("m1", 0, **JOIN, **first).member_epoch == 1
+    assert driven.group.state is GroupState.STABLE
+    if not stays:
+        driven.send("m1", -1)
+    joined = driven.join("m2", "foo")
+    assert joined.member_epoch == driven.group.group_epoch
+    assert joined.assignment == foo(0, 1, 2, 3, 4, 5)
+    assert driven.join("m3", "foo").assignment == NO_PARTITIONS
+    assert driven.group.state is GroupState.ASSIGNING
+
+
+def test_a_member_that_subscribes_later_has_its_first_target_at_once() -> None:
+    driven = Driven(settings=Settings())
+    driven.join("m1")
+    assert driven.beat("m1", subscribed_topic_names=("foo",)).member_epoch == 2
+    driven.now += 0.5
+    assert driven.beat("m1", subscribed_topic_names=("foo", "bar")).member_epoch == 2
+    assert driven.group.state is GroupState.ASSIGNING
+
+
+@pytest.mark.parametrize(("profile", "waits"), [(KAFKA_4_3, True), (KAFKA_4_4, False)])
+def test_after_the_last_member_the_interval_goes_on_until_4_3(
+    profile: Profile, waits: bool
+) -> None:
+    driven = Driven(profile, settings=Settings())
+    driven.join("m1", "foo")
+    driven.send("m1", -1)
+    assert (driven.join("m2", "foo").assignment == NO_PARTITIONS) is waits
 
 
 def test_who_joins_within_the_interval_waits_at_the_epoch_of_the_last_target() -> None:
@@ -64,3 +112,37 @@ def test_who_only_now_names_an_instance_id_has_no_target_until_the_next_one() ->
     driven.join("m2", "foo")
     told = driven.join("m1", "foo", instance_id="i1")
     assert told.assignment == NO_PARTITIONS
+
+
+@pytest.mark.parametrize("profile", [KAFKA_4_0, KAFKA_4_3])
+def test_who_takes_an_instance_id_that_was_given_up_has_the_target_of_that_member(
+    profile: Profile,
+) -> None:
+    driven = Driven(profile)
+    everything = foo(0, 1, 2, 3, 4, 5)
+    driven.join("m1", "foo", instance_id="i2")
+    driven.join("m1", "foo", instance_id="i4")
+    driven.send("m1", -2, instance_id="i4")
+    taken = driven.join("m2", "foo", instance_id="i2")
+    assert taken.assignment == everything
+    # Another topic is another target: the assignor, too, takes it for the one before.
+    told = driven.beat("m2", instance_id="i2", subscribed_topic_names=("foo", "bar"))
+    assert told.assignment == everything | bar(0, 1, 2, 3)
+    assert driven.group.state is GroupState.STABLE
+
+
+@pytest.mark.parametrize("profile", [KAFKA_4_0, KAFKA_4_3, KAFKA_4_4])
+def test_what_a_member_had_that_takes_anothers_place_is_nobodys_until_the_next_target(
+    profile: Profile,
+) -> None:
+    driven = Driven(profile)
+    driven.join("m1", instance_id="i1")
+    driven.send("m1", -2, instance_id="i1")
+    assert driven.join("m2", "foo").assignment == foo(0, 1, 2, 3, 4, 5)
+    assert driven.join("m2", "foo", instance_id="i1").assignment == NO_PARTITIONS
+    assert driven.group.state is GroupState.STABLE
+    assert driven.beat("m2", instance_id="i1").assignment is None
+    joined = driven.join("m3", "foo")
+    assert joined.assignment
+    told = driven.beat("m2", instance_id="i1", topic_partitions=NO_PARTITIONS)
+    assert told.assignment == foo(0, 1, 2, 3, 4, 5) - joined.assignment

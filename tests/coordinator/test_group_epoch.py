@@ -9,7 +9,6 @@ import pytest
 from spark_groups.coordinator import group_epoch
 from spark_groups.coordinator import records as r
 from spark_groups.coordinator.effects import Timer, TimerKey, TimerKind
-from spark_groups.coordinator.group import ConsumerGroup
 from spark_groups.coordinator.member import GroupMember
 from spark_groups.coordinator.profile import KAFKA_4_0, KAFKA_4_1, KAFKA_4_3, KIP_848, Profile
 from spark_groups.coordinator.topics import TopicImage, TopicsImage
@@ -31,16 +30,6 @@ def compared(
     return found
 
 
-@pytest.mark.parametrize(("profile", "first"), [(KAFKA_4_0, 0), (KAFKA_4_3, 1), (KIP_848, 0)])
-def test_a_group_without_a_record_has_its_profiles_first_epoch(
-    profile: Profile, first: int
-) -> None:
-    group = ConsumerGroup("g")
-    assert group_epoch.current(group, profile) == first
-    group.apply(r.Record(r.GroupMetadataKey("g"), r.GroupMetadataValue(0)))
-    assert group_epoch.current(group, profile) == 0
-
-
 def test_names_are_those_of_members_and_of_patterns_that_are_looked_up() -> None:
     both = replace(FOO_SUBSCRIBER, subscribed_topic_regex="b.*")
     assert group_epoch.subscribed_names((BY_PATTERN, FOO_SUBSCRIBER), RESOLVED) == {
@@ -48,9 +37,11 @@ def test_names_are_those_of_members_and_of_patterns_that_are_looked_up() -> None
         "missing",
         "bar",
     }
-    assert group_epoch.subscribed_names((both,), RESOLVED) == {"foo", "missing", "bar"}
     assert group_epoch.subscribed_names((both,), {}) == {"foo", "missing"}
-    assert group_epoch.subscribed_names((), RESOLVED) == set()
+    assert group_epoch.subscribed_names((), RESOLVED) == {"bar"}
+    assert group_epoch.names_of(both, RESOLVED) == {"foo", "missing", "bar"}
+    assert group_epoch.names_of(FOO_SUBSCRIBER, RESOLVED) == {"foo", "missing"}
+    assert group_epoch.names_of(BY_PATTERN, {}) == set()
 
 
 @pytest.mark.parametrize(

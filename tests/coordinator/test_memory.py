@@ -29,6 +29,17 @@ def test_a_reader_sees_what_is_replicated_and_a_writer_what_is_there() -> None:
     assert epochs(memory) == {"g": 3, "new": 1}
 
 
+def test_a_group_without_a_record_of_them_has_its_coordinators_first_epochs() -> None:
+    memory = Memory(1)
+    regex = Record(r.RegularExpressionKey("g", "f.*"), r.RegularExpressionValue((), 1, 0.0))
+    memory.write((regex,))
+    for group in (memory.group("g"), memory.group("other")):
+        assert (group.group_epoch, group.assignment_epoch) == (1, 1)
+    memory.write((epoch(2),))
+    assert (memory.group("g").group_epoch, memory.group("g").assignment_epoch) == (2, 1)
+    assert memory.replicated("g").group_epoch == 1
+
+
 def test_a_group_that_is_deleted_is_read_until_that_is_replicated() -> None:
     memory = Memory()
     memory.load(epoch(1))

@@ -73,7 +73,7 @@ def check(driven: Driven, epochs: dict[str, int], chance: random.Random) -> None
         for key in (*member.assigned, *member.pending_revocation)
     ]
     assert len(has) == len(set(has))
-    assert driven.group.assignment_epoch <= max(driven.group.group_epoch, 1)
+    assert driven.group.assignment_epoch <= driven.group.group_epoch
     for name, now in (
         ("group", driven.group.group_epoch),
         ("target", driven.group.assignment_epoch),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from spark_groups.coordinator.target import (
     described_assignor,
     is_contested,
     is_homogeneous,
+    preferred_assignor,
 )
 from spark_groups.coordinator.topics import TopicImage, TopicsImage
 from spark_groups.types import Assignment
@@ -35,6 +37,30 @@ FACTS = dict(
     section.split("\n", 1)
     for section in (Path(__file__).parent / "kafka_targets.txt").read_text().split("== ")[1:]
 )
+
+
+def computed(
+    group: ConsumerGroup,
+    members: Mapping[str, GroupMember],
+    profile: Profile,
+    around: Surroundings,
+    *,
+    group_epoch: int = 1,
+    asking: str = "",
+) -> Target:
+    """Compute a target with the assignor that the members want; who asks is the last one."""
+    last = [members[asking]] if asking else []
+    counted = [each for key, each in members.items() if key != asking] + last
+    return compute(
+        group,
+        members,
+        profile,
+        around,
+        group_epoch=group_epoch,
+        assignor=preferred_assignor(group, counted, around, asking),
+        asking=asking,
+        homogeneous=is_homogeneous(counted, group.regexes),
+    )
 
 
 class Play:
@@ -73,8 +99,13 @@ class Play:
             after.apply(r.Record(r.MemberMetadataKey("g", replaced.member_id), None))
         after.apply(r.Record(r.MemberMetadataKey("g", member_id), told))
         around = Surroundings(9.0, self.topics, Settings())
-        target = compute(
-            self.group, after.members, self.epoch, self.profile, around, asking=member_id
+        target = computed(
+            self.group,
+            after.members,
+            self.profile,
+            around,
+            group_epoch=self.epoch,
+            asking=member_id,
         )
         self.group = after
         for record in target.records:
@@ -82,7 +113,11 @@ class Play:
         return target
 
     def told(self, target: Target) -> list[str]:
-        kind = "homogeneous" if is_homogeneous(self.group.members) else "heterogeneous"
+        kind = (
+            "homogeneous"
+            if is_homogeneous(self.group.members.values(), self.group.regexes)
+            else "heterogeneous"
+        )
         return [f"  {target.assignor} {kind}", *map(line, target.records[:-1])]
 
 
@@ -158,10 +193,9 @@ def test_an_assignor_that_is_not_configured_is_an_error() -> None:
     member = GroupMember(member_id="a", server_assignor="range")
     only_uniform = Settings(BrokerSettings(assignors=("uniform",)))
     with pytest.raises(AssignorError):
-        compute(
+        computed(
             ConsumerGroup("g"),
             {"a": member},
-            1,
             KAFKA_4_3,
             Surroundings(0.0, TopicsImage(), only_uniform),
         )
@@ -171,7 +205,7 @@ def test_the_first_that_is_configured_is_the_default() -> None:
     range_first = Settings(BrokerSettings(assignors=("range", "uniform")))
     around = Surroundings(0.0, TopicsImage(), range_first)
     member = GroupMember(member_id="a")
-    assert compute(ConsumerGroup("g"), {"a": member}, 1, KIP_848, around).assignor == "range"
+    assert computed(ConsumerGroup("g"), {"a": member}, KIP_848, around).assignor == "range"
     assert described_assignor(ConsumerGroup("g"), around) == "range"
 
 
@@ -182,11 +216,11 @@ def test_a_pattern_adds_its_topics_once_they_are_known() -> None:
     member = GroupMember(
         member_id="a", subscribed_topic_names=frozenset({"audit"}), subscribed_topic_regex="o.*"
     )
-    before = compute(group, {"a": member}, 1, KAFKA_4_3, around)
+    before = computed(group, {"a": member}, KAFKA_4_3, around)
     assert before.by_member["a"] == Assignment.of({IDS["audit"]: (0, 1)})
     value = r.RegularExpressionValue(("orders",), 1, 0.0)
     group.apply(r.Record(r.RegularExpressionKey("g", "o.*"), value))
-    after = compute(group, {"a": member}, 1, KAFKA_4_3, around)
+    after = computed(group, {"a": member}, KAFKA_4_3, around)
     assert after.by_member["a"] == Assignment.of({IDS["audit"]: (0, 1), IDS["orders"]: (0, 1)})
 
 
@@ -209,17 +243,25 @@ def test_another_member_with_the_same_subscription_or_not(
         subscribed_topic_names=frozenset(names),
         subscribed_topic_regex=regex,
     )
-    assert is_homogeneous({"a": first, "b": second}) is expected
+    assert is_homogeneous((first, second), {}) is expected
 
 
 def test_patterns_are_homogeneous_only_if_there_is_one_and_no_name() -> None:
     only = GroupMember(member_id="a", subscribed_topic_regex="t.*")
     both = replace(only, member_id="b", subscribed_topic_names=frozenset({"t"}))
     other = replace(only, member_id="b", subscribed_topic_regex="u.*")
-    assert is_homogeneous({"a": only, "b": replace(only, member_id="b")})
-    assert not is_homogeneous({"a": replace(both, member_id="a"), "b": both})
-    assert not is_homogeneous({"a": only, "b": other})
-    assert is_homogeneous({})
+    assert is_homogeneous((only, replace(only, member_id="b")), {})
+    assert not is_homogeneous((replace(both, member_id="a"), both), {})
+    assert not is_homogeneous((only, other), {})
+    assert is_homogeneous((), {})
+
+
+def test_a_topic_that_two_patterns_match_is_not_homogeneous() -> None:
+    """The one that nobody has any more was left behind by a member that took another's place."""
+    only = GroupMember(member_id="a", subscribed_topic_regex="t.*")
+    left_behind = r.RegularExpressionValue(("t", "u"), 1, 0.0)
+    resolved = {"t.*": r.RegularExpressionValue(("t",), 1, 0.0), ".*": left_behind}
+    assert not is_homogeneous((only,), resolved)
 
 
 @pytest.mark.parametrize(

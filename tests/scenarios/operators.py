@@ -109,9 +109,10 @@ class Operators:
         return found or ["not listed"]
 
     def _configure(self, command: Command) -> list[str]:
+        group_id = self.scene.group_of(command)
         shows_message = command.take("show") == "message"
         values = {key: value or None for key, value in command.options.items()}
-        code, message = self.scene.world.configure(self.scene.group_id, values)
+        code, message = self.scene.world.configure(group_id, values)
         return [f"{code_text(code)}: {message}" if shows_message and code else code_text(code)]
 
     def _configuration(self, command: Command) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from spark_groups.coordinator.group_epoch import current
 from spark_groups.protocol.events import EpochChanged
 from spark_groups.sim import facts
 from spark_groups.sim.checkers.checker import Checker
@@ -34,10 +33,10 @@ class MemberEpochs(Checker):
 
     def _changed(self, fact: facts.GroupChanged) -> None:
         group = fact.group
-        # A group without a record of its own is at the first epoch there is.
-        group_epoch = current(group, self.scene.coordination.profile)
-        if group.assignment_epoch > group_epoch:
-            self.fail(f"the target is at {group.assignment_epoch}, the group at {group_epoch}")
+        if group.assignment_epoch > group.group_epoch:
+            self.fail(
+                f"the target is at {group.assignment_epoch}, the group at {group.group_epoch}"
+            )
         for member in group.members.values():
             if member.member_epoch > group.assignment_epoch:
                 self.fail(
