@@ -11,7 +11,7 @@ SparkGroupsError
 ├── GroupNotFoundError       there is no consumer group of that name to be shown
 ├── RecordsError             records that a broker sent cannot be decoded; names partition, offset
 │   └── MessageFormatError   they are of a message format older than v2
-├── CheckpointError          Spark's checkpoint holds an offset that cannot be read
+├── CheckpointError          the checkpoint holds what cannot be read, or is of another group
 ├── DeliveryError            records that had to be written were not acknowledged in time
 ├── RelinquishedError        a batch gave its partitions up before its deadline: start it again
 ├── UnprocessableError       an application says so of a record: trying again cannot help
@@ -70,7 +70,7 @@ class MessageFormatError(RecordsError):
 
 
 class CheckpointError(SparkGroupsError):
-    """Spark's checkpoint holds an offset that this source did not write, or cannot read."""
+    """Spark's checkpoint holds an offset that cannot be read, or is one of another group."""
 
 
 class DeliveryError(SparkGroupsError):
