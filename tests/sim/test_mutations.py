@@ -18,7 +18,7 @@ from spark_groups.coordinator.timers import Timers
 from spark_groups.errors import ErrorCode, Reaction
 from spark_groups.offsets import resolution
 from spark_groups.offsets.commits import CommitQueue
-from spark_groups.offsets.ledger import Ledger
+from spark_groups.offsets.ledger import FinishedBatch, Ledger
 from spark_groups.offsets.owned import Phase
 from spark_groups.offsets.resolution import PositionResolver
 from spark_groups.ops.simulated_runs import Run, play
@@ -28,7 +28,7 @@ from spark_groups.sim.checkers.registry import CHECKERS
 from spark_groups.sim.partition_log import PartitionLog
 from spark_groups.sim.swarm import Swarm
 from spark_groups.sim.world import World
-from spark_groups.types import NO_PARTITIONS, Assignment
+from spark_groups.types import NO_PARTITIONS, Assignment, BatchPlan, TopicIdPartition
 
 Patch = pytest.MonkeyPatch
 CALM = Swarm(queries=3, partitions=6, stops=3, chaos_s=40.0)
@@ -125,6 +125,32 @@ def commits_when_it_plans(patch: Patch) -> None:
     patch.setattr(GroupClient, "plan", planned)
 
 
+def commits_with_the_epoch_of_the_moment(patch: Patch) -> None:
+    finish, finished = GroupClient.finish, Ledger.finish
+    epochs: dict[int, int] = {}
+
+    def with_epoch(self: GroupClient, plan: BatchPlan, now: float) -> None:
+        epochs[id(self.ledger)] = self.member.member_epoch
+        finish(self, plan, now)
+
+    def bent(self: Ledger, plan: BatchPlan) -> FinishedBatch:
+        found = finished(self, plan)
+        epoch = epochs[id(self)]
+        commits = tuple(replace(each, member_epoch=epoch) for each in found.commits)
+        return replace(found, commits=commits)
+
+    patch.setattr(GroupClient, "finish", with_epoch)
+    patch.setattr(Ledger, "finish", bent)
+
+
+def plans_what_is_being_revoked(patch: Patch) -> None:
+    def positions(self: Ledger, _assigned: Assignment) -> dict[TopicIdPartition, int]:
+        ready = ((key, owned) for key, owned in self.owned.items() if owned.phase is Phase.READY)
+        return {key: owned.position for key, owned in ready}
+
+    patch.setattr(Ledger, "positions", positions)
+
+
 def commits_arrive_again_later(patch: Patch) -> None:
     serve = World._serve
 
@@ -214,6 +240,8 @@ PLANTED = (
         commits_without_epoch,
         replace(CALM, pauses=8, listener=1, batch_s=6.0, session_s=5.0),
     ),
+    Planted("commit epochs", commits_with_the_epoch_of_the_moment, CALM),
+    Planted("only assigned", plans_what_is_being_revoked, CALM),
     Planted("committed never back", commits_arrive_again_later, replace(CALM, queries=1, stops=0)),
     Planted("no gap", commits_when_it_plans, CALM),
     Planted(
