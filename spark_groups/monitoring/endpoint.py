@@ -111,10 +111,12 @@ class MonitoringEndpoint:
 
     def _answer(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         path = str(environ.get("PATH_INFO"))
-        if is_loopback(self._address[0]) and not names_loopback(str(environ.get("HTTP_HOST", ""))):
-            return _reply(
-                start, HTTPStatus.FORBIDDEN, {"error": "metricsHost is a loopback address"}
-            )
+        # Probes may leave the Host header out, browsers never do.
+        name = environ.get("HTTP_HOST")
+        is_foreign = name is not None and not names_loopback(str(name))
+        if is_foreign and is_loopback(self._address[0]):
+            remedy = "ask for localhost, or set metricsHost to the address that clients use"
+            return _reply(start, HTTPStatus.FORBIDDEN, {"error": remedy})
         if path == "/metrics":
             metrics: Iterable[bytes] = self._metrics(environ, start)
             return metrics

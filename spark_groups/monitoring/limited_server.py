@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 HEAD_TIMEOUT_S: Final = 5.0
 """How long a client may take to send the whole head of its request."""
-_PLACE_TIMEOUT_S: Final = 1.0
+_PLACE_TIMEOUT_S: Final = 0.5
 """How long a new connection waits for the place of one that was closed for it."""
 
 
@@ -26,7 +26,7 @@ def is_loopback(host: str) -> bool:
     Args:
         host: An address, in brackets or not, or a name.
     """
-    name = host.strip("[]").lower()
+    name = host.strip("[]").rstrip(".").lower()
     try:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
@@ -40,7 +40,7 @@ def names_loopback(host_header: str) -> bool:
     to this machine (DNS rebinding) must not read what is here.
 
     Args:
-        host_header: The request's Host header, empty if it has none.
+        host_header: The request's Host header.
     """
     try:
         return is_loopback(urlsplit(f"//{host_header}").hostname or "")
@@ -122,17 +122,17 @@ class LimitedServer(ThreadingHTTPServer):
 
     def _take_place(self) -> bool:
         """Close the oldest connection without a whole head, and take its place."""
-        oldest = next(iter(list(self._heads)), None)
-        if oldest is None:
-            return False
-        self._close_head(oldest)
-        return self._places.acquire(timeout=_PLACE_TIMEOUT_S)
+        has_closed = any(self._close_head(each) for each in list(self._heads))
+        return has_closed and self._places.acquire(timeout=_PLACE_TIMEOUT_S)
 
-    def _close_head(self, request: socket.socket) -> None:
-        if self._heads.pop(request, None) is not None:
-            # Its thread wakes up, and closes it.
-            with contextlib.suppress(OSError):
-                request.shutdown(socket.SHUT_RDWR)
+    def _close_head(self, request: socket.socket) -> bool:
+        """Close a connection, unless its head has come meanwhile."""
+        if self._heads.pop(request, None) is None:
+            return False
+        # Its thread wakes up, and closes it.
+        with contextlib.suppress(OSError):
+            request.shutdown(socket.SHUT_RDWR)
+        return True
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
         """Say what went wrong where somebody wants to know: mostly a peer has gone."""

@@ -58,7 +58,11 @@ def test_a_server_that_does_not_know_the_password_is_refused(final: bytes) -> No
 
 @pytest.mark.parametrize(
     ("iterations", "says"),
-    [("10000000000", "would take longer than the 0.5 s"), ("many", "is wrong"), ("-5", "is wrong")],
+    [
+        ("10000000000", r"would take \d+ s"),
+        ("many", "is wrong"),
+        ("-5", "is wrong"),
+    ],
 )
 def test_iterations_that_take_longer_than_there_is_time_are_refused(
     iterations: str, says: str

@@ -92,6 +92,8 @@ def test_place_of_a_whole_request_is_not_taken(server: LimitedServer) -> None:
         ("[::1]:80", True),
         ("rebound.example:9404", False),
         ("", False),
+        ("localhost.", True),
+        ("10.1.2.3:9090", False),
         ("[", False),
     ],
 )
