@@ -16,11 +16,13 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     QueryProgressEvent,
@@ -51,6 +53,8 @@ ASYNCHRONOUS: Final = "AsyncProgressTrackingMicroBatchExecution"
 TIMED_TRIGGER: Final = "ProcessingTimeTrigger"
 EVENTS_TIMEOUT_S: Final = 5.0
 """How long the end of listening waits for events that Spark has posted and not delivered."""
+NO_THREADS_TIMEOUT_S: Final = 1.0
+"""The same where no thread can be started: only a connection that py4j has already can deliver."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +118,7 @@ class GroupListener:
         self._waiting: queue.Queue[tuple[Link, PartitionsChanged, float] | None] = queue.Queue(
             MAX_WAITING_CHANGES
         )
-        self._remove: Callable[[], None] | None = None
+        self._remove: Callable[[float], None] | None = None
         self._server = ControlServer(
             jvm_pid,
             Listening(reports_batches=True, holds_revocations=on_revoked is not None),
@@ -168,27 +172,27 @@ class GroupListener:
         had_reports = query_id in self._queries.values()
         self._server.broadcast(NothingMoreReported(query_id=query_id, had_reports=had_reports))
 
-    def on_close(self, remove: Callable[[], None]) -> None:
+    def on_close(self, remove: Callable[[float], None]) -> None:
         """Have something done when listening ends.
 
         Args:
-            remove: What.
+            remove: What; it is called with the seconds that it may take.
         """
         self._remove = remove
 
-    def close(self) -> None:
+    def close(self, timeout_s: float = EVENTS_TIMEOUT_S) -> None:
         """Listen no more; what waits for a callback is let go.
 
         What Spark has posted before is delivered first. An application that ends without this
         call closes its listeners by itself.
+
+        Args:
+            timeout_s: How long to wait for what Spark has posted, in seconds.
         """
         remove, self._remove = self._remove, None
-        try:
-            if remove is not None:
-                remove()
-        except Exception as error:
-            # The session was stopped before: it calls nobody any more.
-            logger.info("the session's listener is not taken away: %r", error)
+        if remove is not None:
+            with _reported("the session's listener could not be removed"):
+                remove(timeout_s)
         _open_listeners.discard(self)
         self._server.close()
         try:
@@ -342,14 +346,8 @@ def listen(
     )
     events = _QueryEvents(listener, spark)
 
-    def remove() -> None:
-        _await_events(spark)
-        spark.streams.removeListener(events)
-        # Spark may be calling it at this moment, for the last time.
-        _await_events(spark)
-
     spark.streams.addListener(events)
-    listener.on_close(remove)
+    listener.on_close(lambda timeout_s: remove_listener(spark, events, timeout_s))
     # Once the interpreter ends, Spark's calls would fail and be logged as errors.
     atexit.unregister(close_listeners)
     atexit.register(close_listeners)
@@ -358,20 +356,68 @@ def listen(
 
 
 def close_listeners() -> None:
-    """Close every listener of this process that is still open."""
+    """Close every listener of this process that is still open, within one time-out for all."""
+    timeout_s = EVENTS_TIMEOUT_S if _can_start_threads() else NO_THREADS_TIMEOUT_S
+    deadline_s = time.monotonic() + timeout_s
     for each in tuple(_open_listeners):
-        each.close()
+        each.close(max(0.0, deadline_s - time.monotonic()))
 
 
-def _await_events(spark: SparkSession) -> None:
-    """Wait until Spark has delivered the events that it has posted.
+def remove_listener(
+    spark: SparkSession, events: StreamingQueryListener, timeout_s: float = EVENTS_TIMEOUT_S
+) -> None:
+    """Have Spark call a listener no more, once it has delivered what it has posted.
 
-    Raises:
-        Exception: It did not in time, or the session was stopped.
+    The listener is removed also if the events are not delivered in time.
+
+    Args:
+        spark: The session.
+        events: The listener.
+        timeout_s: How long to wait for events, in seconds.
     """
-    session: Any = spark
-    bus = session._jsparkSession.sparkContext().listenerBus()
-    bus.waitUntilEmpty(int(EVENTS_TIMEOUT_S * 1000))
+    deadline_s = time.monotonic() + timeout_s
+    _await_events(spark, deadline_s)
+    with _reported(
+        "the session's listener could not be removed, and Spark may log errors when it calls it"
+    ):
+        spark.streams.removeListener(events)
+    # Spark may be calling it at this moment, for the last time.
+    _await_events(spark, deadline_s)
+
+
+def _await_events(spark: SparkSession, deadline_s: float) -> None:
+    """Wait until Spark has delivered the events that it has posted, or the time is over."""
+    left_s = max(0.0, deadline_s - time.monotonic())
+    with _reported(
+        "Spark has not delivered all events of its queries in time: the last batches may be"
+        " committed by the next run only"
+    ):
+        session: Any = spark
+        session._jsparkSession.sparkContext().listenerBus().waitUntilEmpty(int(left_s * 1000))
+
+
+@contextmanager
+def _reported(what: str) -> Iterator[None]:
+    """Log what goes wrong: the end of listening goes on."""
+    try:
+        yield
+    except (Py4JNetworkError, ConnectionError) as error:
+        # The JVM is gone: it calls nobody any more.
+        logger.info("%s: %r", what, error)
+    except Exception as error:
+        logger.warning("%s: %r", what, error)
+
+
+def _can_start_threads() -> bool:
+    """Tell whether Python may start a thread: from 3.12 on it may not while it ends.
+
+    py4j serves each connection from Java on a thread of its own.
+    """
+    try:
+        threading.Thread(target=int, daemon=True).start()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _release(link: Link, changed: PartitionsChanged) -> None:

@@ -36,7 +36,7 @@ from spark_groups.spark.control_messages import (
     Message,
     NothingMoreReported,
 )
-from spark_groups.spark.listener import close_listeners
+from spark_groups.spark.listener import EVENTS_TIMEOUT_S, close_listeners
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,8 @@ class CleanEnd:
         self._drain = _Drain(int(_jvm_process(spark).pid()))
         self._begun = threading.Lock()
         self._done = threading.Event()
-        self._hook = _Hook(spark, self.end, int(timeout_s + LEAVE_TIMEOUT_S) + 5)
+        self._end_timeout_s = timeout_s + LEAVE_TIMEOUT_S + EVENTS_TIMEOUT_S
+        self._hook = _Hook(spark, self.end, int(self._end_timeout_s) + 5)
 
     def await_termination(self, query: StreamingQuery) -> None:
         """Wait for a query's end as `query.awaitTermination()` does, and for the clean one.
@@ -81,12 +82,12 @@ class CleanEnd:
         """
         query.awaitTermination()
         if self._begun.locked():
-            self._done.wait(self._timeout_s + LEAVE_TIMEOUT_S)
+            self._done.wait(self._end_timeout_s)
 
     def end(self) -> None:
         """End all queries, once; a second call waits for the first."""
         if not self._begun.acquire(blocking=False):
-            self._done.wait(self._timeout_s + LEAVE_TIMEOUT_S)
+            self._done.wait(self._end_timeout_s)
             return
         try:
             _end_queries(self._spark, self._drain, self._timeout_s)

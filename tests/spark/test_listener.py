@@ -173,13 +173,90 @@ def test_a_callback_that_does_not_return_keeps_no_more_than_its_own(
 def test_listening_ends_also_when_the_session_is_gone(tmp_path: Path) -> None:
     listener = GroupListener(JVM, directory=tmp_path)
 
-    def remove() -> None:
+    def remove(timeout_s: float) -> None:
         raise ConnectionError("no JVM")
 
     listener.on_close(remove)
     listener.close()
     listener.close()
     assert not list(tmp_path.iterdir())
+
+
+class BusySession:
+    """A session whose events are never delivered; it notes what it is asked."""
+
+    def __init__(self, removal: Exception | None = None) -> None:
+        self.removal = removal
+        self.waited_ms: list[int] = []
+        self.removed: list[object] = []
+        self.streams = self._jsparkSession = self
+
+    def sparkContext(self) -> BusySession:
+        return self
+
+    def listenerBus(self) -> BusySession:
+        return self
+
+    def waitUntilEmpty(self, timeout_ms: int) -> None:
+        self.waited_ms.append(timeout_ms)
+        raise TimeoutError("the event queue is not empty")
+
+    def removeListener(self, events: object) -> None:
+        if self.removal is not None:
+            raise self.removal
+        self.removed.append(events)
+
+
+def test_listener_is_removed_also_if_events_are_not_delivered_in_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    session = BusySession()
+    events = object()
+    listener_module.remove_listener(session, events, 3.0)  # type: ignore[arg-type]
+    assert session.removed == [events]
+    assert session.waited_ms[0] <= 3_000
+    assert "not delivered all events" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("removal", "level"),
+    [(RuntimeError("no"), logging.WARNING), (ConnectionError("no JVM"), logging.INFO)],
+)
+def test_listener_that_cannot_be_removed_is_warned_about_unless_the_jvm_is_gone(
+    removal: Exception, level: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        events = object()
+        listener_module.remove_listener(BusySession(removal), events)  # type: ignore[arg-type]
+    levels = [each.levelno for each in caplog.records if "not be removed" in each.message]
+    assert levels == [level]
+
+
+@pytest.mark.parametrize("can_start", [True, False])
+def test_all_listeners_share_one_time_out_which_is_short_where_no_thread_starts(
+    can_start: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    allowed_s: list[float] = []
+
+    def remove(timeout_s: float) -> None:
+        allowed_s.append(timeout_s)
+        clock.append(clock[-1] + 0.75 * timeout_s)
+
+    listeners = [GroupListener(JVM, directory=tmp_path / name) for name in ("a", "b", "c")]
+    for each in listeners:
+        each.on_close(remove)
+    clock = [100.0]
+    monkeypatch.setattr(listener_module, "_open_listeners", set(listeners))
+    with monkeypatch.context() as patched:
+        if not can_start:
+            patched.setattr(threading.Thread, "start", refuse)
+        patched.setattr(time, "monotonic", lambda: clock[-1])
+        listener_module.close_listeners()
+    most_s = listener_module.EVENTS_TIMEOUT_S if can_start else listener_module.NO_THREADS_TIMEOUT_S
+    assert allowed_s == pytest.approx([most_s, most_s / 4, most_s / 16])
 
 
 def test_a_session_of_spark_connect_is_refused() -> None:
