@@ -12,7 +12,8 @@ from spark_groups.protocol.messages import MetadataRequest, MetadataResponse
 
 ASK_AGAIN_S: Final = 0.5
 BELIEVED_S: Final = 3.0
-"""How long brokers have to say that a topic does not exist until that is believed."""
+"""How long brokers have to say that a topic does not exist until that is believed, and how long
+the group has to plan the partitions of one that was found."""
 
 
 class AbsentTopics:
@@ -24,12 +25,21 @@ class AbsentTopics:
         self.missing: tuple[str, ...] = ()
         """Those that do not exist, sorted."""
         self._since: dict[str, float] = {}
+        self._found_at: dict[str, float] = {}
+        """When names that had been absent were found, until the group must have planned them."""
         self._ask_at = 0.0
+
+    @property
+    def in_doubt(self) -> frozenset[str]:
+        """Names that matter and may not exist, or were found a moment ago."""
+        if not self.is_wanted or self.missing:
+            return frozenset()
+        return frozenset(self._since) | frozenset(self._found_at)
 
     @property
     def is_in_doubt(self) -> bool:
         """Whether it is not known yet of some topic that matters."""
-        return self.is_wanted and not self.missing and bool(self._since)
+        return bool(self.in_doubt)
 
     def due_at(self) -> float | None:
         """Return when to ask again, None if nothing is in doubt."""
@@ -39,18 +49,22 @@ class AbsentTopics:
         """Return the request for what is in doubt, None if none is due."""
         if not self.is_in_doubt or now < self._ask_at:
             return None
-        return MetadataRequest(topic_names=frozenset(self._since))
+        return MetadataRequest(topic_names=self.in_doubt)
 
     def handle_metadata(
         self, request: MetadataRequest, response: MetadataResponse, now: float
     ) -> None:
         """Take what exists."""
-        there = {topic.name for topic in response.topics}
-        for name in request.topic_names - response.errors.keys():
-            if name in there:
-                self._since.pop(name, None)
-            else:
+        # An error such as LEADER_NOT_AVAILABLE is not told of a topic that does not exist.
+        there = {topic.name for topic in response.topics} | response.errors.keys()
+        for name in request.topic_names:
+            if name not in there:
                 self._since.setdefault(name, now)
+                self._found_at.pop(name, None)
+            elif self._since.pop(name, None) is not None:
+                self._found_at[name] = now
+            elif now - self._found_at.get(name, now) >= BELIEVED_S:
+                del self._found_at[name]
         self._ask_at = now + ASK_AGAIN_S
         believed = (name for name, since in self._since.items() if now - since >= BELIEVED_S)
         self.missing = tuple(sorted(believed))

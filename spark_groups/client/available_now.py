@@ -28,8 +28,8 @@ class AvailableNowEnd:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether it is not known yet if a topic that is named exists."""
-        return self._parts.absent.is_in_doubt
+        """Whether a topic that is named may not exist, or may not be planned by the group yet."""
+        return not self._parts.absent.in_doubt <= self._parts.target.topics
 
     def check(self) -> None:
         """Raise what makes it useless to begin.
@@ -87,6 +87,7 @@ class AvailableNowEnd:
             holders=tuple(sorted({target.holders.get(key, "") for key in pending} - {""})),
             unready=tuple(sorted(parts.ledger.unready())),
             is_told=bool(pending) or target.settled(member.member_epoch),
+            has_waited=self._settling.when_unsettled is WhenUnsettled.WAIT,
         )
 
     def _look_for_a_match(self, now: float) -> None:

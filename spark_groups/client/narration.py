@@ -217,11 +217,12 @@ def _of_topics(  # noqa: PLR0911
                 f" within {waited_s:.0f} s: no rows wait there",
             )
         case offset.AvailableNowUnsettled(waited_s=waited_s):
+            advice = "; availableNowUnsettled=wait waits up to the session time-out and 10 s for it"
             return (
                 Severity.WARNING,
                 f"AvailableNow cannot read all that is meant for it: after {waited_s:.0f} s"
-                f" {_what_is_missing(event, name_of)}. The next run reads it;"
-                " availableNowUnsettled=wait waits for it, up to the session time-out and 10 s",
+                f" {_what_is_missing(event, name_of)}. The next run reads it"
+                f"{'' if event.has_waited else advice}",
             )
         case offset.NothingMatches(pattern=pattern):
             return (

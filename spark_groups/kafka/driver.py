@@ -284,8 +284,9 @@ class GroupDriver(Engine):
                     f" {', '.join(self._servers)}: {self._what_is_unknown()}"
                 )
             self._await(lambda: client.is_settled, POLL_AGAIN_S)
-            # Settled but unanswered: the next question waits a moment, not for the coordinator.
-            self._wait_for(lambda: self._closing, 0 if can_tell else POLL_AGAIN_S)
+            # Settled, but unanswered or in doubt about a topic: the next question waits a moment.
+            may_ask = can_tell and not client.available_now.is_in_doubt
+            self._wait_for(lambda: self._closing, 0 if may_ask else POLL_AGAIN_S)
 
     def _readable_ends(self, client: GroupClient) -> ListOffsetsResponse:
         with self._changed:

@@ -153,6 +153,7 @@ class AvailableNowUnsettled(OffsetEvent):
         holders: Who has them, as far as that is known.
         unready: Partitions that the member has, and of which nobody can say where to start.
         is_told: Whether it is known what is meant for the member.
+        has_waited: Whether `availableNowUnsettled=wait` has been tried.
     """
 
     waited_s: float
@@ -161,6 +162,7 @@ class AvailableNowUnsettled(OffsetEvent):
     holders: tuple[str, ...]
     unready: tuple[TopicIdPartition, ...]
     is_told: bool
+    has_waited: bool = False
 
     @property
     def is_harmless(self) -> bool:

@@ -34,7 +34,32 @@ def test_absence_is_asked_about_again_before_it_is_believed() -> None:
 
 def test_topic_that_was_just_created_is_found() -> None:
     topics = watched()
-    topics.handle_metadata(BOTH, MetadataResponse(topics=(ORDERS, BILLS)), 1.0 + BELIEVED_S)
+    topics.handle_metadata(BOTH, MetadataResponse(topics=(ORDERS, BILLS)), 3.0)
+    # The group may not have given its partitions to anybody yet.
+    assert (topics.in_doubt, topics.missing) == ({"bills"}, ())
+    assert topics.due_at() == 3.0 + ASK_AGAIN_S
+    topics.handle_metadata(BOTH, MetadataResponse(topics=(ORDERS, BILLS)), 3.0 + BELIEVED_S)
+    assert (topics.is_in_doubt, topics.missing, topics.due_at()) == (False, (), None)
+
+
+def test_topic_that_was_found_and_is_absent_again_is_in_doubt_from_then_on() -> None:
+    topics = watched()
+    topics.handle_metadata(BOTH, MetadataResponse(topics=(ORDERS, BILLS)), 2.0)
+    topics.handle_metadata(BOTH, MetadataResponse(topics=(ORDERS,)), 3.0)
+    topics.handle_metadata(BOTH, MetadataResponse(topics=(ORDERS,)), 1.0 + BELIEVED_S)
+    assert (topics.is_in_doubt, topics.missing) == (True, ())
+    topics.handle_metadata(BOTH, MetadataResponse(topics=(ORDERS,)), 3.0 + BELIEVED_S)
+    assert topics.missing == ("bills",)
+
+
+def test_topic_whose_leader_is_not_there_yet_is_not_absent() -> None:
+    topics = watched()
+    failed = MetadataResponse(
+        topics=(ORDERS,), errors={"bills": int(ErrorCode.LEADER_NOT_AVAILABLE)}
+    )
+    topics.handle_metadata(BOTH, failed, 1.0 + BELIEVED_S)
+    assert (topics.is_in_doubt, topics.missing) == (True, ())
+    topics.handle_metadata(BOTH, failed, 1.0 + 2 * BELIEVED_S)
     assert (topics.is_in_doubt, topics.missing) == (False, ())
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 
 import pytest
 
 from spark_groups.client import Lane
+from spark_groups.client.absent import BELIEVED_S
 from spark_groups.client.available_now import AvailableNowEnd
 from spark_groups.client.narration import Severity, narrate
 from spark_groups.errors import AvailableNowError
 from spark_groups.offsets.events import AvailableNowUnsettled
 from spark_groups.offsets.settling import Settling, WhenUnsettled
 from spark_groups.protocol import messages as m
+from spark_groups.types import Assignment
 from tests.client.hands import TOPIC, Hands, committed, described, ends, key, parts
 
 
@@ -58,16 +61,18 @@ def test_end_says_which_partitions_with_how_many_rows_who_holds() -> None:
 
 def test_fail_raises_what_warn_says() -> None:
     hands, end = waiting(Settling(10.0, WhenUnsettled.FAIL))
-    with pytest.raises(AvailableNowError, match="not released by gone"):
+    with pytest.raises(AvailableNowError, match="not released by gone") as caught:
         over(hands, end, 10.0)
+    assert "availableNowUnsettled=wait" in str(caught.value)
 
 
 def test_wait_goes_on_for_the_session_and_then_fails() -> None:
     hands, end = waiting(Settling(10.0, WhenUnsettled.WAIT))
     hands.client.parts.settings.session_timeout_ms = 45_000
     assert not over(hands, end, 54.9)
-    with pytest.raises(AvailableNowError):
+    with pytest.raises(AvailableNowError, match="not released by gone") as caught:
         over(hands, end, 55.0)
+    assert "availableNowUnsettled=wait" not in str(caught.value), "it has been tried"
 
 
 @pytest.mark.parametrize("when", WhenUnsettled)
@@ -77,6 +82,39 @@ def test_partitions_without_rows_are_no_loss(when: WhenUnsettled) -> None:
     (event,) = hands.client.poll_events()
     assert isinstance(event, AvailableNowUnsettled)
     assert narrate(event, lambda _: "orders")[0] is Severity.INFO
+
+
+BILLS = m.TopicMetadata(uuid.UUID(int=2), "bills", 1)
+
+
+@pytest.mark.parametrize("is_in_target", [True, False])
+def test_topic_that_was_found_late_is_waited_for_until_the_group_has_planned_it(
+    is_in_target: bool,
+) -> None:
+    hands = Hands()
+    hands.client.prepare_available_now()
+    request = m.MetadataRequest(topic_names=frozenset({"bills"}))
+    absent = hands.client.parts.absent
+    absent.handle_metadata(request, m.MetadataResponse(), 0.0)
+    absent.handle_metadata(request, m.MetadataResponse(topics=(BILLS,)), 0.5)
+    hands.describes = False
+    hands.own(0)
+    hands.until(m.DescribeGroupRequest)
+    # All that this member is meant to have it has; another one gets the topic.
+    mine = described("m1", 2, parts(0))
+    other = m.DescribedMember(
+        member_id="m2",
+        member_epoch=2,
+        target_assignment=Assignment.of({BILLS.topic_id: (0,)}),
+    )
+    members = (*mine.members, other) if is_in_target else mine.members
+    names = {TOPIC: "orders", BILLS.topic_id: "bills"}
+    hands.answer(Lane.OFFSETS, replace(mine, members=members, topic_names=names))
+    assert hands.client.is_settled
+    assert hands.client.may_begin_available_now == is_in_target
+    assert hands.client.is_available_now_over(0.0, hands.now) == is_in_target
+    absent.handle_metadata(request, m.MetadataResponse(topics=(BILLS,)), 0.5 + BELIEVED_S)
+    assert hands.client.may_begin_available_now
 
 
 def test_who_was_told_nothing_says_so() -> None:

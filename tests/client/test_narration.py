@@ -46,6 +46,7 @@ SAMPLES: dict[str, object] = {
     "holders": ("m2 (client c, host 10.0.0.9)",),
     "unready": (key(0),),
     "is_told": True,
+    "has_waited": False,
     "pattern": "orders.*",
     "names": ("orders", "bills"),
     "name": "orders",

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from spark_groups.client.absent import BELIEVED_S
 from spark_groups.errors import AvailableNowError
+from spark_groups.kafka import driver as driver_module
+from spark_groups.kafka.driver import POLL_AGAIN_S, GroupDriver
 from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.kafka.security import Security
+from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.settling import Settling, WhenUnsettled
+from spark_groups.protocol.messages import ListOffsetsResponse, MetadataRequest, MetadataResponse
 from spark_groups.protocol.subscription import Subscription
 from tests.brokers import create_topic
+from tests.client.hands import Hands, ends
 from tests.kafka.members import QueryLike, fill, queries
 from tests.waiting import wait_until
 
@@ -100,3 +107,41 @@ def test_pattern_that_matches_nothing_is_a_warning(
         query = available_now(start(member={"subscription": subscription}))
         assert read_all(query) == 0
         assert "matches no topic that exists" in query.timeline
+
+
+def test_log_ends_are_listed_now_and_then_while_a_topic_is_in_doubt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A settled member that may not end yet, without a broker: each question waits a moment."""
+    hands = Hands()
+    hands.client.prepare_available_now()
+    hands.own(0)
+    client = hands.client
+    first = client.plan(PlanLimit(), ends({0: 0}), hands.now)
+    assert first is not None
+    client.finish(first, hands.now)
+    assert client.is_settled
+    names = MetadataRequest(topic_names=frozenset({"flihgts"}))
+    client.parts.absent.handle_metadata(names, MetadataResponse(), hands.now)
+    driver = GroupDriver(
+        client.config, bootstrap_servers=("localhost:1",), client_id="test", security=Security()
+    )
+    listed = ListOffsetsResponse(offsets=ends({0: 0}))
+    waits_s: list[float] = []
+
+    def wait_for(condition: Callable[[], bool], timeout_s: float) -> bool:
+        if not condition():
+            waits_s.append(timeout_s)
+        if len(waits_s) == 5:
+            hands.now += BELIEVED_S
+            client.parts.absent.handle_metadata(names, MetadataResponse(), hands.now)
+        return condition()
+
+    driver._client = client
+    monkeypatch.setattr(driver, "_wait_for", wait_for)
+    monkeypatch.setattr(driver, "_pump", lambda now: None)
+    monkeypatch.setattr(driver_module, "suspension_clock", lambda: hands.now)
+    monkeypatch.setattr(driver, "_readable_ends", lambda client: listed)
+    with pytest.raises(AvailableNowError, match="flihgts"):
+        driver._plan_available_now(client, PlanLimit(), hands.now)
+    assert waits_s == [POLL_AGAIN_S] * 5
