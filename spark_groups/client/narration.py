@@ -234,10 +234,10 @@ def _of_topics(  # noqa: PLR0911
             named = _listed([f"{topic}-{each}" for each in partitions])
             return (
                 Severity.WARNING,
-                f"{named} has no committed offset, and nobody knows how many partitions {topic} had"
-                " when the group began to read it: starts at its beginning, where startingOffsets"
-                " would skip what is there. To skip it, name these partitions in startingOffsets,"
-                f" or stop the group's members and run: {command}",
+                f"{named} has no committed offset, but {topic} was read before, and nobody knows"
+                " whether the partition was added since or lost its offset: starts at its"
+                " beginning, where startingOffsets would skip what is there. To skip it, name these"
+                f" partitions in startingOffsets, or stop the group's members and run: {command}",
             )
         case offset.CheckpointOfAnotherGroup(topics=topics, group_id=group_id):
             return (

@@ -34,7 +34,7 @@ class StartUnknown(OffsetEvent):
 
 @dataclass(frozen=True, slots=True)
 class PartitionsReadWhole(OffsetEvent):
-    """Partitions start at their beginning: nobody knows whether they were there at first."""
+    """Partitions start at their beginning, new or not: nobody knows what they are."""
 
     topic: str
     partitions: tuple[int, ...]

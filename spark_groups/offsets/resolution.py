@@ -4,7 +4,8 @@ An error is never taken for "no committed offset". Where the group starts is com
 commit accepted, before the partition is planned or given up; its metadata keeps how many
 partitions the topic had, so that a partition added later starts at its beginning. Where a group
 has committed offsets of a topic and nobody knows that count any more, every partition without one
-starts at its beginning: rows may be read again, and none is skipped.
+starts at its beginning: rows may be read again, and none is skipped. So does a partition without
+an offset of a topic that the checkpoint has read: its offset may have been deleted.
 """
 
 from __future__ import annotations
@@ -142,8 +143,9 @@ class PositionResolver:
         """Return the partitions to ask OffsetFetch for, empty if none is due.
 
         Where "latest" may apply, all partitions of a topic are asked for: what is kept beside the
-        others' offsets tells how many partitions the group knew. So they are where the checkpoint
-        is of another group: that this one has committed nothing must be certain.
+        others' offsets tells how many partitions the group knew. So they are while nobody knows
+        that count, which is committed for those who read with "latest" later; and where the
+        checkpoint is of another group: that this one has committed nothing must be certain.
         """
         fetching = [
             key
@@ -159,7 +161,11 @@ class PositionResolver:
         return frozenset(wanted)
 
     def _is_surveyed(self, topic_id: TopicId) -> bool:
-        return self.settle_first or self._topics.name(topic_id) in self._former_topics
+        return (
+            self.settle_first
+            or self._topics.known_count(topic_id) is None
+            or self._topics.name(topic_id) in self._former_topics
+        )
 
     def handle_fetch(
         self, response: OffsetFetchResponse, *, member_epoch: int, now: float
@@ -180,7 +186,6 @@ class PositionResolver:
             return resolved
         for topic_id, count in known_counts(response.offsets).items():
             self._topics.note_count(topic_id, count)
-        uncounted = {each for each in read_by_group if self._topics.known_count(each) is None}
         forgotten = self._forgotten(read_by_group)
         unsure = {key.topic_id: code for key, code in response.errors.items()}
         for key, owned in waiting.items():
@@ -207,8 +212,7 @@ class PositionResolver:
                 self._start_forgotten(key, owned, resolved, now)
             else:
                 self._start(key, owned, resolved, member_epoch, now)
-        if uncounted:
-            resolved.events += self._tell_read_whole(waiting, uncounted, now)
+        resolved.events += self._tell_read_whole(waiting, read_by_group, now)
         return resolved
 
     def _count(self, topic_id: TopicId, read_by_group: set[TopicId]) -> int:
@@ -268,15 +272,19 @@ class PositionResolver:
     def _tell_read_whole(
         self,
         waiting: Mapping[TopicIdPartition, OwnedPartition],
-        uncounted: set[TopicId],
+        read_by_group: set[TopicId],
         now: float,
     ) -> list[PartitionsReadWhole]:
-        """Return which partitions start at their beginning because nobody knows a count."""
+        """Return which partitions start at their beginning although they may not be new."""
         by_topic: dict[str, list[int]] = {}
         for key, owned in sorted(waiting.items()):
             name = self._topics.name(key.topic_id) or ""
-            is_skipped = self._starting.skips(TopicPartition(name, key.partition))
-            if key.topic_id in uncounted and owned.phase is Phase.LISTING and is_skipped:
+            if (
+                owned.phase is Phase.LISTING
+                and key.topic_id in read_by_group
+                and self._starting.skips(TopicPartition(name, key.partition))
+                and self._may_be_old(key, owned)
+            ):
                 by_topic.setdefault(name, []).append(key.partition)
         return [
             PartitionsReadWhole(
@@ -289,6 +297,14 @@ class PositionResolver:
             )
             for topic, partitions in by_topic.items()
         ]
+
+    def _may_be_old(self, key: TopicIdPartition, owned: OwnedPartition) -> bool:
+        """Tell whether a partition without an offset may have been there when the group began."""
+        if owned.known_count == 0:
+            # Nobody knows the count, unless the topic itself was created since.
+            return self._topics.first_count(key.topic_id) > 0
+        is_checkpointed = self._topics.was_checkpointed(key.topic_id)
+        return is_checkpointed and key.partition < owned.known_count
 
     def _reset_command(self, *words: str) -> str:
         """Return a command that sets offsets of the group."""
@@ -441,8 +457,8 @@ class PositionResolver:
         owned.known_count = self._topics.note_count(key.topic_id, 0)
         self._list(owned, EARLIEST_TIMESTAMP)
 
-    def _what_to_do(self, topic: str) -> str:
-        command = self._reset_command("--topic", topic, "--to-earliest")
+    def _what_to_do(self, topic_or_partition: str) -> str:
+        command = self._reset_command("--topic", topic_or_partition, "--to-earliest")
         return (
             f"Say where to go on, with `{command}` or --to-latest, give the query a new"
             " checkpointLocation, where startingOffsets counts"
@@ -456,14 +472,15 @@ class PositionResolver:
         member_epoch: int,
         now: float,
     ) -> None:
-        partition = TopicPartition(self._topics.name(key.topic_id) or "", key.partition)
+        topic = self._topics.name(key.topic_id) or ""
+        partition = TopicPartition(topic, key.partition)
         checkpointed = self._ledger.checkpointed_offset(key)
         if checkpointed is not None:
             message = (
                 f"the group has no committed offset for {partition}, but this query has read it up"
                 f" to {checkpointed}: the group's offsets expired or were deleted."
-                f" {self._what_to_do(partition.topic)}, or set failOnDataLoss=false to go on from"
-                " the checkpoint"
+                f" {self._what_to_do(f'{topic}:{key.partition}')}, or set failOnDataLoss=false to"
+                " go on from the checkpoint"
             )
             resolved.events.append(DataLost(now, message))
             if self._fail_on_data_loss:
@@ -471,7 +488,9 @@ class PositionResolver:
                 return
             self._settle(key, owned, checkpointed, NO_LEADER_EPOCH, member_epoch)
             return
-        start = self._starting.of(partition, known_count=owned.known_count)
+        # Its offset may have been deleted, or never copied to this group: "latest" would skip.
+        has_read = self._topics.was_checkpointed(key.topic_id)
+        start = self._starting.of(partition, known_count=0 if has_read else owned.known_count)
         if start >= 0:
             self._list(owned, LATEST_TIMESTAMP, start)
         else:

@@ -31,6 +31,7 @@ class TopicDirectory:
         self._absent_names: set[str] = set()
         self._first_sight_over = False
         self._read: dict[TopicId, str] = {}
+        self._checkpointed: set[TopicId] = set()
         self._known_counts: dict[TopicId, int] = {}
 
     def saw_absent(self, names: Iterable[str]) -> None:
@@ -45,6 +46,11 @@ class TopicDirectory:
         """Note the id a topic had for an earlier run of this query, from its checkpoint."""
         self._ids_by_name.setdefault(name, topic_id)
         self._read[topic_id] = name
+        self._checkpointed.add(topic_id)
+
+    def was_checkpointed(self, topic_id: TopicId) -> bool:
+        """Tell whether an earlier run of this query has read a topic, by its checkpoint."""
+        return topic_id in self._checkpointed
 
     def note_read(self, topic_ids: Iterable[TopicId]) -> None:
         """Note topics whose partitions the query reads."""

@@ -183,6 +183,7 @@ def test_whole_topic_is_surveyed_where_latest_may_apply(
     starting: StartingOffsets, wanted: set[int]
 ) -> None:
     scene = Scene(starting, 1)
+    scene.topics.note_count(TOPIC, 4)
     assert {each.partition for each in scene.resolver.to_fetch()} == wanted
 
 
@@ -425,14 +426,49 @@ def test_without_a_count_what_has_no_offset_starts_at_its_beginning_and_says_so(
     assert {each.known_count for each in scene.settle().values()} == {0}, "nobody knows it later"
 
 
-def test_the_count_of_the_checkpoint_serves_where_nothing_else_tells_it() -> None:
-    scene = Scene(LATEST, 1, 2, 3)
+def test_the_count_of_the_checkpoint_tells_what_was_added() -> None:
+    scene = Scene(LATEST, 2, 3)
     scene.topics.remember("orders", TOPIC)
     scene.topics.note_count(TOPIC, 2)
-    resolved = scene.fetched({0: committed(5, None), 1: NONE, 2: NONE, 3: NONE})
-    starts = [scene.of(each).starting_timestamp for each in (1, 2, 3)]
-    assert starts == [LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, EARLIEST_TIMESTAMP]
+    resolved = scene.fetched({0: committed(5, None), 1: committed(5, None), 2: NONE, 3: NONE})
+    assert [scene.of(each).starting_timestamp for each in (2, 3)] == [EARLIEST_TIMESTAMP] * 2
     assert read_whole(resolved) == []
+
+
+def test_a_partition_of_the_checkpoint_whose_offset_is_gone_is_read_whole() -> None:
+    named = StartingOffsets(StartingPoint.LATEST, {TopicPartition("orders", 2): -1})
+    scene = Scene(named, 0, 1, 2)
+    scene.topics.remember("orders", TOPIC)
+    resolved = scene.fetched({0: committed(5), 1: NONE, 2: NONE, 3: committed(9)})
+    assert resolved.data_loss is None
+    starts = [scene.of(each).starting_timestamp for each in (1, 2)]
+    assert starts == [EARLIEST_TIMESTAMP, LATEST_TIMESTAMP]
+    assert read_whole(resolved) == [("orders", (1,))]
+    assert scene.of(1).known_count == 4
+
+
+def test_what_is_assigned_later_and_read_whole_is_told_too() -> None:
+    scene = Scene(LATEST, 0)
+    assert read_whole(scene.fetched(BEHIND_2)) == []
+    scene.ledger.assign(Assignment.of({TOPIC: (2, 3)}), 4)
+    assert read_whole(scene.fetched(BEHIND_2)) == [("orders", (2, 3))]
+
+
+def test_a_topic_created_after_the_join_is_read_whole_without_a_warning() -> None:
+    scene = Scene(LATEST, 0, count=0)
+    scene.topics.end_first_sight()
+    scene.topics.learn(TopicMetadata(TOPIC, "orders", 4))
+    scene.fetched(dict.fromkeys(range(4), NONE))
+    scene.ledger.assign(Assignment.of({TOPIC: (1,)}), 4)
+    assert read_whole(scene.fetched({0: committed(0, 0), 1: NONE})) == []
+    assert scene.of(1).starting_timestamp == EARLIEST_TIMESTAMP
+
+
+def test_earliest_asks_for_the_whole_topic_only_while_nobody_knows_its_count() -> None:
+    scene = Scene(EARLIEST, 1)
+    assert len(scene.resolver.to_fetch()) == 4
+    scene.topics.note_count(TOPIC, 4)
+    assert scene.resolver.to_fetch() == {key(1)}
 
 
 @pytest.mark.parametrize(("noted", "kept"), [(2, 3), (3, 2)])
@@ -553,6 +589,14 @@ def test_checkpoint_of_another_group_is_not_judged_by_offsets_that_could_not_be_
     assert scene.of(0).phase is Phase.LISTING
 
 
+def test_what_the_new_group_has_not_committed_of_a_topic_is_read_whole() -> None:
+    scene = moved(LATEST, 0, 1, 2)
+    resolved = scene.fetched({0: committed(7), 1: NONE, 2: NONE, 3: NONE})
+    assert resolved.refusal is None
+    assert [scene.of(each).starting_timestamp for each in (1, 2)] == [EARLIEST_TIMESTAMP] * 2
+    assert read_whole(resolved) == [("orders", (1, 2))]
+
+
 def test_what_to_do_about_lost_offsets_is_said_with_a_command() -> None:
     scene = Scene(LATEST)
     scene.topics.remember("orders", TOPIC)
@@ -560,10 +604,10 @@ def test_what_to_do_about_lost_offsets_is_said_with_a_command() -> None:
     scene = Scene(EARLIEST)
     checkpoint(scene)
     lost = scene.fetched({0: NONE}).data_loss
-    for said in (gone, lost):
+    for said, what in ((gone, "orders"), (lost, "orders:0")):
         assert said is not None
         assert (
-            "`spark-groups reset-offsets g --topic orders --to-earliest --execute"
+            f"`spark-groups reset-offsets g --topic {what} --to-earliest --execute"
             " --bootstrap-server b:1` or --to-latest" in said
         )
         assert "a new checkpointLocation, where startingOffsets counts" in said
