@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from spark_groups.errors import CheckpointError
 from spark_groups.kafka.driver import GroupDriver
 from spark_groups.offsets.plan_text import (
     NOTHING_PLANNED,
@@ -42,9 +44,13 @@ class QueryRun:
 
     Args:
         options: The options of the load.
+        tells_start: Whether Spark says where the last batch ended when it asks for the next; 4.0
+            and 4.1 do not.
     """
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, *, tells_start: bool = True) -> None:
+        self._tells_start = tells_start
+        self._group_id = options.group_id
         self._jvm_pid = os.getppid()
         self.application = Application(
             jvm_pid=self._jvm_pid,
@@ -129,7 +135,12 @@ class QueryRun:
         """Return what the batch from `start` to `end` reads: what its plan says, whoever owns it.
 
         A plan that this run did not make is one that Spark runs again.
+
+        Raises:
+            CheckpointError: The checkpoint was written in another group, on Spark 4.0 or 4.1.
         """
+        if not self._tells_start:
+            self._refuse_another_group(start, end)
         plan = self._plan_of(end)
         self.driver.start(checkpointed=plan)
         if start == end or plan is None:
@@ -140,6 +151,26 @@ class QueryRun:
             self._handed_out = end
             self.control.expect(plan)
         return plan.ranges
+
+    def _refuse_another_group(self, start: Offset, end: Offset) -> None:
+        """Refuse a batch of this group that follows one of another.
+
+        Where Spark does not say where the last batch ended, nothing was compared before.
+        """
+        own = self._group_id
+        if start.get("group") in (None, own):
+            return
+        before, plan = plan_from_json(start), self._plan_of(end)
+        if before is None or plan is None or plan.group_id != own:
+            return
+        named = (word for each in before.topics for word in ("--topic", each.name))
+        copy = ("reset-offsets", own, "--from-group", before.group_id, *named, "--execute")
+        raise CheckpointError(
+            f"the checkpoint was written in the group {before.group_id!r}, but this query reads in"
+            f" the group {own!r}, and Spark before 4.2 cannot go on from there. Give the query a"
+            f" new checkpointLocation. To go on where {before.group_id!r} stands, first stop all"
+            f" members of {own!r} and run: {shlex.join(('spark-groups', *copy))}"
+        )
 
     def _plan_of(self, offset: Offset) -> BatchPlan | None:
         if offset != self._known[0]:

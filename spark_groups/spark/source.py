@@ -172,7 +172,7 @@ class _StreamReader(DataSourceStreamReader):
             )
             # Asked before the member makes connections of its own.
             connection = jvm_connection()
-            self._run = QueryRun(self._options)
+            self._run = QueryRun(self._options, tells_start=HAS_ADMISSION_CONTROL)
             RunnerEnd(
                 self.stop, files_directory=_files_directory(), jvm_connection=connection
             ).watch()

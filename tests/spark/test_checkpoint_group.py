@@ -1,0 +1,44 @@
+"""Spark 4.0 and 4.1 show a checkpoint of another group only with the first batch."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from spark_groups.errors import CheckpointError
+from spark_groups.offsets.plan_text import plan_as_json
+from spark_groups.spark.options import SourceOptions
+from spark_groups.spark.query_run import QueryRun
+from spark_groups.types import BatchPlan, ReadTopic
+
+OPTIONS = {"kafka.bootstrap.servers": "b:1", "kafka.group.id": "g", "subscribe": "orders"}
+
+
+def plan_of(group_id: str) -> dict[str, object]:
+    topics = (ReadTopic(uuid.UUID(int=1), "orders", 4),)
+    return plan_as_json(BatchPlan(group_id, "m", 3, (), topics))
+
+
+def run_of(*, tells_start: bool, monkeypatch: pytest.MonkeyPatch) -> QueryRun:
+    run = QueryRun(SourceOptions.of(OPTIONS), tells_start=tells_start)
+    for name in ("start", "replay"):
+        monkeypatch.setattr(run.driver, name, lambda *_, **__: None)
+    return run
+
+
+def test_first_batch_on_the_checkpoint_of_another_group_is_refused(monkeypatch) -> None:
+    run = run_of(tells_start=False, monkeypatch=monkeypatch)
+    with pytest.raises(CheckpointError, match="in the group 'other'") as raised:
+        run.ranges(plan_of("other"), plan_of("g"))
+    command = "spark-groups reset-offsets g --from-group other --topic orders --execute"
+    assert command in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("tells_start", "before", "after"),
+    [(False, "g", "g"), (False, "other", "other"), (True, "other", "g")],
+)
+def test_other_batches_are_not_refused(tells_start, before, after, monkeypatch) -> None:
+    run = run_of(tells_start=tells_start, monkeypatch=monkeypatch)
+    assert run.ranges(plan_of(before), plan_of(after)) == ()
