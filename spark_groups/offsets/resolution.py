@@ -253,7 +253,8 @@ class PositionResolver:
             elif topic_id not in unsure:
                 unread.add(name)
         if unread:
-            command = self._reset_command("--from-group", self._former_group_id, "--all-topics")
+            named = (word for name in sorted(unread) for word in ("--topic", name))
+            command = self._reset_command("--from-group", self._former_group_id, *named)
             resolved.refusal = (
                 f"the checkpoint was written in the group {self._former_group_id!r}, but this query"
                 f" reads in the group {self._group_id!r}, which has committed nothing for"

@@ -94,11 +94,11 @@ def reset_offsets(
     if view.refusal or not execute:
         return view
     new_offsets = {key: row.new_offset for key, row in rows.items() if row.new_offset is not None}
-    counts = counts_to_keep(committed, others, scope.there, scope.partition_counts)
+    counts = counts_to_keep(committed, others, new_offsets, scope.partition_counts)
     metadata = {each: commit_metadata(count, is_reset=True) for each, count in counts.items()}
     done = commit_outside(cluster, group_id, new_offsets, metadata)
     refuse(done.error_code, f"OffsetCommit of {group_id!r}")
-    answered = (_with_answer(row, done.errors[key]) for key, row in rows.items())
+    answered = (_with_answer(row, done.errors.get(key, 0)) for key, row in rows.items())
     return replace(view, rows=_sorted(*answered), is_executed=True)
 
 
@@ -216,6 +216,9 @@ def _row(target: ResetTarget, name: TopicPartition, known: KnownOffsets) -> Rese
         committed_offset=known.committed_offset,
         new_offset=new_offset,
         remark=remark,
+        is_passed_over=(
+            target.kind is ResetKind.FROM_GROUP and known.other_committed_offset is None
+        ),
     )
 
 

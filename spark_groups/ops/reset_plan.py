@@ -76,6 +76,7 @@ class ResetRow:
         new_offset: What is to be committed; None: that cannot be said.
         remark: Why not, or what else there is to know.
         error: Kafka's word for why it was not committed; None: nobody tried, or it was.
+        is_passed_over: Whether it keeps what it has: the other group has committed nothing here.
     """
 
     topic: str
@@ -84,6 +85,7 @@ class ResetRow:
     new_offset: int | None = None
     remark: str = ""
     error: str | None = None
+    is_passed_over: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,10 +213,12 @@ def refusal_of(
             f"Assignments can only be reset if the group {group_id!r} is inactive, but the current"
             f" state is {group_state}.{stop}"
         )
-    without = sum(each.new_offset is None for each in rows)
+    without = sum(each.new_offset is None and not each.is_passed_over for each in rows)
     if without:
         return f"{without} of {len(rows)} partitions have no new offset: nothing can be reset."
-    return "" if rows else "There are no partitions to reset."
+    if all(each.is_passed_over for each in rows):
+        return "There are no partitions to reset."
+    return ""
 
 
 def parse_datetime(text: str) -> int:

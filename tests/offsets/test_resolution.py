@@ -555,7 +555,7 @@ def test_checkpoint_of_another_group_is_refused_while_this_one_has_read_nothing(
     assert "'old one'" in resolved.refusal
     assert "the group 'g'" in resolved.refusal
     assert resolved.refusal.endswith(
-        " run: spark-groups reset-offsets g --from-group 'old one' --all-topics --execute"
+        " run: spark-groups reset-offsets g --from-group 'old one' --topic orders --execute"
         " --bootstrap-server b:1"
     )
     assert resolved.data_loss is None

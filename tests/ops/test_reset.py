@@ -98,6 +98,9 @@ def test_a_group_without_members_is_set_to_what_was_planned(
 
         grow_topic(servers, topic_name, 3)
         over = ResetTarget(ResetKind.FROM_GROUP, group_id=group_id)
+        whole = {topic_name: None}
+        named = reset_offsets(cluster, f"{group_id}-named", over, whole, execute=True)
+        assert (named.is_complete, new_offsets(named)) == (True, {0: 4, 1: 0, 2: None})
         copied = reset_offsets(cluster, f"{group_id}-copy", over, None, execute=True)
         assert (copied.is_complete, new_offsets(copied)) == (True, {0: 4, 1: 0})
         kept = cluster.fetch_all_offsets(f"{group_id}-copy").offsets[key]

@@ -98,6 +98,13 @@ def test_a_group_without_members_is_reset_in_all_partitions_or_none(state: str) 
     assert refusal_of("g", state, (), ()) == "There are no partitions to reset."
 
 
+def test_what_the_other_group_never_committed_is_passed_over() -> None:
+    over = replace(BAD, is_passed_over=True)
+    assert refusal_of("g", "Empty", (), (GOOD, over)) == ""
+    assert refusal_of("g", "Empty", (), (over,)) == "There are no partitions to reset."
+    assert refusal_of("g", "Empty", (), (GOOD, BAD, over)).startswith("1 of 3 partitions")
+
+
 def test_a_group_with_members_says_whom_to_stop() -> None:
     assert refusal_of("g", "Stable", ("app m1",), (GOOD,)) == (
         "Assignments can only be reset if the group 'g' is inactive, but the current state is"
