@@ -19,7 +19,7 @@ from tests.brokers import Row, create_topic, produce
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
-READ_S = 60
+READ_S = 240
 EXAMPLE = Path(__file__).resolve().parents[3] / "conf" / "consume.toml"
 FLIGHTS = [(f"N{each % 7}", f"flight {each} ✈", each % 3, each // 3) for each in range(300)]
 
