@@ -11,6 +11,7 @@ SparkGroupsError
 ├── GroupNotFoundError       there is no consumer group of that name to be shown
 ├── RecordsError             records that a broker sent cannot be decoded; names partition, offset
 │   └── MessageFormatError   they are of a message format older than v2
+├── AvailableNowError        AvailableNow cannot read all that it is meant to
 ├── CheckpointError          the checkpoint holds what cannot be read, or is of another group
 ├── DeliveryError            records that had to be written were not acknowledged in time
 ├── RelinquishedError        a batch gave its partitions up before its deadline: start it again
