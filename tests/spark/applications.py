@@ -6,15 +6,17 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from spark_groups.offsets.plan_text import parse_plan_text
 from spark_groups.types import BatchPlan
 from tests.processes import descendants, environment, is_alive
 from tests.waiting import wait_until
 
+CONF = {"spark.ui.enabled": "false"}
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -42,9 +44,16 @@ class Application:
         directory: Holds its output, checkpoint and log.
         name: Its name.
         settings: Keys of the job's configuration.
+        conf: Spark's own configuration.
     """
 
-    def __init__(self, directory: Path, name: str, settings: dict[str, str]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        name: str,
+        settings: Mapping[str, str],
+        conf: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.name = name
         self.output = directory / "output" / name
         self.checkpoint = directory / "checkpoints" / name
@@ -52,7 +61,7 @@ class Application:
         command = [
             str(Path(sys.executable).with_name("spark-submit")),
             *("--master", "local[1]", "--driver-memory", "512m"),
-            *("--conf", "spark.ui.enabled=false"),
+            *(f"--conf={key}={value}" for key, value in {**CONF, **conf}.items()),
             str(REPOSITORY / "jobs" / "consume.py"),
             *("--name", name),
             *("--output", str(directory / "output")),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -59,7 +61,9 @@ class Feed:
         return self.ends
 
 
-def rows_written(application: Application) -> list[tuple[int, int]]:
+def rows_written(
+    application: Application, columns: Sequence[str] = ("partition", "offset")
+) -> list[tuple[Any, ...]]:
     """Read an application's output through its own log, as Spark does."""
     log = application.output / "_spark_metadata"
     names = {
@@ -68,8 +72,8 @@ def rows_written(application: Application) -> list[tuple[int, int]]:
         if not path.name.startswith(".")
         for line in path.read_text().splitlines()[1:]
     }
-    rows: list[tuple[int, int]] = []
+    rows: list[tuple[Any, ...]] = []
     for name in names:
-        table = pq.read_table(name.removeprefix("file://"), columns=["partition", "offset"])
-        rows += zip(*(table[column].to_pylist() for column in ("partition", "offset")), strict=True)
+        table = pq.read_table(name.removeprefix("file://"), columns=list(columns))
+        rows += zip(*(table[column].to_pylist() for column in columns), strict=True)
     return rows
