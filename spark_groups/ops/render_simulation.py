@@ -14,15 +14,22 @@ from spark_groups.ops.simulated_runs import Break
 from spark_groups.sim.figures import Figures
 
 ROWS: Final = (
-    ("time until stable, longest", "longest_unstable_s"),
-    ("time not stable, all in all", "unstable_s"),
+    ("a partition is not read, longest", "longest_not_read_s"),
+    ("  all partitions together", "not_read_s"),
+    ("  how often", "pauses"),
+    ("records", "records"),
+    ("  delayed", "records_delayed"),
+    ("  read twice", "read_twice"),
+    ("delay of records, p50", "delay_p50_s"),
+    ("  p99", "delay_p99_s"),
+    ("  max", "delay_max_s"),
     ("partitions moved", "partitions_moved"),
-    ("pauses over 1 s", "pauses"),
-    ("longest pause", "longest_pause_s"),
+    ("  needed", "moves_needed"),
+    ("  not needed", "moves_not_needed"),
+    ("group not stable, longest", "longest_unstable_s"),
+    ("  all in all", "unstable_s"),
     ("batches", "batches"),
-    ("records read", "records"),
-    ("records delayed over 10 s", "records_delayed"),
-    ("records read twice", "duplicates"),
+    ("time counted", "counted_s"),
 )
 
 
@@ -39,8 +46,11 @@ def render_figures(figures: Mapping[str, Figures], seeds: range) -> RenderableTy
         table.add_column(profile, justify="right")
     for label, name in ROWS:
         table.add_row(label, *(_figure(getattr(each, name), name) for each in figures.values()))
-    runs = f"seed {seeds[0]}" if len(seeds) == 1 else f"mean of seeds {seeds[0]} to {seeds[-1]}"
-    return Group(table, Text(f"{runs}; the longest times are the longest of all", QUIET_STYLE))
+    if len(seeds) == 1:
+        told = f"seed {seeds[0]}"
+    else:
+        told = f"mean of seeds {seeds[0]} to {seeds[-1]}; the longest times are those of all runs"
+    return Group(table, Text(told, QUIET_STYLE))
 
 
 def _figure(value: float, name: str) -> str:

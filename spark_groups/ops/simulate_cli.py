@@ -24,6 +24,7 @@ from spark_groups.ops.output import console, write_json
 from spark_groups.ops.render_simulation import render_break, render_figures
 from spark_groups.ops.render_text import UNKNOWN
 from spark_groups.ops.simulate_options import (
+    AssignorName,
     BatchLength,
     DeployPattern,
     Depth,
@@ -36,10 +37,13 @@ from spark_groups.ops.simulate_options import (
     Partitions,
     Profiles,
     RebalanceTimeout,
+    RecordsPerSecond,
+    RestartTime,
     Schedules,
     SeedCount,
     SessionTimeout,
     Shrink,
+    Static,
     SwarmText,
     Trigger,
     profile_option,
@@ -49,7 +53,7 @@ from spark_groups.ops.timeline_page import render_page
 from spark_groups.sim.exhaustive import Bounds, explore
 from spark_groups.sim.figures import FigureCounter, Figures, mean
 from spark_groups.sim.scene import Listeners, Scene
-from spark_groups.sim.swarm import Deploy, Faults, Swarm, with_faults
+from spark_groups.sim.swarm import Assignor, Deploy, Faults, Swarm, with_faults
 from spark_groups.sim.timeline import Timeline, TimelineRecorder
 
 
@@ -58,10 +62,14 @@ def simulate(  # noqa: PLR0917
     partitions: Partitions = 12,
     batch_length: BatchLength = 5.0,
     trigger: Trigger = 1.0,
+    records_per_second: RecordsPerSecond = 10.0,
+    assignor: AssignorName = Assignor.UNIFORM,
+    static: Static = False,
     heartbeat_interval: HeartbeatInterval = 5.0,
     session_timeout: SessionTimeout = 45.0,
     rebalance_timeout: RebalanceTimeout = 300.0,
     deploy: DeployPattern = Deploy.ROLLING,
+    restart_time: RestartTime = 15.0,
     faults: FaultMeasure = Faults.NONE,
     duration: Duration = 120.0,
     profile: Profiles = None,
@@ -80,8 +88,11 @@ def simulate(  # noqa: PLR0917
     before you choose; or look for schedules that break a promise: a broken one is printed with its
     seed, its event log and the command that plays it again.
 
-    Example: spark-groups simulate --members 4 --batch-length 20 --deploy rolling
-    --profile kafka-4.2 --profile kafka-4.3 --html rolling.html
+    What is counted begins when the group has started and is stable. A rolling deployment restarts
+    the next application when the one before reads again and the group is stable.
+
+    Example: spark-groups simulate --members 4 --batch-length 20 --deploy rolling --static
+    --restart-time 15 --records-per-second 50 --html rolling.html
 
     Exit code 1 if a promise was broken.
     """
@@ -103,12 +114,17 @@ def simulate(  # noqa: PLR0917
             partitions=partitions,
             batch_s=batch_length,
             trigger_s=trigger,
+            rate=records_per_second,
+            assignor=assignor,
+            static=members if static else 0,
             heartbeat_s=heartbeat_interval,
             session_s=session_timeout,
             rebalance_s=rebalance_timeout,
             chaos_s=duration,
             deploy=deploy,
+            restart_s=restart_time,
             listener=1,
+            planned=1,
         )
         _plan(with_faults(planned, faults), names, seed_range, html, as_json=as_json)
 
@@ -181,9 +197,9 @@ class _Played:
 def _sentence(played: _Played) -> str:
     figures = played.counter.figures
     return (
-        f"Seed {played.run.seed}: {figures.partitions_moved} partitions moved,"
-        f" {figures.pauses} pauses over a second, the longest {figures.longest_pause_s:.1f} s;"
-        f" stable again within {figures.longest_unstable_s:.1f} s."
+        f"Seed {played.run.seed}: {figures.partitions_moved} partitions moved;"
+        f" {figures.pauses} times a partition was not read, for {figures.longest_not_read_s:.1f} s"
+        f" at most; a record waited {figures.delay_max_s:.1f} s at most."
     )
 
 

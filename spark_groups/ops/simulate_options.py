@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from spark_groups.coordinator.profile import PROFILES, Profile, profile_named
-from spark_groups.sim.swarm import Deploy, Faults
+from spark_groups.sim.swarm import Assignor, Deploy, Faults
 
 GROUP: Final = "The group"
 RUNS: Final = "Runs"
@@ -20,10 +20,39 @@ Partitions = Annotated[
 ]
 BatchLength = Annotated[
     float,
-    typer.Option(min=0.02, help="Seconds a batch takes at most.", rich_help_panel=GROUP),
+    typer.Option(
+        min=0.02,
+        help="Seconds a batch takes at most; it takes four fifths of it at least.",
+        rich_help_panel=GROUP,
+    ),
 ]
 Trigger = Annotated[
-    float, typer.Option(min=0.0, help="Seconds between two batches.", rich_help_panel=GROUP)
+    float,
+    typer.Option(
+        min=0.0,
+        help="Seconds of the processing-time trigger; 0 begins a batch when the last one ends.",
+        rich_help_panel=GROUP,
+    ),
+]
+RecordsPerSecond = Annotated[
+    float,
+    typer.Option(
+        min=0.01,
+        max=1000.0,
+        help="Records that are written to each partition in a second.",
+        rich_help_panel=GROUP,
+    ),
+]
+AssignorName = Annotated[
+    Assignor, typer.Option("--assignor", help="Who assigns partitions.", rich_help_panel=GROUP)
+]
+Static = Annotated[
+    bool,
+    typer.Option(
+        "--static",
+        help="The queries have instance ids: back within the session, they have what they had.",
+        rich_help_panel=GROUP,
+    ),
 ]
 HeartbeatInterval = Annotated[float, typer.Option(min=0.1, help="Seconds.", rich_help_panel=GROUP)]
 SessionTimeout = Annotated[float, typer.Option(min=1.0, help="Seconds.", rich_help_panel=GROUP)]
@@ -31,11 +60,26 @@ RebalanceTimeout = Annotated[float, typer.Option(min=1.0, help="Seconds.", rich_
 DeployPattern = Annotated[
     Deploy, typer.Option(help="How the queries are deployed anew.", rich_help_panel=GROUP)
 ]
+RestartTime = Annotated[
+    float,
+    typer.Option(
+        min=1.0,
+        help="Seconds from the leave of an application until its next run reads: the end of its"
+        " JVM, the start of the next one, of Spark and of the query.",
+        rich_help_panel=GROUP,
+    ),
+]
 FaultMeasure = Annotated[
     Faults, typer.Option(help="How much goes wrong meanwhile.", rich_help_panel=GROUP)
 ]
 Duration = Annotated[
-    float, typer.Option(min=10.0, help="Seconds of virtual time.", rich_help_panel=RUNS)
+    float,
+    typer.Option(
+        min=10.0,
+        help="Seconds that are counted from the end of the start-up on; more if the deployment"
+        " takes longer.",
+        rich_help_panel=RUNS,
+    ),
 ]
 Profiles = Annotated[
     list[str] | None,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import Final
 
+from spark_groups.sim.figures import application_of
 from spark_groups.sim.timeline import BatchSpan, Span, Timeline
 from spark_groups.types import TopicIdPartition
 
@@ -33,6 +34,8 @@ svg text { fill: var(--text); } svg .quiet { fill: var(--quiet); }
 .mark { stroke: var(--mark); stroke-width: 1.5; stroke-dasharray: 2 3; }
 .own { fill: hsl(var(--hue) 65% calc(var(--light) + var(--shade))); }
 .own.revoking { opacity: .45; }
+.own.away { fill: none; stroke-dasharray: 4 3;
+  stroke: hsl(var(--hue) 65% calc(var(--light) + var(--shade))); }
 .batch { fill: var(--text); opacity: .55; } .batch.unfinished { fill: var(--mark); opacity: .8; }
 .legend span { display: inline-block; margin-right: 1.2rem; }
 .legend i { display: inline-block; width: .9em; height: .9em; margin-right: .4em;
@@ -56,8 +59,9 @@ def render_page(title: str, sections: Sequence[tuple[str, str, Timeline]]) -> st
         f"<h1>{escape(title)}</h1>",
         "<p>A bar is the time in which a member has a partition; the number is its member epoch. It"
         " is faint while the member is to give it up. A thin stripe is a batch that reads it, a red"
-        " one a batch that never finished; a gap is a time without an owner. Dotted lines are"
-        " incidents. Point at anything for details.</p>",
+        " one a batch that never finished. A gap is a time without an owner. A hollow bar is a"
+        " static member that is away: it keeps the partition, and nobody reads it. Dotted lines"
+        " are incidents, and where counting begins and ends. Point at anything for details.</p>",
     ]
     for heading, sentence, timeline in sections:
         parts += [f"<h2>{escape(heading)}</h2>", f"<p>{escape(sentence)}</p>"]
@@ -68,7 +72,7 @@ def render_page(title: str, sections: Sequence[tuple[str, str, Timeline]]) -> st
 
 def _chart(timeline: Timeline) -> Iterator[str]:
     members = {span.member_id for spans in timeline.spans.values() for span in spans}
-    colours = _colours({_application(each) for each in members})
+    colours = _colours({application_of(each) for each in members})
     keys = sorted(timeline.names)
     names = [timeline.names[key] for key in keys]
     scale = max(PIXELS_A_SECOND, LEAST_WIDTH / max(timeline.ends_at, 1.0))
@@ -83,7 +87,7 @@ def _chart(timeline: Timeline) -> Iterator[str]:
     for row, key in enumerate(keys, 1):
         top = row * ROW_HEIGHT
         for span in timeline.spans.get(key, ()):
-            yield _bar(span, colours[_application(span.member_id)], top, scale)
+            yield _bar(span, colours[application_of(span.member_id)], top, scale)
         for batch in timeline.batches:
             if key in batch.ranges:
                 yield _stripe(batch, key, top, scale)
@@ -135,16 +139,20 @@ def _marks(timeline: Timeline, scale: float, height: int) -> Iterator[str]:
 
 def _bar(span: Span, colour: str, top: int, scale: float) -> str:
     x, width = span.begins * scale, (span.ends - span.begins) * scale
-    state = " revoking" if span.is_revoking else ""
-    told = f"{span.member_id} at epoch {span.member_epoch}{', gives it up' if state else ''}"
+    state, label = "", str(span.member_epoch)
+    told = f"{span.member_id} at epoch {label}"
+    if span.is_away:
+        state, label, told = " away", "away", f"{span.member_id} is away and means to be back"
+    elif span.is_revoking:
+        state, told = " revoking", f"{told}, gives it up"
     bar = (
         f'<rect class="own{state}" style="{colour}" x="{x:.1f}" y="{top + 3}"'
         f' width="{width:.1f}" height="{ROW_HEIGHT - 6}"><title>{escape(told)},'
         f" {span.begins:.3f} to {span.ends:.3f} s</title></rect>"
     )
-    if width < 24:
+    if width < 8 + CHARACTER_WIDTH * max(2, len(label)):
         return bar
-    return bar + f'<text x="{x + 4:.1f}" y="{top + 16}">{span.member_epoch}</text>'
+    return bar + f'<text x="{x + 4:.1f}" y="{top + 16}">{label}</text>'
 
 
 def _stripe(batch: BatchSpan, key: TopicIdPartition, top: int, scale: float) -> str:
@@ -160,7 +168,3 @@ def _stripe(batch: BatchSpan, key: TopicIdPartition, top: int, scale: float) -> 
         f' y="{top + ROW_HEIGHT - 7}" width="{width:.1f}" height="4"><title>{escape(batch.who)}'
         f" reads [{from_offset}, {until_offset}), {batch.begins:.3f} to {until}</title></rect>"
     )
-
-
-def _application(member_id: str) -> str:
-    return member_id.partition(".")[0]

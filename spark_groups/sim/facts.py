@@ -161,6 +161,16 @@ class Incident:
 
 
 @dataclass(frozen=True, slots=True)
+class CountingBegins:
+    """The start-up of a planned run is over: what it costs is counted from here on."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountingEnds:
+    """The deployment of a planned run is over, and with it the time that is counted."""
+
+
+@dataclass(frozen=True, slots=True)
 class Quiet:
     """Some time after the last fault, the run is over."""
 
@@ -184,5 +194,7 @@ Fact = (
     | Aged
     | Deleted
     | Incident
+    | CountingBegins
+    | CountingEnds
     | Quiet
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import count
+from math import inf
 from typing import Final
 
 from spark_groups.client.config import ClientConfig
@@ -19,6 +20,7 @@ from spark_groups.sim.clock import EXACT, Clock
 from spark_groups.sim.facts import Finished, Forgotten, Incident, Read, Records, Triggered
 from spark_groups.sim.incarnations import Incarnation
 from spark_groups.sim.scene import Scene
+from spark_groups.sim.swarm import Assignor
 from spark_groups.types import BatchPlan, TopicIdPartition
 
 RESTART_S: Final = 3.0
@@ -27,6 +29,14 @@ LEAVE_S: Final = 5.0
 """How long a query that is stopped may take to leave the group."""
 NO_NEWS_S: Final = (0.05, 0.3, 1.0)
 """After how many seconds a query asks again that found nothing to read."""
+
+FIRST_ASSIGNMENT_S: Final = 3.0
+"""How long the first plan waits for partitions that others still have (kafka/driver.py)."""
+FIRST_LOOK_S: Final = 0.05
+EMPTY_S: Final = 0.3
+"""How long a batch of a planned run takes at most that has nothing to read."""
+PLANNED_LEAST: Final = 0.8
+"""How long a batch of a planned run takes at least, as a part of how long it takes at most."""
 
 Ends = Mapping[TopicIdPartition, tuple[int, int]]
 
@@ -63,6 +73,8 @@ class Query:
         self._stop_for_s: float | None = None
         self._down_until = 0.0
         """Until when it is not started again."""
+        self._triggered_at = 0.0
+        """When Spark asked for the last batch; seconds."""
 
     @property
     def member(self) -> Member | None:
@@ -97,6 +109,8 @@ class Query:
         if plan is not None and not self._is_finished:
             client.replay(plan, current.now)
             self._run_batch(current, plan)
+        elif scene.swarm.planned:
+            self._begin(current, inf)
         else:
             current.after(0.0, lambda: self._trigger(current))
         current.pump()
@@ -121,7 +135,7 @@ class Query:
         """Let the running batch end, leave the group, start again after some seconds.
 
         Args:
-            for_s: How many; None: stay away for good.
+            for_s: How many, beside those that a leave may take; None: stay away for good.
         """
         if for_s is None:
             self.is_wanted = False
@@ -196,11 +210,25 @@ class Query:
 
     # What Spark does.
 
+    def _begin(self, current: Incarnation, waits_until: float) -> None:
+        """Let the first trigger wait for the assignment, as the driver of a real query does.
+
+        A run that is drawn does not wait: more can go wrong then.
+        """
+        now, client = self._scene.now, current.client
+        if waits_until == inf and client.attendance.is_member:
+            waits_until = now + FIRST_ASSIGNMENT_S
+        if client.is_settled or client.readable(current.now) or now >= waits_until:
+            self._trigger(current)
+        else:
+            current.after(FIRST_LOOK_S, lambda: self._begin(current, waits_until))
+
     def _trigger(self, current: Incarnation) -> None:
         """What Spark does between batches: latestOffset proves the last batch and plans."""
         if self.current is not current or self._stop_for_s is not None:
             return
         scene, client = self._scene, current.client
+        self._triggered_at = scene.now
         client.called(current.now)
         plan = self.plan
         if plan is not None and self._is_finished:
@@ -210,7 +238,7 @@ class Query:
         ends: Ends = {
             key: end
             for key in sorted(client.readable(current.now))
-            if scene.chance.random() > 0.02
+            if (scene.chance.random() > 0.02 or scene.swarm.planned)
             and (end := scene.storage.list_end(key, scene.now, old=scene.chance.random() < 0.3))
         }
         current.after(scene.chance.uniform(0.001, 0.05), lambda: self._plan(current, ends))
@@ -244,7 +272,10 @@ class Query:
         current.pump()
         scene.tell(Triggered(self.name, client, plan))
         if plan is None:
-            current.after(scene.chance.choice(NO_NEWS_S), lambda: self._trigger(current))
+            wait_s = scene.chance.choice(NO_NEWS_S)
+            if scene.swarm.planned and scene.swarm.trigger_s:
+                wait_s = self._until_trigger_s()
+            current.after(wait_s, lambda: self._trigger(current))
             return
         self.plan, self._offsets_log, self._is_finished = plan, plan_text(plan), False
         self._run_batch(current, plan)
@@ -272,10 +303,28 @@ class Query:
             if scene.swarm.listener:
                 current.take(lambda client, now: client.finish(plan, now))
             wait_s = scene.chance.uniform(0.0, scene.swarm.trigger_s)
+            if scene.swarm.planned:
+                wait_s = self._until_trigger_s()
             current.after(wait_s, lambda: self._trigger(current))
 
         longest_s = scene.swarm.batch_s if scene.is_faulty else min(1.0, scene.swarm.batch_s)
-        current.after(scene.chance.uniform(0.01, longest_s), end)
+        least_s = 0.01
+        if scene.swarm.planned:
+            longest_s = longest_s if plan.ranges else min(EMPTY_S, longest_s)
+            least_s = PLANNED_LEAST * longest_s
+        current.after(scene.chance.uniform(least_s, longest_s), end)
+
+    def _until_trigger_s(self) -> float:
+        """Return in how many seconds Spark's processing-time trigger is due.
+
+        It is due at multiples of its interval, and at once where the last batch took longer
+        (Spark's ProcessingTimeExecutor).
+        """
+        interval_s = self._scene.swarm.trigger_s
+        if not interval_s:
+            return 0.0
+        due_at = (self._triggered_at // interval_s + 1) * interval_s
+        return max(0.0, due_at - self._scene.now)
 
     def _leave(self, current: Incarnation) -> None:
         self._suffer(current, "leaves")
@@ -306,6 +355,7 @@ class Query:
                 subscription=self._subscription,
                 instance_id=self._instance_id,
                 rebalance_timeout_ms=int(swarm.rebalance_s * 1000),
+                server_assignor=swarm.assignor.value if swarm.assignor is Assignor.RANGE else None,
                 session_timeout_ms=int(swarm.session_s * 1000),
             ),
             starting_offsets=StartingOffsets(starting),

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
+from enum import Enum
 from typing import Final, TypeVar
 
-from spark_groups.sim.swarm import CALM, Deploy, Swarm
+from spark_groups.sim.swarm import CALM, Swarm
 
 F = TypeVar("F")
 
 LEAST: Final = {"queries": 1, "partitions": 1, "topics": 1, "chaos_s": 10.0}
 """What a run cannot do without."""
 KEPT: Final = frozenset(
-    {"heartbeat_s", "session_s", "rebalance_s", "replication_s", "trigger_s", "starts_s"}
+    {
+        *("heartbeat_s", "session_s", "rebalance_s", "replication_s", "trigger_s", "starts_s"),
+        "restart_s",
+    }
 )
 """What is not a matter of size."""
 
@@ -43,8 +47,8 @@ def _smaller(swarm: Swarm) -> Iterator[Swarm]:
         name, value = each.name, getattr(swarm, each.name)
         if name in KEPT:
             continue
-        if isinstance(value, Deploy):
-            steps: list[object] = [Deploy.NONE]
+        if isinstance(value, Enum):
+            steps: list[object] = [getattr(CALM, name)]
         else:
             least = LEAST.get(name, 0)
             halved = value // 2 if isinstance(value, int) else value / 2

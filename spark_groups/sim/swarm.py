@@ -22,6 +22,13 @@ class Deploy(Enum):
     AUTOSCALE = "autoscale"
 
 
+class Assignor(Enum):
+    """Who assigns partitions; the values are Kafka's names."""
+
+    UNIFORM = "uniform"
+    RANGE = "range"
+
+
 class Faults(Enum):
     """How much goes wrong; the values are what the command line takes."""
 
@@ -56,6 +63,11 @@ class Swarm:
         chaos_s: How long things happen to them; then it is quiet.
         deploy: How the applications are deployed anew meanwhile.
         deploy_every_s: Seconds between two steps of it.
+        restart_s: How long an application is away that is deployed anew, from its leave on.
+        assignor: Which assignor the queries ask for.
+        planned: 1 for a run to plan with: records are written at an even rate, every end is known,
+            batches are about as long as they may be, triggers come at multiples of `trigger_s`, and
+            a deployment begins when the start-up is over and goes on when the group is stable.
         stops: How often a query leaves the group and comes back.
         growth: How often a topic gets one more partition.
         vanishings: How often a topic is deleted and, later, created again.
@@ -101,6 +113,9 @@ class Swarm:
     chaos_s: float = 60.0
     deploy: Deploy = Deploy.NONE
     deploy_every_s: float = 5.0
+    restart_s: float = 6.0
+    assignor: Assignor = Assignor.UNIFORM
+    planned: int = 0
     stops: int = 0
     growth: int = 0
     vanishings: int = 0

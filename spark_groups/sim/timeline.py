@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from spark_groups.protocol.messages import LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from spark_groups.sim import facts
 from spark_groups.sim.scene import Listeners, Scene
 from spark_groups.types import TopicIdPartition
@@ -27,6 +28,11 @@ class Span:
     is_revoking: bool
     begins: float
     ends: float = 0.0
+
+    @property
+    def is_away(self) -> bool:
+        """True while a static member is away and means to be back: nobody reads the partition."""
+        return self.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +91,8 @@ class TimelineRecorder:
             facts.Read: self._read,
             facts.Finished: self._finished,
             facts.Incident: self._incident,
+            facts.CountingBegins: lambda _: self._mark("what is counted begins"),
+            facts.CountingEnds: lambda _: self._mark("what is counted ends"),
         }
 
     def finish(self) -> Timeline:
@@ -131,4 +139,7 @@ class TimelineRecorder:
             self.timeline.batches.append(replace(batch, ends=self._scene.now))
 
     def _incident(self, fact: facts.Incident) -> None:
-        self.timeline.incidents.append((self._scene.now, f"{fact.what} {fact.text}".rstrip()))
+        self._mark(f"{fact.what} {fact.text}".rstrip())
+
+    def _mark(self, text: str) -> None:
+        self.timeline.incidents.append((self._scene.now, text))

@@ -27,7 +27,7 @@ from spark_groups.sim.coordination import (
     Coordination,
     Watch,
 )
-from spark_groups.sim.deployment import steps_of
+from spark_groups.sim.deployment import Deployment
 from spark_groups.sim.history import History
 from spark_groups.sim.incarnations import HELD_S
 from spark_groups.sim.incidents import Incidents
@@ -53,6 +53,8 @@ LEADER_ERRORS: Final = (
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.REQUEST_TIMED_OUT,
 )
+WRITTEN_EVERY_S: Final = 0.1
+"""How often a planned run writes the records that are due."""
 QUIET_S: Final = 30.0
 """How long after the last fault a group may take to come to rest, beside its own time-outs."""
 
@@ -109,6 +111,10 @@ class World:
             lambda since: scene.tell(facts.TakenBack(since)),
         )
         self._incidents = Incidents(scene, self.queries)
+        self._deployment = Deployment(scene, self.queries)
+        scene.listen([self._deployment.listeners()])
+        self._written = dict.fromkeys(storage.logs, 0)
+        """How many records were written evenly to each partition."""
 
     @property
     def quiet_s(self) -> float:
@@ -129,9 +135,12 @@ class World:
         scene, swarm, schedule = self.scene, self.scene.swarm, self.scene.schedule
         self.begin()
         schedule.run_until(swarm.chaos_s)
+        while not self._deployment.is_over:
+            schedule.run_until(scene.now + 1.0)
         scene.network.is_faulty = False
         self._say("quiet")
-        while scene.now < swarm.chaos_s + self.quiet_s and next(restless(scene), None):
+        ends_at = scene.now + self.quiet_s
+        while scene.now < ends_at and next(restless(scene), None):
             schedule.run_until(scene.now + 1.0)
         scene.tell(facts.Quiet())
 
@@ -141,11 +150,18 @@ class World:
         chance, schedule = scene.chance, scene.schedule
         for start in (each.start for each in scene.participants):
             schedule.at(chance.uniform(0.0, swarm.starts_s), start)
-        for when, step in steps_of(swarm, self.queries):
-            schedule.at(when, step)
-        schedule.at(0.0, self._produce)
+        self._deployment.begin()
+        schedule.at(0.0, self._produce_evenly if swarm.planned else self._produce)
+        if swarm.planned:
+            scene.listen([{facts.CountingBegins: lambda _: self._let_go_wrong(0.0)}])
+        else:
+            self._let_go_wrong(min(5.0, swarm.chaos_s / 2))
+
+    def _let_go_wrong(self, from_s: float) -> None:
+        """Let incidents happen, so many seconds from now on at the earliest."""
+        scene = self.scene
         for act in self._incidents.drawn():
-            schedule.at(chance.uniform(min(5.0, swarm.chaos_s / 2), swarm.chaos_s), act)
+            scene.schedule.after(scene.chance.uniform(from_s, scene.swarm.chaos_s), act)
 
     def _committed(self, offset: AcceptedOffset) -> None:
         if offset.member_id != NO_MEMBER_ID:
@@ -171,6 +187,16 @@ class World:
             log.append(count, scene.now)
         if scene.now < swarm.chaos_s:
             scene.schedule.after(wait_s, self._produce)
+
+    def _produce_evenly(self) -> None:
+        scene, logs = self.scene, self.scene.storage.logs
+        for index, (key, log) in enumerate(logs.items()):
+            # Not all of them at once: each partition has its own part of a record's time.
+            due = int(scene.swarm.rate * scene.now + index / len(logs))
+            log.append(due - self._written.get(key, 0), scene.now)
+            self._written[key] = due
+        if scene.is_faulty:
+            scene.schedule.after(WRITTEN_EVERY_S, self._produce_evenly)
 
     # The brokers.
 

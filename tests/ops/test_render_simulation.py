@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 from rich.console import Console, RenderableType
 
-from spark_groups.ops.render_simulation import render_break, render_figures
+from spark_groups.ops.render_simulation import ROWS, render_break, render_figures
 from spark_groups.ops.simulated_runs import Break, Run
 from spark_groups.sim.figures import Figures
 from spark_groups.sim.swarm import Swarm
@@ -19,21 +21,26 @@ def text_of(renderable: RenderableType) -> str:
 
 def test_profiles_stand_side_by_side_with_units() -> None:
     figures = {
-        "kafka-4.0": Figures(longest_unstable_s=12.34, records=12_345, partitions_moved=7),
-        "kafka-4.3": Figures(longest_unstable_s=8.0, records=11_000, duplicates=3),
+        "kafka-4.0": Figures(longest_not_read_s=12.34, records=12_345, partitions_moved=7),
+        "kafka-4.3": Figures(longest_not_read_s=8.0, records=11_000, read_twice=3),
     }
     lines = text_of(render_figures(figures, range(1, 6))).splitlines()
     assert lines[0].split() == ["kafka-4.0", "kafka-4.3"]
-    rows = {line[:26].strip(): line[26:].split() for line in lines[1:-1]}
-    assert rows["time until stable, longest"] == ["12.3", "s", "8.0", "s"]
-    assert rows["records read"] == ["12,345", "11,000"]
-    assert rows["records read twice"] == ["0", "3"]
+    rows = {line[:33].strip(): line[33:].split() for line in lines[1:-1]}
+    assert rows["a partition is not read, longest"] == ["12.3", "s", "8.0", "s"]
+    assert rows["records"] == ["12,345", "11,000"]
+    assert rows["read twice"] == ["0", "3"]
     assert rows["partitions moved"] == ["7", "0"]
     assert lines[-1].startswith("mean of seeds 1 to 5")
 
 
 def test_one_seed_is_no_mean() -> None:
-    assert "seed 4;" in text_of(render_figures({"kafka-4.3": Figures()}, range(4, 5)))
+    lines = text_of(render_figures({"kafka-4.3": Figures()}, range(4, 5))).splitlines()
+    assert lines[-1].strip() == "seed 4"
+
+
+def test_every_figure_has_a_row() -> None:
+    assert {name for _, name in ROWS} == {each.name for each in fields(Figures)}
 
 
 def test_a_break_says_all_that_replays_it() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from spark_groups.offsets.planning import PlanLimit
 from spark_groups.ops import simulate_cli, simulated_runs
 from spark_groups.ops.cli import app
 from spark_groups.ops.simulated_runs import Break, Run, play
+from spark_groups.sim.figures import Figures
+from spark_groups.sim.swarm import Assignor, Swarm
 
 SHORT = ("--duration", "20", "--session-timeout", "10", "--heartbeat-interval", "2")
 
@@ -36,8 +39,22 @@ def test_the_same_as_json() -> None:
     document = json.loads(found.stdout)
     assert document["seeds"] == {"first": 1, "count": 1}
     figures = document["profiles"]["kafka-4.3"]
-    assert figures["partitions_moved"] == figures["duplicates"] == 0
-    assert figures["records"] > 0
+    assert figures.keys() == {each.name for each in fields(Figures)}
+    assert figures["partitions_moved"] == figures["read_twice"] == figures["not_read_s"] == 0
+    assert figures["records"] == pytest.approx(12 * 10 * 20, rel=0.05)
+
+
+def test_what_is_planned_goes_into_the_run() -> None:
+    words = ("--static", "--restart-time", "7", "--assignor", "range", "--records-per-second", "2")
+    found = simulate(*SHORT, "--seeds", "1", "--members", "2", *words, "--json")
+    assert found.exit_code == 0, found.output
+    document = json.loads(found.stdout)
+    made_of = Swarm.parse(document["swarm"])
+    assert (made_of.static, made_of.restart_s, made_of.rate) == (2, 7.0, 2.0)
+    assert (made_of.assignor, made_of.planned) == (Assignor.RANGE, 1)
+    figures = document["profiles"]["kafka-4.3"]
+    assert figures["partitions_moved"] == 0
+    assert figures["longest_not_read_s"] == pytest.approx(7.0, rel=0.1)
 
 
 def test_the_page_has_a_section_for_each_profile(tmp_path: Path) -> None:

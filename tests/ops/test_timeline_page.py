@@ -68,6 +68,16 @@ def test_owners_epochs_batches_and_incidents_are_drawn() -> None:
     assert hues == {"q1": 3, "q2": 2}, "bars and legend"
 
 
+def test_a_static_member_that_is_away_is_hollow_and_has_no_epoch() -> None:
+    spans = [Span("q1.1.1", 7, False, 1.0, 9.0), Span("q1.1.1", -2, False, 9.0, 24.0)]
+    timeline = Timeline({KEY: "orders-0"}, {KEY: spans}, ends_at=30.0)
+    page = render_page("t", [("kafka-4.3", "it was away", timeline)])
+    assert page.count('class="own"') == page.count('class="own away"') == 1
+    assert "q1.1.1 is away and means to be back, 9.000 to 24.000 s" in page
+    assert re.findall(r'<text x="[\d.]+" y="40">([^<]+)</text>', page)[1:] == ["7", "away"]
+    assert "epoch -2" not in page
+
+
 def test_bars_stand_where_the_time_says() -> None:
     page = render_page("t", [("kafka-4.3", "it moved", TIMELINE)])
     found = re.findall(r'class="own"[^>]* x="([\d.]+)" y="\d+" width="([\d.]+)"', page)

@@ -31,6 +31,17 @@ def test_every_partition_has_one_owner_at_a_time_until_the_end() -> None:
     assert any(span.is_revoking for spans in timeline.spans.values() for span in spans)
 
 
+def test_a_static_member_that_is_away_has_its_partitions_and_counting_is_marked() -> None:
+    timeline = recorded(
+        Swarm(queries=2, static=2, planned=1, deploy=Deploy.ROLLING, restart_s=4.0, chaos_s=20.0)
+    )
+    away = [span for spans in timeline.spans.values() for span in spans if span.is_away]
+    assert {span.member_id for span in away} == {"q1.1.1", "q2.1.1"}
+    assert all(3.9 < span.ends - span.begins < 4.1 for span in away)
+    marks = [text for _, text in timeline.incidents]
+    assert (marks[0], marks[-1]) == ("what is counted begins", "what is counted ends")
+
+
 def test_batches_and_incidents_are_drawn_where_they_were() -> None:
     timeline = recorded(Swarm(queries=2, crashes=9, forgetting=1.0, batch_s=20.0, growth=1))
     finished = [batch for batch in timeline.batches if batch.ends is not None]
