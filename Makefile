@@ -10,7 +10,7 @@ BENCH_FLAGS ?=
 # Arrow for Java leaves its checks of bounds out: a tuning, measured beside what Spark has by itself.
 UNCHECKED := -Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false
 # The versions of Spark that `make spark-versions` tests, beside the one in requirements.lock.
-SPARK_VERSIONS ?= 4.0.1 4.1.1
+SPARK_VERSIONS ?= 4.0.1 4.1.1 4.3.0
 # How many schedules `make simulate` plays, and the first seed of them.
 SCHEDULES ?= 20000
 FIRST_SEED ?= 1000
@@ -144,17 +144,16 @@ $(PACKAGES): requirements.lock
 	$(PIP) install --use-pep517 --require-hashes -r requirements.lock
 	@touch $@
 
-# What requirements.lock pins, with another Spark in place of its own.
-.venvs/spark-%/.installed: requirements.lock pyproject.toml
+# What requirements.lock pins, with another Spark in place of its own. uv takes what it has installed
+# before from its cache; pip would download everything again.
+.venvs/spark-%/.installed: $(PACKAGES) pyproject.toml
 	$(call step,environment: .venvs/spark-$*)
-	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	test -x $(@D)/bin/python || $(VENV)/bin/uv venv --quiet --python $(PY) $(@D)
 	awk '/^pyspark==/ {skip = 1} !skip {print} skip && !/\\$$/ {skip = 0}' requirements.lock \
 	  >$(@D)/requirements.txt
-	$(@D)/bin/python -m pip --disable-pip-version-check install --quiet --use-pep517 \
-	  --require-hashes -r $(@D)/requirements.txt
-	$(@D)/bin/python -m pip --disable-pip-version-check install --quiet pyspark==$*
-	$(@D)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps \
-	  --no-build-isolation --editable .
+	$(VENV)/bin/uv pip install --quiet --python $(@D) --require-hashes -r $(@D)/requirements.txt
+	$(VENV)/bin/uv pip install --quiet --python $(@D) pyspark==$*
+	$(VENV)/bin/uv pip install --quiet --python $(@D) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 spark-%: .venvs/spark-%/.installed

@@ -74,6 +74,17 @@ class Subscription:
             return topic in self.topic_names
         return re2.fullmatch(self.topic_regex, topic) is not None
 
+    def shares_topics_with(self, other: Subscription) -> bool:
+        """Tell whether both are certain to subscribe to the same topics; patterns are if equal.
+
+        Args:
+            other: The other subscription.
+        """
+        if self.topic_regex is not None and other.topic_regex is not None:
+            return self.topic_regex == other.topic_regex
+        named = (*map(other.matches, self.topic_names), *map(self.matches, other.topic_names))
+        return any(named)
+
 
 def re2_fault(pattern: str) -> str:
     """Return what RE2 says is wrong with a pattern, "" if nothing is."""

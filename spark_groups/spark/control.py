@@ -16,7 +16,7 @@ import queue
 import socket
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -136,6 +136,7 @@ class ControlServer:
         listening: What each runner is told first.
         received: Called with each message of a runner.
         directory: Where the socket lies; None is this user's own directory.
+        told_before: What a runner is told before that, asked for anew for each of them.
     """
 
     def __init__(
@@ -144,7 +145,9 @@ class ControlServer:
         listening: Listening,
         received: Callable[[Link, Message], None],
         directory: Path | None = None,
+        told_before: Callable[[], Iterable[Message]] = tuple,
     ) -> None:
+        self._told_before = told_before
         self._listening = listening
         self._received = received
         name = f"{jvm_pid}-{os.getpid()}-{next(_numbers)}.sock"
@@ -224,7 +227,8 @@ class ControlServer:
             if is_full or self._socket is None:
                 link.close()
                 continue
-            link.send(self._listening)
+            for message in (*self._told_before(), self._listening):
+                link.send(message)
             link.start()
 
     def _take(self, link: Link, message: Message) -> None:

@@ -44,6 +44,19 @@ class Listening(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueryRefused(Message):
+    """A query that is about to start must not run; comes before `Listening`.
+
+    Args:
+        group_id: The consumer group that its runners are members of.
+        reason: Why, and what to do.
+    """
+
+    group_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReported(Message):
     """Spark has a batch in its commit log.
 
@@ -138,6 +151,7 @@ _KINDS: Final[Mapping[str, type[Message]]] = {
     kind.__name__: kind
     for kind in (
         Listening,
+        QueryRefused,
         BatchReported,
         NothingMoreReported,
         Drain,

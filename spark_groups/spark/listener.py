@@ -41,8 +41,10 @@ from spark_groups.spark.control_messages import (
     Message,
     NothingMoreReported,
     PartitionsChanged,
+    QueryRefused,
     Released,
 )
+from spark_groups.spark.running_query import split_group
 from spark_groups.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -115,6 +117,8 @@ class GroupListener:
         }
         self._queries: dict[str, str] = {}
         """Query ids by member id, as reported batches show them."""
+        self._refused: dict[str, QueryRefused] = {}
+        """Refusals by query id."""
         self._waiting: queue.Queue[tuple[Link, PartitionsChanged, float] | None] = queue.Queue(
             MAX_WAITING_CHANGES
         )
@@ -124,6 +128,7 @@ class GroupListener:
             Listening(reports_batches=True, holds_revocations=on_revoked is not None),
             self._received,
             directory,
+            self._refusals,
         )
         self._server.start()
         threading.Thread(target=self._serve, name="rebalance-listener", daemon=True).start()
@@ -163,12 +168,24 @@ class GroupListener:
                 )
             )
 
+    def refuse(self, query_id: str, group_id: str, reason: str) -> None:
+        """Have a query that is about to start end at once, until `ended`.
+
+        Args:
+            query_id: Spark's id of the query.
+            group_id: The consumer group that its runners are members of.
+            reason: Why, and what to do.
+        """
+        if len(self._refused) < MAX_QUERIES:
+            self._refused[query_id] = QueryRefused(group_id=group_id, reason=reason)
+
     def ended(self, query_id: str) -> None:
         """Pass on that a query has ended: nothing more will be reported of it.
 
         Args:
             query_id: Spark's id of the query.
         """
+        self._refused.pop(query_id, None)
         had_reports = query_id in self._queries.values()
         self._server.broadcast(NothingMoreReported(query_id=query_id, had_reports=had_reports))
 
@@ -199,6 +216,9 @@ class GroupListener:
             self._waiting.put_nowait(None)
         except queue.Full:
             logger.warning("changes of partitions still wait for a callback that does not return")
+
+    def _refusals(self) -> list[QueryRefused]:
+        return list(self._refused.values())
 
     def _received(self, link: Link, message: Message) -> None:
         if not isinstance(message, PartitionsChanged):
@@ -256,6 +276,8 @@ class _QueryEvents(StreamingQueryListener):
         self._runs: dict[str, _Run] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        # Spark waits for this before it makes the query's runners.
+        self._safely(lambda: self._refuse_if_split(str(event.id)))
         self._safely(lambda: self._run(str(event.runId), str(event.id)))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
@@ -279,6 +301,12 @@ class _QueryEvents(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         self._runs.pop(str(event.runId), None)
         self._safely(lambda: self._listener.ended(str(event.id)))
+
+    def _refuse_if_split(self, query_id: str) -> None:
+        found: Any = self._session.streams.get(query_id)
+        split = split_group(found._jsq.streamingQuery()) if found is not None else None
+        if split is not None:
+            self._listener.refuse(query_id, *split)
 
     def _run(self, run_id: str, query_id: str) -> _Run:
         """Ask the query itself, once."""

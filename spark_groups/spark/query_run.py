@@ -73,6 +73,7 @@ class QueryRun:
         hint = surprising(options.subscription.topic_regex or "")
         if hint is not None:
             logger.warning("%s", hint)
+        self._subscription = options.subscription
         self._leave_on_stop = options.leave_on_stop
         self._handed_out: Offset | None = None
         self._proven: Offset | None = None
@@ -137,7 +138,8 @@ class QueryRun:
         A plan that this run did not make is one that Spark runs again.
 
         Raises:
-            CheckpointError: The checkpoint was written in another group, on Spark 4.0 or 4.1.
+            CheckpointError: The checkpoint was written in another group, on Spark 4.0 or 4.1; or
+                Spark runs a batch again that reads none of this stream's topics.
         """
         if not self._tells_start:
             self._refuse_another_group(start, end)
@@ -147,6 +149,7 @@ class QueryRun:
             self._handed_out = self._handed_out or end
             return ()
         if end != self._handed_out:
+            self._check_topics(plan)
             self.driver.replay(plan)
             self._handed_out = end
             self.control.expect(plan)
@@ -171,6 +174,29 @@ class QueryRun:
             f" new checkpointLocation. To go on where {before.group_id!r} stands, first stop all"
             f" members of {own!r} and run: {shlex.join(('spark-groups', *copy))}"
         )
+
+    def _check_topics(self, plan: BatchPlan) -> None:
+        """Check that a batch which Spark runs again is one of this stream.
+
+        Spark gives the offsets in a checkpoint to the streams of a query by their order.
+        """
+        read = {each.topic for each in plan.ranges}
+        others = sorted(each for each in read if not self._subscription.matches(each))
+        if read and len(others) == len(read):
+            wanted = self._subscription.topic_regex or ", ".join(self._subscription.topic_names)
+            raise CheckpointError(
+                f"the last batch of the checkpoint is not finished; it reads {', '.join(others)},"
+                f" and this stream subscribes to {wanted}: either its topics were changed, or the"
+                " streams of the query have another order. Start the query once as it was, so that"
+                " the batch is finished, or give it a new checkpointLocation"
+            )
+        if others:
+            logger.warning(
+                "the last batch of the checkpoint was not finished and is run again; it reads %s"
+                " too, which the query does not subscribe to any more: these offsets are not"
+                " committed, and who subscribes to them in this group reads these rows again",
+                ", ".join(others),
+            )
 
     def _plan_of(self, offset: Offset) -> BatchPlan | None:
         if offset != self._known[0]:

@@ -42,6 +42,7 @@ from spark_groups.spark.control_messages import (
     Names,
     NothingMoreReported,
     PartitionsChanged,
+    QueryRefused,
     Released,
 )
 from spark_groups.spark.option_values import MoveWithState
@@ -154,7 +155,7 @@ class RunnerControl:
         """Raise what a driver's report makes it impossible to go on with.
 
         Raises:
-            OptionsError: The query tracks its progress asynchronously.
+            OptionsError: The driver refuses the query, or it tracks its progress asynchronously.
             GroupError: Partitions moved away from state, and `partitionMoveWithState` is `fail`.
         """
         if self._failure is not None:
@@ -214,6 +215,9 @@ class RunnerControl:
         match message:
             case Listening():
                 self._greeted(link, message)
+            case QueryRefused(group_id=group_id, reason=reason):
+                if group_id == self._group_id:
+                    self._failure = OptionsError(reason)
             case BatchReported():
                 self._reported(message)
             case NothingMoreReported(query_id=query_id):

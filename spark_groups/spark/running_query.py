@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import combinations
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
@@ -69,13 +70,12 @@ def running_query(batch: DataFrame, caller: str) -> RunningQuery:
     key = session.sparkContext._jvm.java.util.UUID.fromString(query_id)
     execution = session._jsparkSession.sharedState().activeStreamingQueries().get(key)
     plan = execution.analyzedPlan()
-    leaves = plan.collectLeaves()
-    streams = [leaf for leaf in map(leaves.apply, range(leaves.size())) if _is_group(leaf)]
+    streams = _streams(plan)
     if len(streams) != 1:
         raise OptionsError(
             f"{caller} takes a query that reads one stream of kafka-group, not {len(streams)}"
         )
-    options = tuple(sorted(dict(streams[0].extraOptions().asCaseSensitiveMap()).items()))
+    options = _given(streams[0])
     end = _text(execution.availableOffsets())
     planned = parse_plan_text(end) if end != _text(execution.committedOffsets()) else None
     return RunningQuery(
@@ -84,6 +84,36 @@ def running_query(batch: DataFrame, caller: str) -> RunningQuery:
         planned.ranges if planned else (),
         is_as_loaded=_is_loaded(plan),
     )
+
+
+def split_group(execution: Any) -> tuple[str, str] | None:
+    """Find a group that a query would join as several members which divide its topics.
+
+    Each stream of a query is a member. A stream that is joined with itself becomes two streams with
+    the same options; one that is united with itself stays one.
+
+    Args:
+        execution: The query, as the JVM has it.
+
+    Returns:
+        The group, and why such a query is refused; None if there is no such group.
+    """
+    streams: list[Any] = []
+    for leaf in _streams(execution.analyzedPlan()):
+        if not any(leaf.equals(each) for each in streams):
+            streams.append(leaf)
+    for one, other in combinations(map(_options_of, streams), 2):
+        is_one_group = one.group_id == other.group_id
+        is_one_cluster = set(one.bootstrap_servers) & set(other.bootstrap_servers)
+        topics = one.subscription, other.subscription
+        if is_one_group and is_one_cluster and topics[0].shares_topics_with(topics[1]):
+            return one.group_id, (
+                f"the query is refused: it has two streams in the group {one.group_id!r} with the"
+                " same topics, and each would get only a part of their partitions. A stream that"
+                " is joined with itself becomes two: load it twice, and give each load a"
+                " kafka.group.id of its own"
+            )
+    return None
 
 
 def cluster_of(checked: SourceOptions) -> Cluster:
@@ -104,6 +134,20 @@ def cluster_of(checked: SourceOptions) -> Cluster:
 def _checked(options: tuple[tuple[str, str], ...]) -> SourceOptions:
     """Check options once for all batches: files of certificates take a while."""
     return SourceOptions.of(dict(options))
+
+
+def _streams(plan: Any) -> list[Any]:
+    """Return the streams of kafka-group in a plan, as often as it has them."""
+    leaves = plan.collectLeaves()
+    return [leaf for leaf in map(leaves.apply, range(leaves.size())) if _is_group(leaf)]
+
+
+def _given(stream: Any) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(dict(stream.extraOptions().asCaseSensitiveMap()).items()))
+
+
+def _options_of(stream: Any) -> SourceOptions:
+    return _checked(_given(stream))
 
 
 def _is_loaded(plan: Any) -> bool:

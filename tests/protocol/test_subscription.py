@@ -72,3 +72,22 @@ def test_empty_pattern_is_refused() -> None:
 def test_names_match_themselves_only() -> None:
     subscription = Subscription.of_names("a,b")
     assert [each for each in ("a", "b", "c", "ab") if subscription.matches(each)] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "shares"),
+    [
+        (Subscription.of_names("a,b"), Subscription.of_names("b,c"), True),
+        (Subscription.of_names("a"), Subscription.of_names("b"), False),
+        (Subscription.of_names("a,b"), Subscription.of_pattern("b|c"), True),
+        (Subscription.of_names("a"), Subscription.of_pattern("b.*"), False),
+        (Subscription.of_pattern("a.*"), Subscription.of_pattern("a.*"), True),
+        # Whether any topic matches both is not known here.
+        (Subscription.of_pattern("a.*"), Subscription.of_pattern(".*a"), False),
+    ],
+)
+def test_subscriptions_that_are_certain_to_share_topics(
+    one: Subscription, other: Subscription, shares: bool
+) -> None:
+    assert one.shares_topics_with(other) is shares
+    assert other.shares_topics_with(one) is shares

@@ -16,6 +16,7 @@ from spark_groups.spark.control_messages import (
     Message,
     NothingMoreReported,
     PartitionsChanged,
+    QueryRefused,
     Released,
     as_line,
     from_line,
@@ -23,6 +24,7 @@ from spark_groups.spark.control_messages import (
 
 MESSAGES = (
     Listening(reports_batches=True, holds_revocations=False),
+    QueryRefused(group_id="flights", reason="it has two streams"),
     BatchReported(
         plan='{"é": "\\n"}',
         query_id="q",

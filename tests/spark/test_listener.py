@@ -26,6 +26,7 @@ from spark_groups.spark.control_messages import (
     Message,
     NothingMoreReported,
     PartitionsChanged,
+    QueryRefused,
     Released,
 )
 from spark_groups.spark.query_run import LAST_REPORT_TIMEOUT_S
@@ -167,6 +168,18 @@ def test_a_callback_that_does_not_return_keeps_no_more_than_its_own(
     assert "are not told" in caplog.text
     released.set()
     assert [runner.next(), runner.next()] == [Released(number=1), Released(number=2)]
+    listener.close()
+
+
+def test_a_refusal_is_told_before_the_greeting_until_the_query_has_ended(tmp_path: Path) -> None:
+    listener = GroupListener(JVM, directory=tmp_path)
+    greeting = Listening(reports_batches=True, holds_revocations=False)
+    listener.refuse("q1", "g", "it has two streams")
+    refused = Runner(tmp_path)
+    assert refused.next() == QueryRefused(group_id="g", reason="it has two streams")
+    assert refused.next() == greeting
+    listener.ended("q1")
+    assert Runner(tmp_path).next() == greeting
     listener.close()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.errors import OptionsError
+from spark_groups.errors import CheckpointError, OptionsError
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.offsets.plan_text import NOTHING_PLANNED, plan_from_json
 from spark_groups.spark.options import SourceOptions
@@ -21,7 +21,7 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
-Start = Callable[[], QueryRun]
+Start = Callable[..., QueryRun]
 
 
 @pytest.fixture
@@ -31,13 +31,14 @@ def start(kafka: EmbeddedKafka, topic_name: str, group_id: str) -> Iterator[Star
     produce(kafka.bootstrap_servers, topic_name, [Row(b"v")] * 10)
     runs: list[QueryRun] = []
 
-    def started() -> QueryRun:
+    def started(**changed: str) -> QueryRun:
         options = {
             "kafka.bootstrap.servers": kafka.bootstrap_servers,
             "kafka.group.id": group_id,
             "subscribe": topic_name,
             "startingoffsets": "earliest",
             "maxoffsetspertrigger": "4",
+            **changed,
         }
         runs.append(QueryRun(SourceOptions.of(options)))
         return runs[-1]
@@ -113,6 +114,41 @@ def test_an_old_plan_is_replayed_as_it_was_and_committed_once_it_is_finished(
     assert spans(following) == [(4, 8)]
     assert again.driver.await_commits(5)
     assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 4
+
+
+def test_an_old_plan_of_other_topics_is_not_replayed(
+    start: Start, kafka: EmbeddedKafka, topic_name: str, group_id: str
+) -> None:
+    killed = start()
+    planned = until_rows(killed, NOTHING_PLANNED)
+    killed.driver._close()
+    create_topic(kafka.bootstrap_servers, f"{topic_name}-other")
+    other = start(subscribe=f"{topic_name}-other")
+    with pytest.raises(CheckpointError) as caught:
+        other.ranges(NOTHING_PLANNED, planned)
+    assert f"reads {topic_name}, and this stream subscribes to {topic_name}-other" in str(
+        caught.value
+    )
+    assert "Start the query once as it was" in str(caught.value)
+    # Once the batch is finished, the subscription is nobody's but the query's.
+    assert other.ranges(planned, planned) == ()
+    assert spans(other.latest_offset(planned)) == []
+
+
+def test_topics_that_are_subscribed_no_more_are_replayed_with_a_warning(
+    start: Start, kafka: EmbeddedKafka, topic_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    create_topic(kafka.bootstrap_servers, f"{topic_name}-kept")
+    produce(kafka.bootstrap_servers, f"{topic_name}-kept", [Row(b"v")] * 2)
+    killed = start(subscribe=f"{topic_name},{topic_name}-kept")
+    planned = until_rows(killed, NOTHING_PLANNED)
+    assert len(spans(planned)) == 2
+    killed.driver._close()
+    again = start(subscribe=f"{topic_name}-kept")
+    with caplog.at_level(logging.WARNING):
+        assert len(again.ranges(NOTHING_PLANNED, planned)) == 2
+    assert f"reads {topic_name} too, which the query does not subscribe to any more" in caplog.text
+    assert "reads these rows again" in caplog.text
 
 
 def listening(run: QueryRun, directory: Path, **listens: bool) -> Driver:
