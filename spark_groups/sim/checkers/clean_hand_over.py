@@ -16,7 +16,7 @@ class CleanHandOver(Checker):
 
     A member may say that it gives partitions up uncommitted: then its time to revoke is over. Who
     leaves may have to leave something behind, too. What a replayed batch finished is committed
-    unless somebody else has committed anything since it was planned.
+    unless an operator or a plain consumer was the last to set the offset, be it to the same one.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
@@ -29,6 +29,10 @@ class CleanHandOver(Checker):
         """What a query has finished in a replayed batch, until it reads another: a run that starts
         then knows nothing of it any more."""
         self._committed: dict[TopicIdPartition, int] = {}
+        self._committed_by_query: set[TopicIdPartition] = set()
+        """Partitions whose committed offset was set by a query."""
+        self._plain_members: set[str] = set()
+        """Member ids of plain consumers that have read anything."""
 
     def listeners(self) -> Listeners:
         """Return what to call for each kind of fact."""
@@ -37,6 +41,8 @@ class CleanHandOver(Checker):
             facts.Forgotten: self._forgotten,
             facts.Finished: self._finished,
             facts.Committed: self._noted,
+            facts.OffsetReset: self._reset,
+            facts.Consumed: lambda fact: self._plain_members.add(fact.member_id),
             facts.Happened: self._happened,
         }
 
@@ -64,7 +70,16 @@ class CleanHandOver(Checker):
                     self._replayed[fact.who, each.key] = (each.from_offset, each.until_offset)
 
     def _noted(self, fact: facts.Committed) -> None:
-        self._committed[fact.offset.key] = fact.offset.committed_offset
+        key = fact.offset.key
+        self._committed[key] = fact.offset.committed_offset
+        if fact.offset.member_id in self._plain_members:
+            self._committed_by_query.discard(key)
+        else:
+            self._committed_by_query.add(key)
+
+    def _reset(self, fact: facts.OffsetReset) -> None:
+        self._committed[fact.key] = fact.new_offset
+        self._committed_by_query.discard(fact.key)
 
     def _happened(self, fact: facts.Happened) -> None:
         event = fact.event
@@ -95,7 +110,8 @@ class CleanHandOver(Checker):
             return
         committed = self._committed.get(key, 0)
         from_offset, until_offset = self._replayed.get((query, key), (0, 0))
-        if committed == from_offset < until_offset:
+        is_lost_commit = key in self._committed_by_query and committed == from_offset
+        if is_lost_commit and from_offset < until_offset:
             self.fail(f"{who} gave up {key}, replayed up to {until_offset}, uncommitted")
         reached = self._reached.get((member_id, key), 0)
         if committed < min(reached, self.history.floor(key, reached)):
