@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from spark_groups.sim import facts
 from spark_groups.sim.checkers.checker import Checker
-from spark_groups.sim.scene import Listeners
+from spark_groups.sim.history import History
+from spark_groups.sim.scene import Listeners, Scene
 from spark_groups.types import TopicIdPartition
 
 
@@ -12,12 +13,28 @@ class NoGap(Checker):
     """Looks at each accepted offset, and in the end at each record.
 
     What retention took, or went with its topic, cannot be read any more. A plan in a checkpoint
-    has no leader epochs: a log that was cut inside it cannot be told.
+    has no leader epochs: a log that was cut inside it cannot be told. Nor has an offset that an
+    operator sets: whoever sets one above the place where the log was cut before decides to go on
+    there, and what was written in between is skipped.
     """
+
+    def __init__(self, scene: Scene, history: History) -> None:
+        super().__init__(scene, history)
+        self._skipped: dict[TopicIdPartition, list[tuple[int, int]]] = {}
+        """What an operator skipped, by partition."""
 
     def listeners(self) -> Listeners:
         """Return what to call for each kind of fact."""
-        return {facts.Committed: self._committed, facts.Quiet: self._quiet}
+        return {
+            facts.Committed: self._committed,
+            facts.OffsetReset: self._reset,
+            facts.Quiet: self._quiet,
+        }
+
+    def _reset(self, fact: facts.OffsetReset) -> None:
+        cut_at = self.history.cut.get(fact.key)
+        if cut_at is not None and cut_at < fact.new_offset:
+            self._skipped.setdefault(fact.key, []).append((cut_at, fact.new_offset))
 
     def _committed(self, fact: facts.Committed) -> None:
         each, reached = fact.offset, self.history.reached(fact.offset.key)
@@ -35,11 +52,11 @@ class NoGap(Checker):
             unread = [
                 lowest + index
                 for index, record in enumerate(log.read(lowest, log.end_offset))
-                if record not in was_read and not self._is_inherited(key, lowest + index)
+                if record not in was_read and not self._is_excused(key, lowest + index)
             ]
             if unread:
                 self.fail(f"records of {key} were never read, at {unread}")
 
-    def _is_inherited(self, key: TopicIdPartition, offset: int) -> bool:
-        ranges = self.history.inherited.get(key, ())
+    def _is_excused(self, key: TopicIdPartition, offset: int) -> bool:
+        ranges = (*self.history.inherited.get(key, ()), *self._skipped.get(key, ()))
         return any(from_offset <= offset < until_offset for from_offset, until_offset in ranges)
