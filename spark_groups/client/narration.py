@@ -235,8 +235,8 @@ def _of_topics(  # noqa: PLR0911
             return (
                 Severity.WARNING,
                 f"{named} has no committed offset, but {topic} was read before, and nobody knows"
-                " whether the partition was added since or lost its offset: starts at its"
-                " beginning, where startingOffsets would skip what is there. To skip it, name these"
+                " whether the partition was added since or lost its offset: it is read from its"
+                " beginning, so that no row is skipped. To skip what is there, name these"
                 f" partitions in startingOffsets, or stop the group's members and run: {command}",
             )
         case offset.CheckpointOfAnotherGroup(topics=topics, group_id=group_id):

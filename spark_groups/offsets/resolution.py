@@ -144,8 +144,9 @@ class PositionResolver:
 
         Where "latest" may apply, all partitions of a topic are asked for: what is kept beside the
         others' offsets tells how many partitions the group knew. So they are while nobody knows
-        that count, which is committed for those who read with "latest" later; and where the
-        checkpoint is of another group: that this one has committed nothing must be certain.
+        that count, which is committed for those who read with "latest" later. Where the checkpoint
+        is of another group, all partitions of all its topics are asked for before anything is
+        read: the first plan makes it a checkpoint of this group.
         """
         fetching = [
             key
@@ -153,19 +154,17 @@ class PositionResolver:
             if self._topics.name(key.topic_id) is not None
         ]
         self._asked = {key: self._ledger.owned[key].tenure for key in fetching}
-        wanted = set(fetching)
-        for topic_id in {key.topic_id for key in fetching}:
-            if self._is_surveyed(topic_id):
-                count = self._topics.partition_count(topic_id)
-                wanted |= {TopicIdPartition(topic_id, each) for each in range(count)}
-        return frozenset(wanted)
+        surveyed = {key.topic_id for key in fetching if self._is_surveyed(key.topic_id)}
+        if fetching:
+            surveyed |= self._topics.ids_of(self._former_topics)
+        return frozenset(fetching) | {
+            TopicIdPartition(topic_id, each)
+            for topic_id in surveyed
+            for each in range(self._topics.partition_count(topic_id))
+        }
 
     def _is_surveyed(self, topic_id: TopicId) -> bool:
-        return (
-            self.settle_first
-            or self._topics.known_count(topic_id) is None
-            or self._topics.name(topic_id) in self._former_topics
-        )
+        return self.settle_first or self._topics.known_count(topic_id) is None
 
     def handle_fetch(
         self, response: OffsetFetchResponse, *, member_epoch: int, now: float
@@ -181,8 +180,7 @@ class PositionResolver:
         }
         self._asked = {}
         read_by_group = self._read_by_group(response)
-        self._compare_with_former(waiting, read_by_group, response, resolved, now)
-        if resolved.refusal is not None:
+        if not self._compare_with_former(read_by_group, response, resolved, now):
             return resolved
         for topic_id, count in known_counts(response.offsets).items():
             self._topics.note_count(topic_id, count)
@@ -212,7 +210,9 @@ class PositionResolver:
                 self._start_forgotten(key, owned, resolved, now)
             else:
                 self._start(key, owned, resolved, member_epoch, now)
-        resolved.events += self._tell_read_whole(waiting, read_by_group, now)
+        # Of what is forgotten the loss is told.
+        told = {key: owned for key, owned in waiting.items() if key.topic_id not in forgotten}
+        resolved.events += self._tell_read_whole(told, read_by_group, now)
         return resolved
 
     def _count(self, topic_id: TopicId, read_by_group: set[TopicId]) -> int:
@@ -235,23 +235,29 @@ class PositionResolver:
 
     def _compare_with_former(
         self,
-        waiting: Mapping[TopicIdPartition, OwnedPartition],
         read_by_group: set[TopicId],
         response: OffsetFetchResponse,
         resolved: Resolved,
         now: float,
-    ) -> None:
-        """Refuse the checkpoint of another group while this one has not read its topics."""
+    ) -> bool:
+        """Refuse the checkpoint of another group while this one has not read its topics.
+
+        Returns:
+            Whether partitions may be started: they may not before all these topics are judged.
+        """
         unread, found = set(), set()
-        unsure = {key.topic_id for key in response.errors}
-        for topic_id in {key.topic_id for key in waiting}:
+        answered = {key.topic_id for key in response.offsets}
+        unsure = {key.topic_id: code for key, code in response.errors.items()}
+        for topic_id in self._topics.ids_of(self._former_topics):
             name = self._topics.name(topic_id) or ""
-            if name not in self._former_topics:
-                continue
+            code = unsure.get(topic_id, int(ErrorCode.NONE))
             if topic_id in read_by_group:
                 found.add(name)
-            elif topic_id not in unsure:
+            elif topic_id in answered and topic_id not in unsure:
                 unread.add(name)
+            elif rule_for(code).offsets is not Reaction.DROP_TOPIC:
+                # Its name may have become known after the request was made.
+                resolved.react(rule_for(code).offsets if code else Reaction.RETRY, code)
         if unread:
             named = (word for name in sorted(unread) for word in ("--topic", name))
             command = self._reset_command("--from-group", self._former_group_id, *named)
@@ -263,12 +269,14 @@ class PositionResolver:
                 f" {self._former_group_id!r} stands, stop all members of {self._group_id!r} and"
                 f" run: {command}"
             )
-        elif found:
+            return False
+        if found:
             self._former_topics -= found
             names = tuple(sorted(found))
             resolved.events.append(
                 CheckpointOfAnotherGroup(now, self._former_group_id, self._group_id, names)
             )
+        return resolved.reaction is Reaction.ACCEPT
 
     def _tell_read_whole(
         self,
@@ -280,11 +288,11 @@ class PositionResolver:
         by_topic: dict[str, list[int]] = {}
         for key, owned in sorted(waiting.items()):
             name = self._topics.name(key.topic_id) or ""
+            is_named = TopicPartition(name, key.partition) in self._starting.by_partition
             if (
                 owned.phase is Phase.LISTING
-                and key.topic_id in read_by_group
-                and self._starting.skips(TopicPartition(name, key.partition))
-                and self._may_be_old(key, owned)
+                and not is_named
+                and self._may_be_old(key, owned, is_read=key.topic_id in read_by_group)
             ):
                 by_topic.setdefault(name, []).append(key.partition)
         return [
@@ -299,13 +307,23 @@ class PositionResolver:
             for topic, partitions in by_topic.items()
         ]
 
-    def _may_be_old(self, key: TopicIdPartition, owned: OwnedPartition) -> bool:
-        """Tell whether a partition without an offset may have been there when the group began."""
-        if owned.known_count == 0:
+    def _may_be_old(self, key: TopicIdPartition, owned: OwnedPartition, *, is_read: bool) -> bool:
+        """Tell whether a partition without an offset may have been there when the group began.
+
+        Args:
+            key: The partition.
+            owned: The same.
+            is_read: Whether the group has committed an offset of the topic.
+        """
+        if not self._topics.was_checkpointed(key.topic_id):
+            # Where "earliest" applies anyway nobody expects anything else.
+            if not is_read or self._starting.default is StartingPoint.EARLIEST:
+                return False
             # Nobody knows the count, unless the topic itself was created since.
+            return owned.known_count == 0 and self._topics.first_count(key.topic_id) > 0
+        if owned.known_count == 0:
             return self._topics.first_count(key.topic_id) > 0
-        is_checkpointed = self._topics.was_checkpointed(key.topic_id)
-        return is_checkpointed and key.partition < owned.known_count
+        return key.partition < owned.known_count
 
     def _reset_command(self, *words: str) -> str:
         """Return a command that sets offsets of the group."""
@@ -488,6 +506,10 @@ class PositionResolver:
                 resolved.data_loss = message
                 return
             self._settle(key, owned, checkpointed, NO_LEADER_EPOCH, member_epoch)
+            return
+        if self._topics.first_count(key.topic_id) == 0:
+            # An offset that was named was one of an earlier topic of that name.
+            self._list(owned, EARLIEST_TIMESTAMP)
             return
         # Its offset may have been deleted, or never copied to this group: "latest" would skip.
         has_read = self._topics.was_checkpointed(key.topic_id)

@@ -102,6 +102,11 @@ class TopicDirectory:
         topic = self._topics.get(topic_id)
         return topic.name if topic else None
 
+    def ids_of(self, names: Iterable[str]) -> set[TopicId]:
+        """Return the ids of those names whose topics are known."""
+        ids = {self._ids_by_name.get(name) for name in names}
+        return {each for each in ids if each is not None and each in self._topics}
+
     def partition_count(self, topic_id: TopicId) -> int:
         """Return how many partitions a topic has by the last metadata seen."""
         return self._topics[topic_id].partition_count

@@ -347,11 +347,11 @@ class SourceOptions:
             fail_on_data_loss=self.fail_on_data_loss,
             liveness=LivenessLimits(max_idle_s=self.max_idle_s, max_batch_s=self.max_batch_s),
             settling=Settling(self.settle_timeout_s, self.when_unsettled),
-            command_options=self._command_options(),
+            command_options=self.command_options(),
         )
 
-    def _command_options(self) -> str:
-        """Return how a command of `spark-groups` reaches the same brokers."""
+    def command_options(self) -> str:
+        """Return the options with which a `spark-groups` command reaches the same brokers."""
         options = ("--bootstrap-server", ",".join(self.bootstrap_servers))
         secured = () if self.security == PLAINTEXT else ("--command-config", "client.properties")
         return shlex.join((*options, *secured))

@@ -70,6 +70,7 @@ class QueryRun:
             self.driver, group_id=options.group_id, move_with_state=options.move_with_state
         )
         self._limit = options.plan_limit()
+        self._command_options = options.command_options()
         hint = surprising(options.subscription.topic_regex or "")
         if hint is not None:
             logger.warning("%s", hint)
@@ -167,12 +168,13 @@ class QueryRun:
         if before is None or plan is None or plan.group_id != own:
             return
         named = (word for each in before.topics for word in ("--topic", each.name))
-        copy = ("reset-offsets", own, "--from-group", before.group_id, *named, "--execute")
+        words = ("reset-offsets", own, "--from-group", before.group_id, *named, "--execute")
+        copy = shlex.join(("spark-groups", *words))
         raise CheckpointError(
             f"the checkpoint was written in the group {before.group_id!r}, but this query reads in"
             f" the group {own!r}, and Spark before 4.2 cannot go on from there. Give the query a"
             f" new checkpointLocation. To go on where {before.group_id!r} stands, first stop all"
-            f" members of {own!r} and run: {shlex.join(('spark-groups', *copy))}"
+            f" members of {own!r} and run: {copy} {self._command_options}"
         )
 
     def _check_topics(self, plan: BatchPlan) -> None:

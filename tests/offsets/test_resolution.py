@@ -488,6 +488,27 @@ def test_a_partition_that_is_named_starts_where_it_is_named() -> None:
     assert read_whole(resolved) == [("orders", (3,))]
 
 
+def test_a_topic_that_was_created_again_starts_at_its_beginning_whatever_is_named() -> None:
+    scene = Scene(StartingOffsets(StartingPoint.LATEST, {TopicPartition("orders", 0): 500}))
+    again = uuid.UUID(int=2)
+    scene.topics.learn(TopicMetadata(again, "orders", 4))
+    scene.ledger.assign(Assignment.of({again: (0,)}), 4)
+    new = TopicIdPartition(again, 0)
+    scene.resolver.to_fetch()
+    response = OffsetFetchResponse(offsets={new: NONE})
+    scene.resolver.handle_fetch(response, member_epoch=4, now=1.0)
+    owned = scene.ledger.owned[new]
+    assert (owned.starting_timestamp, owned.wanted_offset) == (EARLIEST_TIMESTAMP, None)
+
+
+def test_earliest_warns_of_a_partition_that_the_checkpoint_may_have_read() -> None:
+    scene = Scene(EARLIEST, 0, 3)
+    scene.topics.remember("orders", TOPIC)
+    scene.topics.note_count(TOPIC, 3)
+    assert read_whole(scene.fetched({0: NONE, 3: NONE})) == [("orders", (0,))]
+    assert scene.of(0).starting_timestamp == EARLIEST_TIMESTAMP
+
+
 def test_earliest_says_nothing_of_counts() -> None:
     scene = Scene(EARLIEST, 0, 2)
     assert read_whole(scene.fetched({0: committed(5, None), 2: NONE})) == []
@@ -587,6 +608,61 @@ def test_checkpoint_of_another_group_is_not_judged_by_offsets_that_could_not_be_
     assert scene.of(0).phase is Phase.FETCHING
     assert scene.fetched({0: NONE, 1: committed(3), 2: NONE, 3: NONE}).refusal is None
     assert scene.of(0).phase is Phase.LISTING
+
+
+BILLS = uuid.UUID(int=9)
+FIRST_BILLS = TopicIdPartition(BILLS, 0)
+
+
+def moved_with_two_topics() -> Scene:
+    """Only one of the two topics that the checkpoint has read is assigned to this member."""
+    scene = moved(EARLIEST)
+    scene.topics.remember("bills", BILLS)
+    scene.resolver.came_from("old one", ["orders", "bills"])
+    return scene
+
+
+def test_checkpoint_of_another_group_is_refused_for_a_topic_that_others_hold() -> None:
+    scene = moved_with_two_topics()
+    scene.topics.learn(TopicMetadata(BILLS, "bills", 1))
+    assert FIRST_BILLS in scene.resolver.to_fetch()
+    offsets = {key(0): committed(7), FIRST_BILLS: NONE}
+    response = OffsetFetchResponse(offsets=offsets)
+    resolved = scene.resolver.handle_fetch(response, member_epoch=3, now=1.0)
+    assert resolved.refusal is not None
+    assert "committed nothing for bills:" in resolved.refusal
+    assert "--topic bills --execute" in resolved.refusal
+    assert scene.of(0).phase is Phase.FETCHING, "nothing is read before"
+
+
+@pytest.mark.parametrize(
+    ("code", "phase"),
+    [
+        (ErrorCode.UNSTABLE_OFFSET_COMMIT, Phase.FETCHING),
+        (ErrorCode.UNKNOWN_TOPIC_ID, Phase.READY),
+    ],
+)
+def test_no_topic_is_read_while_another_topic_of_the_checkpoint_is_in_doubt(
+    code: ErrorCode, phase: Phase
+) -> None:
+    scene = moved_with_two_topics()
+    scene.topics.learn(TopicMetadata(BILLS, "bills", 1))
+    scene.resolver.to_fetch()
+    response = OffsetFetchResponse(offsets={key(0): committed(7)}, errors={FIRST_BILLS: int(code)})
+    resolved = scene.resolver.handle_fetch(response, member_epoch=3, now=1.0)
+    assert (resolved.refusal, scene.of(0).phase) == (None, phase)
+    assert scene.resolver.is_new_to_its_group
+
+
+def test_a_topic_whose_name_came_after_the_request_is_asked_for_next() -> None:
+    scene = moved_with_two_topics()
+    scene.resolver.to_fetch()
+    scene.topics.learn(TopicMetadata(BILLS, "bills", 1))
+    response = OffsetFetchResponse(offsets={key(0): committed(7)})
+    resolved = scene.resolver.handle_fetch(response, member_epoch=3, now=1.0)
+    assert (resolved.refusal, resolved.reaction) == (None, Reaction.RETRY)
+    assert scene.of(0).phase is Phase.FETCHING
+    assert FIRST_BILLS in scene.resolver.to_fetch()
 
 
 def test_what_the_new_group_has_not_committed_of_a_topic_is_read_whole() -> None:
