@@ -364,12 +364,22 @@ def _run(console: Console, chosen: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _hard_end(timeout_s: float) -> Iterator[None]:
-    """End the main thread as Ctrl-C does when everything takes too long."""
-    timer = threading.Timer(timeout_s, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    """End the run with an error when everything takes too long."""
+    is_late = threading.Event()
+
+    def end() -> None:
+        is_late.set()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    timer = threading.Timer(timeout_s, end)
     timer.daemon = True
     timer.start()
     try:
         yield
+    except KeyboardInterrupt:
+        if is_late.is_set():
+            raise ChaosError(f"it did not end within {timeout_s:g} s") from None
+        raise
     finally:
         timer.cancel()
 
@@ -392,6 +402,9 @@ def _directory(console: Console, kept: Path | None) -> Iterator[tuple[Path, Call
 
     try:
         yield path, keep
+    except (SparkGroupsError, ChaosError, ClusterError, KafkaException):
+        keep()
+        raise
     finally:
         if not is_kept:
             shutil.rmtree(path, ignore_errors=True)

@@ -59,9 +59,10 @@ class FaultRule:
 
     Args:
         weight: How often it is drawn, beside the others.
-        takes_s: From when until when what it says in seconds is drawn: how long the target stays
-            down, or is slow.
-        takes_sessions: The same in session time-outs: how long the target stands still.
+        takes_s: The range, in seconds, from which is drawn how long the target stays down, or is
+            slow.
+        takes_sessions: The range, in session timeouts, from which is drawn how long it stands
+            still.
     """
 
     weight: float
@@ -120,7 +121,7 @@ class QueryTraits:
         leave_on_stop: `leaveOnStop`.
         max_offsets: `maxOffsetsPerTrigger`; None is no limit.
         reader: `reader`: fast or librdkafka.
-        passes_start: Whether Spark says where the last batch ended: 4.2 does, 4.0 and 4.1 do not.
+        tells_start: Whether Spark says where the last batch ended: 4.2 does, 4.0 and 4.1 do not.
         listens: Whether the driver reports committed batches, and ends a batch before it stops.
         trigger_s: How long a trigger without rows waits, in seconds.
     """
@@ -131,7 +132,7 @@ class QueryTraits:
     leave_on_stop: bool
     max_offsets: int | None
     reader: str
-    passes_start: bool
+    tells_start: bool
     listens: bool
     trigger_s: float
 
@@ -140,7 +141,7 @@ class QueryTraits:
             f"startingOffsets={self.starting_offsets}",
             f"reader={self.reader}",
             f"maxOffsetsPerTrigger={self.max_offsets or 'none'}",
-            f"called as Spark {'4.2' if self.passes_start else '4.0'} does",
+            f"called as Spark {'4.2' if self.tells_start else '4.0'} does",
             "with a listener" if self.listens else "without a listener",
         ]
         if self.instance_id is not None:
@@ -168,7 +169,7 @@ def draw_queries(chance: Chance, count: int, *, fast: bool) -> tuple[QueryTraits
                 leave_on_stop=is_static and chance.random() < 0.5,
                 max_offsets=chance.choice((None, 60, 250, 1_000)),
                 reader="fast" if fast and chance.random() < 0.5 else "librdkafka",
-                passes_start=chance.random() < 0.7,
+                tells_start=chance.random() < 0.7,
                 listens=chance.random() < 0.6,
                 trigger_s=chance.uniform(0.1, 0.6),
             )

@@ -36,18 +36,13 @@ class AbsentTopics:
             return frozenset()
         return frozenset(self._since) | frozenset(self._found_at)
 
-    @property
-    def is_in_doubt(self) -> bool:
-        """Whether it is not known yet of some topic that matters."""
-        return bool(self.in_doubt)
-
     def due_at(self) -> float | None:
         """Return when to ask again, None if nothing is in doubt."""
-        return self._ask_at if self.is_in_doubt else None
+        return self._ask_at if self.in_doubt else None
 
     def to_ask(self, now: float) -> MetadataRequest | None:
         """Return the request for what is in doubt, None if none is due."""
-        if not self.is_in_doubt or now < self._ask_at:
+        if not self.in_doubt or now < self._ask_at:
             return None
         return MetadataRequest(topic_names=self.in_doubt)
 

@@ -29,7 +29,7 @@ class AvailableNowEnd:
     @property
     def is_in_doubt(self) -> bool:
         """Whether a topic that is named may not exist, or may not be planned by the group yet."""
-        return not self._parts.absent.in_doubt <= self._parts.target.topics
+        return not self._parts.absent.in_doubt <= self._parts.target.planned_topics
 
     def check(self) -> None:
         """Raise what makes it useless to begin.
@@ -40,9 +40,9 @@ class AvailableNowEnd:
         absent = self._parts.absent
         if absent.is_wanted and absent.missing:
             raise AvailableNowError(
-                f"subscribe names what does not exist, or may not be seen:"
-                f" {', '.join(absent.missing)}. AvailableNow would end as if it had been read:"
-                " correct the name, create the topic, or leave it out"
+                "subscribe names topics that do not exist or that this user may not describe:"
+                f" {', '.join(absent.missing)}. AvailableNow would end as if they had been read:"
+                " correct the names, create the topics, or leave them out"
             )
 
     def is_over(self, *, is_settled: bool, waited_s: float, now: float) -> bool:
@@ -59,30 +59,25 @@ class AvailableNowEnd:
         if is_settled:
             self._look_for_a_match(now)
             return True
-        settling, settings = self._settling, self._parts.settings
+        settling, parts = self._settling, self._parts
         found = self._unsettled(waited_s, now)
-        is_late = waited_s >= settling.timeout_s
-        if not is_late or (
-            not found.is_harmless
-            and waited_s < settling.limit_s(settings.session_timeout_ms or self._assumed_ms())
-        ):
+        session_ms = parts.settings.session_timeout_ms or parts.member.config.session_timeout_ms
+        limit_s = settling.timeout_s if found.is_harmless else settling.limit_s(session_ms)
+        if waited_s < limit_s:
             return False
         if settling.when_unsettled is WhenUnsettled.WARN or found.is_harmless:
-            self._parts.events.append(found)
+            parts.events.append(found)
             return True
-        raise AvailableNowError(narrate(found, self._parts.topics.name)[1])
-
-    def _assumed_ms(self) -> int:
-        return self._parts.member.config.session_timeout_ms
+        raise AvailableNowError(narrate(found, parts.topics.name)[1])
 
     def _unsettled(self, waited_s: float, now: float) -> AvailableNowUnsettled:
         parts, member, target = self._parts, self._parts.member, self._parts.target
         pending = target.pending - member.owned
-        withheld = parts.pending.by_key(pending)
+        withheld = parts.pending.withheld(pending)
         return AvailableNowUnsettled(
             now,
             waited_s=waited_s,
-            withheld=tuple(withheld.values()),
+            withheld=withheld,
             unresolved=len(pending) - len(withheld),
             holders=tuple(sorted({target.holders.get(key, "") for key in pending} - {""})),
             unready=tuple(sorted(parts.ledger.unready())),
@@ -96,6 +91,6 @@ class AvailableNowEnd:
         subscription = parts.member.config.subscription
         if subscription.topic_regex is None or parts.member.assigned or self._said_nothing_matches:
             return
-        if not any(subscription.matches(name) for name in parts.target.topics_of_others):
+        if not any(subscription.matches(name) for name in parts.target.planned_topics):
             self._said_nothing_matches = True
             parts.events.append(NothingMatches(now, subscription.topic_regex))

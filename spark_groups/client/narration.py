@@ -137,8 +137,8 @@ def _of_offsets(  # noqa: PLR0911
         case offset.RangesOverruled(ranges=ranges):
             return (
                 Severity.WARNING,
-                f"{_ranges(ranges)} was finished by this query, but the offset that is committed"
-                " was set by somebody else since: it holds",
+                f"this query finished {_ranges(ranges)}, but another offset was committed since,"
+                " and it holds: reading goes on there",
             )
         case _:
             return _of_incidents(event, name_of)
@@ -217,7 +217,10 @@ def _of_topics(  # noqa: PLR0911
                 f" within {waited_s:.0f} s: no rows wait there",
             )
         case offset.AvailableNowUnsettled(waited_s=waited_s):
-            advice = "; availableNowUnsettled=wait waits up to the session time-out and 10 s for it"
+            advice = (
+                "; availableNowUnsettled=wait waits up to the session timeout plus 10 s for it,"
+                " then fails"
+            )
             return (
                 Severity.WARNING,
                 f"AvailableNow cannot read all that is meant for it: after {waited_s:.0f} s"
@@ -234,17 +237,17 @@ def _of_topics(  # noqa: PLR0911
             named = _listed([f"{topic}-{each}" for each in partitions])
             return (
                 Severity.WARNING,
-                f"{named} has no committed offset, but {topic} was read before, and nobody knows"
-                " whether the partition was added since or lost its offset: it is read from its"
-                " beginning, so that no row is skipped. To skip what is there, name these"
-                f" partitions in startingOffsets, or stop the group's members and run: {command}",
+                f"{named}: no committed offset, although {topic} was read before. Whether these"
+                " partitions were added since or lost their offsets cannot be told, so they are"
+                " read from the beginning: rows may be read again, none is skipped. To skip what"
+                f" is there, stop all members of the group and run: {command}",
             )
         case offset.CheckpointOfAnotherGroup(topics=topics, group_id=group_id):
             return (
                 Severity.WARNING,
-                f"the checkpoint was written in the group {event.former_group_id!r}: in"
-                f" {', '.join(topics)} the query goes on where {group_id!r} has committed, whatever"
-                f" {event.former_group_id!r} has read",
+                f"the checkpoint was written by group {event.former_group_id!r}:"
+                f" {', '.join(topics)} is read from the offsets that {group_id!r} has committed,"
+                f" not from where {event.former_group_id!r} stood",
             )
         case offset.TopicsMissing(names=names):
             return Severity.WARNING, f"no such topic yet: {', '.join(names)}; waiting for it"

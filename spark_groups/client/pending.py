@@ -119,16 +119,8 @@ class PendingWatch:
         Args:
             pending: Target without what is owned by now.
         """
-        return tuple(self.by_key(pending).values())
-
-    def by_key(self, pending: Assignment) -> dict[TopicIdPartition, WithheldRange]:
-        """Return what waits in the partitions that are still pending, in their order.
-
-        Args:
-            pending: Target without what is owned by now.
-        """
-        return {
-            key: WithheldRange(
+        return tuple(
+            WithheldRange(
                 self._names.get(key.topic_id, str(key.topic_id)),
                 key.partition,
                 None if self._committed.get(key, NO_OFFSET) == NO_OFFSET else self._committed[key],
@@ -136,7 +128,7 @@ class PendingWatch:
             )
             for key in self._keys
             if key in pending
-        }
+        )
 
     def _news(self, now: float) -> list[RangesWithheld]:
         """Return what changed, once both questions are answered; else nothing."""

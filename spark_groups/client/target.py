@@ -32,9 +32,7 @@ class TargetWatch:
         the answer that told it got lost, and only a full heartbeat repeats it."""
         self.holders: dict[TopicIdPartition, str] = {}
         """Who has what is pending, as far as the last description tells."""
-        self.topics_of_others: frozenset[str] = frozenset()
-        """Topics of which other members are meant to have partitions, as of then."""
-        self.topics: frozenset[str] = frozenset()
+        self.planned_topics: frozenset[str] = frozenset()
         """Topics of which any member is meant to have partitions, as of then."""
         self.group_epoch = 0
         self.assignment_epoch = 0
@@ -107,10 +105,8 @@ class TargetWatch:
             for key in each.assignment
             if key in self.pending
         }
-        topic_ids = {key.topic_id for each in others for key in each.target_assignment}
-        self.topics_of_others = frozenset(response.topic_names.get(each, "") for each in topic_ids)
-        topic_ids |= {key.topic_id for key in member.target_assignment}
-        self.topics = frozenset(response.topic_names.get(each, "") for each in topic_ids)
+        topic_ids = {key.topic_id for each in response.members for key in each.target_assignment}
+        self.planned_topics = frozenset(response.topic_names.get(each, "") for each in topic_ids)
         # An answer from before the last heartbeat's says nothing about what is settled now.
         is_current = member.member_epoch == member_epoch
         epochs_ahead = max(self.group_epoch, self.assignment_epoch) > member_epoch

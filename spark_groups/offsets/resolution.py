@@ -10,7 +10,6 @@ an offset of a topic that the checkpoint has read: its offset may have been dele
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -32,6 +31,7 @@ from spark_groups.offsets.starting import (
     committed_topics,
     is_query_commit,
     known_counts,
+    reset_command,
 )
 from spark_groups.offsets.topics import TopicDirectory
 from spark_groups.protocol.messages import (
@@ -326,9 +326,7 @@ class PositionResolver:
         return key.partition < owned.known_count
 
     def _reset_command(self, *words: str) -> str:
-        """Return a command that sets offsets of the group."""
-        command = shlex.join(("spark-groups", "reset-offsets", self._group_id, *words, "--execute"))
-        return f"{command} {self._command_options}".rstrip()
+        return reset_command(self._group_id, self._command_options, *words)
 
     def to_list(self) -> ListOffsetsRequest | None:
         """Return the request for where partitions start, None if none is due."""
@@ -465,8 +463,8 @@ class PositionResolver:
         topic = self._topics.name(key.topic_id) or ""
         message = (
             f"the group has no committed offset for any partition of {topic}, but this query has"
-            f" read it: the group's offsets expired or were deleted. {self._what_to_do(topic)}, or"
-            " set failOnDataLoss=false to read it from its beginning"
+            f" read it: the group's offsets expired or were deleted. {self._what_to_do(topic)}."
+            " With failOnDataLoss=false it is read from its beginning"
         )
         resolved.events.append(DataLost(now, message))
         if self._fail_on_data_loss:
@@ -479,8 +477,9 @@ class PositionResolver:
     def _what_to_do(self, topic_or_partition: str) -> str:
         command = self._reset_command("--topic", topic_or_partition, "--to-earliest")
         return (
-            f"Say where to go on, with `{command}` or --to-latest, give the query a new"
-            " checkpointLocation, where startingOffsets counts"
+            f"To say where to go on, stop all members of the group and run `{command}`, or the same"
+            " with --to-latest. To start where startingOffsets says, give the query a new"
+            " checkpointLocation"
         )
 
     def _start(
@@ -498,8 +497,8 @@ class PositionResolver:
             message = (
                 f"the group has no committed offset for {partition}, but this query has read it up"
                 f" to {checkpointed}: the group's offsets expired or were deleted."
-                f" {self._what_to_do(f'{topic}:{key.partition}')}, or set failOnDataLoss=false to"
-                " go on from the checkpoint"
+                f" {self._what_to_do(f'{topic}:{key.partition}')}. With failOnDataLoss=false it"
+                f" goes on at {checkpointed}"
             )
             resolved.events.append(DataLost(now, message))
             if self._fail_on_data_loss:

@@ -12,6 +12,7 @@ a query has finished before does not count any more.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -118,3 +119,15 @@ def known_counts(offsets: Mapping[TopicIdPartition, OffsetAndMetadata]) -> dict[
         if committed.committed_offset != NO_OFFSET and count is not None:
             counts[key.topic_id] = min(count, counts.get(key.topic_id, count))
     return counts
+
+
+def reset_command(group_id: str, command_options: str, *words: str) -> str:
+    """Return a command that sets offsets of a group.
+
+    Args:
+        group_id: The group.
+        command_options: What it needs to reach the brokers.
+        words: Which offsets, and where to.
+    """
+    command = shlex.join(("spark-groups", "reset-offsets", group_id, *words, "--execute"))
+    return f"{command} {command_options}".rstrip()

@@ -1,43 +1,83 @@
-"""The `spark-groups` command."""
+"""The `spark-groups` command: each command is imported when it is called."""
 
 from __future__ import annotations
 
+import importlib
 import io
 import sys
-from importlib.metadata import version as installed_version
-from typing import Annotated, Final
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from spark_groups.errors import SparkGroupsError, printable
-from spark_groups.ops.broker_cli import broker_app
-from spark_groups.ops.config_cli import config
-from spark_groups.ops.delete_cli import delete, delete_offsets
-from spark_groups.ops.describe_cli import describe
-from spark_groups.ops.groups_cli import groups
-from spark_groups.ops.lag_cli import lag
-from spark_groups.ops.remove_cli import remove
-from spark_groups.ops.replay_cli import replay
-from spark_groups.ops.reset_cli import reset_offsets
-from spark_groups.ops.serve_cli import serve
-from spark_groups.ops.simulate_cli import simulate
-from spark_groups.ops.validate_regex_cli import validate_regex
-from spark_groups.ops.watch_cli import watch
 
 DISTRIBUTION: Final = "spark-groups"
+COMMANDS: Final[Mapping[str, str]] = {
+    "broker": "broker_cli:broker_app",
+    "groups": "groups_cli:groups",
+    "describe": "describe_cli:describe",
+    "lag": "lag_cli:lag",
+    "watch": "watch_cli:watch",
+    "serve": "serve_cli:serve",
+    "validate-regex": "validate_regex_cli:validate_regex",
+    "config": "config_cli:config",
+    "remove": "remove_cli:remove",
+    "reset-offsets": "reset_cli:reset_offsets",
+    "delete": "delete_cli:delete",
+    "delete-offsets": "delete_cli:delete_offsets",
+    "simulate": "simulate_cli:simulate",
+    "replay": "replay_cli:replay",
+}
+"""Module in `spark_groups.ops` and function, or Typer of sub-commands, by the command's name."""
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands in the order of the table; each is imported when somebody takes it."""
+
+    def __getitem__(self, name: str) -> Any:
+        module, _, attribute = COMMANDS[name].partition(":")
+        loaded = getattr(importlib.import_module(f"spark_groups.ops.{module}"), attribute)
+        if isinstance(loaded, typer.Typer):
+            group = typer.main.get_group(loaded)
+            group.name = name
+            return group
+        single = typer.Typer(add_completion=False)
+        single.command(name)(loaded)
+        return typer.main.get_command(single)
+
+    def __contains__(self, name: object) -> bool:
+        return name in COMMANDS
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class _Group(TyperGroup):
+    """`spark-groups` itself."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands: Any = _Commands()
+
 
 app = typer.Typer(
+    cls=_Group,
     help="Structured Streaming queries as members of Kafka consumer groups.\n\n"
     "Example: spark-groups describe flight-readers --bootstrap-server localhost:9092",
     no_args_is_help=True,
-    add_completion=False,
 )
-app.add_typer(broker_app, name="broker")
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"{DISTRIBUTION} {installed_version(DISTRIBUTION)}")
+        from importlib.metadata import version  # noqa: PLC0415
+
+        typer.echo(f"{DISTRIBUTION} {version(DISTRIBUTION)}")
         raise typer.Exit
 
 
@@ -51,21 +91,6 @@ def options(
     ] = False,
 ) -> None:
     """Structured Streaming queries as members of Kafka consumer groups."""
-
-
-app.command()(groups)
-app.command()(describe)
-app.command()(lag)
-app.command()(watch)
-app.command()(serve)
-app.command("validate-regex")(validate_regex)
-app.command()(config)
-app.command()(remove)
-app.command("reset-offsets")(reset_offsets)
-app.command()(delete)
-app.command("delete-offsets")(delete_offsets)
-app.command()(simulate)
-app.command()(replay)
 
 
 def main() -> None:

@@ -32,6 +32,9 @@ GroupArguments = Annotated[
 EveryPartitionFlag = Annotated[
     bool, typer.Option("--all", help="Give every partition a row, however many there are.")
 ]
+DryRunFlag = Annotated[
+    bool, typer.Option("--dry-run", help="Change nothing, and show what would be done.")
+]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print the same as JSON.")]
 BootstrapServer = Annotated[
     str | None,

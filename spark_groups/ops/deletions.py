@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
-from spark_groups.errors import ErrorCode, rule_for
+from spark_groups.errors import ErrorCode, GroupNotFoundError, rule_for
 from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.group_admin import OffsetDeletion, delete_group, delete_offsets
+from spark_groups.observation.observe import describe_any_group
 from spark_groups.observation.plain_values import listed
 from spark_groups.ops.topic_partitions import partitions_of
 from spark_groups.protocol.messages import MetadataRequest
@@ -36,9 +37,11 @@ class GroupDeletionView:
 
     Args:
         groups: In the order in which they were named.
+        is_dry_run: Whether nothing was deleted: this is what would become of them.
     """
 
     groups: tuple[DeletedGroup, ...]
+    is_dry_run: bool = False
 
     @property
     def is_complete(self) -> bool:
@@ -47,7 +50,7 @@ class GroupDeletionView:
 
     def to_json(self) -> dict[str, Any]:
         """Return the view as plain values."""
-        return {"groups": [asdict(each) for each in self.groups]}
+        return {"groups": [asdict(each) for each in self.groups], "is_dry_run": self.is_dry_run}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +77,12 @@ class OffsetDeletionView:
     Args:
         group_id: The group.
         offsets: Sorted by topic and partition.
+        is_dry_run: Whether nothing was deleted: this is what would become of them.
     """
 
     group_id: str
     offsets: tuple[DeletedOffset, ...]
+    is_dry_run: bool = False
 
     @property
     def is_complete(self) -> bool:
@@ -89,25 +94,61 @@ class OffsetDeletionView:
         return {name: listed(value) for name, value in asdict(self).items()}
 
 
-def delete_groups(cluster: Cluster, group_ids: Iterable[str]) -> GroupDeletionView:
+def delete_groups(
+    cluster: Cluster, group_ids: Iterable[str], *, is_dry_run: bool = False
+) -> GroupDeletionView:
     """Delete groups with their committed offsets.
 
     Args:
         cluster: The cluster.
         group_ids: The groups.
+        is_dry_run: Whether to say only what would become of them.
 
     Raises:
         RequestError: A coordinator did not answer in time; some may be gone.
         ProtocolError: An answer cannot be read.
     """
-    codes = {each: delete_group(cluster, each).error_code for each in dict.fromkeys(group_ids)}
+
+    def answer(group_id: str) -> int:
+        if not is_dry_run:
+            return delete_group(cluster, group_id).error_code
+        state, _ = _state_and_topics(cluster, group_id)
+        return _DELETE_GROUPS_ANSWERS.get(state, ErrorCode.NON_EMPTY_GROUP.value)
+
     return GroupDeletionView(
-        groups=tuple(DeletedGroup(group_id=each, **said(code)) for each, code in codes.items())
+        groups=tuple(
+            DeletedGroup(group_id=each, **said(answer(each))) for each in dict.fromkeys(group_ids)
+        ),
+        is_dry_run=is_dry_run,
+    )
+
+
+_DELETE_GROUPS_ANSWERS: Final[Mapping[str, int]] = {
+    "Empty": ErrorCode.NONE.value,
+    "Dead": ErrorCode.GROUP_ID_NOT_FOUND.value,
+}
+"""By the state of the group (org.apache.kafka.coordinator.group.GroupMetadataManager)."""
+
+
+def _state_and_topics(cluster: Cluster, group_id: str) -> tuple[str, frozenset[str]]:
+    """Return a group's state, and topics that members subscribe to or read; Dead: none is there."""
+    try:
+        _, described = describe_any_group(cluster, group_id)
+    except GroupNotFoundError:
+        return "Dead", frozenset()
+    named = {name for each in described.members for name in each.subscribed_topic_names}
+    held = {key.topic_id for each in described.members for key in each.assignment.partitions}
+    return described.group_state, frozenset(
+        named | {described.topic_names[each] for each in held if each in described.topic_names}
     )
 
 
 def delete_group_offsets(
-    cluster: Cluster, group_id: str, topics: Mapping[str, frozenset[int] | None]
+    cluster: Cluster,
+    group_id: str,
+    topics: Mapping[str, frozenset[int] | None],
+    *,
+    is_dry_run: bool = False,
 ) -> OffsetDeletionView:
     """Delete committed offsets of a group.
 
@@ -115,6 +156,7 @@ def delete_group_offsets(
         cluster: The cluster.
         group_id: The group.
         topics: The topics with the partitions that are meant, None for all.
+        is_dry_run: Whether to say only what would become of them.
 
     Raises:
         RequestError: The coordinator did not answer in time.
@@ -122,8 +164,24 @@ def delete_group_offsets(
     """
     known = cluster.metadata(MetadataRequest(topic_names=frozenset(topics))).topics
     there, missing = partitions_of(topics, known)
-    answer = delete_offsets(cluster, group_id, there) if there else OffsetDeletion()
-    return OffsetDeletionView(group_id=group_id, offsets=view_deleted(there, missing, answer))
+    if is_dry_run:
+        answer = _foreseen(there, *_state_and_topics(cluster, group_id))
+    else:
+        answer = delete_offsets(cluster, group_id, there) if there else OffsetDeletion()
+    offsets = view_deleted(there, missing, answer)
+    return OffsetDeletionView(group_id=group_id, offsets=offsets, is_dry_run=is_dry_run)
+
+
+def _foreseen(
+    partitions: Iterable[TopicPartition], group_state: str, read: frozenset[str]
+) -> OffsetDeletion:
+    """Return what the coordinator would answer."""
+    if group_state == "Dead":
+        return OffsetDeletion(error_code=ErrorCode.GROUP_ID_NOT_FOUND.value)
+    subscribed = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC.value
+    return OffsetDeletion(
+        errors={each: subscribed if each.topic in read else 0 for each in partitions}
+    )
 
 
 def view_deleted(

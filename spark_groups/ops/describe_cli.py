@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Annotated, Final
 
@@ -10,14 +11,16 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
+from spark_groups.errors import GroupNotFoundError, OptionsError
+from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.views import GroupView
 from spark_groups.ops.connecting import (
     Brokers,
     EveryPartitionFlag,
-    GroupArguments,
     JsonFlag,
     connects,
 )
+from spark_groups.ops.group_list import DESCRIBED_TYPES, parse_names
 from spark_groups.ops.output import ConsoleOutput, Room, write_json
 from spark_groups.ops.render import render_group
 from spark_groups.ops.render_describe import render_members, render_offsets, render_state
@@ -42,8 +45,20 @@ _RENDERERS: Final[Mapping[Part, Callable[..., RenderableType]]] = {
 
 @connects
 def describe(  # noqa: PLR0917
-    groups: GroupArguments,
     brokers: Brokers,
+    groups: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="GROUP...", help="The ids of one or more groups, without --type."),
+    ] = None,
+    types: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--type",
+            metavar="TYPE",
+            help="All groups of the cluster of this type: classic (or generic), consumer;"
+            " repeatable.",
+        ),
+    ] = None,
     members: Annotated[
         bool, typer.Option("--members", help="Only the members, as Kafka's own tool has them.")
     ] = False,
@@ -65,25 +80,45 @@ def describe(  # noqa: PLR0917
 ) -> None:
     """Show who owns, waits for and gives up what in groups, and how far behind they are.
 
-    Groups of the classic protocol are shown too; they have no epochs. With --json there is one
-    document with everything; a list of them for several groups.
+    Groups of the classic protocol are shown too; they have no epochs. With --type all groups of
+    the cluster that are of this type are shown. With --json there is a list with everything of
+    each group.
 
     Example: spark-groups describe flight-readers --bootstrap-server localhost:9092
 
     Exit code 1 if there is no such group or no broker answers.
     """
     part = _chosen(members=members, offsets=offsets, state=state)
+    try:
+        wanted_types = parse_names(types or (), DESCRIBED_TYPES, "types")
+    except OptionsError as error:
+        raise typer.BadParameter(str(error)) from error
+    if bool(groups) == bool(wanted_types):
+        raise typer.BadParameter("name groups, or give --type")
     with brokers.observer() as observer:
-        views = [observer.view(each) for each in groups]
+        if groups:
+            views = [observer.view(each) for each in groups]
+        else:
+            views = list(_views_of_types(brokers, observer, wanted_types))
     if as_json:
-        documents = [each.to_json() for each in views]
-        write_json(documents[0] if len(documents) == 1 else documents)
+        write_json([each.to_json() for each in views])
         return
     output = ConsoleOutput(every_partition=every_partition)
     for number, view in enumerate(views):
         if number:
             output.show(view, lambda _: Text())
         output.show(view, _renderer(view, part, verbose=verbose))
+
+
+def _views_of_types(
+    brokers: Brokers, observer: GroupObserver, types: tuple[str, ...]
+) -> Iterator[GroupView]:
+    with brokers.cluster() as cluster:
+        listed = sorted(cluster.list_groups(types=types), key=lambda each: each.group_id)
+    for each in listed:
+        # One that is gone by now is no group of the cluster any more.
+        with contextlib.suppress(GroupNotFoundError):
+            yield observer.view(each.group_id)
 
 
 def _chosen(*, members: bool, offsets: bool, state: bool) -> Part:

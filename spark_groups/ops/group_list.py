@@ -12,14 +12,17 @@ from spark_groups.kafka.groups import ListedGroup
 from spark_groups.observation.group_states import STATE_MEANINGS
 
 GROUP_TYPES: Final[Mapping[str, str]] = {
-    "classic": "Classic",
-    "consumer": "Consumer",
-    "share": "Share",
-    "streams": "Streams",
-    "generic": "Classic",
+    "classic": "classic",
+    "consumer": "consumer",
+    "share": "share",
+    "streams": "streams",
+    "generic": "classic",
 }
-"""Kafka's name by what an option says; `generic` is KIP-848's word for classic
-(org.apache.kafka.common.GroupType)."""
+"""The type as brokers write it, by what an option says; `generic` is KIP-848's word for classic."""
+DESCRIBED_TYPES: Final = {
+    name: value for name, value in GROUP_TYPES.items() if value in {"classic", "consumer"}
+}
+"""Those that `describe` shows."""
 GROUP_STATES: Final[Mapping[str, str]] = {
     each.lower(): each for each in (*STATE_MEANINGS, "NotReady")
 }
@@ -33,7 +36,7 @@ class GroupRow:
 
     Args:
         group_id: Its id.
-        group_type: Classic, Consumer, Share or Streams.
+        group_type: classic, consumer, share or streams.
         protocol_type: What its members call themselves; empty if there are only offsets.
         group_state: The coordinator's word.
     """
@@ -68,7 +71,7 @@ def view_groups(listed: Iterable[ListedGroup]) -> GroupListView:
     rows = (
         GroupRow(
             group_id=each.group_id,
-            group_type=GROUP_TYPES.get(each.group_type.lower(), each.group_type),
+            group_type=each.group_type.lower(),
             protocol_type=each.protocol_type,
             group_state=each.group_state,
         )

@@ -67,10 +67,12 @@ class RemovalView:
     Args:
         group_id: The group.
         removals: Instance ids first, in the order in which they were given.
+        is_dry_run: Whether nobody was removed: this is what would become of them.
     """
 
     group_id: str
     removals: tuple[Removal, ...]
+    is_dry_run: bool = False
 
     @property
     def is_complete(self) -> bool:
@@ -85,11 +87,17 @@ class RemovalView:
                 asdict(each) | {"id_kind": each.id_kind.value, "outcome": each.outcome.value}
                 for each in self.removals
             ],
+            "is_dry_run": self.is_dry_run,
         }
 
 
 def remove_members(
-    cluster: Cluster, group_id: str, instance_ids: Sequence[str], member_ids: Sequence[str]
+    cluster: Cluster,
+    group_id: str,
+    instance_ids: Sequence[str],
+    member_ids: Sequence[str],
+    *,
+    is_dry_run: bool = False,
 ) -> RemovalView:
     """Remove members from a group for good; a static member's instance id is free at once.
 
@@ -99,6 +107,7 @@ def remove_members(
         instance_ids: Whoever has these instance ids.
         member_ids: These members. Beside instance ids, a static member among them must have one of
             those.
+        is_dry_run: Whether to say only what would become of them.
 
     Raises:
         GroupNotFoundError: There is no such group, or it is of another protocol.
@@ -107,6 +116,8 @@ def remove_members(
     """
     members = describe_consumer_group(cluster, group_id).members
     checked = check_ids(members, list(dict.fromkeys(instance_ids)), list(dict.fromkeys(member_ids)))
+    if is_dry_run:
+        return RemovalView(group_id=group_id, removals=checked, is_dry_run=True)
     identities = _identities(checked)
     codes: dict[str, int] = {}
     if identities:

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from spark_groups.ops.connecting import Brokers, GroupArgument, JsonFlag, connects
+from spark_groups.ops.connecting import Brokers, DryRunFlag, GroupArgument, JsonFlag, connects
 from spark_groups.ops.output import output_for
 from spark_groups.ops.removal import remove_members
 from spark_groups.ops.render_removal import render_removals
 
 
 @connects
-def remove(
+def remove(  # noqa: PLR0917
     group: GroupArgument,
     brokers: Brokers,
     instance_ids: Annotated[
@@ -26,6 +26,7 @@ def remove(
         list[str] | None,
         typer.Option("--member-id", metavar="ID", help="This very member; repeatable."),
     ] = None,
+    dry_run: DryRunFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Remove members from a group: their partitions and instance ids are free at once.
@@ -36,14 +37,16 @@ def remove(
 
     Example: spark-groups remove flight-readers --instance-id gate-1 --instance-id gate-2
 
-    Exit code 1 if somebody who was named is not removed.
+    Exit code 1 if somebody who was named is not removed, or would not be.
     """
     if not instance_ids and not member_ids:
         raise typer.BadParameter("name whom to remove: --instance-id or --member-id, repeatable")
     if not all((group, *(instance_ids or ()), *(member_ids or ()))):
         raise typer.BadParameter("an id is not empty")
     with brokers.cluster() as cluster:
-        view = remove_members(cluster, group, instance_ids or (), member_ids or ())
+        view = remove_members(
+            cluster, group, instance_ids or (), member_ids or (), is_dry_run=dry_run
+        )
     output_for(as_json=as_json).show(view, lambda _: render_removals(view))
     if not view.is_complete:
         raise typer.Exit(1)

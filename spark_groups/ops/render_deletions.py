@@ -16,7 +16,10 @@ def render_deleted_groups(view: GroupDeletionView) -> RenderableType:
     Args:
         view: The groups.
     """
-    return Group(*(_line(each) for each in view.groups))
+    lines = [
+        _line(each, "would be deleted" if view.is_dry_run else "deleted") for each in view.groups
+    ]
+    return Group(*lines, *dry_run_note(is_dry_run=view.is_dry_run))
 
 
 def render_deleted_offsets(view: OffsetDeletionView) -> RenderableType:
@@ -35,7 +38,17 @@ def render_deleted_offsets(view: OffsetDeletionView) -> RenderableType:
             Text(plain(each.partition)),
             status(each.error, each.remark),
         )
-    return table if view.offsets else Text(UNKNOWN)
+    shown = table if view.offsets else Text(UNKNOWN)
+    return Group(shown, *dry_run_note(is_dry_run=view.is_dry_run))
+
+
+def dry_run_note(*, is_dry_run: bool) -> list[Text]:
+    """Return the line that says that nothing was done, if nothing was.
+
+    Args:
+        is_dry_run: Whether nothing was to be done.
+    """
+    return [Text("No action is performed: this is what would be done.")] if is_dry_run else []
 
 
 def status(error: str | None, remark: str) -> Text:
@@ -50,9 +63,9 @@ def status(error: str | None, remark: str) -> Text:
     )
 
 
-def _line(group: DeletedGroup) -> Text:
+def _line(group: DeletedGroup, done: str) -> Text:
     name = printable(group.group_id)
     if group.error is None:
-        return Text.assemble(f"group {name!r}: ", ("deleted", "green"))
+        return Text.assemble(f"group {name!r}: ", (done, "green"))
     said = f"could not be deleted due to: {group.error}, {group.remark}"
     return Text.assemble(f"group {name!r}: ", (said, "red"))

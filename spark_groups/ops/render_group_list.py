@@ -25,7 +25,7 @@ def render_groups(view: GroupListView) -> RenderableType:
     for each in view.groups:
         table.add_row(
             Text(printable(each.group_id)),
-            Text(printable(each.group_type) or UNKNOWN),
+            Text(printable(each.group_type).capitalize() or UNKNOWN),
             Text(printable(each.protocol_type) or UNKNOWN),
             Text(printable(each.group_state) or UNKNOWN, STATE_STYLES.get(each.group_state, "")),
         )

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from spark_groups.errors import printable
 from spark_groups.ops.removal import IdKind, Outcome, Removal, RemovalView
+from spark_groups.ops.render_deletions import dry_run_note
 
 _STYLES: Final[Mapping[Outcome, str]] = {
     Outcome.REMOVED: "green",
@@ -25,14 +26,18 @@ def render_removals(view: RemovalView) -> RenderableType:
     Args:
         view: What became of them.
     """
-    return Group(*(_line(each) for each in view.removals))
+    lines = [_line(each, is_dry_run=view.is_dry_run) for each in view.removals]
+    return Group(*lines, *dry_run_note(is_dry_run=view.is_dry_run))
 
 
-def _line(removal: Removal) -> Text:
+def _line(removal: Removal, *, is_dry_run: bool) -> Text:
+    outcome = removal.outcome.value
+    if is_dry_run and removal.outcome is Outcome.REMOVED:
+        outcome = "would be removed"
     said = [each for each in (_other_id(removal), removal.remark) if each]
     return Text.assemble(
         f"{removal.id_kind.value} {printable(removal.given)}: ",
-        (removal.outcome.value, _STYLES[removal.outcome]),
+        (outcome, _STYLES[removal.outcome]),
         printable(f" ({'; '.join(said)})" if said else ""),
     )
 

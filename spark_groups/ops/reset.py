@@ -191,7 +191,7 @@ def _known(
         return cluster.list_offsets(request).offsets
 
     starts, ends = at(EARLIEST_TIMESTAMP), at(LATEST_TIMESTAMP)
-    at_time = at(target.number) if target.kind is ResetKind.TO_DATETIME else {}
+    at_time = at(target.number) if target.is_at_time else {}
     return {
         each: KnownOffsets(
             committed_offset=_offset(committed, each),
@@ -199,6 +199,7 @@ def _known(
             log_end_offset=ends.get(each),
             at_timestamp=at_time.get(each),
             other_committed_offset=_offset(others, each),
+            file_offset=target.offsets.get(scope.there[each]),
         )
         for each in partitions
     }

@@ -7,8 +7,10 @@ start or its end, and a time after the last record the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+import csv
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from enum import Enum
 from types import MappingProxyType
@@ -16,6 +18,7 @@ from typing import Any, Final
 
 from spark_groups.errors import OptionsError
 from spark_groups.observation.plain_values import listed
+from spark_groups.types import TopicPartition
 
 INACTIVE_STATES: Final = frozenset({"Empty", "Dead"})
 
@@ -25,9 +28,12 @@ class ResetKind(Enum):
 
     TO_EARLIEST = "--to-earliest"
     TO_LATEST = "--to-latest"
+    TO_CURRENT = "--to-current"
     TO_OFFSET = "--to-offset"
     SHIFT_BY = "--shift-by"
     TO_DATETIME = "--to-datetime"
+    BY_DURATION = "--by-duration"
+    FROM_FILE = "--from-file"
     FROM_GROUP = "--from-group"
 
 
@@ -39,11 +45,18 @@ class ResetTarget:
         kind: What new offsets are made of.
         number: An offset, by how much to shift, or milliseconds since 1970.
         group_id: The group whose committed offsets are taken over.
+        offsets: What a file says, by partition.
     """
 
     kind: ResetKind
     number: int = 0
     group_id: str = ""
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    @property
+    def is_at_time(self) -> bool:
+        """Whether `number` is a time."""
+        return self.kind in {ResetKind.TO_DATETIME, ResetKind.BY_DURATION}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +69,7 @@ class KnownOffsets:
         log_end_offset: The next offset to be written.
         at_timestamp: The first offset that is as late as asked for; -1: none is.
         other_committed_offset: What the other group has committed.
+        file_offset: What a file says.
     """
 
     committed_offset: int | None = None
@@ -63,6 +77,7 @@ class KnownOffsets:
     log_end_offset: int | None = None
     at_timestamp: int | None = None
     other_committed_offset: int | None = None
+    file_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +183,12 @@ def _shifted(target: ResetTarget, known: KnownOffsets) -> tuple[int | None, str]
     return known.committed_offset + target.number, ""
 
 
+def _current(_: ResetTarget, known: KnownOffsets) -> tuple[int | None, str]:
+    if known.committed_offset is None:
+        return known.log_end_offset, "there is no current committed offset: to the end of the log"
+    return known.committed_offset, ""
+
+
 def _at_datetime(_: ResetTarget, known: KnownOffsets) -> tuple[int | None, str]:
     if known.at_timestamp is None:
         return None, "the offset of that time is not known"
@@ -188,10 +209,13 @@ _WANTED: Final[
     {
         ResetKind.TO_EARLIEST: lambda _, known: (known.log_start_offset, ""),
         ResetKind.TO_LATEST: lambda _, known: (known.log_end_offset, ""),
+        ResetKind.TO_CURRENT: _current,
         ResetKind.TO_OFFSET: lambda target, _: (target.number, ""),
         ResetKind.SHIFT_BY: _shifted,
         ResetKind.TO_DATETIME: _at_datetime,
+        ResetKind.BY_DURATION: _at_datetime,
         ResetKind.FROM_GROUP: _taken_over,
+        ResetKind.FROM_FILE: lambda _, known: (known.file_offset, "the file does not name it"),
     }
 )
 
@@ -239,3 +263,59 @@ def parse_datetime(text: str) -> int:
     if at.tzinfo is None:
         at = at.replace(tzinfo=timezone.utc)
     return round(at.timestamp() * 1000)
+
+
+_DURATION: Final = re.compile(
+    r"P(?:(?P<days>\d+)D)?"
+    r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+)
+_SECONDS: Final = MappingProxyType({"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1})
+
+
+def parse_duration(text: str) -> int:
+    """Return a duration in milliseconds.
+
+    Args:
+        text: `PnDTnHnMnS` (ISO 8601), as Kafka's tool takes it; `PT2H30M` for example.
+
+    Raises:
+        OptionsError: It is no such text.
+    """
+    found = _DURATION.fullmatch(text)
+    parts = {name: value for name, value in (found.groupdict() if found else {}).items() if value}
+    if not parts:
+        raise OptionsError(f"{text!r} is not PnDTnHnMnS, like P1D, PT2H30M or PT90S")
+    return round(sum(float(value) * _SECONDS[name] * 1000 for name, value in parts.items()))
+
+
+def parse_offsets(lines: Iterable[str], group_id: str) -> dict[TopicPartition, int]:
+    """Read offsets as `kafka-consumer-groups.sh --reset-offsets --export` writes them.
+
+    Args:
+        lines: `topic,partition,offset`, or `group,topic,partition,offset`.
+        group_id: The group that is reset: lines of other groups are passed over.
+
+    Raises:
+        OptionsError: A line is malformed, or a partition is named twice; lists all.
+    """
+    found: dict[TopicPartition, int] = {}
+    problems: list[str] = []
+    for number, row in enumerate(csv.reader(lines), 1):
+        words = [each.strip() for each in row]
+        if not any(words):
+            continue
+        if len(words) == 4 and words[0] != group_id:
+            continue
+        topic, *numbers = words[-3:]
+        if len(words) not in {3, 4} or not topic or not all(map(str.isdecimal, numbers)):
+            problems.append(f"line {number} is neither topic,partition,offset nor with the group")
+            continue
+        name = TopicPartition(topic, int(numbers[0]))
+        if name in found:
+            problems.append(f"line {number} names {name} again")
+        found[name] = int(numbers[1])
+    if problems:
+        raise OptionsError("; ".join(problems))
+    if not found:
+        raise OptionsError(f"no line names a partition for the group {group_id!r}")
+    return found

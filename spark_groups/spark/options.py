@@ -184,8 +184,8 @@ class SourceOptions:
     when_unsettled: Annotated[WhenUnsettled, BeforeValidator(partial(one_of, WhenUnsettled))] = (
         _option(
             "availableNowUnsettled",
-            "What they do about those that do not come in that time: warn and end, fail, or wait"
-            " for up to the session time-out and 10 s, and then fail.",
+            "What AvailableNow and Once do if partitions are still missing then: warn and end,"
+            " fail, or wait up to the session timeout plus 10 s and then fail.",
             default=WhenUnsettled.WARN,
             shown="warn",
         )

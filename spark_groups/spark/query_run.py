@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shlex
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -23,6 +22,7 @@ from spark_groups.offsets.plan_text import (
     plan_from_json,
 )
 from spark_groups.offsets.planning import PlanLimit
+from spark_groups.offsets.starting import reset_command
 from spark_groups.protocol.pattern_hints import surprising
 from spark_groups.spark.application_age import restart_s
 from spark_groups.spark.options import SourceOptions
@@ -50,7 +50,7 @@ class QueryRun:
 
     def __init__(self, options: SourceOptions, *, tells_start: bool = True) -> None:
         self._tells_start = tells_start
-        self._group_id = options.group_id
+        self._options = options
         self._jvm_pid = os.getppid()
         self.application = Application(
             jvm_pid=self._jvm_pid,
@@ -70,12 +70,9 @@ class QueryRun:
             self.driver, group_id=options.group_id, move_with_state=options.move_with_state
         )
         self._limit = options.plan_limit()
-        self._command_options = options.command_options()
         hint = surprising(options.subscription.topic_regex or "")
         if hint is not None:
             logger.warning("%s", hint)
-        self._subscription = options.subscription
-        self._leave_on_stop = options.leave_on_stop
         self._handed_out: Offset | None = None
         self._proven: Offset | None = None
         self._known: tuple[Offset, BatchPlan | None] = (NOTHING_PLANNED, None)
@@ -161,20 +158,20 @@ class QueryRun:
 
         Where Spark does not say where the last batch ended, nothing was compared before.
         """
-        own = self._group_id
+        own = self._options.group_id
         if start.get("group") in (None, own):
             return
         before, plan = plan_from_json(start), self._plan_of(end)
-        if before is None or plan is None or plan.group_id != own:
+        if before is None or not before.topics or plan is None or plan.group_id != own:
             return
         named = (word for each in before.topics for word in ("--topic", each.name))
-        words = ("reset-offsets", own, "--from-group", before.group_id, *named, "--execute")
-        copy = shlex.join(("spark-groups", *words))
+        options = self._options.command_options()
+        copy = reset_command(own, options, "--from-group", before.group_id, *named)
         raise CheckpointError(
             f"the checkpoint was written in the group {before.group_id!r}, but this query reads in"
             f" the group {own!r}, and Spark before 4.2 cannot go on from there. Give the query a"
             f" new checkpointLocation. To go on where {before.group_id!r} stands, first stop all"
-            f" members of {own!r} and run: {copy} {self._command_options}"
+            f" members of {own!r} and run: {copy}"
         )
 
     def _check_topics(self, plan: BatchPlan) -> None:
@@ -182,10 +179,11 @@ class QueryRun:
 
         Spark gives the offsets in a checkpoint to the streams of a query by their order.
         """
+        subscription = self._options.subscription
         read = {each.topic for each in plan.ranges}
-        others = sorted(each for each in read if not self._subscription.matches(each))
+        others = sorted(each for each in read if not subscription.matches(each))
         if read and len(others) == len(read):
-            wanted = self._subscription.topic_regex or ", ".join(self._subscription.topic_names)
+            wanted = subscription.topic_regex or ", ".join(subscription.topic_names)
             raise CheckpointError(
                 f"the last batch of the checkpoint is not finished; it reads {', '.join(others)},"
                 f" and this stream subscribes to {wanted}: either its topics were changed, or the"
@@ -224,7 +222,7 @@ class QueryRun:
     def leave(self, timeout_s: float = 5.0) -> None:
         """Commit what is known to be finished and leave the group; a second call does nothing."""
         # An application that crashed was not stopped: it will be back.
-        will_return = not self._leave_on_stop or self._jvm_is_gone()
+        will_return = not self._options.leave_on_stop or self._jvm_is_gone()
         self.driver.leave(timeout_s, will_return=will_return)
         self.control.close()
 

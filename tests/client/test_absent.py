@@ -22,13 +22,13 @@ def watched() -> AbsentTopics:
 
 def test_absence_is_asked_about_again_before_it_is_believed() -> None:
     topics = watched()
-    assert (topics.is_in_doubt, topics.missing) == (True, ())
+    assert (bool(topics.in_doubt), topics.missing) == (True, ())
     assert topics.to_ask(1.0) is None
     assert topics.due_at() == 1.0 + ASK_AGAIN_S
     request = topics.to_ask(1.0 + ASK_AGAIN_S)
     assert request == MetadataRequest(topic_names=frozenset({"bills"}))
     topics.handle_metadata(request, MetadataResponse(), 1.0 + BELIEVED_S)
-    assert (topics.is_in_doubt, topics.missing) == (False, ("bills",))
+    assert (bool(topics.in_doubt), topics.missing) == (False, ("bills",))
     assert topics.due_at() is None
 
 
@@ -39,7 +39,7 @@ def test_topic_that_was_just_created_is_found() -> None:
     assert (topics.in_doubt, topics.missing) == ({"bills"}, ())
     assert topics.due_at() == 3.0 + ASK_AGAIN_S
     topics.handle_metadata(BOTH, MetadataResponse(topics=(ORDERS, BILLS)), 3.0 + BELIEVED_S)
-    assert (topics.is_in_doubt, topics.missing, topics.due_at()) == (False, (), None)
+    assert (bool(topics.in_doubt), topics.missing, topics.due_at()) == (False, (), None)
 
 
 def test_topic_that_was_found_and_is_absent_again_is_in_doubt_from_then_on() -> None:
@@ -47,7 +47,7 @@ def test_topic_that_was_found_and_is_absent_again_is_in_doubt_from_then_on() -> 
     topics.handle_metadata(BOTH, MetadataResponse(topics=(ORDERS, BILLS)), 2.0)
     topics.handle_metadata(BOTH, MetadataResponse(topics=(ORDERS,)), 3.0)
     topics.handle_metadata(BOTH, MetadataResponse(topics=(ORDERS,)), 1.0 + BELIEVED_S)
-    assert (topics.is_in_doubt, topics.missing) == (True, ())
+    assert (bool(topics.in_doubt), topics.missing) == (True, ())
     topics.handle_metadata(BOTH, MetadataResponse(topics=(ORDERS,)), 3.0 + BELIEVED_S)
     assert topics.missing == ("bills",)
 
@@ -58,9 +58,9 @@ def test_topic_whose_leader_is_not_there_yet_is_not_absent() -> None:
         topics=(ORDERS,), errors={"bills": int(ErrorCode.LEADER_NOT_AVAILABLE)}
     )
     topics.handle_metadata(BOTH, failed, 1.0 + BELIEVED_S)
-    assert (topics.is_in_doubt, topics.missing) == (True, ())
+    assert (bool(topics.in_doubt), topics.missing) == (True, ())
     topics.handle_metadata(BOTH, failed, 1.0 + 2 * BELIEVED_S)
-    assert (topics.is_in_doubt, topics.missing) == (False, ())
+    assert (bool(topics.in_doubt), topics.missing) == (False, ())
 
 
 def test_an_error_says_nothing_about_absence() -> None:
@@ -68,10 +68,10 @@ def test_an_error_says_nothing_about_absence() -> None:
     topics.is_wanted = True
     failed = MetadataResponse(errors={"bills": int(ErrorCode.LEADER_NOT_AVAILABLE)})
     topics.handle_metadata(MetadataRequest(topic_names=frozenset({"bills"})), failed, 1.0)
-    assert not topics.is_in_doubt
+    assert not bool(topics.in_doubt)
 
 
 def test_query_that_stays_asks_nothing() -> None:
     topics = AbsentTopics()
     topics.handle_metadata(BOTH, MetadataResponse(), 1.0)
-    assert (topics.to_ask(99.0), topics.due_at(), topics.is_in_doubt) == (None, None, False)
+    assert (topics.to_ask(99.0), topics.due_at(), bool(topics.in_doubt)) == (None, None, False)

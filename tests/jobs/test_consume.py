@@ -91,7 +91,7 @@ def test_job_that_fails_has_an_exit_code_that_says_so(
     with SubmittedJob(tmp_path, "job", arguments) as job:
         exit_code, _ = job.await_end(240)
         assert exit_code == 1, job.text()
-    assert f"does not exist, or may not be seen: {topic_name}" in job.text()
+    assert f"do not exist or that this user may not describe: {topic_name}" in job.text()
 
 
 @pytest.mark.long

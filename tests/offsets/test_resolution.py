@@ -684,6 +684,6 @@ def test_what_to_do_about_lost_offsets_is_said_with_a_command() -> None:
         assert said is not None
         assert (
             f"`spark-groups reset-offsets g --topic {what} --to-earliest --execute"
-            " --bootstrap-server b:1` or --to-latest" in said
+            " --bootstrap-server b:1`, or the same with --to-latest" in said
         )
-        assert "a new checkpointLocation, where startingOffsets counts" in said
+        assert "where startingOffsets says, give the query a new checkpointLocation" in said

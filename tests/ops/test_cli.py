@@ -29,8 +29,8 @@ def described(command: Run, kafka: EmbeddedKafka, group_id: str) -> dict[str, An
     """Return what `describe --json` says."""
     done = command("describe", group_id, "--bootstrap-server", kafka.bootstrap_servers, "--json")
     assert done.returncode == 0, done.stderr
-    plain: dict[str, Any] = json.loads(done.stdout)
-    return plain
+    (plain,) = json.loads(done.stdout)
+    return dict(plain)
 
 
 def kafkas_own(kafka: EmbeddedKafka, group_id: str) -> dict[int, tuple[str, ...]]:

@@ -45,7 +45,7 @@ def test_a_group_is_described_by_who_may(
     query.run()
     done = described(**settings)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["members"]
+    assert json.loads(done.stdout)[0]["members"]
     refused = described(**secured.login("SCRAM-SHA-512", "bob"))
     assert refused.returncode == 1
     assert "GROUP_AUTHORIZATION_FAILED" in refused.stderr

@@ -47,6 +47,7 @@ def test_groups_of_both_protocols_are_shown_as_kafkas_own_tool_shows_them(
         ours = invoke("describe", old, new, "--offsets", "--verbose", *address)
         plain = json.loads(invoke("describe", old, new, "--json", *address).stdout)
         listed = json.loads(invoke("groups", "--json", *address).stdout)["groups"]
+        of_type = invoke("describe", "--type", "generic", "--json", *address)
         asked = ("--describe", "--group", old, "--group", new, "--offsets", "--verbose")
         theirs = kafka.run_tool(CONSUMER_GROUP_COMMAND, *address, *asked)
         everything = invoke("describe", new, "--verbose", *address)
@@ -67,10 +68,12 @@ def test_groups_of_both_protocols_are_shown_as_kafkas_own_tool_shows_them(
         (old, "classic"),
         (new, "consumer"),
     ]
+    shown = {each["group_id"]: each["group_type"] for each in json.loads(of_type.stdout)}
+    assert (shown.pop(old), set(shown.values()) <= {"classic"}) == ("classic", True)
     assert {
         (each["group_id"], each["group_type"], each["protocol_type"], each["group_state"])
         for each in listed
-    } >= {(old, "Classic", "consumer", "Stable"), (new, "Consumer", "consumer", "Stable")}
+    } >= {(old, "classic", "consumer", "Stable"), (new, "consumer", "consumer", "Stable")}
 
 
 def test_parts_that_do_not_go_together_are_wrong_usage() -> None:
@@ -78,3 +81,16 @@ def test_parts_that_do_not_go_together_are_wrong_usage() -> None:
     done = invoke("describe", "g", "--members", "--state", "--bootstrap-server", "localhost:1")
     assert (done.exit_code, done.stdout) == (2, "")
     assert said in " ".join(done.stderr.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("given", [(), ("g", "--type", "classic")])
+def test_groups_are_named_or_of_a_type(given: tuple[str, ...]) -> None:
+    done = invoke("describe", *given, "--bootstrap-server", "localhost:1")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "name groups, or give --type" in done.stderr
+
+
+def test_a_type_that_is_not_shown_is_refused() -> None:
+    done = invoke("describe", "--type", "share", "--bootstrap-server", "localhost:1")
+    assert done.exit_code == 2
+    assert "valid types are classic, consumer" in " ".join(done.stderr.replace("│", " ").split())

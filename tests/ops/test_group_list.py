@@ -20,14 +20,14 @@ LISTED = (
 def test_groups_are_sorted_and_called_what_kafkas_tool_calls_them() -> None:
     rows = view_groups(LISTED).to_json()["groups"]
     assert [(each["group_id"], each["group_type"]) for each in rows] == [
-        ("a", "Classic"),
+        ("a", "classic"),
         ("m", "newer"),
-        ("z", "Consumer"),
+        ("z", "consumer"),
     ]
 
 
 def test_names_are_taken_in_any_case_between_commas_and_each_once() -> None:
-    assert parse_names(["generic, CLASSIC", "share"], GROUP_TYPES, "types") == ("Classic", "Share")
+    assert parse_names(["generic, CLASSIC", "share"], GROUP_TYPES, "types") == ("classic", "share")
     states = parse_names(["preparingrebalance", "NotReady"], GROUP_STATES, "states")
     assert states == ("PreparingRebalance", "NotReady")
     assert parse_names([], GROUP_STATES, "states") == ()
@@ -36,8 +36,8 @@ def test_names_are_taken_in_any_case_between_commas_and_each_once() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("consumers", "'consumers' is none of the types: did you mean Consumer?"),
-        ("?", "'?' is none of the types: valid types are Classic, Consumer, Share, Streams"),
+        ("consumers", "'consumers' is none of the types: did you mean consumer?"),
+        ("?", "'?' is none of the types: valid types are classic, consumer, share, streams"),
     ],
 )
 def test_a_name_that_is_not_known_is_refused(given: str, said: str) -> None:

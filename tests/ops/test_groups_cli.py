@@ -33,4 +33,4 @@ def test_a_list_is_limited_by_type_and_state(
 def test_a_type_that_is_none_is_wrong_usage() -> None:
     done = invoke("groups", "--bootstrap-server", "localhost:1", "--type", "strems")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "did you mean Streams?" in done.stderr
+    assert "did you mean streams?" in done.stderr

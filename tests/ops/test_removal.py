@@ -98,6 +98,7 @@ def test_a_view_has_plain_values_and_is_complete_only_if_all_are_gone() -> None:
                 "remark": "",
             }
         ],
+        "is_dry_run": False,
     }
     lost = Removal(id_kind=IdKind.MEMBER_ID, given="m", outcome=Outcome.UNKNOWN)
     assert not RemovalView(group_id="g", removals=(*view.removals, lost)).is_complete

@@ -49,7 +49,10 @@ def test_a_batch_has_a_result_for_each_id(
     static = ("--instance-id", "gate-1", "--instance-id", "gate-2", "--instance-id", "gate-9")
     dynamic = ("--member-id", "four", "--member-id", "two", "--member-id", "nine")
     where = ("--bootstrap-server", servers, "--json")
+    foreseen = command("remove", group_id, *static, *dynamic, *where, "--dry-run")
+    assert members_left(servers, group_id) == sorted(ids)
     done = command("remove", group_id, *static, *dynamic, *where)
+    assert outcomes(done.stdout) == outcomes(foreseen.stdout)
     assert done.returncode == 1, done.stderr
     assert outcomes(done.stdout) == {
         "gate-1": "removed",

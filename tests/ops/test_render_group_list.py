@@ -12,7 +12,7 @@ def test_each_group_has_a_row() -> None:
     assert cells(render_groups(view_groups(LISTED))) == [
         ["GROUP", "TYPE", "PROTOCOL", "STATE"],
         ["a", "Classic", "—", "Empty"],
-        ["m", "newer", "x", "New"],
+        ["m", "Newer", "x", "New"],
         ["z", "Consumer", "consumer", "Stable"],
     ]
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from spark_groups.errors import OptionsError
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.ops.reset_cli import parse_target
 from spark_groups.ops.reset_plan import ResetKind, ResetTarget
+from spark_groups.types import TopicPartition
 from tests.brokers import Row, create_topic, produce
 from tests.ops.commands import invoke
 from tests.ops.test_cli import CONSUMER_GROUP_COMMAND
@@ -16,7 +19,7 @@ from tests.ops.test_cli import CONSUMER_GROUP_COMMAND
 @pytest.mark.broker
 @pytest.mark.long
 def test_the_plan_is_that_of_kafkas_own_tool_and_executed_on_demand(
-    kafka: EmbeddedKafka, topic_name: str, group_id: str
+    kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
 ) -> None:
     servers = kafka.bootstrap_servers
     create_topic(servers, topic_name, 2)
@@ -29,6 +32,18 @@ def test_the_plan_is_that_of_kafkas_own_tool_and_executed_on_demand(
     theirs = kafka.run_tool(CONSUMER_GROUP_COMMAND, *address, *asked)
     again = ("reset-offsets", group_id, "--topic", "~", "--to-latest", "--execute")
     refused = invoke(*again, *address)
+    not_planned = invoke(*again[:-1], *address)
+    file = tmp_path / "offsets.csv"
+    file.write_text(f"{group_id},{topic_name},0,2\n")
+    from_file = invoke("reset-offsets", group_id, "--from-file", str(file), *address, "--execute")
+    current = ("--all-topics", "--to-current", *address)
+    to_current = invoke("reset-offsets", group_id, *current)
+    asked = ("--reset-offsets", "--group", group_id, "--from-file", str(file), "--dry-run")
+    their_file = kafka.run_tool(CONSUMER_GROUP_COMMAND, *address, *asked)
+    by_duration = ("--topic", topic_name, "--by-duration", "PT1H")
+    back = invoke("reset-offsets", group_id, *by_duration, *address)
+    asked = ("--reset-offsets", "--group", group_id, *by_duration, "--dry-run")
+    their_back = kafka.run_tool(CONSUMER_GROUP_COMMAND, *address, *asked)
 
     def plan(text: str) -> set[tuple[str, str, str]]:
         rows = (line.split() for line in text.splitlines() if line.startswith(group_id))
@@ -38,21 +53,41 @@ def test_the_plan_is_that_of_kafkas_own_tool_and_executed_on_demand(
     expected = {(topic_name, "0", "3"), (topic_name, "1", "0")}
     assert plan(planned.stdout) == plan(done.stdout) == plan(theirs) == expected
     assert "No action is performed: --execute is missing." in planned.stdout
+    assert plan(from_file.stdout) == plan(their_file) == {(topic_name, "0", "2")}
+    assert plan(to_current.stdout) == {(topic_name, "0", "2"), (topic_name, "1", "0")}
+    assert plan(back.stdout) == plan(their_back) == {(topic_name, "0", "0"), (topic_name, "1", "0")}
     assert (planned.exit_code, done.exit_code, refused.exit_code) == (0, 0, 1)
+    assert not_planned.exit_code == 1, "what says Error has an error's exit code"
     assert "Error: 1 of 1 partitions have no new offset: nothing can be reset." in refused.stdout
+
+
+def target(given: dict[ResetKind, int | str | Path | None]) -> ResetTarget:
+    return parse_target(given, "g", now_ms=100_000)
 
 
 def test_exactly_one_target_is_chosen() -> None:
     nothing = dict.fromkeys(ResetKind)
-    assert parse_target(nothing | {ResetKind.SHIFT_BY: -2}) == ResetTarget(ResetKind.SHIFT_BY, -2)
+    assert target(nothing | {ResetKind.SHIFT_BY: -2}) == ResetTarget(ResetKind.SHIFT_BY, -2)
     other = nothing | {ResetKind.FROM_GROUP: "h"}
-    assert parse_target(other) == ResetTarget(ResetKind.FROM_GROUP, group_id="h")
+    assert target(other) == ResetTarget(ResetKind.FROM_GROUP, group_id="h")
     late = nothing | {ResetKind.TO_DATETIME: "1970-01-01T00:00:01.000"}
-    assert parse_target(late) == ResetTarget(ResetKind.TO_DATETIME, 1_000)
+    assert target(late) == ResetTarget(ResetKind.TO_DATETIME, 1_000)
+    back = nothing | {ResetKind.BY_DURATION: "PT1M30S"}
+    assert target(back) == ResetTarget(ResetKind.BY_DURATION, 10_000)
     with pytest.raises(OptionsError, match="choose one of --to-earliest, --to-latest"):
-        parse_target(nothing)
+        target(nothing)
     with pytest.raises(OptionsError, match=r"choose one of --to-latest, --shift-by$"):
-        parse_target(nothing | {ResetKind.TO_LATEST: 0, ResetKind.SHIFT_BY: 1})
+        target(nothing | {ResetKind.TO_LATEST: 0, ResetKind.SHIFT_BY: 1})
+
+
+def test_a_file_names_the_partitions(tmp_path: Path) -> None:
+    file = tmp_path / "offsets.csv"
+    file.write_text('g,flights,0,7\nother,flights,1,8\n\n"a,b",2,9\n')
+    found = target(dict.fromkeys(ResetKind) | {ResetKind.FROM_FILE: file})
+    assert found.offsets == {TopicPartition("flights", 0): 7, TopicPartition("a,b", 2): 9}
+    address = ("--bootstrap-server", "localhost:1")
+    done = invoke("reset-offsets", "g", "--from-file", str(file), "--all-topics", *address)
+    assert (done.exit_code, "names the partitions" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("scope", [(), ("--topic", "flights", "--all-topics")])

@@ -15,6 +15,8 @@ from spark_groups.ops.reset_plan import (
     ResetTarget,
     ResetView,
     parse_datetime,
+    parse_duration,
+    parse_offsets,
     plan_offset,
     refusal_of,
 )
@@ -25,6 +27,7 @@ KNOWN = KnownOffsets(
     log_end_offset=100,
     at_timestamp=70,
     other_committed_offset=60,
+    file_offset=20,
 )
 HIGHER = "is higher than latest offset for topic partition flights-0. Value will be set to 100"
 LOWER = "is lower than earliest offset for topic partition flights-0. Value will be set to 10"
@@ -44,6 +47,8 @@ LOWER = "is lower than earliest offset for topic partition flights-0. Value will
         (ResetKind.SHIFT_BY, -60, KNOWN, 10, f"New offset (-10) {LOWER}"),
         (ResetKind.TO_DATETIME, 0, KNOWN, 70, ""),
         (ResetKind.FROM_GROUP, 0, KNOWN, 60, ""),
+        (ResetKind.TO_CURRENT, 0, KNOWN, 50, ""),
+        (ResetKind.BY_DURATION, 0, KNOWN, 70, ""),
     ],
 )
 def test_offsets_stay_within_the_log(kind, number, known, expected, remark) -> None:
@@ -158,3 +163,38 @@ def test_a_time_is_in_utc_unless_it_says_otherwise(text: str) -> None:
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(OptionsError, match=r"is not YYYY-MM-DDThh:mm:ss\.sss"):
         parse_datetime(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"),
+    [("PT90S", 90_000), ("P1D", 86_400_000), ("PT2H30M", 9_000_000), ("P1DT0.5S", 86_400_500)],
+)
+def test_durations_are_those_of_kafkas_tool(text: str, expected_ms: int) -> None:
+    assert parse_duration(text) == expected_ms
+
+
+@pytest.mark.parametrize("text", ["", "P", "PT", "90", "1D", "P1H", "PT-5S"])
+def test_other_durations_are_refused(text: str) -> None:
+    with pytest.raises(OptionsError, match="is not PnDTnHnMnS"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["flights,0"], "line 1 is neither"),
+        (["flights,0,x"], "line 1 is neither"),
+        (["flights,0,1", "g,flights,0,2"], "line 2 names flights-0 again"),
+        (["other,flights,0,2"], "no line names a partition for the group 'g'"),
+        ([], "no line names a partition"),
+    ],
+)
+def test_a_file_of_offsets_that_is_malformed_is_refused(lines: list[str], said: str) -> None:
+    with pytest.raises(OptionsError, match=said):
+        parse_offsets(lines, "g")
+
+
+def test_current_offsets_are_the_end_where_nothing_is_committed() -> None:
+    known = KnownOffsets(log_start_offset=0, log_end_offset=9)
+    offset, remark = plan_offset(ResetTarget(ResetKind.TO_CURRENT), "flights-0", known)
+    assert (offset, "no current committed offset" in remark) == (9, True)

@@ -15,8 +15,8 @@ from spark_groups.types import BatchPlan, ReadTopic
 OPTIONS = {"kafka.bootstrap.servers": "b:1", "kafka.group.id": "g", "subscribe": "orders"}
 
 
-def plan_of(group_id: str) -> dict[str, object]:
-    topics = (ReadTopic(uuid.UUID(int=1), "orders", 4),)
+def plan_of(group_id: str, *names: str) -> dict[str, object]:
+    topics = tuple(ReadTopic(uuid.UUID(int=1), each, 4) for each in names)
     return plan_as_json(BatchPlan(group_id, "m", 3, (), topics))
 
 
@@ -30,15 +30,20 @@ def run_of(*, tells_start: bool, monkeypatch: pytest.MonkeyPatch) -> QueryRun:
 def test_first_batch_on_the_checkpoint_of_another_group_is_refused(monkeypatch) -> None:
     run = run_of(tells_start=False, monkeypatch=monkeypatch)
     with pytest.raises(CheckpointError, match="in the group 'other'") as raised:
-        run.ranges(plan_of("other"), plan_of("g"))
+        run.ranges(plan_of("other", "orders"), plan_of("g", "orders"))
     command = "spark-groups reset-offsets g --from-group other --topic orders --execute"
     assert str(raised.value).endswith(f"{command} --bootstrap-server b:1")
 
 
 @pytest.mark.parametrize(
     ("tells_start", "before", "after"),
-    [(False, "g", "g"), (False, "other", "other"), (True, "other", "g")],
+    [
+        (False, plan_of("g", "orders"), plan_of("g", "orders")),
+        (False, plan_of("other", "orders"), plan_of("other", "orders")),
+        (False, plan_of("other"), plan_of("g", "orders")),
+        (True, plan_of("other", "orders"), plan_of("g", "orders")),
+    ],
 )
 def test_other_batches_are_not_refused(tells_start, before, after, monkeypatch) -> None:
     run = run_of(tells_start=tells_start, monkeypatch=monkeypatch)
-    assert run.ranges(plan_of(before), plan_of(after)) == ()
+    assert run.ranges(before, after) == ()

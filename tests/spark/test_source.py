@@ -119,7 +119,7 @@ def test_available_now_of_a_topic_that_does_not_exist_fails(query: GroupQuery) -
     query.topic = f"{query.topic},flihgts"
     with query.running(availableNow=True) as running, pytest.raises(StreamingQueryException) as e:
         running.awaitTermination(READ_S)
-    assert "subscribe names what does not exist, or may not be seen: flihgts" in str(e.value)
+    assert "topics that do not exist or that this user may not describe: flihgts" in str(e.value)
 
 
 @needs_admission_control

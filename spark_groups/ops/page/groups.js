@@ -3,7 +3,7 @@
 import { Table } from "./table.js";
 import { make, plain } from "./text.js";
 
-const SHOWN_TYPES = new Set(["Classic", "Consumer"]);
+const SHOWN_TYPES = new Set(["classic", "consumer"]);
 
 export class GroupsPage {
   constructor() {
