@@ -16,6 +16,7 @@ from spark_groups.errors import SparkGroupsError, printable
 DISTRIBUTION: Final = "spark-groups"
 COMMANDS: Final[Mapping[str, str]] = {
     "broker": "broker_cli:broker_app",
+    "doctor": "doctor_cli:doctor",
     "groups": "groups_cli:groups",
     "describe": "describe_cli:describe",
     "lag": "lag_cli:lag",

@@ -94,7 +94,7 @@ def test_topic_that_does_not_exist_is_an_error_that_names_it(
     fill(kafka.bootstrap_servers, topic_name, 1, 5)
     with queries(kafka.bootstrap_servers, group_id, f"{topic_name},flihgts") as start:
         query = available_now(start())
-        with pytest.raises(AvailableNowError, match="topics that do not exist .*: flihgts"):
+        with pytest.raises(AvailableNowError, match=r"topics that do not exist .*: flihgts"):
             read_all(query)
         assert query.ranges == []
 

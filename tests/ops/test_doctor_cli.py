@@ -1,0 +1,86 @@
+"""`spark-groups doctor` with real Pythons, a real Spark and a real broker."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.ops.doctor import (
+    Check,
+    Diagnosis,
+    Outcome,
+    check_python,
+    check_spark,
+)
+from spark_groups.ops.doctor_cli import render_diagnosis
+from tests.ops.commands import Run
+from tests.ops.rendered import lines
+
+
+def checks(stdout: str) -> dict[str, dict[str, Any]]:
+    return {each["name"]: each for each in json.loads(stdout)["checks"]}
+
+
+@pytest.mark.broker
+@pytest.mark.spark
+def test_all_is_well_where_tests_run(kafka: EmbeddedKafka, command: Run) -> None:
+    address = ("--bootstrap-server", kafka.bootstrap_servers)
+    done = command("doctor", *address, "--json", PYSPARK_PYTHON=sys.executable)
+    assert done.returncode == 0, done.stdout
+    found = checks(done.stdout)
+    assert {each["outcome"] for each in found.values()} == {"ok"}, done.stdout
+    assert "with the consumer protocol" in found["brokers"]["found"]
+    assert "found by Spark 4" in found["kafka-group in Spark"]["found"]
+
+
+def test_a_python_without_the_package_is_named_with_the_cure(command: Run, tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
+    done = command("doctor", "--json", PYSPARK_PYTHON=str(bare / "bin" / "python"))
+    assert done.returncode == 1
+    found = checks(done.stdout)
+    workers = found["workers' Python"]
+    assert workers["outcome"] == "failed"
+    assert "without spark-groups, pyspark" in workers["found"]
+    assert f"PYSPARK_PYTHON={sys.executable}" in workers["cure"]
+    assert found["kafka-group in Spark"]["outcome"] == found["brokers"]["outcome"] == "skipped"
+
+
+def test_a_python_that_is_not_there_and_a_broker_that_does_not_answer(command: Run) -> None:
+    address = ("--bootstrap-server", "127.0.0.1:1", "--timeout", "1")
+    done = command("doctor", *address, PYSPARK_PYTHON="/no/such/python", COLUMNS="200")
+    assert done.returncode == 1
+    assert "there is no /no/such/python" in done.stdout
+    assert "127.0.0.1:1" in done.stdout
+
+
+@pytest.mark.broker
+@pytest.mark.long
+def test_brokers_without_the_consumer_protocol_are_told(command: Run) -> None:
+    properties = {"group.coordinator.rebalance.protocols": "classic"}
+    with EmbeddedKafka(server_properties=properties) as kafka:
+        address = ("--bootstrap-server", kafka.bootstrap_servers)
+        done = command("doctor", *address, "--json", PYSPARK_PYTHON="/no/such/python")
+    found = checks(done.stdout)["brokers"]
+    assert found["outcome"] == "failed", found
+    assert "group.coordinator.rebalance.protocols" in found["cure"]
+
+
+def test_old_versions_are_refused() -> None:
+    assert check_python((3, 9)).outcome is check_spark("3.5.1").outcome is Outcome.FAILED
+    assert check_spark(None).cure.startswith("pip install")
+    assert check_python((3, 12)).outcome is check_spark("4.3.0").outcome is Outcome.OK
+    assert "DATA_SOURCE_NOT_FOUND" in check_spark("3.5.1").cure
+
+
+def test_cures_stand_below_the_table() -> None:
+    failed = Check(name="Spark", outcome=Outcome.FAILED, found="3.5\x1b", cure="use 4")
+    shown = lines(render_diagnosis(Diagnosis(checks=(failed,))))
+    assert "3.5?" in shown[1]
+    assert shown[-1] == "Spark: use 4"
