@@ -67,7 +67,6 @@ WITHOUT_MIRROR: dict[str, str] = {
     "spark_groups/kafka/topic_schemas.py": CODEC,
     "spark_groups/kafka/writers.py": CODEC,
     "spark_groups/spark/job/options.py": "tests/spark/job/test_config.py reads whole files",
-    "spark_groups/spark/registration.py": "tests/spark/test_source.py registers the source",
 }
 
 IMPURE_MODULES = frozenset(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from typing import Final
@@ -49,7 +50,8 @@ def _check_workers(spark: SparkSession) -> None:
     # A session of Spark Connect has its workers elsewhere.
     context = getattr(spark, "_sc", None)
     python = getattr(context, "pythonExec", None)
-    if python is None or os.path.realpath(python) == os.path.realpath(sys.executable):
+    # Not their real paths: the Pythons of two environments may be one file.
+    if python is None or os.path.abspath(shutil.which(python) or python) == sys.executable:
         return
     try:
         subprocess.run(

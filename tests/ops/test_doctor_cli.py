@@ -11,13 +11,7 @@ from typing import Any
 import pytest
 
 from spark_groups.kafka.embedded import EmbeddedKafka
-from spark_groups.ops.doctor import (
-    Check,
-    Diagnosis,
-    Outcome,
-    check_python,
-    check_spark,
-)
+from spark_groups.ops.doctor import Check, Diagnosis, Outcome
 from spark_groups.ops.doctor_cli import render_diagnosis
 from tests.ops.commands import Run
 from tests.ops.rendered import lines
@@ -70,13 +64,6 @@ def test_brokers_without_the_consumer_protocol_are_told(command: Run) -> None:
     found = checks(done.stdout)["brokers"]
     assert found["outcome"] == "failed", found
     assert "group.coordinator.rebalance.protocols" in found["cure"]
-
-
-def test_old_versions_are_refused() -> None:
-    assert check_python((3, 9)).outcome is check_spark("3.5.1").outcome is Outcome.FAILED
-    assert check_spark(None).cure.startswith("pip install")
-    assert check_python((3, 12)).outcome is check_spark("4.3.0").outcome is Outcome.OK
-    assert "DATA_SOURCE_NOT_FOUND" in check_spark("3.5.1").cure
 
 
 def test_cures_stand_below_the_table() -> None:
