@@ -90,7 +90,7 @@ def broker_world() -> Iterator[Callable[[str], BrokerWorld]]:
             broker = EmbeddedKafka(version, server_properties={**SERVER_PROPERTIES, **batching})
             broker.start()
             brokers[version] = broker
-            worlds[version] = BrokerWorld(broker.bootstrap_servers)
+            worlds[version] = BrokerWorld(broker.bootstrap_servers, broker.restart)
         return worlds[version]
 
     yield start

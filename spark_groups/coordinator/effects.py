@@ -95,12 +95,14 @@ class Outcome(Generic[R]):
         timers: What to set and stop, in this order.
         topics_version: The version of the topics that the group's subscriptions were compared with,
             to be kept with the group; None if they were not.
+        makes_group: The group is there from now on, also if nothing is appended.
     """
 
     response: R
     records: tuple[Record, ...] = ()
     timers: tuple[Timer, ...] = ()
     topics_version: int | None = None
+    makes_group: bool = False
 
 
 @dataclass(frozen=True, slots=True)

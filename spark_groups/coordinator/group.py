@@ -37,6 +37,7 @@ class ConsumerGroup:
     Args:
         group_id: Its id.
         first_epoch: Its group epoch and its assignment epoch while no record says another.
+        is_bare: Whether it is there without a record.
         metadata: Its epoch and the hash of its topics; None if it is no consumer group (any more).
         partition_metadata: Its topics, where they are kept in a record of their own.
         target_metadata: The epoch of its target.
@@ -52,6 +53,7 @@ class ConsumerGroup:
 
     group_id: str
     first_epoch: int = field(default=0, compare=False)
+    is_bare: bool = field(default=False, compare=False)
     metadata: r.GroupMetadataValue | None = None
     partition_metadata: r.PartitionMetadataValue | None = None
     target_metadata: r.TargetMetadataValue | None = None
@@ -66,6 +68,11 @@ class ConsumerGroup:
     @property
     def is_empty_of_records(self) -> bool:
         return not self._values
+
+    @property
+    def exists(self) -> bool:
+        """True if there is such a group, of whatever kind."""
+        return self.is_bare or not self.is_empty_of_records
 
     @property
     def is_consumer_group(self) -> bool:

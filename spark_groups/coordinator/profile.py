@@ -65,6 +65,8 @@ class Profile:
         batches_assignments: The assignor runs at most once in an interval (from 4.3 on; KIP-1263).
         describes_revoking: Describe shows partitions that are being revoked (from 4.3 on;
             KAFKA-20431).
+        describes_no_group_id: Describe without a group id is answered INVALID_GROUP_ID; else the
+            broker fails at its own answer (not 4.0).
         full_group_takes_static_return: A static member returns to a full group (4.4; KAFKA-20601).
         last_leave_installs_target: The assignment epoch follows when the last member leaves (4.4;
             KAFKA-20442).
@@ -101,6 +103,7 @@ class Profile:
     offset_fencing: OffsetFencing = OffsetFencing.EQUAL_EPOCH
     batches_assignments: bool = False
     describes_revoking: bool = False
+    describes_no_group_id: bool = True
     full_group_takes_static_return: bool = False
     last_leave_installs_target: bool = False
     assignor_bump: AssignorBump = AssignorBump.NEVER
@@ -125,6 +128,7 @@ KAFKA_4_0: Final = Profile(
     hashes_metadata=False,
     refreshes_patterns=False,
     commits_topic_ids=False,
+    describes_no_group_id=False,
     keeps_old_instance_ids=True,
     stable_extras=False,
 )
@@ -135,6 +139,7 @@ KAFKA_4_1: Final = replace(
     own_revocation_is_released=True,
     hashes_metadata=True,
     refreshes_patterns=True,
+    describes_no_group_id=True,
     stable_extras=True,
 )
 KAFKA_4_2: Final = replace(

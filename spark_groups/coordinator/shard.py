@@ -124,6 +124,7 @@ class Shard:
         self.log.replicate()
         for record in self.log.replay():
             self.memory.load(record)
+        self.memory.keep()
         for group_id in tuple(self.groups):
             for loaded in LOADED:
                 group = self.memory.group(group_id)
@@ -204,7 +205,8 @@ class Shard:
         """
         self.now = now
         self.log.replicate()
-        self.memory.keep()
+        if self._writes:
+            self.memory.keep()
         answered = []
         for write in self._writes:
             if write.ticket:
@@ -297,7 +299,7 @@ class Shard:
 
     def _expire(self) -> None:
         """Forget old offsets and groups; what does not fit into one batch goes in several."""
-        for group_id in tuple(self.groups):
+        for group_id in (*self.groups, *sorted(self.memory.bare)):
             group = self.memory.group(group_id)
             outcome = expire(group, self.profile, self._around(group_id))
             self._write_apart(group_id, outcome.records)
@@ -350,6 +352,8 @@ class Shard:
         if outcome.records:
             self.memory.write(outcome.records)
             self.log.append(outcome.records)
+        elif outcome.makes_group:
+            self.memory.make(group_id)
         if outcome.topics_version is not None:
             self.memory.group(group_id).topics_version = outcome.topics_version
         if outcome.records or self._writes:
