@@ -43,8 +43,6 @@ SHOWN_BEFORE = 12
 """How many steps of the group are told beside one that differs."""
 MARGIN_S = 0.15
 """Nothing is asked closer than this to the moment at which a timer fires or an interval ends."""
-SLOW_S = 0.1
-"""A request that took longer may have been taken on either side of such a moment."""
 
 
 class DisagreementError(AssertionError):
@@ -67,7 +65,9 @@ class Pair:
     seed: int
     how_to_repeat: str
     steps: int = 0
+    given_up: int = 0
     ended: list[str] = field(default_factory=list)
+    _lags_s: dict[str, float] = field(default_factory=dict)
     _said: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -122,7 +122,7 @@ class Pair:
         """Ask both, compare, and return the answer."""
         self.steps += 1
         self._pass(group)
-        request = asked.request
+        request, edges = asked.request, self._edges(group.group_id)
         both: tuple[Any, Any]
         match request:
             case m.HeartbeatRequest():
@@ -145,11 +145,7 @@ class Pair:
             case m.OffsetFetchRequest():
                 how_to_fetch = (request, self._wire_names(), asked.api_version)
                 both = self.broker.fetch(*how_to_fetch), self.model.fetch(*how_to_fetch)
-        took_s = self._now() - self.model.now()
-        if took_s > SLOW_S and any(self._edges(group.group_id)):
-            # Nobody knows what it came before and what after: another group takes its place.
-            self.groups.remove(group)
-            self._add_group()
+        if not self._is_sure(group, edges):
             return both[0]
         self._compare(group.group_id, f"{asked.why}, v{asked.api_version}", request, *both)
         if isinstance(request, m.HeartbeatRequest):
@@ -158,7 +154,32 @@ class Pair:
             if wakes_at is not None and wakes_at <= self.model.now():
                 self.broker.await_patterns()
                 self.model.await_patterns()
+            self._note_lag(group, edges)
         return both[0]
+
+    def _is_sure(self, group: GroupScript, edges: list[float]) -> bool:
+        """Tell whether both took a request on the same side of every moment that matters.
+
+        If not, nothing more can be compared of the group, and another one takes its place.
+
+        Args:
+            group: The group that was asked.
+            edges: When its intervals end and timers fire, as far as that was known before.
+        """
+        if not any(each is group for each in self.groups):
+            return False
+        if not any(self.model.now() < each < self._now() for each in edges):
+            return True
+        self.groups = [each for each in self.groups if each is not group]
+        self._add_group()
+        self.given_up += 1
+        return False
+
+    def _note_lag(self, group: GroupScript, edges: list[float]) -> None:
+        """Note how much later the broker may have begun an interval."""
+        if edges != self._edges(group.group_id):
+            lag_s = self._now() - self.model.now()
+            self._lags_s[group.group_id] = max(lag_s, self._lags_s.get(group.group_id, 0.0))
 
     def _own(self, listed: object) -> object:
         """Return a list without the groups of others, in the order of their ids."""
@@ -198,12 +219,11 @@ class Pair:
         Args:
             group: The group that is to be asked; None for none of them.
         """
-        edges = [self.model.shard.next_wakeup()]
-        if group:
-            edges += self._edges(group.group_id)
-        for edge in sorted(each for each in edges if each is not None):
-            if abs(self._now() - edge) < MARGIN_S:
-                self.broker.sleep(edge + MARGIN_S - self._now())
+        edges = self._edges(group.group_id if group else None)
+        lag_s = self._lags_s.get(group.group_id, 0.0) if group else 0.0
+        for edge in sorted(edges):
+            if edge - MARGIN_S < self._now() < edge + lag_s + MARGIN_S:
+                self.broker.sleep(edge + lag_s + MARGIN_S - self._now())
         before = self._members()
         self.model.sleep(self._now() - self.model.now())
         for group_id, member_ids in self._members().items():
@@ -214,10 +234,19 @@ class Pair:
         """Return the broker's time on the model's clock."""
         return self.broker.now() - self._began
 
-    def _edges(self, group_id: str) -> list[float]:
-        """Return when intervals of a group end: a request before and one after are not alike."""
+    def _edges(self, group_id: str | None) -> list[float]:
+        """Return when a timer fires, and when intervals of a group end.
+
+        A request before such a moment and one after it are not alike.
+        """
+        wakes_at = self.model.shard.next_wakeup()
+        edges = [] if wakes_at is None else [wakes_at]
+        if group_id is None:
+            return edges
         group = self.model.shard.memory.group(group_id)
-        edges = [each.timestamp_s + BATCH_REFRESH_MIN_INTERVAL_S for each in group.regexes.values()]
+        edges += [
+            each.timestamp_s + BATCH_REFRESH_MIN_INTERVAL_S for each in group.regexes.values()
+        ]
         interval_s = self.model.shard.settings.assignment_interval_s(group_id)
         target = group.target_metadata
         if target and target.assignment_timestamp_s and interval_s:
