@@ -65,7 +65,7 @@ class Pair:
     seed: int
     how_to_repeat: str
     steps: int = 0
-    given_up: int = 0
+    given_up: set[str] = field(default_factory=set)
     ended: list[str] = field(default_factory=list)
     _lags_s: dict[str, float] = field(default_factory=dict)
     _said: list[tuple[str, str]] = field(default_factory=list)
@@ -166,13 +166,13 @@ class Pair:
             group: The group that was asked.
             edges: When its intervals end and timers fire, as far as that was known before.
         """
-        if not any(each is group for each in self.groups):
+        if group.group_id in self.given_up:
             return False
         if not any(self.model.now() < each < self._now() for each in edges):
             return True
         self.groups = [each for each in self.groups if each is not group]
+        self.given_up.add(group.group_id)
         self._add_group()
-        self.given_up += 1
         return False
 
     def _note_lag(self, group: GroupScript, edges: list[float]) -> None:
@@ -182,9 +182,13 @@ class Pair:
             self._lags_s[group.group_id] = max(lag_s, self._lags_s.get(group.group_id, 0.0))
 
     def _own(self, listed: object) -> object:
-        """Return a list without the groups of others, in the order of their ids."""
+        """Return a list without the groups of others and those given up, ordered by their ids."""
         assert isinstance(listed, c.ListGroupsResponse)
-        own = [each for each in listed.groups if each.group_id.startswith(self._prefix)]
+        own = [
+            each
+            for each in listed.groups
+            if each.group_id.startswith(self._prefix) and each.group_id not in self.given_up
+        ]
         return replace(listed, groups=tuple(sorted(own, key=lambda each: each.group_id)))
 
     def _compare(
@@ -255,7 +259,7 @@ class Pair:
 
     def _members(self) -> dict[str, set[str]]:
         groups = self.model.shard.groups
-        return {each: set(groups[each].members) for each in groups}
+        return {each: set(groups[each].members) for each in groups if each not in self.given_up}
 
     # What operators do.
 

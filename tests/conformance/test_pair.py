@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -73,6 +74,28 @@ class Recording(ModelWorld):
         answer = super().fetch(request, names, api_version)
         self.said["OffsetFetchRequest", ErrorCode.name_of(answer.error_code)] += 1
         return answer
+
+
+class Slow(ModelWorld):
+    """A model that takes the broker's place, and now and then takes its time."""
+
+    def __init__(self, profile: Profile, seed: int) -> None:
+        super().__init__(profile)
+        self.chance = random.Random(f"slow {seed}")
+
+    def ask(self, request: m.Request, client_id: str = CLIENT_ID) -> m.Response | m.RequestFailed:
+        self.dawdle()
+        answer = super().ask(request, client_id)
+        self.dawdle()
+        return answer
+
+    def operate(self, request: Operation) -> Operated:
+        self.dawdle()
+        return super().operate(request)
+
+    def dawdle(self) -> None:
+        if self.chance.random() < 0.1:
+            self.sleep(self.chance.choice((0.1, 0.7, 2.0)))
 
 
 def test_scripts_reach_every_answer_they_are_for() -> None:
@@ -155,3 +178,13 @@ def test_same_coordinator_never_differs() -> None:
         pair = Pair(ModelWorld(KAFKA_4_4), KAFKA_4_4, seed, "")
         pair.play(STEPS)
         assert pair.steps >= STEPS
+
+
+@pytest.mark.parametrize("profile", [KAFKA_4_2, KAFKA_4_4], ids=lambda profile: profile.name)
+def test_broker_that_is_slow_never_differs(profile: Profile) -> None:
+    given_up = 0
+    for seed in MORE_SEEDS:
+        pair = Pair(Slow(profile, seed), profile, seed, "")
+        pair.play(STEPS)
+        given_up += len(pair.given_up)
+    assert given_up > 0
