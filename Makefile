@@ -14,11 +14,12 @@ SPARK_VERSIONS ?= 4.0.1 4.1.1 4.3.0
 # How many schedules `make simulate` plays, and the first seed of them.
 SCHEDULES ?= 20000
 FIRST_SEED ?= 1000
-# How many minutes of faults `make chaos` makes, and what they are drawn from; empty: another seed.
+# How many minutes of faults `make chaos` makes.
 MINUTES ?= 12
-SEED ?=
-# How many requests `make conformance-hunt` draws for each version of Kafka.
+# How many requests `make conformance-hunt` compares on each version of Kafka.
 REQUESTS ?= 10000
+# What both are drawn from; empty: another seed.
+SEED ?=
 # Tests wait for brokers more than they compute: three workers keep two cores busy.
 WORKERS ?= 3
 
@@ -81,9 +82,10 @@ conformance: prerequisites env ## Play scenarios and compare the model with Kafk
 	$(call step,pytest: tests/scenarios and tests/conformance on every version of Kafka)
 	$(PYTEST) tests/scenarios tests/conformance $(PYTEST_FLAGS)
 
-conformance-hunt: prerequisites env ## Compare the model with Kafka on fresh random requests; REQUESTS=20000 draws so many
+conformance-hunt: prerequisites env ## Compare the model with Kafka on random requests; REQUESTS=20000 SEED=7 plays a hunt again
 	$(call step,pytest: $(REQUESTS) requests on each of three versions of Kafka)
-	CONFORMANCE_REQUESTS=$(REQUESTS) $(PYTEST) tests/conformance/test_conformance.py $(PYTEST_FLAGS)
+	CONFORMANCE_REQUESTS=$(REQUESTS) CONFORMANCE_SEED=$(or $(SEED),$(shell date +%s)) \
+	  $(PYTEST) -v -v tests/conformance/test_conformance.py $(PYTEST_FLAGS)
 
 bench-handover: prerequisites env ## Measure hand-overs beside confluent-kafka; about 10 minutes
 	$(PY) -m benchmarks.handover

@@ -65,6 +65,7 @@ class Pair:
     seed: int
     how_to_repeat: str
     steps: int = 0
+    compared: int = 0
     given_up: set[str] = field(default_factory=set)
     ended: list[str] = field(default_factory=list)
     _lags_s: dict[str, float] = field(default_factory=dict)
@@ -82,8 +83,8 @@ class Pair:
         self._numbers = itertools.count()
         self.groups: list[GroupScript] = []
 
-    def play(self, steps: int) -> None:
-        """Ask so many times.
+    def play(self, requests: int) -> None:
+        """Ask until so many requests are compared.
 
         Raises:
             DisagreementError: An answer differs.
@@ -92,7 +93,7 @@ class Pair:
             self._create(name)
         for _ in range(GROUPS):
             self._add_group()
-        while self.steps < steps:
+        while self.compared < requests:
             drawn, group = self.chance.random(), self.chance.choice(self.groups)
             if drawn < 0.015:
                 self._change_topics()
@@ -148,6 +149,7 @@ class Pair:
         if not self._is_sure(group, edges):
             return both[0]
         self._compare(group.group_id, f"{asked.why}, v{asked.api_version}", request, *both)
+        self.compared += 1
         if isinstance(request, m.HeartbeatRequest):
             group.note(request, both[0])
             wakes_at = self.model.shard.next_wakeup()
