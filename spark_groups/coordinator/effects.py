@@ -118,6 +118,7 @@ class Surroundings:
         new_member_id: Makes an id for who joins without one.
         api_version: The version of the request.
         computing: The timer of the group's computation, if a member computes a target.
+        loaded_at: When this coordinator began, in seconds.
     """
 
     now: float
@@ -128,3 +129,4 @@ class Surroundings:
     new_member_id: Callable[[], str] = str
     api_version: int = NEWEST_API_VERSION
     computing: Timer | None = None
+    loaded_at: float = 0.0

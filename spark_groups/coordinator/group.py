@@ -47,6 +47,10 @@ class ConsumerGroup:
         offsets: Committed offsets, by topic name and partition.
         instances: Which member took an instance id last, also if it has another one since; in no
             record (ConsumerGroup.staticMembers).
+        most_members: How many members it had at once, at most; in no record (the size of Kafka's
+            table of members).
+        counted_regexes: What patterns were resolved to when a member last changed; in no record.
+            Whether all members subscribe alike is judged by that (ConsumerGroup.subscriptionType).
         topics_version: The version of the topics that its subscriptions were last compared with;
             in no record, so that every coordinator compares anew (Kafka's metadata deadline).
     """
@@ -62,6 +66,10 @@ class ConsumerGroup:
     regexes: dict[str, r.RegularExpressionValue] = field(default_factory=dict)
     offsets: dict[tuple[str, int], r.OffsetCommitValue] = field(default_factory=dict)
     instances: dict[str, str] = field(default_factory=dict, compare=False)
+    most_members: int = field(default=0, compare=False)
+    counted_regexes: dict[str, r.RegularExpressionValue] = field(
+        default_factory=dict, compare=False
+    )
     topics_version: int = field(default=-1, compare=False)
     _values: dict[r.Key, r.Value] = field(default_factory=dict)
 
@@ -153,6 +161,7 @@ class ConsumerGroup:
                 _put(self.offsets, (key.topic, key.partition), value)
 
     def _rebuild(self, member_id: str) -> None:
+        self.counted_regexes = dict(self.regexes)
         told = self._values.get(r.MemberMetadataKey(self.group_id, member_id))
         current = self._values.get(r.CurrentAssignmentKey(self.group_id, member_id))
         if not isinstance(told, r.MemberMetadataValue):
@@ -182,6 +191,7 @@ class ConsumerGroup:
                 pending_revocation=current.pending_revocation,
             )
         self.members[member_id] = member
+        self.most_members = max(self.most_members, len(self.members))
         if member.instance_id is not None:
             self.instances[member.instance_id] = member_id
 

@@ -67,6 +67,8 @@ class Profile:
             KAFKA-20431).
         describes_no_group_id: Describe without a group id is answered INVALID_GROUP_ID; else the
             broker fails at its own answer (not 4.0).
+        compares_taken_targets: Where a member takes a place, its new target is compared with what
+            was meant for that place; else with its own old one, and may not be written (4.4).
         full_group_takes_static_return: A static member returns to a full group (4.4; KAFKA-20601).
         last_leave_installs_target: The assignment epoch follows when the last member leaves (4.4;
             KAFKA-20442).
@@ -104,6 +106,7 @@ class Profile:
     batches_assignments: bool = False
     describes_revoking: bool = False
     describes_no_group_id: bool = True
+    compares_taken_targets: bool = False
     full_group_takes_static_return: bool = False
     last_leave_installs_target: bool = False
     assignor_bump: AssignorBump = AssignorBump.NEVER
@@ -163,6 +166,7 @@ KAFKA_4_3: Final = replace(
 KAFKA_4_4: Final = replace(
     KAFKA_4_3,
     name="kafka-4.4",
+    compares_taken_targets=True,
     full_group_takes_static_return=True,
     last_leave_installs_target=True,
     assignor_bump=AssignorBump.EVERY_HEARTBEAT,

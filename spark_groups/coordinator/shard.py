@@ -115,10 +115,12 @@ class Shard:
     now: float
     partition: int = 0
     memory: Memory = field(init=False)
+    _loaded_at: float = field(init=False)
     _timers: Timers = field(default_factory=Timers)
     _writes: list[_Write] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self._loaded_at = self.now
         self.memory = Memory(self.profile.first_group_epoch)
         # What a new coordinator finds in the log is never taken back.
         self.log.replicate()
@@ -321,6 +323,7 @@ class Shard:
             new_member_id=self._new_member_id,
             api_version=api_version,
             computing=self._computing(group_id),
+            loaded_at=self._loaded_at,
         )
 
     def _computing(self, group_id: str) -> Timer | None:

@@ -89,6 +89,8 @@ class Pair:
         Raises:
             DisagreementError: An answer differs.
         """
+        # The first time makes a topic, which is a reason to look patterns up again.
+        self.broker.await_patterns()
         for name in self.topics.names[:2]:
             self._create(name)
         for _ in range(GROUPS):
