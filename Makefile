@@ -14,8 +14,11 @@ SPARK_VERSIONS ?= 4.0.1 4.1.1 4.3.0
 # How many schedules `make simulate` plays, and the first seed of them.
 SCHEDULES ?= 20000
 FIRST_SEED ?= 1000
-# How many minutes of faults `make chaos` makes, and what they are drawn from; empty: another seed.
+# How many minutes of faults `make chaos` makes.
 MINUTES ?= 12
+# How many requests `make conformance-hunt` compares on each version of Kafka.
+REQUESTS ?= 10000
+# What both are drawn from; empty: another seed.
 SEED ?=
 # Tests wait for brokers more than they compute: three workers keep two cores busy.
 WORKERS ?= 3
@@ -31,14 +34,14 @@ step = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env prerequisites demo test long unit slow simulate chaos versions conformance spark-versions bench bench-handover docs docs-serve lint types format wheel lock clean
+.PHONY: help env prerequisites demo test long unit slow simulate chaos versions conformance conformance-hunt spark-versions bench bench-handover docs docs-serve lint types format wheel lock clean
 
 ##@ Start here
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "; print "make TARGET"} \
 	  /^##@ / {printf "\n%s\n", substr($$0, 5)} \
-	  /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	  /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: prerequisites env ## Hand a real topic over between two Spark applications, and check it
 	$(PY) -m demo.run
@@ -78,6 +81,11 @@ versions: prerequisites env ## Compare the model, and each scenario, with the ol
 conformance: prerequisites env ## Play scenarios and compare the model with Kafka 4.0 to 4.4; REWRITE=1 writes scenarios
 	$(call step,pytest: tests/scenarios and tests/conformance on every version of Kafka)
 	$(PYTEST) tests/scenarios tests/conformance $(PYTEST_FLAGS)
+
+conformance-hunt: prerequisites env ## Compare the model with Kafka on random requests; REQUESTS=20000 SEED=7 plays a hunt again
+	$(call step,pytest: $(REQUESTS) requests on each of three versions of Kafka)
+	CONFORMANCE_REQUESTS=$(REQUESTS) CONFORMANCE_SEED=$(or $(SEED),$(shell date +%s)) \
+	  $(PYTEST) -v -v tests/conformance/test_conformance.py $(PYTEST_FLAGS)
 
 bench-handover: prerequisites env ## Measure hand-overs beside confluent-kafka; about 10 minutes
 	$(PY) -m benchmarks.handover

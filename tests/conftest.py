@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_groups.kafka.embedded import EmbeddedKafka
+from tests.conformance.tally import PROPERTY, Played, lines
 from tests.scenarios.broker_world import BATCHING, SERVER_PROPERTIES, BrokerWorld
 from tests.secured import SecuredKafka, secured_kafka
 
@@ -44,6 +45,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With several workers, groups are handed out in this order: those that take longest first."""
     items.sort(key=lambda item: _rank(_group_of(item)))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was compared of the model and brokers: the fresh seeds are told nowhere else."""
+    reports = terminalreporter.getreports("passed")
+    properties = [each for report in reports for each in report.user_properties]
+    played = [Played(**value) for name, value in properties if name == PROPERTY]
+    for line in lines(played):
+        terminalreporter.write_line(line)
 
 
 def _group_of(item: pytest.Item) -> str:
@@ -90,7 +100,7 @@ def broker_world() -> Iterator[Callable[[str], BrokerWorld]]:
             broker = EmbeddedKafka(version, server_properties={**SERVER_PROPERTIES, **batching})
             broker.start()
             brokers[version] = broker
-            worlds[version] = BrokerWorld(broker.bootstrap_servers)
+            worlds[version] = BrokerWorld(broker.bootstrap_servers, broker.restart)
         return worlds[version]
 
     yield start

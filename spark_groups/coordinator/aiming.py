@@ -59,7 +59,7 @@ def aim(
     if subscribed.is_compared:
         homogeneous = target.is_homogeneous(change.counted(), subscribed.regexes)
     else:
-        homogeneous = target.is_homogeneous(group.members.values(), group.regexes)
+        homogeneous = target.is_homogeneous(group.members.values(), group.counted_regexes)
     try:
         computed = target.compute(
             group,

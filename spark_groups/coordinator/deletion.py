@@ -33,7 +33,7 @@ def delete(
     Args:
         group: The group.
     """
-    if group.is_empty_of_records:
+    if not group.exists:
         return Outcome(DeleteGroupsResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
     if group.members:
         return Outcome(DeleteGroupsResponse(error_code=ErrorCode.NON_EMPTY_GROUP))
@@ -42,6 +42,7 @@ def delete(
 
 def tombstones(group: ConsumerGroup) -> tuple[Record, ...]:
     """Return what deletes a group with everything in it (Group.createGroupTombstoneRecords)."""
-    keys = (each.key for each in group.records())
+    keys: set[r.Key] = {each.key for each in group.records()}
+    keys.add(r.GroupMetadataKey(group.group_id))
     ordered = sorted(keys, key=lambda key: _TOMBSTONE_ORDER.index(type(key)))
     return tuple(Record(key, None) for key in ordered)

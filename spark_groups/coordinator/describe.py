@@ -15,6 +15,7 @@ from spark_groups.coordinator.member import GroupMember
 from spark_groups.coordinator.profile import Profile
 from spark_groups.coordinator.records import TargetMemberValue
 from spark_groups.coordinator.refusal import CoordinatorErrorCode, RefusedError
+from spark_groups.errors import ErrorCode
 from spark_groups.protocol.messages import (
     DescribedMember,
     DescribeGroupRequest,
@@ -36,7 +37,9 @@ def describe(
         around: The topics and the settings.
     """
     if not group.group_id:
-        return DescribeGroupResponse(error_code=CoordinatorErrorCode.INVALID_GROUP_ID)
+        refused = CoordinatorErrorCode.INVALID_GROUP_ID
+        fails = ErrorCode.UNKNOWN_SERVER_ERROR
+        return DescribeGroupResponse(error_code=refused if profile.describes_no_group_id else fails)
     try:
         membership.check_exists(group, f"Group {group.group_id} not found.")
     except RefusedError as refused:

@@ -95,12 +95,14 @@ class Outcome(Generic[R]):
         timers: What to set and stop, in this order.
         topics_version: The version of the topics that the group's subscriptions were compared with,
             to be kept with the group; None if they were not.
+        makes_group: The group is there from now on, also if nothing is appended.
     """
 
     response: R
     records: tuple[Record, ...] = ()
     timers: tuple[Timer, ...] = ()
     topics_version: int | None = None
+    makes_group: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,7 @@ class Surroundings:
         new_member_id: Makes an id for who joins without one.
         api_version: The version of the request.
         computing: The timer of the group's computation, if a member computes a target.
+        loaded_at: When this coordinator began, in seconds.
     """
 
     now: float
@@ -126,3 +129,4 @@ class Surroundings:
     new_member_id: Callable[[], str] = str
     api_version: int = NEWEST_API_VERSION
     computing: Timer | None = None
+    loaded_at: float = 0.0

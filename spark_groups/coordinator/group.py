@@ -37,6 +37,7 @@ class ConsumerGroup:
     Args:
         group_id: Its id.
         first_epoch: Its group epoch and its assignment epoch while no record says another.
+        is_bare: Whether it is there without a record.
         metadata: Its epoch and the hash of its topics; None if it is no consumer group (any more).
         partition_metadata: Its topics, where they are kept in a record of their own.
         target_metadata: The epoch of its target.
@@ -46,12 +47,17 @@ class ConsumerGroup:
         offsets: Committed offsets, by topic name and partition.
         instances: Which member took an instance id last, also if it has another one since; in no
             record (ConsumerGroup.staticMembers).
+        most_members: How many members it had at once, at most; in no record (the size of Kafka's
+            table of members).
+        counted_regexes: What patterns were resolved to when a member last changed; in no record.
+            Whether all members subscribe alike is judged by that (ConsumerGroup.subscriptionType).
         topics_version: The version of the topics that its subscriptions were last compared with;
             in no record, so that every coordinator compares anew (Kafka's metadata deadline).
     """
 
     group_id: str
     first_epoch: int = field(default=0, compare=False)
+    is_bare: bool = field(default=False, compare=False)
     metadata: r.GroupMetadataValue | None = None
     partition_metadata: r.PartitionMetadataValue | None = None
     target_metadata: r.TargetMetadataValue | None = None
@@ -60,12 +66,21 @@ class ConsumerGroup:
     regexes: dict[str, r.RegularExpressionValue] = field(default_factory=dict)
     offsets: dict[tuple[str, int], r.OffsetCommitValue] = field(default_factory=dict)
     instances: dict[str, str] = field(default_factory=dict, compare=False)
+    most_members: int = field(default=0, compare=False)
+    counted_regexes: dict[str, r.RegularExpressionValue] = field(
+        default_factory=dict, compare=False
+    )
     topics_version: int = field(default=-1, compare=False)
     _values: dict[r.Key, r.Value] = field(default_factory=dict)
 
     @property
     def is_empty_of_records(self) -> bool:
         return not self._values
+
+    @property
+    def exists(self) -> bool:
+        """True if there is such a group, of whatever kind."""
+        return self.is_bare or not self.is_empty_of_records
 
     @property
     def is_consumer_group(self) -> bool:
@@ -146,6 +161,7 @@ class ConsumerGroup:
                 _put(self.offsets, (key.topic, key.partition), value)
 
     def _rebuild(self, member_id: str) -> None:
+        self.counted_regexes = dict(self.regexes)
         told = self._values.get(r.MemberMetadataKey(self.group_id, member_id))
         current = self._values.get(r.CurrentAssignmentKey(self.group_id, member_id))
         if not isinstance(told, r.MemberMetadataValue):
@@ -175,6 +191,7 @@ class ConsumerGroup:
                 pending_revocation=current.pending_revocation,
             )
         self.members[member_id] = member
+        self.most_members = max(self.most_members, len(self.members))
         if member.instance_id is not None:
             self.instances[member.instance_id] = member_id
 

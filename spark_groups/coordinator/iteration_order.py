@@ -3,8 +3,7 @@
 The result of an assignor depends on three orders: that of the members (a HashMap that
 TargetAssignmentBuilder fills from the group's TimelineHashMap), that of the topics (a HashSet of
 ids, filled from the HashSet of the names of the first member), and in `assignors.java_order` that
-of the partitions a member has. A tie between server assignors goes by a fourth one. A table never
-shrinks in Kafka: that a group had more members at an earlier time is not followed here.
+of the partitions a member has. A tie between server assignors goes by a fourth one.
 """
 
 from __future__ import annotations
@@ -28,14 +27,15 @@ _FIBONACCI: Final = -7046029254386353131
 _LONG: Final = (1 << 64) - 1
 
 
-def timeline_order(keys: Sequence[str]) -> list[str]:
+def timeline_order(keys: Sequence[str], most: int = 0) -> list[str]:
     """Return keys in the order of a TimelineHashMap: by slot, and in a slot the last one first.
 
     Args:
         keys: Each once, in the order in which they were put.
+        most: How many there were at once before, if more than now: a table never shrinks.
     """
     bits = 1
-    while (len(keys) + 1) * 3 > 4 << bits:
+    while (max(len(keys), most) + 1) * 3 > 4 << bits:
         bits += 1
 
     def slot(key: str) -> int:
@@ -46,7 +46,9 @@ def timeline_order(keys: Sequence[str]) -> list[str]:
     return sorted(last_first, key=slot)
 
 
-def member_order(known: Sequence[str], members: Collection[str]) -> list[str]:
+def member_order(
+    known: Sequence[str], members: Collection[str], most_members: int = 0
+) -> list[str]:
     """Return member ids in the order of TargetAssignmentBuilder's `memberSpecs`.
 
     Where one replaces another, the table may hold both for a moment, and grow.
@@ -54,13 +56,14 @@ def member_order(known: Sequence[str], members: Collection[str]) -> list[str]:
     Args:
         known: The members of the group before the request, in the order in which they came.
         members: Those that are assigned to.
+        most_members: How many members the group had at once before, if more than now.
     """
     kept = set(known).intersection(members)
     added = [each for each in members if each not in kept]
     gone = [each for each in known if each not in kept]
     changes = hash_order([*added, *gone], string_hash, DEFAULT_TABLE)
     grows_first = bool(added) and changes[0] == added[0]
-    put = [*(each for each in timeline_order(known) if each in kept), *added]
+    put = [*(each for each in timeline_order(known, most_members) if each in kept), *added]
     return hash_order(put, string_hash, grown_table(max(len(put), len(known) + grows_first)))
 
 

@@ -74,7 +74,7 @@ def check_exists(group: ConsumerGroup, message: str) -> None:
     """
     if group.is_consumer_group:
         return
-    if not group.is_empty_of_records:
+    if group.exists:
         message = f"Group {group.group_id} is not a consumer group."
     raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, message)
 

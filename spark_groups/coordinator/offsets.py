@@ -20,6 +20,7 @@ from spark_groups.coordinator.member import GroupMember
 from spark_groups.coordinator.messages import OffsetDeleteRequest, OffsetDeleteResponse
 from spark_groups.coordinator.profile import OffsetFencing, Profile
 from spark_groups.coordinator.records import OffsetCommitKey, OffsetCommitValue, Record
+from spark_groups.coordinator.refusal import CoordinatorErrorCode
 from spark_groups.coordinator.topics import TopicImage, TopicsImage
 from spark_groups.errors import ErrorCode
 from spark_groups.protocol.messages import (
@@ -79,7 +80,7 @@ def commit(
         )
         for key, name in kept.items()
     )
-    return Outcome(OffsetCommitResponse(errors=errors), records)
+    return Outcome(OffsetCommitResponse(errors=errors), records, makes_group=bool(names))
 
 
 def fetch(
@@ -130,7 +131,9 @@ def delete(
         if topic is None or not 0 <= key.partition < topic.partition_count:
             errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     known = [key for key, error in errors.items() if not error]
-    if known and group.is_empty_of_records:
+    if not group.group_id:
+        return Outcome(OffsetDeleteResponse(error_code=CoordinatorErrorCode.INVALID_GROUP_ID))
+    if not group.exists:
         return Outcome(OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
     subscribed = subscribed_names(group.members.values(), group.regexes)
     for key in known:
@@ -181,7 +184,7 @@ def _commit_error(
 ) -> int:
     """Return why the coordinator refuses a commit, 0 if it does not."""
     has_epochs = api_version >= _MEMBER_EPOCH_VERSION
-    if group.is_empty_of_records and request.member_epoch >= 0:
+    if not group.exists and request.member_epoch >= 0:
         return ErrorCode.GROUP_ID_NOT_FOUND if has_epochs else ErrorCode.ILLEGAL_GENERATION
     if request.member_epoch < 0 and not group.members:
         return ErrorCode.NONE

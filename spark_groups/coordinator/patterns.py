@@ -184,7 +184,8 @@ def _is_due(
 ) -> bool:
     """Tell whether patterns are looked up now.
 
-    All of a group are looked up together, so that any of them says when that was.
+    All of a group are looked up together, so that any of them says when that was. A coordinator
+    takes all topics as new that were there when it began.
     """
     last = next(iter(group.regexes.values()), None)
     if last is None:
@@ -196,6 +197,7 @@ def _is_due(
         is_new
         or wanted != len(group.regexes)
         or last.version < around.topics.created_version
+        or last.timestamp_s < around.loaded_at
         or (profile.refreshes_patterns and around.now > last.timestamp_s + refresh_s)
     )
 

@@ -65,6 +65,10 @@ class Profile:
         batches_assignments: The assignor runs at most once in an interval (from 4.3 on; KIP-1263).
         describes_revoking: Describe shows partitions that are being revoked (from 4.3 on;
             KAFKA-20431).
+        describes_no_group_id: Describe without a group id is answered INVALID_GROUP_ID; else the
+            broker fails at its own answer (not 4.0).
+        compares_taken_targets: Where a member takes a place, its new target is compared with what
+            was meant for that place; else with its own old one, and may not be written (4.4).
         full_group_takes_static_return: A static member returns to a full group (4.4; KAFKA-20601).
         last_leave_installs_target: The assignment epoch follows when the last member leaves (4.4;
             KAFKA-20442).
@@ -101,6 +105,8 @@ class Profile:
     offset_fencing: OffsetFencing = OffsetFencing.EQUAL_EPOCH
     batches_assignments: bool = False
     describes_revoking: bool = False
+    describes_no_group_id: bool = True
+    compares_taken_targets: bool = False
     full_group_takes_static_return: bool = False
     last_leave_installs_target: bool = False
     assignor_bump: AssignorBump = AssignorBump.NEVER
@@ -125,6 +131,7 @@ KAFKA_4_0: Final = Profile(
     hashes_metadata=False,
     refreshes_patterns=False,
     commits_topic_ids=False,
+    describes_no_group_id=False,
     keeps_old_instance_ids=True,
     stable_extras=False,
 )
@@ -135,6 +142,7 @@ KAFKA_4_1: Final = replace(
     own_revocation_is_released=True,
     hashes_metadata=True,
     refreshes_patterns=True,
+    describes_no_group_id=True,
     stable_extras=True,
 )
 KAFKA_4_2: Final = replace(
@@ -158,6 +166,7 @@ KAFKA_4_3: Final = replace(
 KAFKA_4_4: Final = replace(
     KAFKA_4_3,
     name="kafka-4.4",
+    compares_taken_targets=True,
     full_group_takes_static_return=True,
     last_leave_installs_target=True,
     assignor_bump=AssignorBump.EVERY_HEARTBEAT,

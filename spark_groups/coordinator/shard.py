@@ -115,15 +115,18 @@ class Shard:
     now: float
     partition: int = 0
     memory: Memory = field(init=False)
+    _loaded_at: float = field(init=False)
     _timers: Timers = field(default_factory=Timers)
     _writes: list[_Write] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self._loaded_at = self.now
         self.memory = Memory(self.profile.first_group_epoch)
         # What a new coordinator finds in the log is never taken back.
         self.log.replicate()
         for record in self.log.replay():
             self.memory.load(record)
+        self.memory.keep()
         for group_id in tuple(self.groups):
             for loaded in LOADED:
                 group = self.memory.group(group_id)
@@ -204,7 +207,8 @@ class Shard:
         """
         self.now = now
         self.log.replicate()
-        self.memory.keep()
+        if self._writes:
+            self.memory.keep()
         answered = []
         for write in self._writes:
             if write.ticket:
@@ -297,7 +301,7 @@ class Shard:
 
     def _expire(self) -> None:
         """Forget old offsets and groups; what does not fit into one batch goes in several."""
-        for group_id in tuple(self.groups):
+        for group_id in (*self.groups, *sorted(self.memory.bare)):
             group = self.memory.group(group_id)
             outcome = expire(group, self.profile, self._around(group_id))
             self._write_apart(group_id, outcome.records)
@@ -319,6 +323,7 @@ class Shard:
             new_member_id=self._new_member_id,
             api_version=api_version,
             computing=self._computing(group_id),
+            loaded_at=self._loaded_at,
         )
 
     def _computing(self, group_id: str) -> Timer | None:
@@ -350,6 +355,8 @@ class Shard:
         if outcome.records:
             self.memory.write(outcome.records)
             self.log.append(outcome.records)
+        elif outcome.makes_group:
+            self.memory.make(group_id)
         if outcome.topics_version is not None:
             self.memory.group(group_id).topics_version = outcome.topics_version
         if outcome.records or self._writes:

@@ -21,7 +21,7 @@ from spark_groups.coordinator.iteration_order import (
 )
 from spark_groups.coordinator.member import GroupMember
 from spark_groups.coordinator.profile import Profile
-from spark_groups.coordinator.records import RegularExpressionValue
+from spark_groups.coordinator.records import RegularExpressionValue, TargetMemberValue
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicId
 
 
@@ -77,10 +77,13 @@ def compute(
     specs, counts = _specs(group, members, profile, around, asking)
     meant = frozenset(key for each in group.targets.values() for key in each.partitions.partitions)
     by_member = known.assign(GroupSpec(specs, homogeneous, counts, meant))
+    before: dict[str, TargetMemberValue | None] = {**group.targets}
+    if profile.compares_taken_targets and asking in members:
+        before[asking] = _target_of(group, members[asking], profile, asking)
     changed = [
         r.Record(r.TargetMemberKey(group.group_id, member_id), value)
         for member_id, target in by_member.items()
-        if group.targets.get(member_id) != (value := r.TargetMemberValue(target))
+        if before.get(member_id) != (value := r.TargetMemberValue(target))
     ]
     computed_s = around.now if profile.batches_assignments else 0.0
     epoch = r.Record(
@@ -131,13 +134,16 @@ def is_homogeneous(
 
     Args:
         members: The members as the coordinator counts them.
-        regexes: What patterns are resolved to; a topic that two of them match is had by two.
+        regexes: What patterns are resolved to; a topic that two of them match is had by two, and
+            one that nobody has any more still counts.
     """
     patterns = Counter(regex for each in members if (regex := each.subscribed_topic_regex))
     names = Counter(name for each in members for name in each.subscribed_topic_names)
-    if not patterns:
-        return all(count == len(members) for count in names.values())
     matched = [topic for each in regexes.values() for topic in each.topics]
+    if not patterns:
+        return names.keys() >= set(matched) and all(
+            count == len(members) for count in names.values()
+        )
     return (
         not names
         and list(patterns.values()) == [len(members)]
@@ -158,16 +164,17 @@ def _specs(
 ) -> tuple[dict[str, MemberSpec], dict[TopicId, int]]:
     ids: dict[tuple[frozenset[str], str], list[TopicId]] = {}
     specs: dict[str, MemberSpec] = {}
-    for member_id in member_order(list(group.members), members):
+    for member_id in member_order(list(group.members), members, group.most_members):
         member = members[member_id]
         subscription = (member.subscribed_topic_names, member.subscribed_topic_regex)
         if subscription not in ids:
             ids[subscription] = topic_order(_names(group, *subscription), around.topics)
+        target = _target_of(group, member, profile, asking)
         specs[member_id] = MemberSpec(
             subscribed=frozenset(ids[subscription]),
             instance_id=member.instance_id,
             rack_id=member.rack_id,
-            target=_target_of(group, member, profile, asking),
+            target=target.partitions if target else NO_PARTITIONS,
         )
     by_id = {each.topic_id: each for each in around.topics.by_name.values()}
     counts = {each: by_id[each].partition_count for listed in ids.values() for each in listed}
@@ -185,10 +192,12 @@ def _names(group: ConsumerGroup, names: frozenset[str], regex: str) -> list[str]
 
 def _target_of(
     group: ConsumerGroup, member: GroupMember, profile: Profile, asking: str
-) -> Assignment:
-    member_id = member.member_id
-    if member_id == asking and member.instance_id is not None:
-        # Who takes a place gets what was meant for it, whatever its own target was.
-        member_id = membership.holder_id(group, member.instance_id, profile) or member_id
-    found = group.targets.get(member_id)
-    return found.partitions if found else NO_PARTITIONS
+) -> TargetMemberValue | None:
+    """Return what a member was meant to have, or, if it takes a place, what was meant for that."""
+    own = group.targets.get(member.member_id)
+    if member.member_id != asking or member.instance_id is None:
+        return own
+    holder_id = membership.holder_id(group, member.instance_id, profile)
+    if holder_id is None or holder_id == member.member_id:
+        return own
+    return group.targets.get(holder_id) or (own if profile.compares_taken_targets else None)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
 import random
 import uuid
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spark_groups.assignors.java_order import DEFAULT_TABLE, uuid_hash
+from spark_groups.coordinator import messages as c
+from spark_groups.coordinator.patterns import BATCH_REFRESH_MIN_INTERVAL_S
 from spark_groups.coordinator.profile import Profile
 from spark_groups.errors import ErrorCode
 from spark_groups.protocol import messages as m
@@ -16,16 +19,30 @@ from spark_groups.types import TopicId
 from tests.conformance.fields import differences, fields_of, in_short
 from tests.conformance.script import REBALANCE_MS, Asked, GroupScript, Told, Topics
 from tests.scenarios.model_world import ModelWorld
-from tests.scenarios.scene import AGAIN_S
+from tests.scenarios.scene import AGAIN_S, BOUND_S
 from tests.scenarios.world import World
 
 GROUPS = 3
-SESSION = "consumer.session.timeout.ms"
+SESSION, INTERVAL = "consumer.session.timeout.ms", "consumer.assignment.interval.ms"
 LONG_MS, SHORT_MS = "60000", "1000"
-"""A session that outlasts a script, and one that is waited for."""
-ENDS_WITHIN_S = 20.0
+"""A session that lasts for most scripts, and one that is waited for."""
+INTERVALS_MS = ("0", "0", "400", "1500")
+"""Between two targets of a group."""
+SETTINGS = (
+    {INTERVAL: "400"},
+    {INTERVAL: None},
+    {INTERVAL: "15001"},
+    {INTERVAL: "soon"},
+    {SESSION: "10"},
+    {"consumer.heartbeat.interval.ms": "700"},
+    {"consumer.nothing": "1"},
+)
+"""What an operator may set for a group; brokers take three of them."""
+RESTARTS_SHARE = 0.001
 SHOWN_BEFORE = 12
 """How many steps of the group are told beside one that differs."""
+MARGIN_S = 0.15
+"""Nothing is asked closer than this to the moment at which a timer fires or an interval ends."""
 
 
 class DisagreementError(AssertionError):
@@ -48,64 +65,135 @@ class Pair:
     seed: int
     how_to_repeat: str
     steps: int = 0
+    compared: int = 0
+    given_up: set[str] = field(default_factory=set)
     ended: list[str] = field(default_factory=list)
+    _lags_s: dict[str, float] = field(default_factory=dict)
     _said: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
         self.model = ModelWorld(self.profile)
-        self._began = self.broker.now()
+        # A target without a time was computed at 0: the model begins later.
+        self._began = self.broker.now() - self.model.now()
         prefix = f"seed-{self.seed}"
         self.topics = Topics(tuple(f"{prefix}-{each}" for each in ("a", "b", "c", "never")))
         # A group keeps its offsets: another run of the same seed is about other groups.
-        run = uuid.uuid4().hex[:8]
-        api_versions = (9, 10) if self.profile.commits_topic_ids else (9,)
-        self.groups = [
-            GroupScript(f"{prefix}-{run}-{number}", self.chance, self.topics, api_versions)
-            for number in range(GROUPS)
-        ]
+        self._prefix = f"{prefix}-{uuid.uuid4().hex[:8]}"
+        self._numbers = itertools.count()
+        self.groups: list[GroupScript] = []
 
-    def play(self, steps: int) -> None:
-        """Ask so many times.
+    def play(self, requests: int) -> None:
+        """Ask until so many requests are compared.
 
         Raises:
             DisagreementError: An answer differs.
         """
+        # The first time makes a topic, which is a reason to look patterns up again.
+        self.broker.await_patterns()
         for name in self.topics.names[:2]:
             self._create(name)
-        for group in self.groups:
-            self._configure(group.group_id, LONG_MS)
-        while self.steps < steps:
-            drawn = self.chance.random()
+        for _ in range(GROUPS):
+            self._add_group()
+        while self.compared < requests:
+            drawn, group = self.chance.random(), self.chance.choice(self.groups)
             if drawn < 0.015:
                 self._change_topics()
             elif drawn < 0.024:
-                self._let_expire(self.chance.choice(self.groups))
+                self._let_expire(group)
+            elif drawn < 0.030:
+                self._configure(group.group_id, self.chance.choice(SETTINGS))
+            elif drawn < 0.040:
+                self._let_interval_end(group)
+            elif drawn < 0.040 + RESTARTS_SHARE:
+                self._restart()
             else:
-                group = self.chance.choice(self.groups)
                 self._ask(group, group.next())
+
+    def _add_group(self) -> None:
+        group_id = f"{self._prefix}-{next(self._numbers)}"
+        api_versions = (9, 10) if self.profile.commits_topic_ids else (9,)
+        self.groups.append(GroupScript(group_id, self.chance, self.topics, api_versions))
+        self._configure(group_id, {SESSION: LONG_MS})
+        interval_ms = self.chance.choice(INTERVALS_MS)
+        if self.profile.batches_assignments:
+            self._configure(group_id, {INTERVAL: interval_ms})
 
     # Requests.
 
     def _ask(self, group: GroupScript, asked: Asked) -> object:
         """Ask both, compare, and return the answer."""
         self.steps += 1
-        self._pass()
-        request = asked.request
+        self._pass(group)
+        request, edges = asked.request, self._edges(group.group_id)
         both: tuple[Any, Any]
         match request:
-            case m.HeartbeatRequest() | m.DescribeGroupRequest():
+            case m.HeartbeatRequest():
+                both = (
+                    self.broker.ask(request, asked.client_id),
+                    self.model.ask(request, asked.client_id),
+                )
+            case m.DescribeGroupRequest():
                 both = self.broker.ask(request), self.model.ask(request)
+            case c.ListGroupsRequest():
+                both = (
+                    self._own(self.broker.operate(request)),
+                    self._own(self.model.operate(request)),
+                )
+            case c.DeleteGroupsRequest() | c.LeaveGroupRequest() | c.OffsetDeleteRequest():
+                both = self.broker.operate(request), self.model.operate(request)
             case m.OffsetCommitRequest():
                 how = (request, self._wire_names(), asked.api_version)
                 both = self.broker.commit(*how), self.model.commit(*how)
             case m.OffsetFetchRequest():
                 how_to_fetch = (request, self._wire_names(), asked.api_version)
                 both = self.broker.fetch(*how_to_fetch), self.model.fetch(*how_to_fetch)
+        if not self._is_sure(group, edges):
+            return both[0]
         self._compare(group.group_id, f"{asked.why}, v{asked.api_version}", request, *both)
+        self.compared += 1
         if isinstance(request, m.HeartbeatRequest):
             group.note(request, both[0])
+            wakes_at = self.model.shard.next_wakeup()
+            if wakes_at is not None and wakes_at <= self.model.now():
+                self.broker.await_patterns()
+                self.model.await_patterns()
+            self._note_lag(group, edges)
         return both[0]
+
+    def _is_sure(self, group: GroupScript, edges: list[float]) -> bool:
+        """Tell whether both took a request on the same side of every moment that matters.
+
+        If not, nothing more can be compared of the group, and another one takes its place.
+
+        Args:
+            group: The group that was asked.
+            edges: When its intervals end and timers fire, as far as that was known before.
+        """
+        if group.group_id in self.given_up:
+            return False
+        if not any(self.model.now() < each < self._now() for each in edges):
+            return True
+        self.groups = [each for each in self.groups if each is not group]
+        self.given_up.add(group.group_id)
+        self._add_group()
+        return False
+
+    def _note_lag(self, group: GroupScript, edges: list[float]) -> None:
+        """Note how much later the broker may have begun an interval."""
+        if edges != self._edges(group.group_id):
+            lag_s = self._now() - self.model.now()
+            self._lags_s[group.group_id] = max(lag_s, self._lags_s.get(group.group_id, 0.0))
+
+    def _own(self, listed: object) -> object:
+        """Return a list without the groups of others and those given up, ordered by their ids."""
+        assert isinstance(listed, c.ListGroupsResponse)
+        own = [
+            each
+            for each in listed.groups
+            if each.group_id.startswith(self._prefix) and each.group_id not in self.given_up
+        ]
+        return replace(listed, groups=tuple(sorted(own, key=lambda each: each.group_id)))
 
     def _compare(
         self, group_id: str, why: str, request: object, broker: object, model: object
@@ -133,9 +221,49 @@ class Pair:
             **{topic_id: name for name, topic_id in self.topics.ids.items()},
         }
 
-    def _pass(self) -> None:
-        """Let the model's clock follow the broker's."""
-        self.model.sleep(self.broker.now() - self._began - self.model.now())
+    def _pass(self, group: GroupScript | None = None) -> None:
+        """Let the model's clock follow the broker's, and keep away from moments that matter.
+
+        Args:
+            group: The group that is to be asked; None for none of them.
+        """
+        edges = self._edges(group.group_id if group else None)
+        lag_s = self._lags_s.get(group.group_id, 0.0) if group else 0.0
+        for edge in sorted(edges):
+            if edge - MARGIN_S < self._now() < edge + lag_s + MARGIN_S:
+                self.broker.sleep(edge + lag_s + MARGIN_S - self._now())
+        before = self._members()
+        self.model.sleep(self._now() - self.model.now())
+        for group_id, member_ids in self._members().items():
+            if gone := before.get(group_id, set()) - member_ids:
+                self._await_end(group_id, gone)
+
+    def _now(self) -> float:
+        """Return the broker's time on the model's clock."""
+        return self.broker.now() - self._began
+
+    def _edges(self, group_id: str | None) -> list[float]:
+        """Return when a timer fires, and when intervals of a group end.
+
+        A request before such a moment and one after it are not alike.
+        """
+        wakes_at = self.model.shard.next_wakeup()
+        edges = [] if wakes_at is None else [wakes_at]
+        if group_id is None:
+            return edges
+        group = self.model.shard.memory.group(group_id)
+        edges += [
+            each.timestamp_s + BATCH_REFRESH_MIN_INTERVAL_S for each in group.regexes.values()
+        ]
+        interval_s = self.model.shard.settings.assignment_interval_s(group_id)
+        target = group.target_metadata
+        if target and target.assignment_timestamp_s and interval_s:
+            edges.append(target.assignment_timestamp_s + interval_s)
+        return edges
+
+    def _members(self) -> dict[str, set[str]]:
+        groups = self.model.shard.groups
+        return {each: set(groups[each].members) for each in groups if each not in self.given_up}
 
     # What operators do.
 
@@ -166,13 +294,27 @@ class Pair:
         self.topics.ids[name] = topic_id
         self.model.create_topic(name, count, topic_id)
 
-    def _configure(self, group_id: str, session_ms: str) -> None:
-        both = [
-            each.configure(group_id, {SESSION: session_ms}) for each in (self.broker, self.model)
-        ]
-        self._compare(group_id, "an operator", {SESSION: session_ms}, *both)
+    def _configure(self, group_id: str, values: Mapping[str, str | None]) -> None:
+        both = [each.configure(group_id, values) for each in (self.broker, self.model)]
+        self._compare(group_id, "an operator", values, *both)
+
+    def _restart(self) -> None:
+        """Stop the broker and start it again: members have whole sessions from then on."""
+        self._pass()
+        self.broker.restart()
+        self.model.restart(self._now() - self.model.now())
+        self._said += [(each.group_id, "the broker was restarted") for each in self.groups]
 
     # Time-outs.
+
+    def _let_interval_end(self, group: GroupScript) -> None:
+        """Wait for the end of an interval, if that is soon."""
+        patience_s = 11.0 if self.chance.random() < 0.05 else 2.0
+        self._pass()
+        for edge in sorted(self._edges(group.group_id)):
+            if 0.0 < edge - self._now() < patience_s:
+                self.broker.sleep(edge + MARGIN_S - self._now())
+                return
 
     def _let_expire(self, group: GroupScript) -> None:
         """Let a member fall silent, or not revoke, until the broker has removed it."""
@@ -181,27 +323,29 @@ class Pair:
             return
         name = self.chance.choice(present)
         told = group.members[name]
-        ends = self._falls_silent if self.chance.random() < 0.5 else self._does_not_revoke
+        ends = self._falls_silent if self.chance.random() < 0.3 else self._does_not_revoke
         if ends(group, name, told):
-            self._await_end(group, name)
+            wakes_at = self.model.shard.next_wakeup()
+            assert wakes_at is not None
+            self.broker.sleep(max(0.0, wakes_at + MARGIN_S - self._now()))
             self._pass()
             self.ended.append(ends.__name__)
         self._ask(group, Asked(m.DescribeGroupRequest(group_id=group.group_id), "after a time-out"))
 
     def _falls_silent(self, group: GroupScript, name: str, told: Told) -> bool:
-        self._configure(group.group_id, SHORT_MS)
+        self._configure(group.group_id, {SESSION: SHORT_MS})
         last = self._ask(group, self._heartbeat(group, name, told, "the last one before silence"))
-        self._configure(group.group_id, LONG_MS)
+        self._configure(group.group_id, {SESSION: LONG_MS})
         assert isinstance(last, m.HeartbeatResponse)
         return last.error_code == ErrorCode.NONE
 
     def _does_not_revoke(self, group: GroupScript, name: str, told: Told) -> bool:
         """Shorten the rebalance time-out, and let another one join: it may owe something then."""
         beat = self._heartbeat(group, name, told, "a short rebalance time-out")
-        short = dataclasses.replace(
+        short = replace(
             beat.request, rebalance_timeout_ms=int(SHORT_MS), topic_partitions=told.assigned
         )
-        self._ask(group, dataclasses.replace(beat, request=short))
+        self._ask(group, replace(beat, request=short))
         self._ask(group, group.joining(told.topics))
         self._ask(group, self._heartbeat(group, name, told, "told to revoke, or not", -1))
         found = self.model.shard.groups[group.group_id].members.get(name)
@@ -227,14 +371,16 @@ class Pair:
         )
         return Asked(request, why)
 
-    def _await_end(self, group: GroupScript, name: str) -> None:
-        ends_by = self.broker.now() + ENDS_WITHIN_S
+    def _await_end(self, group_id: str, gone: set[str]) -> None:
+        """Wait until the broker, too, has removed members whose time is over."""
+        ends_by = self.broker.now() + BOUND_S
         while True:
-            described = self.broker.ask(m.DescribeGroupRequest(group_id=group.group_id))
+            described = self.broker.ask(m.DescribeGroupRequest(group_id=group_id))
             assert isinstance(described, m.DescribeGroupResponse)
-            if name not in {each.member_id for each in described.members}:
+            left = gone & {each.member_id for each in described.members}
+            if not left:
                 return
-            assert self.broker.now() < ends_by, f"{name} is still there; {self.how_to_repeat}"
+            assert self.broker.now() < ends_by, f"{left} are still there; {self.how_to_repeat}"
             self.broker.sleep(AGAIN_S)
 
 

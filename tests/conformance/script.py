@@ -11,14 +11,26 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from spark_groups.coordinator import messages as c
 from spark_groups.errors import ErrorCode
 from spark_groups.protocol import messages as m
-from spark_groups.types import NO_PARTITIONS, Assignment, TopicId, TopicIdPartition
+from spark_groups.types import (
+    NO_PARTITIONS,
+    Assignment,
+    TopicId,
+    TopicIdPartition,
+    TopicPartition,
+)
+from tests.scenarios.world import CLIENT_ID
 
 REBALANCE_MS = 300_000
 MEMBERS_AT_ONCE = 6
 """One more than the brokers let into a group."""
 INSTANCES = ("i1", "i2", "i3")
+PATTERNS_SHARE = 0.4
+"""How many of the groups have members that subscribe by pattern."""
+OTHER_CLIENT_SHARE = 0.05
+"""How many of the requests come from another client id."""
 GONE = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -30,7 +42,41 @@ GONE = frozenset(
 )
 """Who is told one of these is no member."""
 
-Request = m.HeartbeatRequest | m.OffsetCommitRequest | m.OffsetFetchRequest | m.DescribeGroupRequest
+OTHER_CLIENT_ID = "another"
+NO_MEMBER = "nobody-is-this-member"
+BROKEN_HEARTBEATS: tuple[dict[str, object], ...] = (
+    {"member_id": ""},
+    {"group_id": ""},
+    {"instance_id": ""},
+    {"rack_id": " "},
+    {"member_epoch": -3},
+    {"member_epoch": -2, "instance_id": None},
+    {"server_assignor": "nothing"},
+    {"subscribed_topic_regex": "a["},
+    {"subscribed_topic_regex": "(?=a)b"},
+)
+"""What is wrong with a request that is not valid."""
+BROKEN_JOINS: tuple[dict[str, object], ...] = (
+    {"rebalance_timeout_ms": -1},
+    {"topic_partitions": None},
+    {"subscribed_topic_names": None, "subscribed_topic_regex": None},
+    {"member_id": " "},
+)
+METADATA = ("", "a note", "\u00fcml\u00e4ute", "x" * 32_001)
+"""Beside an offset; the last one is longer than the brokers take."""
+STATES = ("Stable", "empty", "RECONCILING", "Assigning", "Dead", "nonsense")
+TYPES = ("consumer", "Classic", "share")
+
+Request = (
+    m.HeartbeatRequest
+    | m.OffsetCommitRequest
+    | m.OffsetFetchRequest
+    | m.DescribeGroupRequest
+    | c.ListGroupsRequest
+    | c.DeleteGroupsRequest
+    | c.LeaveGroupRequest
+    | c.OffsetDeleteRequest
+)
 
 
 @dataclass(frozen=True)
@@ -41,11 +87,13 @@ class Asked:
         request: The request.
         api_version: Its version, where it counts.
         why: What it is to try out.
+        client_id: Who sends it.
     """
 
     request: Request
     why: str
     api_version: int = 1
+    client_id: str = CLIENT_ID
 
 
 @dataclass
@@ -76,6 +124,7 @@ class Told:
         instance_id: Its static identity.
         is_gone: Whether it left, or was told that it is no member.
         topics: What it subscribed to.
+        regex: The pattern it subscribed by.
         last: Its last heartbeat.
     """
 
@@ -85,6 +134,7 @@ class Told:
     instance_id: str | None = None
     is_gone: bool = False
     topics: tuple[str, ...] = ()
+    regex: str | None = None
     last: m.HeartbeatRequest | None = None
 
     @property
@@ -110,7 +160,11 @@ class GroupScript:
     members: dict[str, Told] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._assignor = self.chance.choice((None, None, "uniform", "range"))
+        voted = ((None,), (None,), ("uniform",), ("range",), (None, "uniform", "range"))
+        self._votes = self.chance.choice(voted)
+        self._has_patterns = self.chance.random() < PATTERNS_SHARE
+        stem = self.topics.names[0].removesuffix("a")
+        self._patterns = ("", f"{stem}[ab]", f"{stem}.*", f"{stem}c", "nothing")
         self._actions: dict[Callable[[], Asked | None], int] = {
             self._join: 8,
             self._beat: 14,
@@ -126,9 +180,15 @@ class GroupScript:
             self._come_back: 4,
             self._subscribe: 8,
             self._as_a_stranger: 2,
+            self._under_another_instance_id: 3,
+            self._broken: 3,
             self._commit: 12,
             self._fetch: 6,
             self._describe: 8,
+            self._list: 2,
+            self._remove: 2,
+            self._delete_offsets: 1,
+            self._delete_group: 1,
         }
 
     def next(self) -> Asked:
@@ -137,10 +197,13 @@ class GroupScript:
         while True:
             asked = self.chance.choices(actions, weights)[0]()
             if asked is not None:
-                return asked
+                is_another = self.chance.random() < OTHER_CLIENT_SHARE
+                return replace(asked, client_id=OTHER_CLIENT_ID) if is_another else asked
 
     def note(self, request: m.HeartbeatRequest, answer: m.HeartbeatResponse) -> None:
         """Note what a member was told."""
+        if request.group_id != self.group_id or not request.member_id.strip():
+            return
         told = self.members.setdefault(request.member_id, Told(instance_id=request.instance_id))
         if answer.error_code:
             # What a stranger is told in a member's name is not about the member.
@@ -152,6 +215,8 @@ class GroupScript:
         told.instance_id = request.instance_id or told.instance_id
         if request.subscribed_topic_names is not None:
             told.topics = request.subscribed_topic_names
+        if request.subscribed_topic_regex is not None:
+            told.regex = request.subscribed_topic_regex
         if answer.member_epoch > 0 and answer.member_epoch != told.epoch:
             told.epochs.append(answer.member_epoch)
         if answer.assignment is not None and answer.assignment != told.assigned:
@@ -186,9 +251,16 @@ class GroupScript:
             rack_id=self.chance.choice((None, "r1")),
             rebalance_timeout_ms=REBALANCE_MS,
             subscribed_topic_names=topics,
-            server_assignor=self._assignor,
+            subscribed_topic_regex=self._pattern(),
+            server_assignor=self.chance.choice(self._votes),
             topic_partitions=NO_PARTITIONS,
         )
+
+    def _pattern(self) -> str | None:
+        """Choose a pattern, in a group that has some."""
+        if not self._has_patterns or self.chance.random() < 0.4:
+            return None
+        return self.chance.choice(self._patterns)
 
     def _topics(self) -> tuple[str, ...]:
         """Choose a subscription: mostly that of the others."""
@@ -232,6 +304,7 @@ class GroupScript:
             asked,
             topic_partitions=self._told(asked).assigned,
             subscribed_topic_names=self._told(asked).topics,
+            subscribed_topic_regex=self._told(asked).regex,
             rebalance_timeout_ms=REBALANCE_MS,
         )
 
@@ -285,7 +358,15 @@ class GroupScript:
     def _subscribe(self) -> Asked | None:
         asked = self._heartbeat("other topics")
         owned = self.chance.choice((None, self._told(asked).assigned)) if asked else None
-        return self._changed(asked, subscribed_topic_names=self._topics(), topic_partitions=owned)
+        regex = self._pattern()
+        names = None if regex is not None and self.chance.random() < 0.5 else self._topics()
+        return self._changed(
+            asked,
+            subscribed_topic_names=names,
+            subscribed_topic_regex=regex,
+            topic_partitions=owned,
+            server_assignor=self.chance.choice(self._votes),
+        )
 
     def _as_a_stranger(self) -> Asked | None:
         """Somebody who is gone, or an instance id that is not the member's."""
@@ -300,6 +381,28 @@ class GroupScript:
             instance_id=self.chance.choice((told.instance_id, *INSTANCES)),
         )
         return Asked(request, "a stranger")
+
+    def _under_another_instance_id(self) -> Asked | None:
+        """A member joins again as somebody else: it may take the place of who is away."""
+        name = self._someone()
+        if name is None:
+            return None
+        instance_id = self.chance.choice((None, *INSTANCES))
+        topics = self.chance.choice((self.members[name].topics, self._topics()))
+        return Asked(self._joining(name, instance_id, topics), "a join under an instance id")
+
+    def _broken(self) -> Asked | None:
+        """A request that is not valid."""
+        asked = self._join() if self.chance.random() < 0.5 else self._beat()
+        if asked is None:
+            return None
+        assert isinstance(asked.request, m.HeartbeatRequest)
+        breaks = BROKEN_HEARTBEATS
+        if asked.request.member_epoch == 0:
+            some = Assignment(frozenset(self._keys()))
+            breaks = (*breaks, *BROKEN_JOINS, {"topic_partitions": some})
+        broken = self._changed(asked, **self.chance.choice(breaks))
+        return broken and replace(broken, why="a request that is not valid")
 
     def _told(self, asked: Asked) -> Told:
         assert isinstance(asked.request, m.HeartbeatRequest)
@@ -342,9 +445,22 @@ class GroupScript:
         keys, (name, epoch) = self._keys(), self._who()
         if not keys:
             return None
-        offsets = {key: m.OffsetAndMetadata(self.chance.randrange(1_000)) for key in keys}
+        offsets = {
+            key: m.OffsetAndMetadata(
+                self.chance.randrange(1_000),
+                self.chance.choices(METADATA, (20, 5, 2, 1))[0],
+                self.chance.choice((m.NO_LEADER_EPOCH, 0, 5)),
+            )
+            for key in keys
+        }
+        # Without a group id, who is nobody would make a group that outlasts the script.
+        group_id = self._some_group() if epoch >= 0 else self.group_id
         request = m.OffsetCommitRequest(
-            group_id=self.group_id, member_id=name, member_epoch=epoch, offsets=offsets
+            group_id=group_id,
+            member_id=name,
+            member_epoch=epoch,
+            instance_id=self.chance.choice((None, None, None, *INSTANCES)),
+            offsets=offsets,
         )
         versions = (*self.api_versions, *self.api_versions, 8)
         return Asked(request, "a commit", self.chance.choice(versions))
@@ -354,7 +470,7 @@ class GroupScript:
         if not keys:
             return None
         request = m.OffsetFetchRequest(
-            group_id=self.group_id,
+            group_id=self._some_group(),
             member_id=name or None,
             member_epoch=epoch,
             partitions=frozenset(keys),
@@ -362,4 +478,42 @@ class GroupScript:
         return Asked(request, "a fetch", self.chance.choice(self.api_versions))
 
     def _describe(self) -> Asked:
-        return Asked(m.DescribeGroupRequest(group_id=self.group_id), "a description")
+        return Asked(m.DescribeGroupRequest(group_id=self._some_group()), "a description")
+
+    def _some_group(self) -> str:
+        """Return the group, now and then one that is not there, or no group at all."""
+        if self.chance.random() < 0.05:
+            return self.chance.choice((f"{self.group_id}-none", ""))
+        return self.group_id
+
+    def _list(self) -> Asked:
+        states = self.chance.sample(STATES, self.chance.choice((0, 0, 1, 2)))
+        types = self.chance.sample(TYPES, self.chance.choice((0, 0, 1, 2)))
+        request = c.ListGroupsRequest(states_filter=tuple(states), types_filter=tuple(types))
+        return Asked(request, "a list of the groups")
+
+    def _remove(self) -> Asked:
+        """An operator removes members: by id, by instance id, or by both."""
+        members = []
+        for _ in range(self.chance.choice((0, 1, 1, 1, 2, 3))):
+            known = list(self.members)[-MEMBERS_AT_ONCE:]
+            name = self.chance.choice((*known, NO_MEMBER))
+            told = self.members.get(name, Told())
+            instance_id = self.chance.choice((None, told.instance_id, *INSTANCES))
+            is_anybody = instance_id is not None and self.chance.random() < 0.5
+            members.append(c.LeavingMember("" if is_anybody else name, instance_id))
+        group_id = self._some_group()
+        request = c.LeaveGroupRequest(group_id=group_id, members=tuple(members))
+        return Asked(request, "an operator removes members")
+
+    def _delete_offsets(self) -> Asked | None:
+        topics = self.chance.sample(self.topics.names, self.chance.randint(1, 2))
+        partitions = frozenset(
+            TopicPartition(name, self.chance.choice((0, 1, 77))) for name in topics
+        )
+        request = c.OffsetDeleteRequest(group_id=self._some_group(), partitions=partitions)
+        return Asked(request, "an operator deletes offsets")
+
+    def _delete_group(self) -> Asked:
+        request = c.DeleteGroupsRequest(group_id=self._some_group())
+        return Asked(request, "an operator deletes the group")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from spark_groups.coordinator import messages as c
 from spark_groups.coordinator.profile import KAFKA_4_2, KAFKA_4_3, KAFKA_4_4, Profile
 from spark_groups.errors import ErrorCode
 from spark_groups.protocol import messages as m
@@ -16,6 +18,7 @@ from spark_groups.types import TopicId
 from tests.conformance.pair import DisagreementError, Pair
 from tests.conformance.test_conformance import SEEDS, STEPS
 from tests.scenarios.model_world import ModelWorld
+from tests.scenarios.world import CLIENT_ID, Operated, Operation
 
 MORE_SEEDS = range(20)
 
@@ -27,13 +30,35 @@ class Recording(ModelWorld):
         super().__init__(profile)
         self.said: Counter[tuple[str, str]] = Counter()
 
-    def ask(self, request: m.Request) -> m.Response | m.RequestFailed:
-        answer = super().ask(request)
+    def ask(self, request: m.Request, client_id: str = CLIENT_ID) -> m.Response | m.RequestFailed:
+        answer = super().ask(request, client_id)
         assert isinstance(answer, (m.HeartbeatResponse, m.DescribeGroupResponse))
         self.said[type(request).__name__, ErrorCode.name_of(answer.error_code)] += 1
         if isinstance(answer, m.HeartbeatResponse) and answer.assignment is not None:
             self.said["assignment", "empty" if not answer.assignment else "partitions"] += 1
         return answer
+
+    def operate(self, request: Operation) -> Operated:
+        answer = super().operate(request)
+        self.said[type(request).__name__, ErrorCode.name_of(answer.error_code)] += 1
+        match answer:
+            case c.LeaveGroupResponse():
+                codes = [each.error_code for each in answer.members]
+                self.said.update(("LeavingMember", ErrorCode.name_of(each)) for each in codes)
+            case c.OffsetDeleteResponse():
+                deleted = answer.errors.values()
+                self.said.update(("OffsetDelete", ErrorCode.name_of(each)) for each in deleted)
+            case c.ListGroupsResponse():
+                self.said["ListedGroup", "NONE"] += len(answer.groups)
+        return answer
+
+    def await_patterns(self) -> None:
+        super().await_patterns()
+        self.said["patterns", "looked up"] += 1
+
+    def restart(self, down_s: float = 0.0) -> None:
+        super().restart(down_s)
+        self.said["restart", "done"] += 1
 
     def commit(
         self, request: m.OffsetCommitRequest, names: Mapping[TopicId, str], api_version: int
@@ -51,10 +76,32 @@ class Recording(ModelWorld):
         return answer
 
 
+class Slow(ModelWorld):
+    """A model that takes the broker's place, and now and then takes its time."""
+
+    def __init__(self, profile: Profile, seed: int) -> None:
+        super().__init__(profile)
+        self.chance = random.Random(f"slow {seed}")
+
+    def ask(self, request: m.Request, client_id: str = CLIENT_ID) -> m.Response | m.RequestFailed:
+        self.dawdle()
+        answer = super().ask(request, client_id)
+        self.dawdle()
+        return answer
+
+    def operate(self, request: Operation) -> Operated:
+        self.dawdle()
+        return super().operate(request)
+
+    def dawdle(self) -> None:
+        if self.chance.random() < 0.1:
+            self.sleep(self.chance.choice((0.1, 0.7, 2.0)))
+
+
 def test_scripts_reach_every_answer_they_are_for() -> None:
     said: Counter[tuple[str, str]] = Counter()
     ended: Counter[str] = Counter()
-    for seed in SEEDS:
+    for seed in MORE_SEEDS:
         world = Recording(KAFKA_4_3)
         pair = Pair(world, KAFKA_4_3, seed, "")
         pair.play(STEPS)
@@ -63,19 +110,28 @@ def test_scripts_reach_every_answer_they_are_for() -> None:
     for code in (
         *("NONE", "UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH", "UNRELEASED_INSTANCE_ID"),
         *("FENCED_INSTANCE_ID", "GROUP_MAX_SIZE_REACHED", "INVALID_REQUEST"),
+        *("UNSUPPORTED_ASSIGNOR", "INVALID_REGULAR_EXPRESSION"),
     ):
         assert said["HeartbeatRequest", code] > 0, code
     for code in (
         *("NONE", "STALE_MEMBER_EPOCH", "UNKNOWN_MEMBER_ID", "UNSUPPORTED_VERSION"),
-        *("UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"),
+        *("UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID", "OFFSET_METADATA_TOO_LARGE"),
     ):
         assert said["OffsetCommitRequest", code] > 0, code
     for code in ("NONE", "STALE_MEMBER_EPOCH", "UNKNOWN_MEMBER_ID"):
         assert said["OffsetFetchRequest", code] > 0, code
+    for code in ("NONE", "NON_EMPTY_GROUP", "GROUP_ID_NOT_FOUND"):
+        assert said["DeleteGroupsRequest", code] > 0, code
+    for code in ("NONE", "GROUP_SUBSCRIBED_TO_TOPIC", "UNKNOWN_TOPIC_OR_PARTITION"):
+        assert said["OffsetDelete", code] > 0, code
+    assert said["LeavingMember", "NONE"] > 0
+    assert said["ListedGroup", "NONE"] > 0
+    assert said["patterns", "looked up"] > 0
+    assert said["restart", "done"] > 0
     assert set(ended) == {"_falls_silent", "_does_not_revoke"}
-    assert said["assignment", "partitions"] > len(SEEDS) * STEPS / 50
+    assert said["assignment", "partitions"] > len(MORE_SEEDS) * STEPS / 50
     assert said["assignment", "empty"] > 0
-    assert said["DescribeGroupRequest", "NONE"] > len(SEEDS) * STEPS / 50
+    assert said["DescribeGroupRequest", "NONE"] > len(MORE_SEEDS) * STEPS / 50
 
 
 @pytest.mark.parametrize(
@@ -87,6 +143,10 @@ def test_scripts_reach_every_answer_they_are_for() -> None:
         (replace(KAFKA_4_3, strips_unsubscribed=False), KAFKA_4_3),
         (replace(KAFKA_4_3, bumps_epoch_while_unrevoked=True), KAFKA_4_3),
         (replace(KAFKA_4_3, stable_extras=False), KAFKA_4_3),
+        (replace(KAFKA_4_3, batches_assignments=False), KAFKA_4_3),
+        (replace(KAFKA_4_3, given_up_pattern_bumps=False), KAFKA_4_3),
+        (replace(KAFKA_4_4, keeps_old_instance_ids=True), KAFKA_4_4),
+        (replace(KAFKA_4_4, last_leave_installs_target=False), KAFKA_4_4),
     ],
     ids=lambda profile: profile.name,
 )
@@ -103,8 +163,10 @@ def differ(world: ModelWorld, model: Profile, seed: int) -> bool:
 
 
 def test_difference_is_told_with_seed_step_both_answers_and_the_command() -> None:
+    other = replace(KAFKA_4_3, known_member_rejoins=False)
+    pair = Pair(ModelWorld(other), KAFKA_4_3, 3, "make it again")
     with pytest.raises(DisagreementError) as raised:
-        Pair(ModelWorld(KAFKA_4_2), KAFKA_4_3, 3, "make it again").play(STEPS)
+        pair.play(STEPS)
     text = str(raised.value)
     assert re.match(r"seed 3, step \d+, kafka-4\.3: .*: group_id=seed-3-", text)
     assert re.search(r"^  \w[\w -]*: broker .+, model .+$", text, re.MULTILINE)
@@ -116,3 +178,13 @@ def test_same_coordinator_never_differs() -> None:
         pair = Pair(ModelWorld(KAFKA_4_4), KAFKA_4_4, seed, "")
         pair.play(STEPS)
         assert pair.steps >= STEPS
+
+
+@pytest.mark.parametrize("profile", [KAFKA_4_2, KAFKA_4_4], ids=lambda profile: profile.name)
+def test_broker_that_is_slow_never_differs(profile: Profile) -> None:
+    given_up = 0
+    for seed in MORE_SEEDS:
+        pair = Pair(Slow(profile, seed), profile, seed, "")
+        pair.play(STEPS)
+        given_up += len(pair.given_up)
+    assert given_up > 0

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from spark_groups.coordinator import patterns
 from spark_groups.coordinator.group import GroupState
 from spark_groups.coordinator.profile import (
     KAFKA_4_0,
@@ -146,3 +147,40 @@ def test_what_a_member_had_that_takes_anothers_place_is_nobodys_until_the_next_t
     assert joined.assignment
     told = driven.beat("m2", instance_id="i1", topic_partitions=NO_PARTITIONS)
     assert told.assignment == foo(0, 1, 2, 3, 4, 5) - joined.assignment
+
+
+@pytest.mark.parametrize(("profile", "is_written"), [(KAFKA_4_3, False), (KAFKA_4_4, True)])
+def test_target_of_who_takes_a_place_is_compared_with_that_of_the_place_from_4_4_on(
+    profile: Profile, is_written: bool
+) -> None:
+    """Before, its own old target is the same, and what the place had stays written."""
+    driven = Driven(profile)
+    driven.join("m1", instance_id="i1")
+    driven.send("m1", -2, instance_id="i1")
+    driven.join("m2", "bar")
+    driven.join("m3", "foo")
+    everything = foo(0, 1, 2, 3, 4, 5)
+    assert driven.group.targets["m3"].partitions == everything
+    driven.join("m3", "foo", instance_id="i1")
+    written = driven.group.targets["m3"].partitions
+    assert written == (everything if is_written else NO_PARTITIONS)
+
+
+def test_whether_all_subscribe_alike_is_not_looked_at_when_only_a_pattern_goes() -> None:
+    driven = Driven()
+    driven.join("m1", "foo", subscribed_topic_regex="ba.*")
+    driven.take(patterns.look_up(driven.group, driven.profile, driven.around))
+    driven.join("m2", "foo")
+    # The pattern goes after its last member.
+    driven.fence("m1")
+    driven.join("m3")
+    assert driven.group.state is not GroupState.ASSIGNING
+    assert driven.group.targets["m2"].partitions == foo(0, 1, 2, 3, 4, 5)
+
+
+def test_group_remembers_how_many_members_it_had() -> None:
+    driven = Driven()
+    for member_id in ("m1", "m2", "m3"):
+        driven.join(member_id, "foo")
+    driven.fence("m1", "m2")
+    assert (len(driven.group.members), driven.group.most_members) == (1, 3)

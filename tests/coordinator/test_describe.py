@@ -6,7 +6,7 @@ import pytest
 
 from spark_groups.coordinator import describe
 from spark_groups.coordinator.group import ConsumerGroup
-from spark_groups.coordinator.profile import KAFKA_4_2, KAFKA_4_3, Profile
+from spark_groups.coordinator.profile import KAFKA_4_0, KAFKA_4_1, KAFKA_4_2, KAFKA_4_3, Profile
 from spark_groups.coordinator.records import OffsetCommitKey, OffsetCommitValue, Record
 from spark_groups.errors import ErrorCode
 from spark_groups.protocol.messages import (
@@ -89,9 +89,10 @@ def test_a_group_that_is_none() -> None:
     assert described(driven).error_message == "Group g is not a consumer group."
 
 
-def test_a_group_without_a_name() -> None:
-    answer = described(Driven(group=ConsumerGroup("")))
-    assert (answer.error_code, answer.error_message) == (24, None)
+@pytest.mark.parametrize(("profile", "code"), [(KAFKA_4_0, -1), (KAFKA_4_1, 24)])
+def test_a_group_without_a_name(profile: Profile, code: int) -> None:
+    answer = described(Driven(profile, group=ConsumerGroup("")))
+    assert (answer.error_code, answer.error_message) == (code, None)
 
 
 def test_a_group_whose_members_left_is_empty() -> None:

@@ -31,6 +31,14 @@ def test_a_timeline_hash_map(count: int, expected: tuple[int, ...]) -> None:
     assert timeline_order(put) == [f"member-{each}" for each in expected]
 
 
+def test_members_of_a_group_that_had_more_of_them() -> None:
+    """A broker of 4.4.0 gave the first of them what was free, after five members were three."""
+    first, second = "4c8e8d31-9a1a-4c6e-a774-619e966aac93", "f4b3d509-5bb7-45ab-8f81-1f04a5b9bef3"
+    known = ["7ce73a7d-8082-441e-aeed-22aa7230c1f6", first, second]
+    assert member_order(known, known)[:2] == [second, first]
+    assert member_order(known, known, most_members=5)[:2] == [first, second]
+
+
 MEMBERS = {
     3: "m37 new m0 m74",
     6: "m37 new m0 m185 m111 m148 m74",

@@ -29,6 +29,42 @@ def test_a_reader_sees_what_is_replicated_and_a_writer_what_is_there() -> None:
     assert epochs(memory) == {"g": 3, "new": 1}
 
 
+def test_a_group_that_only_had_offsets_is_there_until_it_is_deleted() -> None:
+    offset = r.OffsetCommitKey("g", "t", 0)
+    memory = Memory()
+    memory.load(Record(offset, r.OffsetCommitValue(1)))
+    memory.write((Record(offset, None),))
+    assert memory.groups == {}
+    assert memory.group("g").exists
+    assert memory.replicated("g").offsets
+    memory.take_back()
+    assert memory.group("g").offsets
+    memory.write((Record(offset, None),))
+    memory.keep()
+    assert [(each.group_id, each.exists) for each in memory.all_replicated()] == [("g", True)]
+    memory.write((epoch(None),))
+    assert not memory.group("g").exists
+    assert memory.replicated("g").exists
+    memory.take_back()
+    assert memory.group("g").exists
+    memory.write((epoch(None),))
+    memory.keep()
+    assert not list(memory.all_replicated())
+
+
+def test_a_group_that_was_made_without_a_record_is_read_after_the_next_write() -> None:
+    memory = Memory()
+    memory.make("g")
+    assert memory.group("g").exists
+    assert not memory.replicated("g").exists
+    memory.write((epoch(1, "other"),))
+    memory.keep()
+    assert memory.replicated("g").exists
+    memory.make("lost")
+    memory.take_back()
+    assert not memory.group("lost").exists
+
+
 def test_a_group_without_a_record_of_them_has_its_coordinators_first_epochs() -> None:
     memory = Memory(1)
     regex = Record(r.RegularExpressionKey("g", "f.*"), r.RegularExpressionValue((), 1, 0.0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -258,6 +259,11 @@ def test_offsets_are_deleted_where_nobody_subscribes() -> None:
     assert outcome.records == (r.Record(r.OffsetCommitKey("g", "other", 0), None),)
     missing = offsets.delete(ConsumerGroup("g"), request, KAFKA_4_3, around())
     assert missing.response.error_code == E.GROUP_ID_NOT_FOUND
+    unknown = replace(request, partitions=frozenset({TopicPartition("gone", 0)}))
+    nobody = offsets.delete(ConsumerGroup("g"), unknown, KAFKA_4_3, around())
+    assert nobody.response.error_code == E.GROUP_ID_NOT_FOUND
+    nameless = offsets.delete(ConsumerGroup(""), request, KAFKA_4_3, around())
+    assert nameless.response.error_code == 24
 
 
 def test_offsets_get_old_where_nobody_subscribes() -> None:

@@ -134,6 +134,19 @@ def test_when_patterns_are_looked_up_again(
     assert found.timers == ((Timer(REGEX, now),) if is_due else ())
 
 
+@pytest.mark.parametrize(
+    ("loaded_at", "now", "is_due"), [(40.0, 70.0, False), (55.0, 60.0, False), (55.0, 60.1, True)]
+)
+def test_what_an_earlier_coordinator_looked_up_is_looked_up_again(
+    loaded_at: float, now: float, is_due: bool
+) -> None:
+    image = topics("t1")
+    known = group("t.*", resolved_at=50.0, image=image)
+    later = replace(around(now, image), loaded_at=loaded_at)
+    found = change(known, ANY, ANY, KAFKA_4_0, later)
+    assert found.timers == ((Timer(REGEX, now),) if is_due else ())
+
+
 def test_a_topic_that_grows_or_goes_is_no_reason() -> None:
     image = topics("t1", "t2")
     known = group("t.*", resolved_at=50.0, image=image)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from spark_groups.coordinator import messages as m
 from spark_groups.coordinator import records as r
 from spark_groups.coordinator.log import Log
+from spark_groups.coordinator.member import ReconciliationState
 from spark_groups.coordinator.profile import KAFKA_4_3
 from spark_groups.coordinator.records import Record
 from spark_groups.coordinator.settings import Settings
 from spark_groups.coordinator.shard import Shard
 from spark_groups.coordinator.topics import TopicsImage
 from spark_groups.errors import ErrorCode
+from spark_groups.protocol.messages import HeartbeatRequest
 
 EMPTY_GROUP = (
     Record(r.GroupMetadataKey("g"), r.GroupMetadataValue(3)),
@@ -74,6 +76,29 @@ def test_a_new_shard_over_the_log_has_the_same_groups() -> None:
     shard = shard_of(EMPTY_GROUP)
     other = Shard(KAFKA_4_3, Settings(), TopicsImage(), shard.log, 5.0)
     assert other.groups == shard.groups
+
+
+def test_a_new_shard_looks_up_the_patterns_that_another_one_looked_up() -> None:
+    pattern = Record(r.RegularExpressionKey("g", "t.*"), r.RegularExpressionValue((), 0, 1.0))
+    member = Record(
+        r.MemberMetadataKey("g", "m"), r.MemberMetadataValue(subscribed_topic_regex="t.*")
+    )
+    current = r.CurrentAssignmentValue(
+        member_epoch=3,
+        previous_member_epoch=2,
+        state=ReconciliationState.STABLE,
+        assigned={},
+        pending_revocation={},
+    )
+    has = Record(r.CurrentAssignmentKey("g", "m"), current)
+    log = shard_of((*EMPTY_GROUP, member, has, pattern)).log
+    shard = Shard(KAFKA_4_3, Settings(), TopicsImage(), log, 5.0)
+    beat = HeartbeatRequest(group_id="g", member_id="m", member_epoch=3)
+    for now, looks_up in ((10.0, False), (20.0, True), (40.0, False)):
+        shard.ask(beat, now)
+        assert (shard.next_wakeup() == now) is looks_up
+        shard.wake(now)
+        shard.replicate(now)
 
 
 def test_a_group_that_only_has_offsets_is_a_classic_one() -> None:

@@ -119,7 +119,7 @@ class World:
         assert not self.waiting
 
     def fail_append(self, _member_id: str) -> None:
-        before = {each.group_id: each for each in self.shard.memory.all_replicated()}
+        before = self.replicated()
         assert self.shard.fail_append(self.now) == self.waiting
         assert self.shard.groups == before
         self.hear()
@@ -156,9 +156,12 @@ class World:
         replicated = [
             each for each in self.log.batches if each.base_offset < self.log.high_watermark
         ]
-        assert replayed(replicated) == {
-            each.group_id: each for each in self.shard.memory.all_replicated()
-        }
+        assert replayed(replicated) == self.replicated()
+
+    def replicated(self) -> dict[str, ConsumerGroup]:
+        """Return the groups that have records as far as these are replicated."""
+        groups = self.shard.memory.all_replicated()
+        return {each.group_id: each for each in groups if not each.is_empty_of_records}
 
 
 STEPS = (

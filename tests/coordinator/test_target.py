@@ -256,6 +256,12 @@ def test_patterns_are_homogeneous_only_if_there_is_one_and_no_name() -> None:
     assert is_homogeneous((), {})
 
 
+def test_a_topic_that_only_a_pattern_of_nobody_matches_is_not_homogeneous() -> None:
+    only = GroupMember(member_id="a", subscribed_topic_names=frozenset({"t"}))
+    assert is_homogeneous((only,), {"t.*": r.RegularExpressionValue(("t",), 1, 0.0)})
+    assert not is_homogeneous((only,), {".*": r.RegularExpressionValue(("t", "u"), 1, 0.0)})
+
+
 def test_a_topic_that_two_patterns_match_is_not_homogeneous() -> None:
     """The one that nobody has any more was left behind by a member that took another's place."""
     only = GroupMember(member_id="a", subscribed_topic_regex="t.*")

@@ -5,10 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from spark_groups.coordinator import messages as c
+from spark_groups.kafka.admin_schemas import DELETE_GROUPS, LEAVE_GROUP, OFFSET_DELETE
 from spark_groups.kafka.configuration import ConfigOrigin
-from spark_groups.kafka.schemas import BOOL, INT8, INT16, INT32, STRING, Field, Message, Struct
+from spark_groups.kafka.connection import Connection
+from spark_groups.kafka.schemas import (
+    BOOL,
+    INT8,
+    INT16,
+    INT32,
+    LIST_GROUPS,
+    STRING,
+    Field,
+    Message,
+    Struct,
+)
 from spark_groups.kafka.topic_schemas import OFFSET_COMMIT_V9
-from spark_groups.types import TopicId, TopicIdPartition
+from spark_groups.types import TopicId, TopicIdPartition, TopicPartition
+from tests.scenarios.world import Operated, Operation
 
 OFFSET_COMMIT_V8 = replace(OFFSET_COMMIT_V9, version=8)
 
@@ -57,6 +71,53 @@ UPDATE_FEATURES = Message(
         ),
     ),
 )
+
+
+def operated(connection: Connection, request: Operation, timeout_s: float) -> Operated:
+    """Send a request that only operators send."""
+    match request:
+        case c.ListGroupsRequest():
+            asked = {"states_filter": request.states_filter, "types_filter": request.types_filter}
+            answer = connection.request(LIST_GROUPS, asked, timeout_s)
+            return c.ListGroupsResponse(
+                error_code=answer["error_code"],
+                groups=tuple(c.ListedGroup(**each) for each in answer["groups"]),
+            )
+        case c.DeleteGroupsRequest():
+            asked = {"groups_names": (request.group_id,)}
+            (result,) = connection.request(DELETE_GROUPS, asked, timeout_s)["results"]
+            return c.DeleteGroupsResponse(error_code=result["error_code"])
+        case c.LeaveGroupRequest():
+            members = tuple(
+                {"member_id": each.member_id, "group_instance_id": each.instance_id, "reason": None}
+                for each in request.members
+            )
+            asked = {"group_id": request.group_id, "members": members}
+            answer = connection.request(LEAVE_GROUP, asked, timeout_s)
+            return c.LeaveGroupResponse(
+                error_code=answer["error_code"],
+                members=tuple(
+                    c.LeftMember(each["member_id"], each["group_instance_id"], each["error_code"])
+                    for each in answer["members"]
+                ),
+            )
+        case c.OffsetDeleteRequest():
+            topics: dict[str, list[dict[str, int]]] = {}
+            for key in sorted(request.partitions):
+                topics.setdefault(key.topic, []).append({"partition_index": key.partition})
+            asked = {
+                "group_id": request.group_id,
+                "topics": tuple({"name": each, "partitions": topics[each]} for each in topics),
+            }
+            answer = connection.request(OFFSET_DELETE, asked, timeout_s)
+            return c.OffsetDeleteResponse(
+                error_code=answer["error_code"],
+                errors={
+                    TopicPartition(topic["name"], each["partition_index"]): each["error_code"]
+                    for topic in answer["topics"]
+                    for each in topic["partitions"]
+                },
+            )
 
 
 def by_topic(

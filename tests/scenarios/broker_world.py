@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from confluent_kafka.admin import (
@@ -48,10 +49,11 @@ from tests.scenarios.broker_wire import (
     UPDATE_FEATURES,
     UPGRADE,
     by_topic,
+    operated,
     topic_of,
 )
 from tests.scenarios.classic import ClassicConsumer
-from tests.scenarios.world import Listed
+from tests.scenarios.world import CLIENT_ID, Listed, Operated, Operation
 from tests.waiting import wait_until
 
 SERVER_PROPERTIES = {
@@ -80,23 +82,40 @@ class BrokerWorld:
 
     Args:
         bootstrap_servers: The broker.
+        restart: Stops it and starts it again; None where no script wants that.
     """
 
-    def __init__(self, bootstrap_servers: str) -> None:
+    def __init__(self, bootstrap_servers: str, restart: Callable[[], None] | None = None) -> None:
         self._servers = bootstrap_servers
-        (address,) = parse_bootstrap_servers(bootstrap_servers)
-        self._connection = Connection(address.host, address.port, client_id="scenario")
-        self._connection.connect(ANSWER_S)
-        self._cluster = Cluster(bootstrap_servers, client_id="scenario")
+        self._restart = restart
+        self._connections: dict[str, Connection] = {}
+        self._cluster = Cluster(bootstrap_servers, client_id=CLIENT_ID)
         self._admin: AdminClient = brokers.admin(bootstrap_servers)
         self._topics: set[str] = set()
         self._consumers: list[ClassicConsumer] = []
         self._feature: tuple[str, int] | None = None
         self._is_restricted = False
         self._probe_interval_ms = itertools.cycle(range(501, 1_000))
+        self._probe_numbers = itertools.count()
+        self._await_coordinator()
+
+    @property
+    def _connection(self) -> Connection:
+        return self._connected(CLIENT_ID)
+
+    def _connected(self, client_id: str) -> Connection:
+        """Return the open connection of a client id."""
+        if client_id not in self._connections:
+            (address,) = parse_bootstrap_servers(self._servers)
+            connection = Connection(address.host, address.port, client_id=client_id)
+            connection.connect(ANSWER_S)
+            self._connections[client_id] = connection
+        return self._connections[client_id]
+
+    def _await_coordinator(self) -> None:
         # Asking for the first group's coordinator is what makes the broker have one.
         self._cluster.find_coordinator(m.FindCoordinatorRequest(group_id=PROBE))
-        wait_until(lambda: self._probed(()) is not None, what="the first group of the broker")
+        wait_until(lambda: self._probed(()) is not None, what="the coordinator of the broker")
 
     def end(self) -> None:
         """Take away what the scenario made, for the next one."""
@@ -121,8 +140,13 @@ class BrokerWorld:
 
     def close(self) -> None:
         """Close all connections."""
-        self._connection.close()
+        self._disconnect()
         self._cluster.close()
+
+    def _disconnect(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
 
     def now(self) -> float:
         return time.monotonic()
@@ -155,7 +179,7 @@ class BrokerWorld:
 
     # Requests.
 
-    def ask(self, request: m.Request) -> m.Response | m.RequestFailed:
+    def ask(self, request: m.Request, client_id: str = CLIENT_ID) -> m.Response | m.RequestFailed:
         try:
             match request:
                 case m.MetadataRequest():
@@ -170,7 +194,7 @@ class BrokerWorld:
                         session_timeout_ms=found.session_timeout_ms, reason=found.reason
                     )
                 case _:
-                    return exchange(self._connection, request, ANSWER_S)
+                    return exchange(self._connected(client_id), request, ANSWER_S)
         except RequestError as error:
             return error.as_failure()
 
@@ -188,7 +212,7 @@ class BrokerWorld:
                     {
                         "partition_index": key.partition,
                         "committed_offset": request.offsets[key].committed_offset,
-                        "committed_leader_epoch": -1,
+                        "committed_leader_epoch": request.offsets[key].leader_epoch,
                         "committed_metadata": request.offsets[key].metadata,
                     }
                     for key in keys
@@ -236,7 +260,9 @@ class BrokerWorld:
                 if each["error_code"]:
                     errors[key] = each["error_code"]
                 else:
-                    offsets[key] = m.OffsetAndMetadata(each["committed_offset"], each["metadata"])
+                    offsets[key] = m.OffsetAndMetadata(
+                        each["committed_offset"], each["metadata"], each["committed_leader_epoch"]
+                    )
         return m.OffsetFetchResponse(
             error_code=answer["error_code"], offsets=offsets, errors=errors
         )
@@ -247,7 +273,42 @@ class BrokerWorld:
             for each in self._cluster.list_groups(states=states, types=types)
         ]
 
+    def await_patterns(self) -> None:
+        """Wait until a pattern of another group is looked up: that is done in turn."""
+        if PROBE not in self._topics:
+            self.create_topic(PROBE, 1)
+        group_id = f"{PROBE}-{next(self._probe_numbers)}"
+        told = m.HeartbeatRequest(
+            group_id=group_id,
+            member_id=PROBE,
+            member_epoch=0,
+            rebalance_timeout_ms=10_000,
+            subscribed_topic_regex=PROBE,
+            topic_partitions=NO_PARTITIONS,
+        )
+        joined = self.ask(told)
+        assert isinstance(joined, m.HeartbeatResponse), joined
+        beat = m.HeartbeatRequest(
+            group_id=group_id, member_id=PROBE, member_epoch=joined.member_epoch
+        )
+
+        def has_found() -> bool:
+            answer = self.ask(beat)
+            return isinstance(answer, m.HeartbeatResponse) and bool(answer.assignment)
+
+        wait_until(has_found, what="the lookup of a pattern")
+        self.ask(replace(beat, member_epoch=-1))
+
     # What operators do.
+
+    def operate(self, request: Operation) -> Operated:
+        return operated(self._connection, request, ANSWER_S)
+
+    def restart(self) -> None:
+        assert self._restart is not None, "this broker cannot be restarted"
+        self._disconnect()
+        self._restart()
+        self._await_coordinator()
 
     def configure(self, group_id: str, values: Mapping[str, str | None]) -> tuple[int, str]:
         answer = self._alter(group_id, values)

@@ -17,7 +17,7 @@ from spark_groups.coordinator.topics import TopicImage, TopicsImage
 from spark_groups.errors import ErrorCode
 from spark_groups.protocol import messages as m
 from spark_groups.types import TopicId, TopicIdPartition
-from tests.scenarios.world import ClassicClient, Listed
+from tests.scenarios.world import CLIENT_ID, ClassicClient, Listed, Operated, Operation
 
 SETTINGS = BrokerSettings(
     session_timeout_s=20.0,
@@ -35,7 +35,6 @@ SOURCES = {
     ConfigSource.DEFAULT: "Kafka's default",
     ConfigSource.GROUP: "the group",
 }
-ORIGIN = Origin("scenario")
 NODE = m.Node(1, "model", 9092)
 
 
@@ -96,7 +95,7 @@ class ModelWorld:
 
     # Requests.
 
-    def ask(self, request: m.Request) -> m.Response | m.RequestFailed:
+    def ask(self, request: m.Request, client_id: str = CLIENT_ID) -> m.Response | m.RequestFailed:
         answer: m.Response
         match request:
             case m.MetadataRequest():
@@ -115,11 +114,13 @@ class ModelWorld:
                 # As this project's connections do: the newest version that the broker has.
                 answer = self._ask(request, 10 if self.profile.commits_topic_ids else 9)
             case m.HeartbeatRequest() | m.DescribeGroupRequest():
-                answer = self._ask(request, 1)
+                answer = self._ask(request, 1, client_id)
         return answer
 
-    def _ask(self, request: c.CoordinatorRequest, api_version: int) -> m.Response:
-        answer = self.shard.ask(request, self._now, ORIGIN, api_version)
+    def _ask(
+        self, request: c.CoordinatorRequest, api_version: int, client_id: str = CLIENT_ID
+    ) -> m.Response:
+        answer = self.shard.ask(request, self._now, Origin(client_id), api_version)
         assert isinstance(answer, m.Response)
         return answer
 
@@ -178,11 +179,19 @@ class ModelWorld:
 
     def list_groups(self, states: tuple[str, ...], types: tuple[str, ...]) -> list[Listed]:
         request = c.ListGroupsRequest(states_filter=states, types_filter=types)
-        answer = self.shard.ask(request, self._now, ORIGIN)
+        answer = self.operate(request)
         assert isinstance(answer, c.ListGroupsResponse)
         return [Listed(each.group_id, each.group_type, each.group_state) for each in answer.groups]
 
+    def await_patterns(self) -> None:
+        self.sleep(0.0)
+
     # What operators do.
+
+    def operate(self, request: Operation) -> Operated:
+        answer = self.shard.ask(request, self._now, Origin(CLIENT_ID))
+        assert isinstance(answer, Operated)
+        return answer
 
     def configure(self, group_id: str, values: Mapping[str, str | None]) -> tuple[int, str]:
         request = c.AlterGroupConfigRequest(group_id=group_id, changes=values)
@@ -203,6 +212,12 @@ class ModelWorld:
 
     def allow(self, resource: str, name: str, operation: str) -> None:
         raise NotInTheModelError("permissions")
+
+    def restart(self, down_s: float = 0.0) -> None:
+        """Load the log anew; no timer fires while the coordinator is down."""
+        self._now += down_s
+        before = self.shard
+        self.shard = Shard(self.profile, self._settings, before.topics, before.log, self._now)
 
     def classic_client(
         self, client_id: str, group_id: str, topic: str, strategy: str

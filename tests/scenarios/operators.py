@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from spark_groups.coordinator import messages as c
 from spark_groups.protocol import messages as m
+from spark_groups.types import TopicPartition
 from tests.scenarios.members import RawMembers
 from tests.scenarios.scene import AGAIN_S, BOUND_S, Command, Scene
 from tests.scenarios.wording import by_topic_text, code_text
@@ -27,6 +29,9 @@ class Operators:
             "describe": self._describe,
             "find-coordinator": self._find_coordinator,
             "list": self._list,
+            "remove": self._remove,
+            "delete-offsets": self._delete_offsets,
+            "delete-group": self._delete_group,
             "configure": self._configure,
             "configuration": self._configuration,
             "sleep": self._sleep,
@@ -107,6 +112,45 @@ class Operators:
             if each.group_id == group_id
         ]
         return found or ["not listed"]
+
+    def _remove(self, command: Command) -> list[str]:
+        """`remove m1 -/i2 m3/i3`: by member id, by instance id, by both."""
+        group_id = self.scene.group_of(command)
+        parts = [each.partition("/") for each in command.words]
+        members = tuple(
+            c.LeavingMember("" if name == "-" else name, instance_id or None)
+            for name, _, instance_id in parts
+        )
+        answer = self.scene.world.operate(c.LeaveGroupRequest(group_id=group_id, members=members))
+        assert isinstance(answer, c.LeaveGroupResponse)
+        if answer.error_code:
+            return [code_text(answer.error_code)]
+        return [
+            f"{each.member_id or '-'}{f'/{each.instance_id}' if each.instance_id else ''}:"
+            f" {code_text(each.error_code)}"
+            for each in answer.members
+        ]
+
+    def _delete_offsets(self, command: Command) -> list[str]:
+        """`delete-offsets orders-0 orders-1`: by name."""
+        group_id = self.scene.group_of(command)
+        parts = [each.rpartition("-") for each in command.words]
+        partitions = frozenset(TopicPartition(topic, int(index)) for topic, _, index in parts)
+        request = c.OffsetDeleteRequest(group_id=group_id, partitions=partitions)
+        answer = self.scene.world.operate(request)
+        assert isinstance(answer, c.OffsetDeleteResponse)
+        if answer.error_code:
+            return [code_text(answer.error_code)]
+        return [
+            f"{key.topic}-{key.partition}: {code_text(answer.errors[key])}"
+            for key in sorted(answer.errors)
+        ]
+
+    def _delete_group(self, command: Command) -> list[str]:
+        request = c.DeleteGroupsRequest(group_id=self.scene.group_of(command))
+        answer = self.scene.world.operate(request)
+        assert isinstance(answer, c.DeleteGroupsResponse)
+        return [code_text(answer.error_code)]
 
     def _configure(self, command: Command) -> list[str]:
         group_id = self.scene.group_of(command)

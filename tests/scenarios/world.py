@@ -10,8 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from spark_groups.coordinator import messages as c
 from spark_groups.protocol import messages as m
 from spark_groups.types import TopicId
+
+CLIENT_ID = "scenario"
+"""The client id of whoever names no other one."""
+
+Operation = (
+    c.ListGroupsRequest | c.DeleteGroupsRequest | c.LeaveGroupRequest | c.OffsetDeleteRequest
+)
+Operated = (
+    c.ListGroupsResponse | c.DeleteGroupsResponse | c.LeaveGroupResponse | c.OffsetDeleteResponse
+)
 
 
 @dataclass(frozen=True)
@@ -58,8 +69,8 @@ class World(Protocol):
 
     # Requests.
 
-    def ask(self, request: m.Request) -> m.Response | m.RequestFailed:
-        """Send a request as a member of this project does."""
+    def ask(self, request: m.Request, client_id: str = CLIENT_ID) -> m.Response | m.RequestFailed:
+        """Send a request as a member of this project does; the client id is a heartbeat's."""
 
     def commit(
         self, request: m.OffsetCommitRequest, names: Mapping[TopicId, str], api_version: int
@@ -74,7 +85,13 @@ class World(Protocol):
     def list_groups(self, states: tuple[str, ...], types: tuple[str, ...]) -> list[Listed]:
         """List the groups of this scenario."""
 
+    def await_patterns(self) -> None:
+        """Return when the patterns that were asked for are looked up."""
+
     # What operators do.
+
+    def operate(self, request: Operation) -> Operated:
+        """Send a request that only operators send."""
 
     def configure(self, group_id: str, values: Mapping[str, str | None]) -> tuple[int, str]:
         """Change a group's configuration (None removes a value); return code and message."""
@@ -87,6 +104,9 @@ class World(Protocol):
 
     def allow(self, resource: str, name: str, operation: str) -> None:
         """Forbid everybody everything on a group or a topic but one operation."""
+
+    def restart(self) -> None:
+        """Stop the coordinator and start it again, on the same log; return when it answers."""
 
     # Others in the group.
 
