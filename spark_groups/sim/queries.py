@@ -15,6 +15,7 @@ from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol.config import MemberConfig
 from spark_groups.protocol.member import Member
+from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.sim.clock import EXACT, Clock
 from spark_groups.sim.facts import Finished, Forgotten, Incident, Read, Records, Triggered
@@ -199,7 +200,10 @@ class Query:
         if self.current is None:
             return f"{self.name} is down" if self.is_wanted else ""
         client = self.current.client
-        if not client.is_settled:
+        # Where nobody may describe the group, who has nothing never knows that this is all.
+        has_nothing = client.target.is_refused and not client.member.owned
+        is_stable = client.member.state is MemberState.STABLE
+        if not client.is_settled and not (has_nothing and is_stable):
             return f"{self.name} is not settled ({client.member.state.name})"
         # Whoever has not heard of a new leader cannot know that its log was cut.
         logs = self._scene.storage.logs

@@ -13,6 +13,7 @@ from spark_groups.sim.coordination import Coordination
 from spark_groups.sim.event_log import EventLog
 from spark_groups.sim.facts import Fact
 from spark_groups.sim.network import Network
+from spark_groups.sim.rights import Rights
 from spark_groups.sim.schedule import Schedule
 from spark_groups.sim.storage import Storage
 from spark_groups.sim.swarm import Swarm
@@ -49,6 +50,7 @@ class Scene:
         storage: Topics and their logs.
         coordination: The group's coordinator.
         network: Between members and brokers.
+        rights: What the group's principal may not do.
         log: One line for each event.
         participants: Who shares the group.
     """
@@ -59,6 +61,7 @@ class Scene:
     storage: Storage
     coordination: Coordination
     network: Network
+    rights: Rights = field(default_factory=Rights)
     log: EventLog = field(default_factory=EventLog)
     participants: list[Participant] = field(default_factory=list)
     _listeners: dict[type, list[Callable[[Any], None]]] = field(

@@ -58,6 +58,7 @@ class Swarm:
         session_s: The group's session time-out.
         rebalance_s: How long the coordinator waits for a revocation.
         replication_s: How long it takes at most until a record of the coordinator is replicated.
+        undescribed: 1 if the group may not be described.
         holds: 1 if a rebalance listener holds each revocation for a while.
         starts_s: Within how many seconds the members start.
         chaos_s: How long things happen to them; then it is quiet.
@@ -78,6 +79,8 @@ class Swarm:
         duplicates: Chance that a request arrives twice.
         errors: Chance that a broker refuses for now.
         partitionings: How often a member is cut off from a node.
+        deafenings: How often a member's requests arrive and no answer comes back, for a while.
+        denials: How often a right is missing for a while.
         coordinator_crashes: How often the node of the coordinator dies.
         failed_appends: How often the coordinator's log takes nothing for a moment.
         crashes: How often a query is killed and started again from its checkpoint.
@@ -108,6 +111,7 @@ class Swarm:
     session_s: float = 12.0
     rebalance_s: float = 60.0
     replication_s: float = 0.004
+    undescribed: int = 0
     holds: int = 0
     starts_s: float = 10.0
     chaos_s: float = 60.0
@@ -126,6 +130,8 @@ class Swarm:
     duplicates: float = 0.0
     errors: float = 0.0
     partitionings: int = 0
+    deafenings: int = 0
+    denials: int = 0
     coordinator_crashes: int = 0
     failed_appends: int = 0
     crashes: int = 0
@@ -183,9 +189,10 @@ class Swarm:
 
 CALM: Final = Swarm()
 FAULTS: Final = (
-    *("loss", "delay", "duplicates", "errors", "partitionings", "coordinator_crashes"),
-    *("failed_appends", "crashes", "forgetting", "failures", "pauses", "zombies", "truncations"),
-    *("retentions", "resets", "skew", "late", "vanishings", "consumers", "moves"),
+    *("loss", "delay", "duplicates", "errors", "partitionings", "deafenings", "denials"),
+    *("coordinator_crashes", "failed_appends", "crashes", "forgetting", "failures", "pauses"),
+    *("zombies", "truncations", "retentions", "resets", "skew", "late", "vanishings"),
+    *("consumers", "moves"),
 )
 """The fields that are faults, for the promise that a calm run reads nothing twice.
 
@@ -213,6 +220,7 @@ def drawn(chance: Chance) -> Swarm:
         session_s=pick((6.0, 12.0, 12.0)),
         rebalance_s=pick((5.0, 10.0, 30.0, 120.0)),
         replication_s=pick((0.004, 0.004, 0.3, 1.0)),
+        undescribed=pick((0, 0, 0, 1)),
         holds=pick((0, 0, 1)),
         chaos_s=pick((20.0, 40.0, 60.0)),
         deploy=pick((Deploy.NONE, Deploy.NONE, *Deploy)),
@@ -237,6 +245,8 @@ def _with_faults(calm: Swarm, chance: Chance) -> Swarm:
         duplicates=pick((0.0, 0.0, 0.05, 0.3)),
         errors=pick((0.0, 0.02, 0.2)),
         partitionings=pick((0, 1, 3, 6)),
+        deafenings=pick((0, 2, 5)),
+        denials=pick((0, 0, 0, 2)),
         coordinator_crashes=pick((0, 0, 1, 4)),
         failed_appends=pick((0, 0, 3)),
         crashes=chance.randint(0, 5),

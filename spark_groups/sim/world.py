@@ -36,6 +36,7 @@ from spark_groups.sim.operator import NO_MEMBER_ID, longest_reset_s
 from spark_groups.sim.plain_consumer import PlainConsumer
 from spark_groups.sim.queries import Query
 from spark_groups.sim.rest import restless
+from spark_groups.sim.rights import Finish
 from spark_groups.sim.scene import Listeners, Scene
 from spark_groups.sim.schedule import Schedule
 from spark_groups.sim.storage import NONE_REFUSED, Refused, Storage
@@ -86,6 +87,7 @@ class World:
         )
         network = Network(schedule, chance, swarm, self._serve)
         self.scene = scene = Scene(schedule, chance, swarm, storage, coordination, network)
+        scene.rights.is_undescribed = bool(swarm.undescribed)
         subscription = (
             Subscription.of_pattern("orders.*")
             if swarm.by_pattern
@@ -201,8 +203,17 @@ class World:
     # The brokers.
 
     def _serve(self, outgoing: Outgoing, reply: Reply) -> None:
-        scene, request = self.scene, outgoing.request
+        scene = self.scene
         storage = scene.storage
+        request, finish, refusal = scene.rights.authorize(
+            outgoing.request, storage.image, scene.now
+        )
+        if request is None:
+            self._say("denies", outgoing.request, "->", refusal)
+            reply(refusal)
+            return
+        if finish is not None:
+            outgoing, reply = replace(outgoing, request=request), _finishing(finish, reply)
         fails = scene.is_faulty and scene.chance.random() < scene.swarm.errors
         match request:
             case m.FindCoordinatorRequest():
@@ -250,6 +261,10 @@ class World:
             reply(response and whole(response))
 
         coordination.serve(outgoing, Origin(), code, answer)
+
+
+def _finishing(finish: Finish, reply: Reply) -> Reply:
+    return lambda response: reply(response and finish(response))
 
 
 def _electing(request: m.MetadataRequest) -> m.MetadataResponse | None:

@@ -1,4 +1,4 @@
-"""No fault that passes is final, and data is called lost only where it is."""
+"""No fault that passes is final, but a right that is missing; data is lost only where it is."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ from spark_groups.sim.scene import Listeners, Scene
 
 FIGHTS: Final = (ErrorCode.FENCED_INSTANCE_ID.name, ErrorCode.UNRELEASED_INSTANCE_ID.name)
 """What whoever loses an instance id is told."""
+
+DENIALS: Final = (
+    ErrorCode.GROUP_AUTHORIZATION_FAILED.name,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED.name,
+)
+DENIAL_HEARD_S: Final = 40.0
+"""How late an answer of before may be heard: whoever stands still hears it when awake."""
 
 
 class NoFinalFailure(Checker):
@@ -38,12 +45,19 @@ class NoFinalFailure(Checker):
 
     def _happened(self, fact: facts.Happened) -> None:
         event = fact.event
-        if isinstance(event, MemberFailed) and not self._is_replaced(event):
+        if isinstance(event, MemberFailed) and not (
+            self._is_replaced(event) or self._is_denied(event)
+        ):
             self.fail(f"{fact.who} gives up for good: {event.message}")
         if isinstance(event, DataLost) and not any(
             f" {name} " in f" {event.message}" for name in self._lost
         ):
             self.fail(f"no log was cut: {event.message}")
+
+    def _is_denied(self, event: MemberFailed) -> bool:
+        """Tell whether a right was missing when a member gives up for that, or a moment before."""
+        is_said = any(name in event.message for name in DENIALS)
+        return is_said and self.scene.rights.missed_since(self.scene.now - DENIAL_HEARD_S)
 
     def _is_replaced(self, event: MemberFailed) -> bool:
         """Tell whether two runs of one query fight for its instance id, as frozen ones do."""
