@@ -18,6 +18,8 @@ LOADING_S: Final = (0.0, 0.5, 3.0)
 """How long a coordinator reads its log before it answers."""
 AWAY_S: Final = (0.1, 3.0, 10.0, 20.0)
 """How long a query is away that was stopped or killed."""
+TRANSACTIONS_S: Final = (0.1, 3.0, 15.0)
+"""How long a transaction is open."""
 STIRRED: Final = 6
 """How often others come and go around a member in trouble."""
 PAUSES_S: Final = (2.0, 11.0, 14.0, 30.0)
@@ -45,6 +47,7 @@ class Incidents:
             (swarm.elections, lambda: self._elect(0)),
             (swarm.truncations, lambda: self._elect(self._pick((1, 5, 60)))),
             (swarm.retentions, self._retain),
+            (swarm.transactions, self._transact),
             (swarm.moves, self._move),
             (swarm.coordinator_crashes, self._crash_node),
             (swarm.failed_appends, self._fail_appends),
@@ -225,6 +228,23 @@ class Incidents:
             scene.tell(Cut(key, log.end_offset))
             log.append(scene.chance.choice((0, 1, 80)), scene.now)
         self._say("elects", key, f"epoch {log.leader_epoch}, lost {lost}, ends {log.end_offset}")
+
+    def _transact(self) -> None:
+        """Open a transaction in a partition; it is committed or aborted before it is quiet."""
+        scene, key = self._scene, self._partition()
+        if key is None:
+            return
+        log = scene.storage.logs[key]
+        opened = log.open_transaction(scene.chance.choice((1, 20)), scene.now)
+        self._say("opens", key, f"a transaction at {opened.from_offset}")
+        ends_at = min(scene.now + self._pick(TRANSACTIONS_S), scene.swarm.chaos_s)
+        aborts = scene.chance.random() < 0.5
+
+        def end() -> None:
+            self._say("aborts" if aborts else "commits", key, opened.from_offset)
+            log.end_transaction(opened, scene.now, aborts=aborts)
+
+        scene.schedule.at(ends_at, end)
 
     def _retain(self) -> None:
         scene, key = self._scene, self._partition()

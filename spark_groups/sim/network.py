@@ -20,6 +20,8 @@ NEAREST_S: Final = 0.001
 FARTHEST_S: Final = 0.01
 BREAKS_S: Final = (0.02, 0.5)
 """After how many seconds a connection breaks under an answer to a member that hears nothing."""
+LATEST_S: Final = 6.0
+"""How late a request may arrive whose sender gave it up."""
 ANY_BROKER: Final = 0
 """Where requests go that any broker may answer."""
 
@@ -39,6 +41,8 @@ class Network:
 
     def __init__(self, schedule: Schedule, chance: Chance, swarm: Swarm, serve: Serve) -> None:
         self.is_faulty = True
+        self.came_late: Callable[[Outgoing], None] = lambda _: None
+        """Is told of each request that arrives after its sender gave it up."""
         self._schedule = schedule
         self._chance = chance
         self._swarm = swarm
@@ -122,10 +126,16 @@ class Network:
         gives_up_s = self._fail(outgoing, failed, arrived=arrives)
         if arrives:
             if self._swarm.late:
-                there_s = self._chance.uniform(0.0, 6.0)
+                there_s = self._chance.uniform(0.0, LATEST_S)
             else:
                 there_s = min(there_s, gives_up_s)
-            self._schedule.after(there_s, lambda: self._serve(outgoing, _nobody))
+
+            def arrive() -> None:
+                if there_s > gives_up_s:
+                    self.came_late(outgoing)
+                self._serve(outgoing, _nobody)
+
+            self._schedule.after(there_s, arrive)
 
     def _fail(
         self, outgoing: Outgoing, failed: Callable[[RequestFailed], None], *, arrived: bool

@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from spark_groups.offsets.starting import StartingOffsets
 from spark_groups.protocol.member import Member
 from spark_groups.sim.chance import Chance
 from spark_groups.sim.coordination import Coordination
 from spark_groups.sim.event_log import EventLog
 from spark_groups.sim.facts import Fact
+from spark_groups.sim.late_commits import LateCommits
 from spark_groups.sim.network import Network
 from spark_groups.sim.rights import Rights
 from spark_groups.sim.schedule import Schedule
@@ -51,6 +53,8 @@ class Scene:
         coordination: The group's coordinator.
         network: Between members and brokers.
         rights: What the group's principal may not do.
+        starting: `startingOffsets` of the queries.
+        late: Commits that came late, so that their senders may not know what is committed.
         log: One line for each event.
         participants: Who shares the group.
     """
@@ -62,6 +66,8 @@ class Scene:
     coordination: Coordination
     network: Network
     rights: Rights = field(default_factory=Rights)
+    starting: StartingOffsets = field(default_factory=StartingOffsets)
+    late: LateCommits = field(default_factory=LateCommits)
     log: EventLog = field(default_factory=EventLog)
     participants: list[Participant] = field(default_factory=list)
     _listeners: dict[type, list[Callable[[Any], None]]] = field(

@@ -15,6 +15,7 @@ from spark_groups.coordinator.profile import Profile
 from spark_groups.coordinator.settings import BrokerSettings, Settings
 from spark_groups.coordinator.shard import Origin
 from spark_groups.errors import ErrorCode
+from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol import messages as m
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.sim import facts
@@ -41,7 +42,7 @@ from spark_groups.sim.scene import Listeners, Scene
 from spark_groups.sim.schedule import Schedule
 from spark_groups.sim.storage import NONE_REFUSED, Refused, Storage
 from spark_groups.sim.swarm import Swarm
-from spark_groups.types import TopicIdPartition
+from spark_groups.types import TopicIdPartition, TopicPartition
 
 GROUP_ID: Final = "g"
 LEADER_ERRORS: Final = (
@@ -87,6 +88,7 @@ class World:
         )
         network = Network(schedule, chance, swarm, self._serve)
         self.scene = scene = Scene(schedule, chance, swarm, storage, coordination, network)
+        scene.starting = _starting(swarm, storage, chance)
         scene.rights.is_undescribed = bool(swarm.undescribed)
         subscription = (
             Subscription.of_pattern("orders.*")
@@ -94,7 +96,13 @@ class World:
             else Subscription.of_names(names)
         )
         self.queries = [
-            Query(scene, f"q{each}", subscription, f"i{each}" if each <= swarm.static else None)
+            Query(
+                scene,
+                f"q{each}",
+                subscription,
+                f"i{each}" if each <= swarm.static else None,
+                is_job=each <= swarm.available_now,
+            )
             for each in range(1, swarm.queries + 1)
         ]
         consumed = Subscription.of_names(names)
@@ -104,7 +112,9 @@ class World:
         scene.participants += [*self.queries, *self.consumers]
         history = History()
         checkers = all_checkers(scene, history)
-        scene.listen([history.listeners(), *(each.listeners() for each in checkers)])
+        network.came_late = lambda late: scene.tell(facts.CameLate(late.request))
+        scene.listen([scene.late.listeners(), history.listeners()])
+        scene.listen(each.listeners() for each in checkers)
         scene.listen(each(scene) for each in listeners)
         coordination.watch = Watch(
             lambda group: scene.tell(facts.GroupChanged(group)),
@@ -273,6 +283,19 @@ def _electing(request: m.MetadataRequest) -> m.MetadataResponse | None:
         return None
     code = int(ErrorCode.LEADER_NOT_AVAILABLE)
     return m.MetadataResponse(errors=dict.fromkeys(request.topic_names, code))
+
+
+def _starting(swarm: Swarm, storage: Storage, chance: Chance) -> StartingOffsets:
+    """Draw `startingOffsets`: a default, and what it names of the partitions there are."""
+    default = StartingPoint.LATEST if swarm.from_latest else StartingPoint.EARLIEST
+    named = {}
+    for key in sorted(storage.logs) if swarm.named else ():
+        if chance.random() < 0.6:
+            first = chance.randint(0, storage.logs[key].end_offset)
+            name = storage.name_of(key.topic_id) or ""
+            offset = chance.choice((m.EARLIEST_TIMESTAMP, m.LATEST_TIMESTAMP, first, first))
+            named[TopicPartition(name, key.partition)] = offset
+    return StartingOffsets(default, named)
 
 
 def _as_it_is(response: m.Response) -> m.Response:

@@ -1,0 +1,93 @@
+"""A commit that comes late is a race only where its sender has looked it up before."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from spark_groups.protocol import messages as m
+from spark_groups.sim import facts
+from spark_groups.sim.coordination import AcceptedOffset
+from spark_groups.sim.late_commits import LateCommits
+from spark_groups.types import TopicIdPartition
+
+KEY = TopicIdPartition(uuid.UUID(int=1), 0)
+
+
+def commit(committed_offset: int) -> m.OffsetCommitRequest:
+    return m.OffsetCommitRequest(
+        group_id="g",
+        member_id="m",
+        member_epoch=1,
+        offsets={KEY: m.OffsetAndMetadata(committed_offset)},
+    )
+
+
+class Told:
+    """Late commits that are told what a test wants."""
+
+    def __init__(self) -> None:
+        self.late = LateCommits()
+        self._listeners = self.late.listeners()
+
+    def tell(self, fact: object) -> None:
+        self._listeners[type(fact)](fact)
+
+    def unanswered(self) -> None:
+        self.tell(facts.Unanswered("q1.1", commit(10)))
+
+    def repeated(self) -> None:
+        self.tell(facts.Answered("q1.1", commit(10), m.OffsetCommitResponse(errors={KEY: 0})))
+
+    def looked_up(self) -> None:
+        asked = m.OffsetFetchRequest(group_id="g", member_id="m", partitions=frozenset({KEY}))
+        shown = m.OffsetFetchResponse(offsets={KEY: m.OffsetAndMetadata(10)})
+        self.tell(facts.Answered("q1.1", asked, shown))
+
+    def accepted(self, committed_offset: int, before: int) -> AcceptedOffset:
+        found = AcceptedOffset(0.0, "m", KEY, committed_offset, before, "m")
+        self.tell(facts.Committed(found))
+        return found
+
+    def comes_late(self) -> AcceptedOffset:
+        """The lost commit arrives, over one of a later batch."""
+        self.tell(facts.CameLate(commit(10)))
+        return self.accepted(10, 20)
+
+
+@pytest.mark.parametrize(
+    ("steps", "is_race"),
+    [
+        ([], False),
+        (["unanswered"], False),
+        (["unanswered", "repeated"], False),
+        (["unanswered", "looked_up"], False),
+        (["unanswered", "repeated", "looked_up"], True),
+        (["unanswered", "repeated", "looked_up", "unanswered"], False),
+    ],
+)
+def test_only_what_was_repeated_and_looked_up_is_a_race(steps: list[str], is_race: bool) -> None:
+    told = Told()
+    for step in steps:
+        getattr(told, step)()
+    offset = told.comes_late()
+    assert told.late.is_late(offset)
+    assert told.late.overtook(KEY, 10)
+    assert told.late.is_race(KEY, 10) is is_race
+
+
+def test_it_is_over_with_the_next_commit() -> None:
+    told = Told()
+    told.comes_late()
+    later = told.accepted(30, 10)
+    assert told.late.undoes_late(later)
+    assert not told.late.overtook(KEY, 10)
+    assert not told.late.undoes_late(told.accepted(40, 30))
+
+
+def test_a_late_commit_that_changes_nothing_overtakes_nothing() -> None:
+    told = Told()
+    told.tell(facts.CameLate(commit(10)))
+    told.accepted(10, 10)
+    assert not told.late.overtook(KEY, 10)
