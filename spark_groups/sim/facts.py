@@ -172,6 +172,32 @@ class CameLate:
 
 
 @dataclass(frozen=True, slots=True)
+class Misheard:
+    """A heartbeat that came late made the coordinator take partitions from its sender.
+
+    Args:
+        member_id: The sender.
+        taken: What it still owns, as far as it knows.
+    """
+
+    member_id: str
+    taken: frozenset[TopicIdPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """A job fails, for what it is to read does not exist or did not come.
+
+    Args:
+        who: The query.
+        message: What it says.
+    """
+
+    who: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Grown:
     """A partition was added to a topic."""
 
@@ -242,6 +268,8 @@ Fact = (
     | Answered
     | Unanswered
     | CameLate
+    | Misheard
+    | Unavailable
     | Grown
     | Cut
     | Aged

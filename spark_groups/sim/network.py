@@ -41,8 +41,8 @@ class Network:
 
     def __init__(self, schedule: Schedule, chance: Chance, swarm: Swarm, serve: Serve) -> None:
         self.is_faulty = True
-        self.came_late: Callable[[Outgoing], None] = lambda _: None
-        """Is told of each request that arrives after its sender gave it up."""
+        self.serve_late = serve
+        """Answers requests that arrive after their sender gave them up."""
         self._schedule = schedule
         self._chance = chance
         self._swarm = swarm
@@ -130,12 +130,8 @@ class Network:
             else:
                 there_s = min(there_s, gives_up_s)
 
-            def arrive() -> None:
-                if there_s > gives_up_s:
-                    self.came_late(outgoing)
-                self._serve(outgoing, _nobody)
-
-            self._schedule.after(there_s, arrive)
+            serve = self.serve_late if there_s > gives_up_s else self._serve
+            self._schedule.after(there_s, lambda: serve(outgoing, _nobody))
 
     def _fail(
         self, outgoing: Outgoing, failed: Callable[[RequestFailed], None], *, arrived: bool

@@ -9,7 +9,7 @@ from typing import Final
 
 from spark_groups.client.config import ClientConfig
 from spark_groups.client.group_client import GroupClient
-from spark_groups.errors import DataLossError, GroupError
+from spark_groups.errors import AvailableNowError, DataLossError, GroupError
 from spark_groups.offsets.plan_text import parse_plan_text, plan_text
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.protocol.config import MemberConfig
@@ -26,6 +26,7 @@ from spark_groups.sim.facts import (
     Read,
     Records,
     Triggered,
+    Unavailable,
 )
 from spark_groups.sim.incarnations import Incarnation
 from spark_groups.sim.scene import Scene
@@ -38,8 +39,6 @@ LEAVE_S: Final = 5.0
 """How long a query that is stopped may take to leave the group."""
 NO_NEWS_S: Final = (0.05, 0.3, 1.0)
 """After how many seconds a query asks again that found nothing to read."""
-SETTLE_S: Final = 10.0
-"""How long a job waits for partitions that others still own (`availableNowSettleTimeout`)."""
 JOB_GIVES_UP_S: Final = 60.0
 """How long a job may be unable to tell what is left (`kafka.default.api.timeout.ms`)."""
 JOB_EVERY_S: Final = (0.5, 5.0)
@@ -89,6 +88,8 @@ class Query:
         """Whether this run ends when it has read what is there."""
         self._began_at = 0.0
         self._found_nothing_since: float | None = None
+        self._told_at = 0.0
+        """When a job knew last what is left to read."""
         self._forgives = False
         """Whether somebody has set `failOnDataLoss` to false for the next run."""
         self._is_strict = False
@@ -305,7 +306,14 @@ class Query:
         except DataLossError:
             self._forgive()
             return True
+        except AvailableNowError as error:
+            self._fail_unavailable(error)
+            return True
         return False
+
+    def _fail_unavailable(self, error: AvailableNowError) -> None:
+        self._scene.tell(Unavailable(self.name, str(error)))
+        self.kill(RESTART_S, forget=False)
 
     def _forgive(self) -> None:
         """End because data is lost; somebody lets the next run go on all the same."""
@@ -350,17 +358,25 @@ class Query:
         self._run_batch(current, plan)
 
     def _drain(self, current: Incarnation, *, can_tell: bool) -> None:
-        """End a job that found nothing to read, or look again, as `GroupDriver` decides."""
+        """End a job that found nothing to read, or look again, as `GroupDriver` does."""
         scene, client = self._scene, current.client
         if self._found_nothing_since is None:
-            self._found_nothing_since = scene.now
+            self._found_nothing_since = self._told_at = scene.now
+        if can_tell:
+            self._told_at = scene.now
         waited_s = scene.now - self._found_nothing_since
         is_settled = client.is_settled
-        if can_tell and (is_settled or waited_s >= SETTLE_S):
+        try:
+            is_over = can_tell and client.is_available_now_over(waited_s, current.now)
+        except AvailableNowError as error:
+            self._fail_unavailable(error)
+            return
+        current.pump()
+        if is_over:
             scene.tell(Drained(self.name, client, self._began_at, is_settled))
             self._stop_for_s = scene.chance.choice(JOB_EVERY_S)
             self._leave(current)
-        elif waited_s >= JOB_GIVES_UP_S:
+        elif scene.now - self._told_at >= JOB_GIVES_UP_S:
             self.kill(RESTART_S, forget=False)
         else:
             current.after(NO_NEWS_S[1], lambda: self._trigger(current))

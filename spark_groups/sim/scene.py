@@ -13,7 +13,7 @@ from spark_groups.sim.chance import Chance
 from spark_groups.sim.coordination import Coordination
 from spark_groups.sim.event_log import EventLog
 from spark_groups.sim.facts import Fact
-from spark_groups.sim.late_commits import LateCommits
+from spark_groups.sim.late_requests import LateRequests
 from spark_groups.sim.network import Network
 from spark_groups.sim.rights import Rights
 from spark_groups.sim.schedule import Schedule
@@ -54,7 +54,7 @@ class Scene:
         network: Between members and brokers.
         rights: What the group's principal may not do.
         starting: `startingOffsets` of the queries.
-        late: Commits that came late, so that their senders may not know what is committed.
+        late: Requests that came late, so that their senders may not know what they did.
         log: One line for each event.
         participants: Who shares the group.
     """
@@ -67,7 +67,7 @@ class Scene:
     network: Network
     rights: Rights = field(default_factory=Rights)
     starting: StartingOffsets = field(default_factory=StartingOffsets)
-    late: LateCommits = field(default_factory=LateCommits)
+    late: LateRequests = field(default_factory=LateRequests)
     log: EventLog = field(default_factory=EventLog)
     participants: list[Participant] = field(default_factory=list)
     _listeners: dict[type, list[Callable[[Any], None]]] = field(

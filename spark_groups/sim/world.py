@@ -112,7 +112,7 @@ class World:
         scene.participants += [*self.queries, *self.consumers]
         history = History()
         checkers = all_checkers(scene, history)
-        network.came_late = lambda late: scene.tell(facts.CameLate(late.request))
+        network.serve_late = self._serve_late
         scene.listen([scene.late.listeners(), history.listeners()])
         scene.listen(each.listeners() for each in checkers)
         scene.listen(each(scene) for each in listeners)
@@ -239,6 +239,28 @@ class World:
             case _:
                 code = scene.chance.choice(PASSING_ERRORS) if fails else ErrorCode.NONE
                 self._ask_coordinator(outgoing, code, reply)
+
+    def _serve_late(self, outgoing: Outgoing, reply: Reply) -> None:
+        """Serve what its sender gave up, and tell what a heartbeat took from it."""
+        scene, request = self.scene, outgoing.request
+        scene.tell(facts.CameLate(request))
+        if not isinstance(request, m.HeartbeatRequest):
+            self._serve(outgoing, reply)
+            return
+        held = self._held(request.member_id)
+        self._serve(outgoing, reply)
+        taken = held - self._held(request.member_id)
+        if taken:
+            scene.tell(facts.Misheard(request.member_id, taken))
+
+    def _held(self, member_id: str) -> frozenset[TopicIdPartition]:
+        """Return what a member owns, and has as far as the coordinator knows."""
+        scene = self.scene
+        members = [each.member for each in scene.participants if each.member]
+        owned = [each.owned for each in members if each.member_id == member_id]
+        return frozenset(
+            key for each in owned for key in each if scene.coordination.holder(key) == member_id
+        )
 
     def _coordinator(self, *, fails: bool) -> m.FindCoordinatorResponse:
         """Answer where the coordinator is; a broker may not know, or not know yet that it moved."""

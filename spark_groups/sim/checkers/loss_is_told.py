@@ -20,13 +20,16 @@ class LossIsTold(Checker):
     """Follows logs that were cut below what is committed of them.
 
     Nothing is read on from the old position before somebody was told: other records stand there
-    now.
+    now. An offset that an operator sets has no leader epoch: until a query has committed again
+    nobody can tell that the log was cut below it.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
         self._untold: dict[TopicIdPartition, tuple[int, float]] = {}
         """Where a log was cut below what is committed, and when, until it is told."""
+        self._set_by_operator: set[TopicIdPartition] = set()
+        """Partitions whose committed offset was set by an operator."""
         self._strict: set[str] = set()
         """Incarnations with `failOnDataLoss`."""
         self._stopped: dict[str, str] = {}
@@ -38,6 +41,8 @@ class LossIsTold(Checker):
             facts.Began: self._began,
             facts.Cut: self._cut,
             facts.Happened: self._happened,
+            facts.OffsetReset: self._reset,
+            facts.Committed: self._committed,
             facts.Triggered: self._triggered,
         }
 
@@ -46,7 +51,16 @@ class LossIsTold(Checker):
         if fact.client.config.fail_on_data_loss:
             self._strict.add(fact.incarnation)
 
+    def _reset(self, fact: facts.OffsetReset) -> None:
+        self._set_by_operator.add(fact.key)
+        self._untold.pop(fact.key, None)
+
+    def _committed(self, fact: facts.Committed) -> None:
+        self._set_by_operator.discard(fact.offset.key)
+
     def _cut(self, fact: facts.Cut) -> None:
+        if fact.key in self._set_by_operator:
+            return
         committed = self.scene.coordination.committed(fact.key)
         end, _ = self._untold.get(fact.key, (fact.end_offset, 0.0))
         if committed is not None and committed > fact.end_offset:

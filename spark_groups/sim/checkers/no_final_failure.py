@@ -30,6 +30,8 @@ class NoFinalFailure(Checker):
         super().__init__(scene, history)
         self._lost: set[str] = set()
         """Partitions whose log has lost something, by name: its topic may be gone by then."""
+        self._were_away: set[str] = set()
+        """Names of topics that were deleted: each is created again."""
 
     def listeners(self) -> Listeners:
         """Return what to call for each kind of fact."""
@@ -37,7 +39,16 @@ class NoFinalFailure(Checker):
             facts.Happened: self._happened,
             facts.Cut: self._loses,
             facts.Aged: self._loses,
+            facts.Deleted: self._deleted,
+            facts.Unavailable: self._unavailable,
         }
+
+    def _deleted(self, fact: facts.Deleted) -> None:
+        self._were_away.add(fact.topic.name)
+
+    def _unavailable(self, fact: facts.Unavailable) -> None:
+        if not any(name in fact.message for name in self._were_away):
+            self.fail(f"no topic was away: {fact.who} says {fact.message}")
 
     def _loses(self, fact: facts.Cut | facts.Aged) -> None:
         name = self.scene.storage.name_of(fact.key.topic_id)
@@ -49,10 +60,16 @@ class NoFinalFailure(Checker):
             self._is_replaced(event) or self._is_denied(event)
         ):
             self.fail(f"{fact.who} gives up for good: {event.message}")
-        if isinstance(event, DataLost) and not any(
-            f" {name} " in f" {event.message}" for name in self._lost
+        if isinstance(event, DataLost) and not (
+            any(f" {name} " in f" {event.message}" for name in self._lost)
+            or self._is_named_beyond(event)
         ):
             self.fail(f"no log was cut: {event.message}")
+
+    def _is_named_beyond(self, event: DataLost) -> bool:
+        """Tell whether `startingOffsets` names what a topic that was created again lacks."""
+        is_start = event.message.startswith("startingOffsets of ")
+        return is_start and any(f" {name}-" in event.message for name in self._were_away)
 
     def _is_denied(self, event: MemberFailed) -> bool:
         """Tell whether a right was missing when a member gives up for that, or a moment before."""

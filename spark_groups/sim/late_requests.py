@@ -1,9 +1,14 @@
-"""Commits that arrive after their senders gave them up, and whether these could have told.
+"""Requests that arrive after their senders gave them up, and whether these could have told.
 
 A request on a connection that broke may reach the coordinator seconds later. A member sends such a
 commit again and looks it up before it counts: what arrives before the look-up is seen and mended,
-what arrives afterwards nobody can tell. That is the one race which is left, documented beside
-`CommitQueue` in `spark_groups/offsets/commits.py`: checkers excuse it, and nothing else.
+what arrives afterwards nobody can tell. That race is documented beside `CommitQueue` in
+`spark_groups/offsets/commits.py`.
+
+A heartbeat that comes late is the other one. It names the epoch before the present one and what its
+sender owned then, so the coordinator takes it for the news that everything else was given up, and
+gives that to others while it is read. The protocol has nothing to tell the two apart. Checkers
+excuse these two races, and nothing else.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from typing import Any
 
 from spark_groups.errors import ErrorCode
 from spark_groups.protocol import messages as m
+from spark_groups.protocol.events import PartitionsLost, PartitionsRevoked
 from spark_groups.sim import facts
 from spark_groups.sim.coordination import AcceptedOffset
 from spark_groups.types import TopicIdPartition
@@ -30,10 +36,12 @@ class Doubt(Enum):
     LOOKED_UP = "what is committed was shown since"
 
 
-class LateCommits:
-    """Follows each commit that got no answer."""
+class LateRequests:
+    """Follows each commit that got no answer, and what late heartbeats have taken from members."""
 
     def __init__(self) -> None:
+        self._misheard: set[Sender] = set()
+        """What a coordinator took from a member, until that member gives it up."""
         self._doubts: dict[Sender, Doubt] = {}
         self._late: dict[tuple[Sender, int], bool] = {}
         """Commits that came late, with whether their sender could not tell any more."""
@@ -49,11 +57,18 @@ class LateCommits:
             facts.Answered: self._answered,
             facts.CameLate: self._came_late,
             facts.Committed: self._committed,
+            facts.Misheard: self._hear_wrong,
+            facts.Happened: self._happened,
         }
 
     def is_late(self, each: AcceptedOffset) -> bool:
-        """Tell whether an accepted offset came late."""
-        return ((each.member_id, each.key), each.committed_offset) in self._late
+        """Tell whether an accepted offset came late, or from whom the partition was taken."""
+        sender = (each.member_id, each.key)
+        return (sender, each.committed_offset) in self._late or sender in self._misheard
+
+    def is_misheard(self, member_id: str, key: TopicIdPartition) -> bool:
+        """Tell whether a late heartbeat took a partition from a member that does not know it."""
+        return (member_id, key) in self._misheard
 
     def undoes_late(self, each: AcceptedOffset) -> bool:
         """Tell whether what an accepted offset replaced was left by a commit that came late."""
@@ -98,12 +113,23 @@ class LateCommits:
             is_race = self._doubts.get(sender) is Doubt.LOOKED_UP
             self._late[sender, each.committed_offset] = is_race
 
+    def _hear_wrong(self, fact: facts.Misheard) -> None:
+        self._misheard.update((fact.member_id, key) for key in fact.taken)
+
+    def _happened(self, fact: facts.Happened) -> None:
+        event = fact.event
+        if self._misheard and isinstance(event, PartitionsRevoked | PartitionsLost):
+            self._misheard -= {(event.member_id, key) for key in event.partitions}
+
     def _committed(self, fact: facts.Committed) -> None:
         each = fact.offset
         self._replaced.pop(each.key, None)
         if each.key in self._overtaken:
             self._replaced[each.key] = self._overtaken[each.key]
-        is_race = self._late.get(((each.member_id, each.key), each.committed_offset))
+        sender = (each.member_id, each.key)
+        is_race = self._late.get((sender, each.committed_offset))
+        if sender in self._misheard:
+            is_race = True
         if is_race is not None and each.before is not None:
             if each.before != each.committed_offset:
                 self._overtaken[each.key] = (each.committed_offset, is_race)

@@ -1,4 +1,4 @@
-"""A commit that comes late is a race only where its sender has looked it up before."""
+"""A request that comes late is a race only where its sender cannot know what it did."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import uuid
 import pytest
 
 from spark_groups.protocol import messages as m
+from spark_groups.protocol.events import PartitionsRevoked
 from spark_groups.sim import facts
 from spark_groups.sim.coordination import AcceptedOffset
-from spark_groups.sim.late_commits import LateCommits
-from spark_groups.types import TopicIdPartition
+from spark_groups.sim.late_requests import LateRequests
+from spark_groups.types import Assignment, TopicIdPartition
 
 KEY = TopicIdPartition(uuid.UUID(int=1), 0)
 
@@ -28,7 +29,7 @@ class Told:
     """Late commits that are told what a test wants."""
 
     def __init__(self) -> None:
-        self.late = LateCommits()
+        self.late = LateRequests()
         self._listeners = self.late.listeners()
 
     def tell(self, fact: object) -> None:
@@ -91,3 +92,20 @@ def test_a_late_commit_that_changes_nothing_overtakes_nothing() -> None:
     told.tell(facts.CameLate(commit(10)))
     told.accepted(10, 10)
     assert not told.late.overtook(KEY, 10)
+
+
+def revoked() -> facts.Happened:
+    event = PartitionsRevoked(0.0, "m", 1, Assignment(frozenset({KEY})))
+    return facts.Happened("q1.1", event)
+
+
+def test_what_a_late_heartbeat_took_is_excused_until_its_member_gives_it_up() -> None:
+    told = Told()
+    told.tell(facts.Misheard("m", frozenset({KEY})))
+    assert told.late.is_misheard("m", KEY)
+    offset = told.accepted(10, 20)
+    assert told.late.is_late(offset)
+    assert told.late.is_race(KEY, 10), "its commit takes the offset of the new owner back"
+    told.tell(revoked())
+    assert not told.late.is_misheard("m", KEY)
+    assert not told.late.is_late(told.accepted(30, 10))
