@@ -19,7 +19,7 @@ from typing import Any
 
 from spark_groups.errors import ErrorCode
 from spark_groups.protocol import messages as m
-from spark_groups.protocol.events import PartitionsLost, PartitionsRevoked
+from spark_groups.protocol.events import PartitionsAssigned, PartitionsLost, PartitionsRevoked
 from spark_groups.sim import facts
 from spark_groups.sim.coordination import AcceptedOffset
 from spark_groups.types import TopicIdPartition
@@ -74,6 +74,10 @@ class LateRequests:
         """Tell whether what an accepted offset replaced was left by a commit that came late."""
         return self._replaced.get(each.key, (None, False))[0] == each.before
 
+    def is_doubted(self, member_id: str, key: TopicIdPartition) -> bool:
+        """Tell whether a member has not looked up yet what became of a commit without an answer."""
+        return self._doubts.get((member_id, key)) in (Doubt.UNANSWERED, Doubt.REPEATED)
+
     def overtook(self, key: TopicIdPartition, committed_offset: int | None) -> bool:
         """Tell whether a late commit left this committed, whoever could have told."""
         return self._overtaken.get(key, (None, False))[0] == committed_offset
@@ -120,6 +124,11 @@ class LateRequests:
         event = fact.event
         if self._misheard and isinstance(event, PartitionsRevoked | PartitionsLost):
             self._misheard -= {(event.member_id, key) for key in event.partitions}
+        if self._doubts and isinstance(event, PartitionsAssigned):
+            # A commit of the tenure before is forgotten with it: there is nothing to look up.
+            for key in event.partitions:
+                if self.is_doubted(event.member_id, key):
+                    del self._doubts[event.member_id, key]
 
     def _committed(self, fact: facts.Committed) -> None:
         each = fact.offset

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from spark_groups.protocol import messages as m
-from spark_groups.protocol.events import PartitionsRevoked
+from spark_groups.protocol.events import PartitionsAssigned, PartitionsRevoked
 from spark_groups.sim import facts
 from spark_groups.sim.coordination import AcceptedOffset
 from spark_groups.sim.late_requests import LateRequests
@@ -109,3 +109,16 @@ def test_what_a_late_heartbeat_took_is_excused_until_its_member_gives_it_up() ->
     told.tell(revoked())
     assert not told.late.is_misheard("m", KEY)
     assert not told.late.is_late(told.accepted(30, 10))
+
+
+def test_what_was_not_looked_up_is_doubted_until_the_partition_is_assigned_anew() -> None:
+    told = Told()
+    told.unanswered()
+    told.repeated()
+    assert told.late.is_doubted("m", KEY)
+    told.looked_up()
+    assert not told.late.is_doubted("m", KEY)
+    told.unanswered()
+    event = PartitionsAssigned(0.0, "m", 2, Assignment(frozenset({KEY})))
+    told.tell(facts.Happened("q1.1", event))
+    assert not told.late.is_doubted("m", KEY)
