@@ -146,7 +146,7 @@ DRAWN = (
     Planted("clean hand over", lets_go_of_what_a_replayed_batch_reads, 1, 60),
     Planted("only assigned", plans_what_is_being_revoked, 1, 60),
     Planted("clean hand over", looks_up_no_uncertain_commit, 1, 60),
-    Planted("comes to rest", repeats_nothing_after_a_lost_answer, 1, 60),
+    Planted("full heartbeats", repeats_nothing_after_a_lost_answer, 1, 60),
     Planted("clean hand over", gives_up_what_a_replayed_batch_finished, 1, 60),
     Planted("named starts", starts_what_is_named_at_the_default, 1, 60),
     Planted("loss is told", goes_on_after_a_loss, 1, 60),

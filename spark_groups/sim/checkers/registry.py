@@ -10,6 +10,7 @@ from spark_groups.sim.checkers.comes_to_rest import ComesToRest
 from spark_groups.sim.checkers.commit_epochs import CommitEpochs
 from spark_groups.sim.checkers.commit_ownership import CommitOwnership
 from spark_groups.sim.checkers.committed_never_back import CommittedNeverBack
+from spark_groups.sim.checkers.full_heartbeats import FullHeartbeats
 from spark_groups.sim.checkers.keeps_reading import KeepsReading
 from spark_groups.sim.checkers.legal_target import LegalTarget
 from spark_groups.sim.checkers.loss_is_told import LossIsTold
@@ -54,6 +55,7 @@ CHECKERS: Final[tuple[type[Checker], ...]] = (
     NamedStarts,
     LossIsTold,
     NoFinalFailure,
+    FullHeartbeats,
     RequestPace,
 )
 """What comes after ComesToRest presupposes that a run that is over came to rest."""
