@@ -55,9 +55,10 @@ CODEC = "tests/kafka/test_codec.py compares whole messages, byte by byte, with k
 PLANTED = "tests/sim/test_mutations.py plants the bug that it is for"
 CHECKERS = (
     *("comes_to_rest", "commit_epochs", "commit_ownership", "committed_never_back"),
-    *("keeps_reading", "legal_target", "member_epochs", "no_final_failure", "no_gap"),
-    *("only_assigned", "read_once", "request_pace", "resets_hold", "same_rows", "single_owner"),
-    *("stable_group", "starts"),
+    *("full_heartbeats", "keeps_reading", "legal_target", "loss_is_told", "member_epochs"),
+    *("named_starts", "no_final_failure", "no_gap", "only_assigned", "read_once"),
+    *("reads_available", "request_pace", "resets_hold", "same_rows", "single_owner"),
+    *("stable_group", "starts", "trigger_delay"),
 )
 WITHOUT_MIRROR: dict[str, str] = {
     **{f"spark_groups/sim/checkers/{name}.py": PLANTED for name in CHECKERS},

@@ -324,12 +324,17 @@ class GroupClient:
     def can_tell(self, ends: Mapping[TopicIdPartition, int], now: float) -> bool:
         """Tell whether "nothing to read" can be believed: ownership is proven, all ends are known.
 
+        An end that is doubted may be that of an old leader, and a finished run that is not settled
+        keeps its partition from being planned: then there may be more.
+
         Args:
             ends: The ends that were listed for `readable`.
             now: Seconds.
         """
         wanted = self.ledger.positions(self.member.assigned)
-        return self._ownership_is_proven(now) and all(key in ends for key in wanted)
+        uncertain = self.parts.validator.doubted() | self.ledger.undecided()
+        are_known = all(key in ends and key not in uncertain for key in wanted)
+        return self._ownership_is_proven(now) and are_known
 
     @property
     def is_settled(self) -> bool:

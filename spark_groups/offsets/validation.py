@@ -144,6 +144,10 @@ class PositionValidator:
         self._truncated(key, found, DataLost(now, message), resolved)
         return not self._fail_on_data_loss
 
+    def doubted(self) -> frozenset[TopicIdPartition]:
+        """Return the partitions whose listed ends are not taken for the truth yet."""
+        return frozenset(self._doubted_since)
+
     def to_list(self) -> ListOffsetsRequest | None:
         """Return the request for ends of whole logs, None if none is due.
 

@@ -18,6 +18,40 @@ Records = Mapping[TopicIdPartition, Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
+class Began:
+    """A query starts from its checkpoint.
+
+    Args:
+        who: The query.
+        incarnation: What this run of it is called.
+        client: Its client.
+        is_job: Whether it ends when it has read what is there.
+    """
+
+    who: str
+    incarnation: str
+    client: GroupClient
+    is_job: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """A job ends because it has read what was there.
+
+    Args:
+        who: The query.
+        client: Its client.
+        began_at: When it started, in seconds.
+        is_settled: Whether it had all that it was meant to have; else it has waited long enough.
+    """
+
+    who: str
+    client: GroupClient
+    began_at: float
+    is_settled: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Triggered:
     """Spark asked for the next batch; `plan` is None if there is nothing to read."""
 
@@ -123,6 +157,47 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A client is told that a request may have arrived and gets no answer."""
+
+    who: str
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class CameLate:
+    """A request arrives whose sender has given it up."""
+
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Misheard:
+    """A heartbeat that came late made the coordinator take partitions from its sender.
+
+    Args:
+        member_id: The sender.
+        taken: What it still owns, as far as it knows.
+    """
+
+    member_id: str
+    taken: frozenset[TopicIdPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """A job fails, for what it is to read does not exist or did not come.
+
+    Args:
+        who: The query.
+        message: What it says.
+    """
+
+    who: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Grown:
     """A partition was added to a topic."""
 
@@ -176,7 +251,9 @@ class Quiet:
 
 
 Fact = (
-    Triggered
+    Began
+    | Drained
+    | Triggered
     | Read
     | Finished
     | Forgotten
@@ -189,6 +266,10 @@ Fact = (
     | Happened
     | Sent
     | Answered
+    | Unanswered
+    | CameLate
+    | Misheard
+    | Unavailable
     | Grown
     | Cut
     | Aged

@@ -10,9 +10,9 @@ from spark_groups.client.lanes import Outgoing
 from spark_groups.client.narration import NameOf, narrate
 from spark_groups.client.parts import Event
 from spark_groups.offsets.events import RevocationHeld
-from spark_groups.protocol.messages import Response
+from spark_groups.protocol.messages import RequestFailed, Response
 from spark_groups.sim.clock import Clock
-from spark_groups.sim.facts import Answered, Happened, Sent
+from spark_groups.sim.facts import Answered, Happened, Sent, Unanswered
 from spark_groups.sim.scene import Scene
 
 Act = Callable[[GroupClient, float], object]
@@ -99,12 +99,17 @@ class Incarnation:
             self.name,
             outgoing,
             lambda answer: self.take(lambda _, now: self._hear(outgoing, answer, now)),
-            lambda failed: self.take(lambda c, now: c.handle_failure(outgoing, failed, now)),
+            lambda failed: self.take(lambda _, now: self._hear_nothing(outgoing, failed, now)),
         )
 
     def _hear(self, outgoing: Outgoing, answer: Response, now: float) -> None:
         self._scene.tell(Answered(self.name, outgoing.request, answer))
         self.client.handle_response(outgoing, answer, now)
+
+    def _hear_nothing(self, outgoing: Outgoing, failed: RequestFailed, now: float) -> None:
+        if failed.may_have_arrived:
+            self._scene.tell(Unanswered(self.name, outgoing.request))
+        self.client.handle_failure(outgoing, failed, now)
 
     def _wake(self, wake_at: float) -> None:
         if self._wake_at == wake_at:

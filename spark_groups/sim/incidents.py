@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from spark_groups.protocol.membership import MemberState
@@ -17,6 +18,10 @@ LOADING_S: Final = (0.0, 0.5, 3.0)
 """How long a coordinator reads its log before it answers."""
 AWAY_S: Final = (0.1, 3.0, 10.0, 20.0)
 """How long a query is away that was stopped or killed."""
+TRANSACTIONS_S: Final = (0.1, 3.0, 15.0)
+"""How long a transaction is open."""
+STIRRED: Final = 6
+"""How often others come and go around a member in trouble."""
 PAUSES_S: Final = (2.0, 11.0, 14.0, 30.0)
 """How long a query stands still: some are longer than the usual session, some almost."""
 
@@ -42,10 +47,13 @@ class Incidents:
             (swarm.elections, lambda: self._elect(0)),
             (swarm.truncations, lambda: self._elect(self._pick((1, 5, 60)))),
             (swarm.retentions, self._retain),
+            (swarm.transactions, self._transact),
             (swarm.moves, self._move),
             (swarm.coordinator_crashes, self._crash_node),
             (swarm.failed_appends, self._fail_appends),
             (swarm.partitionings, self._cut_off),
+            (swarm.deafenings, self._deafen),
+            (swarm.denials, self._deny),
             (swarm.stops, lambda: self._one().stop(self._pick(AWAY_S[:-1]))),
             (swarm.crashes, self._crash),
             (swarm.failures, lambda: self._one().fail(self._pick(AWAY_S))),
@@ -75,8 +83,25 @@ class Incidents:
     # Members.
 
     def _crash(self) -> None:
-        forget = self._scene.chance.random() < self._scene.swarm.forgetting
-        self._one().kill(self._pick(AWAY_S), forget=forget)
+        chance, query = self._scene.chance, self._one()
+        forget = chance.random() < self._scene.swarm.forgetting
+        if chance.random() < 0.5:
+            query.kill(self._pick(AWAY_S), forget=forget)
+            return
+        # It is back at once, and others come and go while it runs its batch again.
+        query.kill(AWAY_S[0], forget=forget)
+        self._stir(query, 2 * self._scene.swarm.session_s)
+
+    def _stir(self, spared: Query, within_s: float) -> None:
+        """Let other queries leave and come back: each time the group has a new epoch."""
+        chance = self._scene.chance
+        others = [each for each in self._queries if each is not spared]
+        for _ in range(STIRRED if others else 0):
+            query = chance.choice(others)
+            away_s, wait_s = self._pick(AWAY_S[:2]), chance.uniform(0.0, within_s)
+            # Who is killed says good-bye as soon as it is back, and need not finish its batch.
+            act = partial(query.kill, forget=False) if chance.random() < 0.7 else query.stop
+            self._scene.schedule.after(wait_s, partial(act, away_s))
 
     def _replace_frozen(self) -> None:
         self._one().replace_frozen(self._pick(PAUSES_S), self._pick((1.0, 5.0, 15.0)))
@@ -113,6 +138,33 @@ class Incidents:
         self._say("cut", current.name, "from", nodes, f"{for_s} s")
         for node_id in nodes:
             scene.network.cut(current.name, node_id, for_s)
+
+    def _deafen(self) -> None:
+        """Let a member go on without an answer while the group changes: in the end it is fenced.
+
+        One answer that is lost may have moved it to another epoch. Of two the coordinator takes it
+        for one that has not kept up.
+        """
+        scene, query = self._scene, self._one()
+        if query.current is None:
+            return
+        for_s = self._pick((5.0, 10.0, 20.0))
+        node_id = scene.coordination.node.node_id
+        self._say("deafens", query.current.name, "to", node_id, f"{for_s} s")
+        scene.network.deafen(query.current.name, node_id, for_s)
+        self._stir(query, for_s)
+
+    def _deny(self) -> None:
+        """Take a right away, and give it back: whoever asks meanwhile is refused for good."""
+        scene = self._scene
+        until = scene.now + self._pick((0.3, 2.0, 6.0))
+        name = self._topic()
+        if name is None or scene.chance.random() < 0.4:
+            self._say("denies", "the group", f"until {until:.3f} s")
+            scene.rights.deny_group(until)
+        else:
+            self._say("denies", name, f"until {until:.3f} s")
+            scene.rights.deny_topic(name, until)
 
     # An operator.
 
@@ -176,6 +228,23 @@ class Incidents:
             scene.tell(Cut(key, log.end_offset))
             log.append(scene.chance.choice((0, 1, 80)), scene.now)
         self._say("elects", key, f"epoch {log.leader_epoch}, lost {lost}, ends {log.end_offset}")
+
+    def _transact(self) -> None:
+        """Open a transaction in a partition; it is committed or aborted before it is quiet."""
+        scene, key = self._scene, self._partition()
+        if key is None:
+            return
+        log = scene.storage.logs[key]
+        opened = log.open_transaction(scene.chance.choice((1, 20)), scene.now)
+        self._say("opens", key, f"a transaction at {opened.from_offset}")
+        ends_at = min(scene.now + self._pick(TRANSACTIONS_S), scene.swarm.chaos_s)
+        aborts = scene.chance.random() < 0.5
+
+        def end() -> None:
+            self._say("aborts" if aborts else "commits", key, opened.from_offset)
+            log.end_transaction(opened, scene.now, aborts=aborts)
+
+        scene.schedule.at(ends_at, end)
 
     def _retain(self) -> None:
         scene, key = self._scene, self._partition()

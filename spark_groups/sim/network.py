@@ -18,6 +18,10 @@ from spark_groups.sim.swarm import Swarm
 
 NEAREST_S: Final = 0.001
 FARTHEST_S: Final = 0.01
+BREAKS_S: Final = (0.02, 0.5)
+"""After how many seconds a connection breaks under an answer to a member that hears nothing."""
+LATEST_S: Final = 6.0
+"""How late a request may arrive whose sender gave it up."""
 ANY_BROKER: Final = 0
 """Where requests go that any broker may answer."""
 
@@ -37,11 +41,14 @@ class Network:
 
     def __init__(self, schedule: Schedule, chance: Chance, swarm: Swarm, serve: Serve) -> None:
         self.is_faulty = True
+        self.serve_late = serve
+        """Answers requests that arrive after their sender gave them up."""
         self._schedule = schedule
         self._chance = chance
         self._swarm = swarm
         self._serve = serve
         self._cut: dict[tuple[str, int], float] = {}
+        self._deaf: dict[tuple[str, int], float] = {}
 
     def cut(self, sender: str, node_id: int, for_s: float) -> None:
         """Let nothing through between a sender and a node.
@@ -52,6 +59,16 @@ class Network:
             for_s: For so many seconds.
         """
         self._cut[sender, node_id] = self._schedule.now + for_s
+
+    def deafen(self, sender: str, node_id: int, for_s: float) -> None:
+        """Let requests through from a sender to a node, and no answer back.
+
+        Args:
+            sender: Who hears nothing.
+            node_id: From whom.
+            for_s: For so many seconds.
+        """
+        self._deaf[sender, node_id] = self._schedule.now + for_s
 
     def send(
         self,
@@ -82,6 +99,8 @@ class Network:
         def reply(response: Response | None) -> None:
             if response is None or self._is_cut(link):
                 self._fail(outgoing, failed, arrived=True)
+            elif self._is_deaf(link):
+                self._tell(failed, chance.choice(BREAKS_S), arrived=True)
             else:
                 schedule.after(back_s, lambda: answered(response))
 
@@ -92,6 +111,9 @@ class Network:
 
     def _is_cut(self, link: tuple[str, int]) -> bool:
         return self._schedule.now < self._cut.get(link, 0.0)
+
+    def _is_deaf(self, link: tuple[str, int]) -> bool:
+        return self._schedule.now < self._deaf.get(link, 0.0)
 
     def _lose(
         self,
@@ -104,21 +126,27 @@ class Network:
         gives_up_s = self._fail(outgoing, failed, arrived=arrives)
         if arrives:
             if self._swarm.late:
-                there_s = self._chance.uniform(0.0, 6.0)
+                there_s = self._chance.uniform(0.0, LATEST_S)
             else:
                 there_s = min(there_s, gives_up_s)
-            self._schedule.after(there_s, lambda: self._serve(outgoing, _nobody))
+
+            serve = self.serve_late if there_s > gives_up_s else self._serve
+            self._schedule.after(there_s, lambda: serve(outgoing, _nobody))
 
     def _fail(
         self, outgoing: Outgoing, failed: Callable[[RequestFailed], None], *, arrived: bool
     ) -> float:
         """Tell a sender that there is no answer, and return in how many seconds it is told."""
-        chance = self._chance
-        gives_up_s = chance.choice((0.02, 1.0, outgoing.timeout_s))
-        # Whoever sent it cannot be sure that it did not arrive, unless no byte went out.
-        failure = RequestFailed("lost", may_have_arrived=arrived or chance.random() < 0.5)
-        self._schedule.after(gives_up_s, lambda: failed(failure))
+        gives_up_s = self._chance.choice((0.02, 1.0, outgoing.timeout_s))
+        self._tell(failed, gives_up_s, arrived=arrived)
         return gives_up_s
+
+    def _tell(
+        self, failed: Callable[[RequestFailed], None], gives_up_s: float, *, arrived: bool
+    ) -> None:
+        # Whoever sent it cannot be sure that it did not arrive, unless no byte went out.
+        failure = RequestFailed("lost", may_have_arrived=arrived or self._chance.random() < 0.5)
+        self._schedule.after(gives_up_s, lambda: failed(failure))
 
 
 def _nobody(_response: Response | None) -> None:

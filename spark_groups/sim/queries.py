@@ -9,15 +9,25 @@ from typing import Final
 
 from spark_groups.client.config import ClientConfig
 from spark_groups.client.group_client import GroupClient
-from spark_groups.errors import GroupError
+from spark_groups.errors import AvailableNowError, DataLossError, GroupError
 from spark_groups.offsets.plan_text import parse_plan_text, plan_text
 from spark_groups.offsets.planning import PlanLimit
-from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol.config import MemberConfig
 from spark_groups.protocol.member import Member
+from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.sim.clock import EXACT, Clock
-from spark_groups.sim.facts import Finished, Forgotten, Incident, Read, Records, Triggered
+from spark_groups.sim.facts import (
+    Began,
+    Drained,
+    Finished,
+    Forgotten,
+    Incident,
+    Read,
+    Records,
+    Triggered,
+    Unavailable,
+)
 from spark_groups.sim.incarnations import Incarnation
 from spark_groups.sim.scene import Scene
 from spark_groups.sim.swarm import Assignor
@@ -29,6 +39,10 @@ LEAVE_S: Final = 5.0
 """How long a query that is stopped may take to leave the group."""
 NO_NEWS_S: Final = (0.05, 0.3, 1.0)
 """After how many seconds a query asks again that found nothing to read."""
+JOB_GIVES_UP_S: Final = 60.0
+"""How long a job may be unable to tell what is left (`kafka.default.api.timeout.ms`)."""
+JOB_EVERY_S: Final = (0.5, 5.0)
+"""How long a job is away until it is started again."""
 
 FIRST_ASSIGNMENT_S: Final = 3.0
 """How long the first plan waits for partitions that others still have (kafka/driver.py)."""
@@ -49,10 +63,18 @@ class Query:
         name: What it is called.
         subscription: What it reads.
         instance_id: Its static identity, if it has one.
+        is_job: Whether it ends when it has read what is there, and is started again, until it is
+            quiet (AvailableNow).
     """
 
     def __init__(
-        self, scene: Scene, name: str, subscription: Subscription, instance_id: str | None
+        self,
+        scene: Scene,
+        name: str,
+        subscription: Subscription,
+        instance_id: str | None,
+        *,
+        is_job: bool = False,
     ) -> None:
         self.name = name
         self.current: Incarnation | None = None
@@ -61,6 +83,17 @@ class Query:
         self._scene = scene
         self._subscription = subscription
         self._instance_id = instance_id
+        self._is_job = is_job
+        self._drains = False
+        """Whether this run ends when it has read what is there."""
+        self._began_at = 0.0
+        self._found_nothing_since: float | None = None
+        self._told_at = 0.0
+        """When a job knew last what is left to read."""
+        self._forgives = False
+        """Whether somebody has set `failOnDataLoss` to false for the next run."""
+        self._is_strict = False
+        """Whether this run fails where data is lost."""
         self._incarnations = 0
         self.plan: BatchPlan | None = None
         """The plan that the checkpoint ends at."""
@@ -95,6 +128,12 @@ class Query:
         plan = self.plan
         self._incarnations += 1
         self._stop_for_s = None
+        self._drains = self._is_job and scene.is_faulty
+        self._began_at, self._found_nothing_since = scene.now, None
+        swarm = scene.swarm
+        loses = swarm.truncations or swarm.retentions or swarm.vanishings
+        self._is_strict = (bool(swarm.strict) or not loses) and not self._forgives
+        self._forgives = False
         name = f"{self.name}.{self._incarnations}"
         serial = count(1)
         client = GroupClient(
@@ -104,6 +143,9 @@ class Query:
         )
         self.current = current = Incarnation(scene, name, client, self._clock())
         self._say(current, "starts", "from", self._offsets_log)
+        scene.tell(Began(self.name, name, client, self._drains))
+        if self._drains:
+            client.prepare_available_now()
         client.start(current.now)
         client.hold_revocations(bool(scene.swarm.holds), current.now)
         if plan is not None and not self._is_finished:
@@ -199,7 +241,10 @@ class Query:
         if self.current is None:
             return f"{self.name} is down" if self.is_wanted else ""
         client = self.current.client
-        if not client.is_settled:
+        # Where nobody may describe the group, who has nothing never knows that this is all.
+        has_nothing = client.target.is_refused and not client.member.owned
+        is_stable = client.member.state is MemberState.STABLE
+        if not client.is_settled and not (has_nothing and is_stable):
             return f"{self.name} is not settled ({client.member.state.name})"
         # Whoever has not heard of a new leader cannot know that its log was cut.
         logs = self._scene.storage.logs
@@ -239,7 +284,14 @@ class Query:
             key: end
             for key in sorted(client.readable(current.now))
             if (scene.chance.random() > 0.02 or scene.swarm.planned)
-            and (end := scene.storage.list_end(key, scene.now, old=scene.chance.random() < 0.3))
+            and (
+                end := scene.storage.list_end(
+                    key,
+                    scene.now,
+                    old=scene.chance.random() < 0.3,
+                    read_committed=bool(scene.swarm.read_committed),
+                )
+            )
         }
         current.after(scene.chance.uniform(0.001, 0.05), lambda: self._plan(current, ends))
         current.pump()
@@ -251,7 +303,22 @@ class Query:
         except GroupError:
             self.kill(RESTART_S, forget=False)
             return True
+        except DataLossError:
+            self._forgive()
+            return True
+        except AvailableNowError as error:
+            self._fail_unavailable(error)
+            return True
         return False
+
+    def _fail_unavailable(self, error: AvailableNowError) -> None:
+        self._scene.tell(Unavailable(self.name, str(error)))
+        self.kill(RESTART_S, forget=False)
+
+    def _forgive(self) -> None:
+        """End because data is lost; somebody lets the next run go on all the same."""
+        self._forgives = True
+        self.kill(RESTART_S, forget=False)
 
     def _plan(self, current: Incarnation, ends: Ends) -> None:
         if self.current is not current or self._stop_for_s is not None:
@@ -259,18 +326,28 @@ class Query:
         if self._has_failed(current.client):
             return
         scene, client = self._scene, current.client
-        few = scene.chance.choice((None, scene.swarm.max_offsets or None))
-        limit = PlanLimit(max_offsets=few if scene.is_faulty else None)
-        offsets = {key: end for key, (end, _) in ends.items()}
-        plan = client.plan(
-            limit,
-            offsets,
-            current.now,
-            {key: leader_epoch for key, (_, leader_epoch) in ends.items()},
+        swarm = scene.swarm
+        few = scene.chance.choice((None, swarm.max_offsets or None))
+        limit = PlanLimit(
+            max_offsets=few if scene.is_faulty else None,
+            min_offsets=swarm.min_offsets or None,
+            max_trigger_delay_s=swarm.max_delay_s,
         )
+        offsets = {key: end for key, (end, _) in ends.items()}
+        leader_epochs = {key: leader_epoch for key, (_, leader_epoch) in ends.items()}
+        try:
+            plan = client.plan(limit, offsets, current.now, leader_epochs)
+        except DataLossError:
+            current.pump()
+            self._forgive()
+            return
         client.call_ended(current.now)
         current.pump()
         scene.tell(Triggered(self.name, client, plan))
+        if plan is None and self._drains:
+            self._drain(current, can_tell=client.can_tell(offsets, current.now))
+            return
+        self._found_nothing_since = None
         if plan is None:
             wait_s = scene.chance.choice(NO_NEWS_S)
             if scene.swarm.planned and scene.swarm.trigger_s:
@@ -280,13 +357,48 @@ class Query:
         self.plan, self._offsets_log, self._is_finished = plan, plan_text(plan), False
         self._run_batch(current, plan)
 
+    def _drain(self, current: Incarnation, *, can_tell: bool) -> None:
+        """End a job that found nothing to read, or look again, as `GroupDriver` does."""
+        scene, client = self._scene, current.client
+        if self._found_nothing_since is None:
+            self._found_nothing_since = self._told_at = scene.now
+        if can_tell:
+            self._told_at = scene.now
+        waited_s = scene.now - self._found_nothing_since
+        is_settled = client.is_settled
+        try:
+            is_over = can_tell and client.is_available_now_over(waited_s, current.now)
+        except AvailableNowError as error:
+            self._fail_unavailable(error)
+            return
+        current.pump()
+        if is_over:
+            scene.tell(Drained(self.name, client, self._began_at, is_settled))
+            self._stop_for_s = scene.chance.choice(JOB_EVERY_S)
+            self._leave(current)
+        elif scene.now - self._told_at >= JOB_GIVES_UP_S:
+            self.kill(RESTART_S, forget=False)
+        else:
+            current.after(NO_NEWS_S[1], lambda: self._trigger(current))
+
     def _run_batch(self, current: Incarnation, plan: BatchPlan) -> None:
         scene = self._scene
         self._running = plan
         self._say(current, "runs", *plan.ranges)
         logs = scene.storage.logs
+        if self._is_strict and any(
+            each.key not in logs
+            or each.from_offset < min(logs[each.key].start_offset, each.until_offset)
+            for each in plan.ranges
+        ):
+            # Its tasks fail: what they should read is gone.
+            current.after(0.01, lambda: self._fail_for_loss(current))
+            return
+        read_committed = bool(scene.swarm.read_committed)
         records: Records = {
-            each.key: logs[each.key].read(each.from_offset, each.until_offset)
+            each.key: logs[each.key].shown(
+                each.from_offset, each.until_offset, read_committed=read_committed
+            )
             for each in plan.ranges
             if each.key in logs
         }
@@ -326,6 +438,10 @@ class Query:
         due_at = (self._triggered_at // interval_s + 1) * interval_s
         return max(0.0, due_at - self._scene.now)
 
+    def _fail_for_loss(self, current: Incarnation) -> None:
+        if self.current is current:
+            self._forgive()
+
     def _leave(self, current: Incarnation) -> None:
         self._suffer(current, "leaves")
         plan, client = self.plan, current.client
@@ -348,7 +464,6 @@ class Query:
 
     def _config(self) -> ClientConfig:
         swarm = self._scene.swarm
-        starting = StartingPoint.LATEST if swarm.from_latest else StartingPoint.EARLIEST
         return ClientConfig(
             member=MemberConfig(
                 group_id=self._scene.coordination.group_id,
@@ -358,8 +473,9 @@ class Query:
                 server_assignor=swarm.assignor.value if swarm.assignor is Assignor.RANGE else None,
                 session_timeout_ms=int(swarm.session_s * 1000),
             ),
-            starting_offsets=StartingOffsets(starting),
-            fail_on_data_loss=not (swarm.truncations or swarm.retentions or swarm.vanishings),
+            starting_offsets=self._scene.starting,
+            read_committed=bool(swarm.read_committed),
+            fail_on_data_loss=self._is_strict,
         )
 
     def _clock(self) -> Clock:

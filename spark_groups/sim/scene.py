@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from spark_groups.offsets.starting import StartingOffsets
 from spark_groups.protocol.member import Member
 from spark_groups.sim.chance import Chance
 from spark_groups.sim.coordination import Coordination
 from spark_groups.sim.event_log import EventLog
 from spark_groups.sim.facts import Fact
+from spark_groups.sim.late_requests import LateRequests
 from spark_groups.sim.network import Network
+from spark_groups.sim.rights import Rights
 from spark_groups.sim.schedule import Schedule
 from spark_groups.sim.storage import Storage
 from spark_groups.sim.swarm import Swarm
@@ -49,6 +52,9 @@ class Scene:
         storage: Topics and their logs.
         coordination: The group's coordinator.
         network: Between members and brokers.
+        rights: What the group's principal may not do.
+        starting: `startingOffsets` of the queries.
+        late: Requests that came late, so that their senders may not know what they did.
         log: One line for each event.
         participants: Who shares the group.
     """
@@ -59,6 +65,9 @@ class Scene:
     storage: Storage
     coordination: Coordination
     network: Network
+    rights: Rights = field(default_factory=Rights)
+    starting: StartingOffsets = field(default_factory=StartingOffsets)
+    late: LateRequests = field(default_factory=LateRequests)
     log: EventLog = field(default_factory=EventLog)
     participants: list[Participant] = field(default_factory=list)
     _listeners: dict[type, list[Callable[[Any], None]]] = field(

@@ -60,20 +60,24 @@ class Storage:
             del self.logs[TopicIdPartition(topic.topic_id, each)]
         return topic
 
-    def list_end(self, key: TopicIdPartition, now: float, *, old: bool) -> tuple[int, int] | None:
+    def list_end(
+        self, key: TopicIdPartition, now: float, *, old: bool, read_committed: bool = False
+    ) -> tuple[int, int] | None:
         """Return the end of a log and its leader epoch; None if there is no such partition.
 
         Args:
             key: The partition.
             now: Seconds.
             old: Whether the leader before is asked, if it still answers.
+            read_committed: Whether the last stable offset is asked for.
         """
         log = self.logs.get(key)
         if log is None:
             return None
         if old and now < log.deposed_at + OLD_LEADER_ANSWERS_S:
-            return log.deposed
-        return log.end_offset, log.leader_epoch
+            end, leader_epoch = log.deposed
+            return (log.deposed_stable_offset if read_committed else end), leader_epoch
+        return (log.stable_offset if read_committed else log.end_offset), log.leader_epoch
 
     def metadata(self, request: m.MetadataRequest) -> m.MetadataResponse:
         """Answer which topics there are."""
@@ -103,7 +107,8 @@ class Storage:
                 start = log.start_offset
                 offsets[key], leader_epochs[key] = start, log.epoch_at(start)
             else:
-                offsets[key], leader_epochs[key] = log.end_offset, log.leader_epoch
+                end = log.stable_offset if request.read_committed else log.end_offset
+                offsets[key], leader_epochs[key] = end, log.leader_epoch
         return m.ListOffsetsResponse(offsets=offsets, errors=errors, leader_epochs=leader_epochs)
 
     def epoch_ends(

@@ -47,6 +47,7 @@ class Swarm:
         topics: How many topics they subscribe to.
         partitions: How many partitions each topic has at first.
         from_latest: Whether `startingOffsets` is latest; else it is earliest.
+        named: 1 if `startingOffsets` names some partitions, as JSON.
         by_pattern: Whether queries subscribe by a pattern.
         static: How many of the queries are static members.
         batch_s: How long a batch takes at most.
@@ -54,10 +55,18 @@ class Swarm:
         rate: Records written to each partition in a second, about.
         listener: 1 if a listener says at once when a batch has ended.
         max_offsets: `maxOffsetsPerTrigger` of some triggers; 0 for no limit.
+        min_offsets: `minOffsetsPerTrigger`; 0 for none.
+        max_delay_s: `maxTriggerDelay`.
+        available_now: How many of the queries are AvailableNow jobs, again and again, until it is
+            quiet.
+        read_committed: 1 if queries read only what transactions have committed.
+        transactions: How often a transaction is open in a partition for a while.
+        strict: 1 if `failOnDataLoss` is true also where data gets lost.
         heartbeat_s: The group's heartbeat interval.
         session_s: The group's session time-out.
         rebalance_s: How long the coordinator waits for a revocation.
         replication_s: How long it takes at most until a record of the coordinator is replicated.
+        undescribed: 1 if the group may not be described.
         holds: 1 if a rebalance listener holds each revocation for a while.
         starts_s: Within how many seconds the members start.
         chaos_s: How long things happen to them; then it is quiet.
@@ -78,6 +87,8 @@ class Swarm:
         duplicates: Chance that a request arrives twice.
         errors: Chance that a broker refuses for now.
         partitionings: How often a member is cut off from a node.
+        deafenings: How often a member's requests arrive and no answer comes back, for a while.
+        denials: How often a right is missing for a while.
         coordinator_crashes: How often the node of the coordinator dies.
         failed_appends: How often the coordinator's log takes nothing for a moment.
         crashes: How often a query is killed and started again from its checkpoint.
@@ -97,6 +108,7 @@ class Swarm:
     topics: int = 1
     partitions: int = 4
     from_latest: int = 1
+    named: int = 0
     by_pattern: int = 0
     static: int = 0
     batch_s: float = 1.0
@@ -104,10 +116,17 @@ class Swarm:
     rate: float = 6.0
     listener: int = 0
     max_offsets: int = 0
+    min_offsets: int = 0
+    max_delay_s: float = 5.0
+    available_now: int = 0
+    read_committed: int = 0
+    transactions: int = 0
+    strict: int = 0
     heartbeat_s: float = 2.0
     session_s: float = 12.0
     rebalance_s: float = 60.0
     replication_s: float = 0.004
+    undescribed: int = 0
     holds: int = 0
     starts_s: float = 10.0
     chaos_s: float = 60.0
@@ -126,6 +145,8 @@ class Swarm:
     duplicates: float = 0.0
     errors: float = 0.0
     partitionings: int = 0
+    deafenings: int = 0
+    denials: int = 0
     coordinator_crashes: int = 0
     failed_appends: int = 0
     crashes: int = 0
@@ -183,9 +204,10 @@ class Swarm:
 
 CALM: Final = Swarm()
 FAULTS: Final = (
-    *("loss", "delay", "duplicates", "errors", "partitionings", "coordinator_crashes"),
-    *("failed_appends", "crashes", "forgetting", "failures", "pauses", "zombies", "truncations"),
-    *("retentions", "resets", "skew", "late", "vanishings", "consumers", "moves"),
+    *("loss", "delay", "duplicates", "errors", "partitionings", "deafenings", "denials"),
+    *("coordinator_crashes", "failed_appends", "crashes", "forgetting", "failures", "pauses"),
+    *("zombies", "truncations", "retentions", "resets", "skew", "late", "vanishings"),
+    *("consumers", "moves"),
 )
 """The fields that are faults, for the promise that a calm run reads nothing twice.
 
@@ -203,6 +225,7 @@ def drawn(chance: Chance) -> Swarm:
         topics=pick((1, 1, 1, 2)),
         partitions=chance.randint(1, 6),
         from_latest=pick((0, 1)),
+        named=pick((0, 0, 0, 1)),
         by_pattern=pick((0, 0, 0, 1)),
         static=pick((0, 0, 0, queries, chance.randint(0, queries))),
         batch_s=pick((0.05, 1.0, 6.0, 20.0, 40.0)),
@@ -210,9 +233,16 @@ def drawn(chance: Chance) -> Swarm:
         rate=pick((0.5, 6.0, 30.0)),
         listener=pick((0, 1)),
         max_offsets=pick((0, 10, 60)),
+        min_offsets=pick((0, 0, 0, 40)),
+        max_delay_s=pick((2.0, 8.0)),
+        available_now=pick((0, 0, 0, 1, queries)),
+        read_committed=pick((0, 0, 1)),
+        transactions=pick((0, 0, 3, 8)),
+        strict=pick((0, 0, 1)),
         session_s=pick((6.0, 12.0, 12.0)),
         rebalance_s=pick((5.0, 10.0, 30.0, 120.0)),
         replication_s=pick((0.004, 0.004, 0.3, 1.0)),
+        undescribed=pick((0, 0, 0, 1)),
         holds=pick((0, 0, 1)),
         chaos_s=pick((20.0, 40.0, 60.0)),
         deploy=pick((Deploy.NONE, Deploy.NONE, *Deploy)),
@@ -237,6 +267,9 @@ def _with_faults(calm: Swarm, chance: Chance) -> Swarm:
         duplicates=pick((0.0, 0.0, 0.05, 0.3)),
         errors=pick((0.0, 0.02, 0.2)),
         partitionings=pick((0, 1, 3, 6)),
+        deafenings=pick((0, 2, 5)),
+        # A plain consumer that was refused for good does not come back.
+        denials=0 if consumers else pick((0, 0, 2)),
         coordinator_crashes=pick((0, 0, 1, 4)),
         failed_appends=pick((0, 0, 3)),
         crashes=chance.randint(0, 5),
@@ -250,6 +283,7 @@ def _with_faults(calm: Swarm, chance: Chance) -> Swarm:
         # A plain consumer never ends, and an operator is refused while there are members.
         resets=0 if consumers else pick((0, 0, 2)),
         skew=pick((0.0, 0.0, 0.001, 0.01)),
+        late=pick((0, 0, 1)),
     )
 
 

@@ -15,6 +15,7 @@ from spark_groups.coordinator.profile import Profile
 from spark_groups.coordinator.settings import BrokerSettings, Settings
 from spark_groups.coordinator.shard import Origin
 from spark_groups.errors import ErrorCode
+from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol import messages as m
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.sim import facts
@@ -36,11 +37,12 @@ from spark_groups.sim.operator import NO_MEMBER_ID, longest_reset_s
 from spark_groups.sim.plain_consumer import PlainConsumer
 from spark_groups.sim.queries import Query
 from spark_groups.sim.rest import restless
+from spark_groups.sim.rights import Finish
 from spark_groups.sim.scene import Listeners, Scene
 from spark_groups.sim.schedule import Schedule
 from spark_groups.sim.storage import NONE_REFUSED, Refused, Storage
 from spark_groups.sim.swarm import Swarm
-from spark_groups.types import TopicIdPartition
+from spark_groups.types import TopicIdPartition, TopicPartition
 
 GROUP_ID: Final = "g"
 LEADER_ERRORS: Final = (
@@ -86,13 +88,21 @@ class World:
         )
         network = Network(schedule, chance, swarm, self._serve)
         self.scene = scene = Scene(schedule, chance, swarm, storage, coordination, network)
+        scene.starting = _starting(swarm, storage, chance)
+        scene.rights.is_undescribed = bool(swarm.undescribed)
         subscription = (
             Subscription.of_pattern("orders.*")
             if swarm.by_pattern
             else Subscription.of_names(names)
         )
         self.queries = [
-            Query(scene, f"q{each}", subscription, f"i{each}" if each <= swarm.static else None)
+            Query(
+                scene,
+                f"q{each}",
+                subscription,
+                f"i{each}" if each <= swarm.static else None,
+                is_job=each <= swarm.available_now,
+            )
             for each in range(1, swarm.queries + 1)
         ]
         consumed = Subscription.of_names(names)
@@ -102,7 +112,9 @@ class World:
         scene.participants += [*self.queries, *self.consumers]
         history = History()
         checkers = all_checkers(scene, history)
-        scene.listen([history.listeners(), *(each.listeners() for each in checkers)])
+        network.serve_late = self._serve_late
+        scene.listen([scene.late.listeners(), history.listeners()])
+        scene.listen(each.listeners() for each in checkers)
         scene.listen(each(scene) for each in listeners)
         coordination.watch = Watch(
             lambda group: scene.tell(facts.GroupChanged(group)),
@@ -201,8 +213,17 @@ class World:
     # The brokers.
 
     def _serve(self, outgoing: Outgoing, reply: Reply) -> None:
-        scene, request = self.scene, outgoing.request
+        scene = self.scene
         storage = scene.storage
+        request, finish, refusal = scene.rights.authorize(
+            outgoing.request, storage.image, scene.now
+        )
+        if request is None:
+            self._say("denies", outgoing.request, "->", refusal)
+            reply(refusal)
+            return
+        if finish is not None:
+            outgoing, reply = replace(outgoing, request=request), _finishing(finish, reply)
         fails = scene.is_faulty and scene.chance.random() < scene.swarm.errors
         match request:
             case m.FindCoordinatorRequest():
@@ -218,6 +239,28 @@ class World:
             case _:
                 code = scene.chance.choice(PASSING_ERRORS) if fails else ErrorCode.NONE
                 self._ask_coordinator(outgoing, code, reply)
+
+    def _serve_late(self, outgoing: Outgoing, reply: Reply) -> None:
+        """Serve what its sender gave up, and tell what a heartbeat took from it."""
+        scene, request = self.scene, outgoing.request
+        scene.tell(facts.CameLate(request))
+        if not isinstance(request, m.HeartbeatRequest):
+            self._serve(outgoing, reply)
+            return
+        held = self._held(request.member_id)
+        self._serve(outgoing, reply)
+        taken = held - self._held(request.member_id)
+        if taken:
+            scene.tell(facts.Misheard(request.member_id, taken))
+
+    def _held(self, member_id: str) -> frozenset[TopicIdPartition]:
+        """Return what a member owns, and has as far as the coordinator knows."""
+        scene = self.scene
+        members = [each.member for each in scene.participants if each.member]
+        owned = [each.owned for each in members if each.member_id == member_id]
+        return frozenset(
+            key for each in owned for key in each if scene.coordination.holder(key) == member_id
+        )
 
     def _coordinator(self, *, fails: bool) -> m.FindCoordinatorResponse:
         """Answer where the coordinator is; a broker may not know, or not know yet that it moved."""
@@ -252,12 +295,29 @@ class World:
         coordination.serve(outgoing, Origin(), code, answer)
 
 
+def _finishing(finish: Finish, reply: Reply) -> Reply:
+    return lambda response: reply(response and finish(response))
+
+
 def _electing(request: m.MetadataRequest) -> m.MetadataResponse | None:
     """Answer as a broker that knows of no leaders; of topics by id that cannot be said."""
     if request.topic_ids:
         return None
     code = int(ErrorCode.LEADER_NOT_AVAILABLE)
     return m.MetadataResponse(errors=dict.fromkeys(request.topic_names, code))
+
+
+def _starting(swarm: Swarm, storage: Storage, chance: Chance) -> StartingOffsets:
+    """Draw `startingOffsets`: a default, and what it names of the partitions there are."""
+    default = StartingPoint.LATEST if swarm.from_latest else StartingPoint.EARLIEST
+    named = {}
+    for key in sorted(storage.logs) if swarm.named else ():
+        if chance.random() < 0.6:
+            first = chance.randint(0, storage.logs[key].end_offset)
+            name = storage.name_of(key.topic_id) or ""
+            offset = chance.choice((m.EARLIEST_TIMESTAMP, m.LATEST_TIMESTAMP, first, first))
+            named[TopicPartition(name, key.partition)] = offset
+    return StartingOffsets(default, named)
 
 
 def _as_it_is(response: m.Response) -> m.Response:

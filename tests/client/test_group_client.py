@@ -48,6 +48,14 @@ def planned(hands: Hands, offsets: dict[int, int]) -> BatchPlan:
     return plan
 
 
+def planned_under(hands: Hands, offsets: dict[int, int], leader_epoch: int) -> BatchPlan:
+    listed = ends(offsets)
+    plan = hands.client.plan(ALL, listed, hands.now, dict.fromkeys(listed, leader_epoch))
+    hands.pump()
+    assert plan is not None
+    return plan
+
+
 def finish(hands: Hands, plan: BatchPlan) -> None:
     hands.client.finish(plan, hands.now)
     hands.pump()
@@ -299,6 +307,26 @@ def test_plan_is_not_made_on_dead_ownership() -> None:
     assert hands.client.can_tell({key(0): 5}, proven_at + 12.0)
     assert not hands.client.can_tell({key(0): 5}, proven_at + 12.1)
     assert not hands.client.can_tell({}, proven_at)
+
+
+def test_nobody_can_tell_that_nothing_is_left_while_an_old_leader_answers() -> None:
+    hands = Hands()
+    hands.client.prepare_available_now()
+    hands.own(0, offsets={0: 5})
+    finish(hands, planned_under(hands, {0: 10}, leader_epoch=3))
+    hands.answer(Lane.OFFSETS, all_of(hands.until(m.OffsetCommitRequest)))
+    old = {key(0): 2}
+    assert hands.client.plan(ALL, ends({0: 12}), hands.now, old) is None
+    assert not hands.client.can_tell(ends({0: 12}), hands.now)
+    assert hands.client.plan(ALL, ends({0: 10}), hands.now, {key(0): 3}) is None
+    assert hands.client.can_tell(ends({0: 10}), hands.now)
+
+
+def test_nobody_can_tell_that_nothing_is_left_while_a_finished_run_is_undecided() -> None:
+    hands = replaying(told_leader_epoch=3)
+    hands.beat(accepted(2, parts(0, 1)))
+    finish(hands, REPLAYED)
+    assert not hands.client.can_tell(ends({0: 0, 1: 0}), hands.now)
 
 
 def test_silence_of_two_heartbeats_is_dead_ownership_where_sessions_are_short() -> None:

@@ -20,6 +20,8 @@ COUNTED = {
     "coordinator_crashes": "crash",
     "failed_appends": "nolog",
     "partitionings": "cut",
+    "deafenings": "deafens",
+    "denials": "denies",
 }
 
 

@@ -24,7 +24,6 @@ from spark_groups.offsets.resolution import PositionResolver
 from spark_groups.ops.simulated_runs import Run, play
 from spark_groups.protocol import backoff, member
 from spark_groups.protocol import messages as m
-from spark_groups.sim.checkers.registry import CHECKERS
 from spark_groups.sim.partition_log import PartitionLog
 from spark_groups.sim.swarm import Swarm
 from spark_groups.sim.world import World
@@ -293,7 +292,3 @@ def test_planted_bug_is_caught_by_the_checker_it_is_for(
     assert broken_promises(planted) == set(), "the same runs are clean without the bug"
     planted.plant(monkeypatch)
     assert broken_promises(planted) == {planted.promise}
-
-
-def test_every_checker_has_its_bug() -> None:
-    assert len(PLANTED) == len({each.promise for each in PLANTED}) == len(CHECKERS)

@@ -108,6 +108,16 @@ def test_a_cut_lets_nothing_through_until_it_is_over() -> None:
     assert len(wire.failed) == 2
 
 
+def test_whoever_is_deaf_is_heard_and_hears_nothing() -> None:
+    wire = Wire(Swarm())
+    wire.network.deafen("q1", NODE.node_id, 30.0)
+    wire.told(1, DESCRIBE)
+    assert (len(wire.arrived), wire.answered) == (1, [])
+    assert [failed.may_have_arrived for _, failed in wire.failed] == [True]
+    wire.told(1, DESCRIBE)
+    assert len(wire.answered) == 1, "it is over"
+
+
 def test_the_answer_of_a_node_that_died_is_a_failure_that_may_have_arrived() -> None:
     wire = Wire(Swarm())
     wire.is_dead = True

@@ -88,9 +88,9 @@ def test_everything_that_matters_happens_somewhere() -> None:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_fault_alone_keeps_every_promise_too(fault: str) -> None:
     value = 0.2 if isinstance(getattr(Swarm(), fault), float) else 3
-    if fault == "late":
-        value = 1
-    swarm = Swarm.parse(f"queries=3,chaos_s=30,stops=2,{fault}={value}")
+    # Late is what gets lost first.
+    made_of = "late=1,loss=0.2" if fault == "late" else f"{fault}={value}"
+    swarm = Swarm.parse(f"queries=3,chaos_s=30,stops=2,{made_of}")
     assert play(Run(5, "kafka-4.3", swarm)) is None
 
 
@@ -111,3 +111,20 @@ def test_a_slow_log_may_cost_a_member_its_place() -> None:
     # The coordinator counts five seconds from its decision, of which the member hears a second
     # later: it is removed before it gives up, and its batch is read again.
     assert play(Run(2817, "kafka-4.2")) is None
+
+
+def test_a_heartbeat_that_comes_late_may_take_partitions_and_nothing_is_skipped() -> None:
+    # It names the epoch before and what was owned then: nothing. The coordinator gives half of what
+    # is read to another member.
+    taken: list[int] = []
+
+    def listen(_scene: Scene) -> Listeners:
+        return {facts.Misheard: lambda fact: taken.append(len(fact.taken))}
+
+    swarm = Swarm.parse(
+        "topics=2,partitions=6,batch_s=6.0,rate=0.5,max_offsets=10,max_delay_s=8.0,rebalance_s=5.0,"
+        "holds=1,deploy=all-at-once,stops=6,growth=2,elections=3,moves=3,loss=0.1,errors=0.2,"
+        "partitionings=3,coordinator_crashes=1,crashes=4,late=1"
+    )
+    assert play(Run(700035, "kafka-4.0", swarm), (listen,)) is None
+    assert taken == [7]

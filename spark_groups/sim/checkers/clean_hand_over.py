@@ -15,8 +15,10 @@ class CleanHandOver(Checker):
     """Follows what each query reads and has finished, replayed batches included.
 
     A member may say that it gives partitions up uncommitted: then its time to revoke is over. Who
-    leaves may have to leave something behind, too. What a replayed batch finished is committed
-    unless an operator or a plain consumer was the last to set the offset, be it to the same one.
+    leaves may have to leave something behind, too. A commit that got no answer is looked up before:
+    whatever arrives after that nobody can tell.
+    What a replayed batch finished is committed unless an operator or a plain consumer was the last
+    to set the offset, be it to the same one.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
@@ -108,8 +110,14 @@ class CleanHandOver(Checker):
             self.fail(f"{who} gave up {key} while a batch reads it")
         if key not in self.scene.storage.logs:
             return
+        if self.scene.late.is_doubted(member_id, key):
+            self.fail(
+                f"{who} gave up {key}, but a commit of it got no answer and was not looked up"
+            )
         committed = self._committed.get(key, 0)
         from_offset, until_offset = self._replayed.get((query, key), (0, 0))
+        if self.scene.late.is_race(key, committed):
+            return
         is_lost_commit = key in self._committed_by_query and committed == from_offset
         if is_lost_commit and from_offset < until_offset:
             self.fail(f"{who} gave up {key}, replayed up to {until_offset}, uncommitted")

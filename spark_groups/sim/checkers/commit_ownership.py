@@ -17,6 +17,7 @@ class CommitOwnership(Checker):
 
     A batch is inherited where a client says so, and what was committed is where it, or a finished
     batch before it, began. Where a log was cut a member commits where, whatever it had planned.
+    What comes late was planned in time, and is fenced by nothing but its epoch.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
@@ -67,7 +68,9 @@ class CommitOwnership(Checker):
         self._planned[fact.member_id, fact.key, fact.until_offset] = self.scene.now
 
     def _committed(self, fact: facts.Committed) -> None:
-        each = fact.offset
+        each, late = fact.offset, self.scene.late
+        if late.is_late(each) or late.undoes_late(each):
+            return
         if each.holder != each.member_id:
             self.fail(f"{each.member_id} commits {each.key}, but {each.holder} has it")
         if each.before is None or each.committed_offset <= each.before:

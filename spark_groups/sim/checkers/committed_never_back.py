@@ -10,17 +10,19 @@ from spark_groups.sim.scene import Listeners
 class CommittedNeverBack(Checker):
     """Compares each accepted offset with the one before.
 
-    A log that lost its end may be committed below that end; and a request that arrives after its
-    sender gave it up is the documented race beside `CommitQueue`.
+    A log that lost its end may be committed below that end. A request that arrives after its sender
+    gave it up takes offsets back and forth: whether that is noticed is for `CleanHandOver` and
+    `ComesToRest` to say.
     """
 
     def listeners(self) -> Listeners:
         """Return what to call for each kind of fact."""
-        return {} if self.scene.swarm.late else {facts.Committed: self._committed}
+        return {facts.Committed: self._committed}
 
     def _committed(self, fact: facts.Committed) -> None:
         each = fact.offset
-        if each.before is None:
+        late = self.scene.late
+        if each.before is None or late.is_late(each) or late.undoes_late(each):
             return
         if each.committed_offset < self.history.floor(each.key, each.before):
             self.fail(

@@ -29,6 +29,10 @@ class KeepsReading(Checker):
         self._since: dict[tuple[str, TopicIdPartition], float] = {}
         """Since when a member has been able to read a partition."""
         self._left_out: Counter[tuple[str, TopicIdPartition]] = Counter()
+        self._read_at: dict[str, float] = {}
+        """When a query planned rows last: while little is to be read it may wait."""
+        self._jobs: set[str] = set()
+        """Queries that read what is there and no further."""
 
     def listeners(self) -> Listeners:
         """Return what to call for each kind of fact."""
@@ -37,8 +41,21 @@ class KeepsReading(Checker):
         return {
             facts.GroupChanged: self._changed,
             facts.Triggered: self._triggered,
+            facts.Began: self._began,
             facts.Incident: self._disturbed,
         }
+
+    def _began(self, fact: facts.Began) -> None:
+        (self._jobs.add if fact.is_job else self._jobs.discard)(fact.who)
+
+    def _may_wait(self, fact: facts.Triggered) -> bool:
+        """Tell whether a query may leave out what is to be read: a job, or one with too little."""
+        swarm, now = self.scene.swarm, self.scene.now
+        if fact.plan is not None and fact.plan.ranges:
+            self._read_at[fact.who] = now
+        waited_s = now - self._read_at.get(fact.who, now)
+        is_short = bool(swarm.min_offsets) and waited_s <= swarm.max_delay_s
+        return fact.who in self._jobs or is_short
 
     def _disturbed(self, fact: facts.Incident) -> None:
         if fact.what in {"elects", "move"}:
@@ -53,10 +70,13 @@ class KeepsReading(Checker):
 
     def _triggered(self, fact: facts.Triggered) -> None:
         client, logs = fact.client, self.scene.storage.logs
+        may_wait = self._may_wait(fact)
         planned = fact.plan.partitions() if fact.plan else frozenset()
         for key in client.member.assigned.partitions & logs.keys():
             owned, held = client.ledger.owned.get(key), (client.member.member_id, key)
-            has_all = owned is not None and owned.position >= logs[key].end_offset
+            is_stable = client.config.read_committed
+            end = logs[key].stable_offset if is_stable else logs[key].end_offset
+            has_all = may_wait or (owned is not None and owned.position >= end)
             has_time = self.scene.now - self._since.get(held, self.scene.now) > SETTLED_S
             if key in planned or has_all or not has_time:
                 self._left_out[held] = 0

@@ -1,4 +1,4 @@
-"""No fault that passes is final, and data is called lost only where it is."""
+"""No fault that passes is final, but a right that is missing; data is lost only where it is."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ from spark_groups.sim.scene import Listeners, Scene
 FIGHTS: Final = (ErrorCode.FENCED_INSTANCE_ID.name, ErrorCode.UNRELEASED_INSTANCE_ID.name)
 """What whoever loses an instance id is told."""
 
+DENIALS: Final = (
+    ErrorCode.GROUP_AUTHORIZATION_FAILED.name,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED.name,
+)
+DENIAL_HEARD_S: Final = 40.0
+"""How late an answer of before may be heard: whoever stands still hears it when awake."""
+
 
 class NoFinalFailure(Checker):
     """Everything that goes wrong here passes: no member may give up for good."""
@@ -23,6 +30,8 @@ class NoFinalFailure(Checker):
         super().__init__(scene, history)
         self._lost: set[str] = set()
         """Partitions whose log has lost something, by name: its topic may be gone by then."""
+        self._were_away: set[str] = set()
+        """Names of topics that were deleted: each is created again."""
 
     def listeners(self) -> Listeners:
         """Return what to call for each kind of fact."""
@@ -30,7 +39,16 @@ class NoFinalFailure(Checker):
             facts.Happened: self._happened,
             facts.Cut: self._loses,
             facts.Aged: self._loses,
+            facts.Deleted: self._deleted,
+            facts.Unavailable: self._unavailable,
         }
+
+    def _deleted(self, fact: facts.Deleted) -> None:
+        self._were_away.add(fact.topic.name)
+
+    def _unavailable(self, fact: facts.Unavailable) -> None:
+        if not any(name in fact.message for name in self._were_away):
+            self.fail(f"no topic was away: {fact.who} says {fact.message}")
 
     def _loses(self, fact: facts.Cut | facts.Aged) -> None:
         name = self.scene.storage.name_of(fact.key.topic_id)
@@ -38,12 +56,25 @@ class NoFinalFailure(Checker):
 
     def _happened(self, fact: facts.Happened) -> None:
         event = fact.event
-        if isinstance(event, MemberFailed) and not self._is_replaced(event):
+        if isinstance(event, MemberFailed) and not (
+            self._is_replaced(event) or self._is_denied(event)
+        ):
             self.fail(f"{fact.who} gives up for good: {event.message}")
-        if isinstance(event, DataLost) and not any(
-            f" {name} " in f" {event.message}" for name in self._lost
+        if isinstance(event, DataLost) and not (
+            any(f" {name} " in f" {event.message}" for name in self._lost)
+            or self._is_named_beyond(event)
         ):
             self.fail(f"no log was cut: {event.message}")
+
+    def _is_named_beyond(self, event: DataLost) -> bool:
+        """Tell whether `startingOffsets` names what a topic that was created again lacks."""
+        is_start = event.message.startswith("startingOffsets of ")
+        return is_start and any(f" {name}-" in event.message for name in self._were_away)
+
+    def _is_denied(self, event: MemberFailed) -> bool:
+        """Tell whether a right was missing when a member gives up for that, or a moment before."""
+        is_said = any(name in event.message for name in DENIALS)
+        return is_said and self.scene.rights.missed_since(self.scene.now - DENIAL_HEARD_S)
 
     def _is_replaced(self, event: MemberFailed) -> bool:
         """Tell whether two runs of one query fight for its instance id, as frozen ones do."""

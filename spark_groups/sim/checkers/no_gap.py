@@ -15,19 +15,23 @@ class NoGap(Checker):
     What retention took, or went with its topic, cannot be read any more. A plan in a checkpoint
     has no leader epochs: a log that was cut inside it cannot be told. Nor has an offset that an
     operator sets: whoever sets one above the place where the log was cut before decides to go on
-    there, and what was written in between is skipped.
+    there, and what was written in between is skipped; nor can anybody tell that the log is cut
+    below such an offset until a query has committed again.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
         self._skipped: dict[TopicIdPartition, list[tuple[int, int]]] = {}
         """What an operator skipped, by partition."""
+        self._set_by_operator: dict[TopicIdPartition, int] = {}
+        """Committed offsets that no query has set."""
 
     def listeners(self) -> Listeners:
         """Return what to call for each kind of fact."""
         return {
             facts.Committed: self._committed,
             facts.OffsetReset: self._reset,
+            facts.Cut: self._cut,
             facts.Quiet: self._quiet,
         }
 
@@ -35,8 +39,15 @@ class NoGap(Checker):
         cut_at = self.history.cut.get(fact.key)
         if cut_at is not None and cut_at < fact.new_offset:
             self._skipped.setdefault(fact.key, []).append((cut_at, fact.new_offset))
+        self._set_by_operator[fact.key] = fact.new_offset
+
+    def _cut(self, fact: facts.Cut) -> None:
+        set_to = self._set_by_operator.get(fact.key)
+        if set_to is not None and fact.end_offset < set_to:
+            self._skipped.setdefault(fact.key, []).append((fact.end_offset, set_to))
 
     def _committed(self, fact: facts.Committed) -> None:
+        self._set_by_operator.pop(fact.offset.key, None)
         each, reached = fact.offset, self.history.reached(fact.offset.key)
         if each.committed_offset > reached:
             self.fail(
@@ -52,7 +63,9 @@ class NoGap(Checker):
             unread = [
                 lowest + index
                 for index, record in enumerate(log.read(lowest, log.end_offset))
-                if record not in was_read and not self._is_excused(key, lowest + index)
+                if record not in was_read
+                and not log.hides(record, read_committed=bool(self.scene.swarm.read_committed))
+                and not self._is_excused(key, lowest + index)
             ]
             if unread:
                 self.fail(f"records of {key} were never read, at {unread}")

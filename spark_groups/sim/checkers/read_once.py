@@ -19,6 +19,8 @@ class ReadOnce(Checker):
             return
         for each in fact.plan.ranges:
             committed = self.scene.coordination.committed(each.key)
+            if self.scene.late.overtook(each.key, committed):
+                continue
             floor = 0 if committed is None else self.history.floor(each.key, committed)
             if each.from_offset < floor:
                 self.fail(f"{fact.who} planned {each} again: {committed} is committed")

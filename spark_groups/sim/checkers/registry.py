@@ -10,20 +10,25 @@ from spark_groups.sim.checkers.comes_to_rest import ComesToRest
 from spark_groups.sim.checkers.commit_epochs import CommitEpochs
 from spark_groups.sim.checkers.commit_ownership import CommitOwnership
 from spark_groups.sim.checkers.committed_never_back import CommittedNeverBack
+from spark_groups.sim.checkers.full_heartbeats import FullHeartbeats
 from spark_groups.sim.checkers.keeps_reading import KeepsReading
 from spark_groups.sim.checkers.legal_target import LegalTarget
+from spark_groups.sim.checkers.loss_is_told import LossIsTold
 from spark_groups.sim.checkers.member_epochs import MemberEpochs
+from spark_groups.sim.checkers.named_starts import NamedStarts
 from spark_groups.sim.checkers.no_final_failure import NoFinalFailure
 from spark_groups.sim.checkers.no_gap import NoGap
 from spark_groups.sim.checkers.only_assigned import OnlyAssigned
 from spark_groups.sim.checkers.patience import Patience
 from spark_groups.sim.checkers.read_once import ReadOnce
+from spark_groups.sim.checkers.reads_available import ReadsAvailable
 from spark_groups.sim.checkers.request_pace import RequestPace
 from spark_groups.sim.checkers.resets_hold import ResetsHold
 from spark_groups.sim.checkers.same_rows import SameRows
 from spark_groups.sim.checkers.single_owner import SingleOwner
 from spark_groups.sim.checkers.stable_group import StableGroup
 from spark_groups.sim.checkers.starts import Starts
+from spark_groups.sim.checkers.trigger_delay import TriggerDelay
 from spark_groups.sim.history import History
 from spark_groups.sim.scene import Scene
 
@@ -44,8 +49,13 @@ CHECKERS: Final[tuple[type[Checker], ...]] = (
     ResetsHold,
     SameRows,
     KeepsReading,
+    ReadsAvailable,
+    TriggerDelay,
     Starts,
+    NamedStarts,
+    LossIsTold,
     NoFinalFailure,
+    FullHeartbeats,
     RequestPace,
 )
 """What comes after ComesToRest presupposes that a run that is over came to rest."""

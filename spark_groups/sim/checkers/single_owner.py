@@ -11,7 +11,10 @@ from spark_groups.types import TopicIdPartition
 
 
 class SingleOwner(Checker):
-    """Looks at the coordinator's side, at what clients believe, and at who plans."""
+    """Looks at the coordinator's side, at what clients believe, and at who plans.
+
+    What a heartbeat that came late took from a member is excused: nobody can tell (`LateRequests`).
+    """
 
     def listeners(self) -> Listeners:
         """Return what to call for each kind of fact."""
@@ -41,7 +44,8 @@ class SingleOwner(Checker):
             if member.member_id == event.member_id or member.state is MemberState.LEAVING:
                 continue
             for key in event.partitions.partitions & member.owned.partitions:
-                self.fail(f"{fact.who} is given {key} while {other.name} owns it")
+                if not self.scene.late.is_misheard(member.member_id, key):
+                    self.fail(f"{fact.who} is given {key} while {other.name} owns it")
 
     def _triggered(self, fact: facts.Triggered) -> None:
         coordination, plan = self.scene.coordination, fact.plan
@@ -49,5 +53,6 @@ class SingleOwner(Checker):
             return
         for each in plan.ranges:
             holder = coordination.holder(each.key)
-            if holder != plan.member_id:
+            is_misheard = self.scene.late.is_misheard(plan.member_id, each.key)
+            if holder != plan.member_id and not is_misheard:
                 self.fail(f"{fact.who} planned {each} as {plan.member_id}, but {holder} has it")

@@ -10,7 +10,11 @@ from spark_groups.sim.scene import Listeners, Scene
 
 
 class Starts(Checker):
-    """Else "latest" would skip what arrives meanwhile; what is added later is read whole."""
+    """Else "latest" would skip what arrives meanwhile; what is added later is read whole.
+
+    A broker does not say of a topic id whether it is gone or may not be seen: a member without the
+    right to see a topic gives it up as one that is gone, and has no start to commit.
+    """
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
@@ -35,6 +39,8 @@ class Starts(Checker):
     def _happened(self, fact: facts.Happened) -> None:
         event = fact.event
         if not isinstance(event, PartitionsRevoked) or not self.scene.swarm.from_latest:
+            return
+        if self.scene.rights.missed_since(self.scene.now - self.scene.swarm.rebalance_s):
             return
         for key in event.partitions.partitions & self.scene.storage.logs.keys():
             is_committed = self.scene.coordination.committed(key) is not None

@@ -1,0 +1,39 @@
+"""A heartbeat whose answer was lost is followed by one that says everything."""
+
+from __future__ import annotations
+
+from spark_groups.protocol.messages import HeartbeatRequest
+from spark_groups.sim import facts
+from spark_groups.sim.checkers.checker import Checker
+from spark_groups.sim.history import History
+from spark_groups.sim.scene import Listeners, Scene
+
+
+class FullHeartbeats(Checker):
+    """Looks at the requests themselves.
+
+    A coordinator answers with the assignment if that is new, or if it is told all that the member
+    owns. Where the answer with a new one was lost, only a full heartbeat gets it again; a short
+    one with the epoch before is fenced, and the member loses what it reads.
+    """
+
+    def __init__(self, scene: Scene, history: History) -> None:
+        super().__init__(scene, history)
+        self._unanswered: set[str] = set()
+        """Members whose last heartbeat may have arrived and got no answer."""
+
+    def listeners(self) -> Listeners:
+        """Return what to call for each kind of fact."""
+        return {facts.Unanswered: self._lost, facts.Sent: self._sent}
+
+    def _lost(self, fact: facts.Unanswered) -> None:
+        if isinstance(fact.request, HeartbeatRequest):
+            self._unanswered.add(fact.request.member_id)
+
+    def _sent(self, fact: facts.Sent) -> None:
+        request = fact.outgoing.request
+        if not isinstance(request, HeartbeatRequest) or request.member_id not in self._unanswered:
+            return
+        self._unanswered.discard(request.member_id)
+        if request.member_epoch >= 0 and request.topic_partitions is None:
+            self.fail(f"{fact.who} lost the answer to a heartbeat and does not say what it owns")
