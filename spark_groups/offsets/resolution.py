@@ -506,8 +506,8 @@ class PositionResolver:
                 return
             self._settle(key, owned, checkpointed, NO_LEADER_EPOCH, member_epoch)
             return
-        if self._topics.first_count(key.topic_id) == 0:
-            # An offset that was named was one of an earlier topic of that name.
+        if self._topics.was_created_again(key.topic_id):
+            # An offset that was named was one of the earlier topic of that name.
             self._list(owned, EARLIEST_TIMESTAMP)
             return
         # Its offset may have been deleted, or never copied to this group: "latest" would skip.

@@ -33,6 +33,7 @@ class TopicDirectory:
         self._read: dict[TopicId, str] = {}
         self._checkpointed: set[TopicId] = set()
         self._known_counts: dict[TopicId, int] = {}
+        self._created_again: set[TopicId] = set()
 
     def saw_absent(self, names: Iterable[str]) -> None:
         """Note topics that are subscribed and do not exist."""
@@ -94,6 +95,8 @@ class TopicDirectory:
         self._ids_by_name[topic.name] = topic.topic_id
         if before is not None and before != topic.topic_id:
             self._read.pop(before, None)
+            self._created_again.discard(before)
+            self._created_again.add(topic.topic_id)
         self._absent_names.discard(topic.name)
         return before if before != topic.topic_id else None
 
@@ -114,6 +117,10 @@ class TopicDirectory:
     def first_count(self, topic_id: TopicId) -> int:
         """Return how many partitions a topic had when the member first knew of it."""
         return self._first_counts[topic_id]
+
+    def was_created_again(self, topic_id: TopicId) -> bool:
+        """Tell whether another topic had the name of this one before."""
+        return topic_id in self._created_again
 
     def unknown(self, topic_ids: Iterable[TopicId]) -> frozenset[TopicId]:
         """Return those ids whose names are not known yet."""
