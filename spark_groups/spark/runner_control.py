@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -97,7 +97,10 @@ class RunnerControl:
         self._expected_text: str | None = None
         self._recent: deque[int] = deque(maxlen=MAX_RECENT)
         self._query_id: str | None = None
-        self._is_stateful = False
+        self._is_stateful: bool | None = None
+        """None before the first report."""
+        self._unjudged: set[tuple[str, int]] = set()
+        """Partitions that went away behind the first plan and before the first report."""
         self._is_over = False
         self._is_draining = False
         self._failure: Exception | None = None
@@ -249,8 +252,10 @@ class RunnerControl:
         with self._changed:
             if hash(report.plan) not in self._recent:
                 return
-            self._query_id = report.query_id
+            unjudged, self._unjudged = sorted(self._unjudged), set()
             self._is_stateful = report.is_stateful
+            self._judge(unjudged)
+            self._query_id = report.query_id
             if report.is_asynchronous:
                 self._failure = OptionsError(
                     "asyncProgressTrackingEnabled is refused: with it Spark says that a batch is"
@@ -334,9 +339,19 @@ class RunnerControl:
     def _gone(self, partitions: Assignment) -> None:
         self._owned = self._owned - partitions
         self._told.clear()
+        with self._changed:
+            names = self._names(partitions)
+            if self._is_stateful is None and self._recent:
+                # A report may be late, and what the batch before it has read may be gone by then.
+                self._unjudged.update(names)
+            else:
+                self._judge(names)
+
+    def _judge(self, partitions: Sequence[tuple[str, int]]) -> None:
+        """Do what is wanted if partitions went away from state that stays here."""
         if not partitions or not self._is_stateful or self._move_with_state is MoveWithState.IGNORE:
             return
-        names = [f"{topic}-{partition}" for topic, partition in self._names(partitions)]
+        names = [f"{topic}-{partition}" for topic, partition in partitions]
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         text = (
             f"{', '.join(names[:SHOWN])}{more} went to other members of group {self._group_id!r},"

@@ -146,6 +146,29 @@ def test_partitions_that_move_away_from_state(
         assert caplog.text.count(named) == (1 if policy is MoveWithState.WARN else 0)
 
 
+@pytest.mark.parametrize("is_stateful", [True, False])
+def test_partitions_that_move_before_the_first_report_are_judged_by_it(
+    is_stateful: bool, group: Group, tmp_path: Path
+) -> None:
+    with Driver(tmp_path) as driver:
+        first, control = group.talking(driver, tmp_path, MoveWithState.FAIL)
+        driver.changed("assigned")
+        fill(group.kafka.bootstrap_servers, group.topic, 2, 5)
+        plan = first.plan_rows()
+        control.expect(plan)
+        first.driver.finish(plan)
+        group.member()
+        wait_until(lambda: len(first.assigned) == 1, what="the hand-over")
+        control.check()
+        driver.report(plan_as_json(plan), is_stateful=is_stateful)
+        wait_until(lambda: control.query_id is not None, what="the report")
+        if is_stateful:
+            with pytest.raises(GroupError, match=r"keeps state.*partitionMoveWithState is fail"):
+                control.check()
+        else:
+            control.check()
+
+
 def test_partitions_of_a_query_without_state_may_move(
     group: Group, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
