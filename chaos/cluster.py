@@ -11,9 +11,7 @@ from typing import Any, Final
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
-    ConsumerGroupTopicPartitions,
     KafkaError,
-    KafkaException,
     Message,
     TopicCollection,
     TopicPartition,
@@ -21,19 +19,15 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 from chaos.facts import Commit, Partition
+from spark_groups.errors import ErrorCode
+from spark_groups.kafka.cluster import Cluster
+from spark_groups.protocol.messages import NO_OFFSET, MetadataRequest
 from spark_groups.types import topic_id_text
 
 ANSWER_S: Final = 30.0
 HISTORY_S: Final = 120.0
 _LOOK_AGAIN_S: Final = 0.05
 _OFFSETS_TOPIC: Final = "__consumer_offsets"
-_COORDINATOR_TO_COME: Final = frozenset(
-    {
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-    }
-)
 _UUID_MASK: Final = 2**64 - 1
 
 
@@ -105,23 +99,24 @@ class Broker:
     def committed(self, group_id: str) -> dict[Partition, int]:
         """Return the committed offsets of a group.
 
+        It is asked by this package: librdkafka crashes where a coordinator has moved meanwhile
+        (librdkafka#5040).
+
         Args:
             group_id: The group.
         """
-        asked = [ConsumerGroupTopicPartitions(group_id)]
-        deadline_s = time.monotonic() + ANSWER_S
-        while True:
-            answer = self._admin.list_consumer_group_offsets(asked, request_timeout=ANSWER_S)
-            try:
-                found = answer[group_id].result(ANSWER_S).topic_partitions or []
-            except KafkaException as error:
-                if error.args[0].code() not in _COORDINATOR_TO_COME:
-                    raise
-                if time.monotonic() > deadline_s:
-                    raise ClusterError(f"the group has no coordinator: {error}") from error
-                time.sleep(_LOOK_AGAIN_S)
-                continue
-            return {(e.topic, e.partition): e.offset for e in found if e.offset >= 0}
+        with Cluster(self._servers, request_timeout_s=ANSWER_S) as cluster:
+            found = cluster.fetch_all_offsets(group_id)
+            asked = MetadataRequest(topic_ids=frozenset(each.topic_id for each in found.offsets))
+            topics = cluster.metadata(asked).topics if found.offsets else ()
+        if found.error_code:
+            raise ClusterError(f"OffsetFetch: {ErrorCode.name_of(found.error_code)}")
+        names = {each.topic_id: each.name for each in topics}
+        return {
+            (names[key.topic_id], key.partition): each.committed_offset
+            for key, each in found.offsets.items()
+            if key.topic_id in names and each.committed_offset != NO_OFFSET
+        }
 
     def commit_history(self, group_id: str) -> dict[Partition, list[Commit]]:
         """Return every commit that was accepted, in its order, from the topic that keeps them.

@@ -6,7 +6,12 @@ import struct
 
 import pytest
 
-from chaos.cluster import parse_commit
+from chaos.cluster import Broker, parse_commit
+from spark_groups.kafka.cluster import Cluster
+from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.kafka.group_admin import commit_outside
+from spark_groups.types import TopicIdPartition
+from tests.kafka.test_cluster import topic_id
 
 
 def key(version: int, group: str = "g", topic: str = "ants", partition: int = 3) -> bytes:
@@ -24,3 +29,15 @@ def test_records_of_other_kinds_and_deleted_offsets_are_none() -> None:
     value = struct.pack(">hq", 3, 5)
     assert parse_commit(key(2), value) is None
     assert parse_commit(key(1), None) is None
+
+
+@pytest.mark.broker
+def test_committed_offsets_are_read_also_of_a_group_that_does_not_exist(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str
+) -> None:
+    broker = Broker(kafka.bootstrap_servers)
+    broker.create({topic_name: 2})
+    assert broker.committed(group_id) == {}
+    with Cluster(kafka.bootstrap_servers) as cluster:
+        commit_outside(cluster, group_id, {TopicIdPartition(topic_id(cluster, topic_name), 1): 5})
+    assert broker.committed(group_id) == {(topic_name, 1): 5}

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions
 from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -19,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.kafka.snapshots import read_snapshots
 from tests.brokers import ANSWER_S, admin
+from tests.kafka.members import committed
 from tests.waiting import wait_until
 
 READ_S = 120.0
@@ -122,11 +122,8 @@ class GroupQuery:
 
     def committed(self) -> dict[int, int]:
         """Return the group's committed offsets of the topic."""
-        client = admin(self.kafka.bootstrap_servers)
-        asked = ConsumerGroupTopicPartitions(self.group_id)
-        (answer,) = client.list_consumer_group_offsets([asked]).values()
-        found = answer.result(ANSWER_S).topic_partitions
-        return {each.partition: each.offset for each in found if each.topic == self.topic}
+        found = committed(self.kafka.bootstrap_servers, self.group_id)
+        return {index: offset for (topic, index), offset in found.items() if topic == self.topic}
 
     def members(self) -> int:
         """Return how many members the coordinator counts."""

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
 
 from demo.spark_log import read_rows
 from spark_groups.kafka.embedded import EmbeddedKafka
 from tests.brokers import ANSWER_S, admin, create_topic, produce
 from tests.jobs.submitted import SubmittedJob
+from tests.kafka.members import committed
 from tests.processes import is_alive
 from tests.waiting import wait_until
 
@@ -38,11 +38,8 @@ def slow_job(kafka: EmbeddedKafka, topic: str, group_id: str, *more: str) -> tup
 
 
 def committed_offsets(kafka: EmbeddedKafka, group_id: str) -> dict[int, int]:
-    client = admin(kafka.bootstrap_servers)
-    (answer,) = client.list_consumer_group_offsets(
-        [ConsumerGroupTopicPartitions(group_id)]
-    ).values()
-    return {each.partition: each.offset for each in answer.result(ANSWER_S).topic_partitions}
+    found = committed(kafka.bootstrap_servers, group_id)
+    return {index: offset for (_, index), offset in found.items()}
 
 
 def member_count(kafka: EmbeddedKafka, group_id: str) -> int:
@@ -103,8 +100,8 @@ def test_signal_in_the_middle_of_a_batch(
     assert job.batches("offsets") == job.batches("commits")
     assert max(job.batches("commits")) >= 1
     written = written_offsets(job)
-    for partition, committed in committed_offsets(kafka, group_id).items():
-        assert written[partition] == list(range(committed)), job.text()
+    for partition, end in committed_offsets(kafka, group_id).items():
+        assert written[partition] == list(range(end)), job.text()
     assert sum(map(len, written.values())) < ROWS
 
 
@@ -124,8 +121,8 @@ def test_batch_that_takes_too_long_is_given_up(
     assert took_s < 15
     assert "is given up" in job.text()
     # What was not finished is not committed: the next owner reads it.
-    committed = committed_offsets(kafka, group_id)
-    assert sum(committed.values()) == sum(map(len, written_offsets(job).values()))
+    ends = committed_offsets(kafka, group_id)
+    assert sum(ends.values()) == sum(map(len, written_offsets(job).values()))
 
 
 @pytest.mark.slow
@@ -145,5 +142,5 @@ def test_plain_python_ends_as_spark_submit_does(
     assert exit_code == 0
     assert took_s < BATCH_S + 10
     assert job.batches("offsets") == job.batches("commits")
-    committed = committed_offsets(kafka, group_id)
-    assert sum(committed.values()) == sum(map(len, written_offsets(job).values()))
+    ends = committed_offsets(kafka, group_id)
+    assert sum(ends.values()) == sum(map(len, written_offsets(job).values()))
