@@ -321,7 +321,9 @@ def main(arguments: list[str] | None = None) -> int:
         chosen.seed = time.time_ns() % 1_000_000
     console = Console(stderr=chosen.json, highlight=False, soft_wrap=not sys.stdout.isatty())
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+        # `nohup` has one ignored.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
     console.print(f"seed {chosen.seed}, {chosen.minutes:g} minutes")
     prepare_to_fork()
     try:
