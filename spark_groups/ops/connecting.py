@@ -16,6 +16,7 @@ import typer
 from spark_groups.errors import BrokerUnreachableError, OptionsError
 from spark_groups.kafka.addresses import parse_bootstrap_servers
 from spark_groups.kafka.cluster import Cluster
+from spark_groups.kafka.config_references import EVERYTHING
 from spark_groups.kafka.connection import RequestError
 from spark_groups.kafka.properties_file import read_properties
 from spark_groups.kafka.security import Security
@@ -139,7 +140,7 @@ def _security(command_config: Path | None) -> Security | None:
     if command_config is None:
         return None
     try:
-        return security_of(read_properties(command_config), prefix="")
+        return security_of(read_properties(command_config), prefix="", allowed=EVERYTHING)
     except OptionsError as error:
         raise typer.BadParameter(str(error), param_hint="--command-config") from error
 
