@@ -117,7 +117,7 @@ def _read(path: Path) -> Iterator[dict[str, Any]]:
                 if len(received) > MAX_SNAPSHOT_BYTES:
                     return
             view = json.loads(received)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return
     if isinstance(view, dict):
         yield view

@@ -228,7 +228,7 @@ def parse_starting_offsets(text: str) -> StartingOffsets:
         return StartingOffsets(default=named[text.strip().lower()])
     try:
         topics = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{text!r} is neither earliest nor latest nor JSON: {error}") from error
     if not isinstance(topics, dict) or not topics:
         raise _not_offsets("it is not an object of topics")
