@@ -29,6 +29,7 @@ PYTHON_ROOMS = (
     "demo",
     "benchmarks",
     "chaos",
+    "fuzz",
     "tools",
 )
 PURE = (
