@@ -14,12 +14,13 @@ SPARK_VERSIONS ?= 4.0.1 4.1.1 4.3.0
 # How many schedules `make simulate` plays, and the first seed of them.
 SCHEDULES ?= 20000
 FIRST_SEED ?= 1000
-# How many minutes of faults `make chaos` makes.
+# How many minutes of faults `make chaos` makes; `make fuzz` takes 5 if it is not told.
 MINUTES ?= 12
 # How many requests `make conformance-hunt` compares on each version of Kafka.
 REQUESTS ?= 10000
-# What both are drawn from; empty: another seed.
+# What these are drawn from; empty: another seed.
 SEED ?=
+FUZZ_MINUTES := $(if $(filter command line environment,$(origin MINUTES)),$(MINUTES),5)
 # Tests wait for brokers more than they compute: three workers keep two cores busy.
 WORKERS ?= 3
 
@@ -34,7 +35,7 @@ step = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env prerequisites demo test long unit slow simulate chaos versions conformance conformance-hunt spark-versions bench bench-handover docs docs-serve lint types format wheel lock clean
+.PHONY: help env prerequisites demo test long unit slow simulate chaos fuzz versions conformance conformance-hunt spark-versions bench bench-handover docs docs-serve lint types format wheel lock clean
 
 ##@ Start here
 
@@ -73,6 +74,10 @@ simulate: env ## Look for schedules that break a promise, on all cores; SCHEDULE
 chaos: prerequisites env ## Kill and stop members of a real group; MINUTES=2 SEED=7 plays a seed again
 	$(call step,members of a group on a real Kafka: $(MINUTES) minutes of faults)
 	$(PY) -m chaos.run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+fuzz: env ## Feed hostile input to all that reads what others wrote; MINUTES=5 SEED=7 plays a seed again
+	$(call step,hostile input: $(FUZZ_MINUTES) minutes)
+	$(PY) -m fuzz.run --minutes $(FUZZ_MINUTES) $(if $(SEED),--seed $(SEED))
 
 versions: prerequisites env ## Compare the model, and each scenario, with the oldest Kafka and the newest
 	$(call step,pytest: what is long of tests/scenarios and tests/conformance)

@@ -29,6 +29,7 @@ PYTHON_ROOMS = (
     "demo",
     "benchmarks",
     "chaos",
+    "fuzz",
     "tools",
 )
 PURE = (
@@ -137,6 +138,10 @@ def is_pure(source: Source) -> bool:
     return source.is_python and str(source.path).startswith(PURE)
 
 
+def is_workflow(source: Source) -> bool:
+    return source.path.parts[:2] == (".github", "workflows")
+
+
 def is_package_init(source: Source) -> bool:
     return is_library(source) and source.path.name == "__init__.py"
 
@@ -225,6 +230,12 @@ def mentions_no_machine(source: Source) -> Iterator[str]:
             yield f"line {number} names a private host or index: {line.strip()[:80]}"
 
 
+def actions_are_pinned(source: Source) -> Iterator[str]:
+    for number, line in enumerate(source.lines, start=1):
+        if "uses:" in line and not re.search(r"uses: \S+@[0-9a-f]{40} # v[0-9.]+$", line):
+            yield f"line {number} takes an action by a name that can be moved: {line.strip()[:80]}"
+
+
 def documented_nodes(source: Source) -> Iterator[tuple[str, ast.AST]]:
     """Everything public that has a docstring of its own: not properties, nor overrides."""
     yield "the module", source.tree
@@ -291,6 +302,7 @@ def is_module(source: Source) -> bool:
 
 PRIVATE_URL = "https://pypi." + "corp/simple\n"
 PRIVATE_INDEX = "pip install --index-" + "url x\n"
+WORKFLOW = ".github/workflows/ci.yml"
 LONG_FUNCTION = "def long():\n" + "    pass\n" * FUNCTION_LINES_MAX
 RULES = (
     Rule(module_is_short, is_python, "x = 1\n" * (MODULE_LINES_MAX + 1)),
@@ -307,6 +319,7 @@ RULES = (
     Rule(mentions_no_machine, is_text, f"in {PRIVATE_PATHS[0]}here\n", "docs/bad.md"),
     Rule(mentions_no_machine, is_text, PRIVATE_URL, "requirements.txt"),
     Rule(mentions_no_machine, is_text, PRIVATE_INDEX, "README.md"),
+    Rule(actions_are_pinned, is_workflow, "- uses: actions/checkout@v4\n", WORKFLOW),
     Rule(public_things_are_documented, is_library, "def f(): ...\n"),
     Rule(public_things_are_documented, is_library, '"""No full stop"""\n'),
     Rule(public_things_are_documented, is_library, '"""One. Two."""\n'),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from spark_groups.client.parts import Event, Parts
 from spark_groups.errors import ErrorCode, Reaction, rule_for
@@ -41,6 +41,7 @@ from spark_groups.protocol.messages import (
     Request,
     Response,
 )
+from spark_groups.protocol.rights import remedy_of
 from spark_groups.types import TopicIdPartition
 
 
@@ -123,8 +124,8 @@ class Answers:
             self._emit(CommitRefused(now, refusal, outcome.refused))
             parts.member.pace.at_once(now)
         if request.member_id == parts.member.member_id:
-            request_text = self._about("OffsetCommit", response.errors)
-            self._react(outcome.reaction, int(outcome.error), request_text, now)
+            denied = self._denied(response.errors)
+            self._react(outcome.reaction, int(outcome.error), "OffsetCommit", now, denied)
 
     def _fetch_answered(
         self, request: OffsetFetchRequest, response: OffsetFetchResponse, now: float
@@ -149,8 +150,8 @@ class Answers:
         if resolved.reaction is Reaction.REFRESH_EPOCH:
             self._parts.fetch_after_heartbeat = now
             parts.member.pace.at_once(now)
-        request_text = self._about("OffsetFetch", response.errors)
-        self._react(resolved.reaction, resolved.error, request_text, now)
+        denied = self._denied(response.errors)
+        self._react(resolved.reaction, resolved.error, "OffsetFetch", now, denied)
 
     def _verify(
         self, request: OffsetFetchRequest, response: OffsetFetchResponse, now: float
@@ -264,7 +265,7 @@ class Answers:
         for name, code in response.errors.items():
             reaction = rule_for(code).lookup
             if reaction is Reaction.FAIL:
-                self._react(reaction, code, f"Metadata of topic {name!r}", now)
+                self._react(reaction, code, "Metadata", now, [name])
                 return
         if (
             self._parts.baseline_wanted
@@ -305,17 +306,26 @@ class Answers:
             self._parts.cluster_backoff.failed(now)
         self._react(resolved.reaction, resolved.error, request, now)
 
-    def _about(self, request: str, errors: Mapping[TopicIdPartition, int]) -> str:
-        """Return the name of a request, with the topics that nobody gave us a right on."""
-        denied = {
+    def _denied(self, errors: Mapping[TopicIdPartition, int]) -> set[str]:
+        """Return the topics that nobody gave us a right on."""
+        return {
             self._parts.topics.name(key.topic_id) or str(key.topic_id)
             for key, code in errors.items()
             if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         }
-        return f"{request} of topic {', '.join(sorted(denied))}" if denied else request
 
-    def _react(self, reaction: Reaction, code: int, request: str, now: float) -> None:
+    def _react(
+        self,
+        reaction: Reaction,
+        code: int,
+        request: str,
+        now: float,
+        denied: Collection[str] = (),
+    ) -> None:
+        """Do what an error asks for; `denied` are topics that it is known to be about."""
         name = ErrorCode.name_of(code)
+        if denied:
+            request = f"{request} of topic {', '.join(sorted(denied))}"
         if reaction is Reaction.REDISCOVER:
             self._parts.coordinator = None
         elif reaction in (Reaction.REJOIN_SAME_ID, Reaction.REJOIN_NEW_ID):
@@ -325,7 +335,13 @@ class Answers:
                 new_id=reaction is Reaction.REJOIN_NEW_ID,
             )
         elif reaction is Reaction.FAIL:
-            remedy = rule_for(code).remedy
+            config = self._parts.member.config
+            remedy = remedy_of(
+                code,
+                config.identity,
+                group_id=config.group_id,
+                topics=denied or config.subscription.topic_names,
+            )
             self._parts.member.fail(f"{name} (answer to {request}): {remedy}", now)
 
     def _emit(self, event: Event) -> None:

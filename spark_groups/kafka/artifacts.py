@@ -1,7 +1,8 @@
 """The jars of a real Apache Kafka, fetched once by the Ivy that PySpark ships.
 
 A version is a folder of jars in the user's cache directory. It is filled elsewhere and renamed
-into place, so that it is there completely or not at all.
+into place, so that it is there completely or not at all. What was fetched is compared with digests
+that this package keeps.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from spark_groups.errors import EmbeddedKafkaError
 from spark_groups.kafka.cache_directory import CACHE_DIR_VARIABLE, cache_dir
 from spark_groups.kafka.ivy import retrieve
+from spark_groups.kafka.jar_digests import check_jars
 from spark_groups.kafka.java import find_spark_jars
 
 DEFAULT_VERSION = "4.3.1"
@@ -61,7 +63,8 @@ def fetch_kafka(version: str = DEFAULT_VERSION, *, timeout_s: float = 900.0) -> 
         timeout_s: How long fetching, or waiting for another process that fetches, may take.
 
     Raises:
-        EmbeddedKafkaError: It is not a version of Kafka 4, or cannot be fetched; says why.
+        EmbeddedKafkaError: It is not a version of Kafka 4, or cannot be fetched, or what was
+            fetched is not what was published; says why.
     """
     if not re.fullmatch(r"4\.\d+\.\d+", version):
         raise EmbeddedKafkaError(
@@ -101,6 +104,7 @@ def _fill(artifacts: KafkaArtifacts, deadline_s: float) -> None:
             spark_jars=spark_jars,
             deadline_s=deadline_s,
         )
+        check_jars(artifacts.version, jars)
         for pattern in LOGGING_JARS:
             for jar in spark_jars.glob(f"{pattern}.jar"):
                 shutil.copy(jar, jars)

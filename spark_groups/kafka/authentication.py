@@ -96,7 +96,7 @@ def _refused(answer: Values, challenge: bytes, security: Security, address: Addr
     else:
         who = "the token of " + (repr(login.client_id) if login.client_id else login.endpoint_url)
         remedy = "check who issued it, for which audience and scope, and until when it is valid"
-        with contextlib.suppress(ValueError, AttributeError, TypeError):
+        with contextlib.suppress(ValueError, AttributeError, TypeError, RecursionError):
             status = json.loads(challenge).get("status")
             reason = f"{reason} ({status})" if status not in reason else reason
     return f"{address} refused {who} by {login.mechanism.value}: {reason}; {remedy}"

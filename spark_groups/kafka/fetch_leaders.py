@@ -19,6 +19,7 @@ from spark_groups.kafka.codec import Values
 from spark_groups.kafka.fetch_messages import NO_REPLICA, FetchCursor
 from spark_groups.kafka.topics import NO_LEADER, Leader
 from spark_groups.protocol.messages import Node
+from spark_groups.protocol.rights import Identity, remedy_of
 from spark_groups.types import TopicId, TopicIdPartition
 
 _RETRY_S: Final = 0.1
@@ -45,19 +46,23 @@ class LostTopic(NamedTuple):
     is_recreated: bool
 
 
-def fail_if_final(name: str, code: int) -> None:
+def fail_if_final(
+    name: str, code: int, identity: Identity | None = None, topics: Iterable[str] = ()
+) -> None:
     """Raise an error with its remedy, if asking again is of no use.
 
     Args:
         name: What could not be read.
         code: The error code of an answer.
+        identity: Who reads.
+        topics: Of which topics.
 
     Raises:
         SparkGroupsError: It is final.
     """
-    rule = rule_for(code)
-    if rule.lookup is Reaction.FAIL:
-        raise SparkGroupsError(f"{name} cannot be read: {ErrorCode.name_of(code)}; {rule.remedy}")
+    if rule_for(code).lookup is Reaction.FAIL:
+        remedy = remedy_of(code, identity, group_id="", topics=topics)
+        raise SparkGroupsError(f"{name} cannot be read: {ErrorCode.name_of(code)}; {remedy}")
 
 
 class FetchLeaders:
@@ -65,9 +70,11 @@ class FetchLeaders:
 
     Args:
         cluster: Where they are looked up.
+        identity: Who reads, for errors about missing rights.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, identity: Identity | None = None) -> None:
+        self._identity = identity
         self.nodes: dict[int, Node] = {}
         self.last_error = ""
         """What went wrong last."""
@@ -133,7 +140,7 @@ class FetchLeaders:
             return []
         self.nodes = dict(known.nodes)
         for name, code in known.errors.items():
-            fail_if_final(name, code)
+            fail_if_final(name, code, self._identity, [name])
         self._outdated.clear()
         names = {each.topic.name for each in known.topics.values()}
         lost: set[LostTopic] = set()
@@ -194,7 +201,8 @@ class FetchLeaders:
         Raises:
             SparkGroupsError: The error is final.
         """
-        fail_if_final(str(cursor.topic_partition), code)
+        partition = cursor.topic_partition
+        fail_if_final(str(partition), code, self._identity, [partition.topic])
         leader = Leader(told["leader_id"], told["leader_epoch"])
         if (
             leader.leader_epoch > self._leaders[cursor.key].leader_epoch

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spark_groups.kafka.codec import Values
+from spark_groups.protocol.rights import Identity
 from spark_groups.types import OffsetRange, TopicIdPartition, TopicPartition
 
 NO_REPLICA: Final = -1
@@ -32,6 +33,7 @@ class FetchSettings:
         partition_max_bytes: `max.partition.fetch.bytes`: the same for each partition.
         request_timeout_s: For how long a broker may be silent until it is asked anew.
         poll_timeout_s: For how long there may be no record of what is read.
+        identity: Who reads, for errors about missing rights.
     """
 
     read_committed: bool
@@ -42,6 +44,7 @@ class FetchSettings:
     partition_max_bytes: int
     request_timeout_s: float
     poll_timeout_s: float
+    identity: Identity | None = None
 
 
 @dataclass(slots=True)

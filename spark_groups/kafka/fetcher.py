@@ -95,7 +95,7 @@ class Fetcher:
         self._settings = settings
         self._next_offset = next_offset
         self._lose = lose
-        self._leaders = FetchLeaders(cluster)
+        self._leaders = FetchLeaders(cluster, settings.identity)
         self._wanted: dict[TopicIdPartition, FetchCursor] = {}
         """What has not arrived; who waited longest comes first."""
         self._asked: dict[Connection, list[FetchCursor]] = {}

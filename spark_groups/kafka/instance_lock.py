@@ -118,6 +118,6 @@ class InstanceLock:
     def _holder(self) -> dict[str, Any]:
         try:
             found = json.loads(self._path.read_bytes())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}

@@ -8,6 +8,26 @@ import stat
 from pathlib import Path
 
 
+def runtime_directory(name: str | None) -> Path | None:
+    """Return the directory that the system keeps for what this user's processes run with.
+
+    Args:
+        name: What `XDG_RUNTIME_DIR` says, if anything.
+
+    Returns:
+        None unless it is this user's own directory and others have no access to it.
+    """
+    if not name:
+        return None
+    directory = Path(name)
+    try:
+        found = directory.stat()
+    except OSError:
+        return None
+    is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    return directory if is_own and not found.st_mode & (stat.S_IRWXG | stat.S_IRWXO) else None
+
+
 def is_private(directory: Path) -> bool:
     """Tell whether there is such a directory of this user's own, and no link in its place."""
     try:

@@ -1,19 +1,24 @@
 """Unix sockets by which processes of one user talk, in directories of that user alone.
 
 A socket that refuses is one whose process is gone: whoever meets it removes it. So one that is new
-is seen only once it listens.
+is seen only once it listens. Directories may have long names: where the path of a socket is longer
+than the system takes, the socket is reached by way of its open directory.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from spark_groups.kafka.private_directory import make_private
 
 UNREADY_SUFFIX: Final = ".new"
+PATH_BYTES_MAX: Final = 103
+"""The longest path of a socket that every system takes (macOS; Linux takes 107)."""
 
 
 def listen_at(path: Path, backlog: int) -> socket.socket:
@@ -31,7 +36,8 @@ def listen_at(path: Path, backlog: int) -> socket.socket:
     unready.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        listener.bind(str(unready))
+        with _address(unready) as address:
+            listener.bind(address)
         listener.listen(backlog)
         unready.rename(path)
     except OSError:
@@ -66,10 +72,24 @@ def connect_to(path: Path, timeout_s: float) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.settimeout(timeout_s)
-        connection.connect(str(path))
+        with _address(path) as address:
+            connection.connect(address)
     except OSError as error:
         connection.close()
         if isinstance(error, ConnectionRefusedError):
             path.unlink(missing_ok=True)
         raise
     return connection
+
+
+@contextlib.contextmanager
+def _address(path: Path) -> Iterator[str]:
+    """Give a name for a socket that is short enough."""
+    if len(os.fsencode(path)) <= PATH_BYTES_MAX:
+        yield str(path)
+        return
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{directory}/{path.name}"
+    finally:
+        os.close(directory)

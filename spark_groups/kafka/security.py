@@ -52,6 +52,14 @@ class Security:
         return self.protocol.startswith("SASL_")
 
     @property
+    def principal(self) -> str:
+        """What brokers call this client; empty: only they know, by a certificate or a token."""
+        if isinstance(self.login, PasswordLogin):
+            return f"User:{self.login.username}"
+        is_anonymous = self.login is None and not (self.uses_tls and self.tls.certificate_pem)
+        return "User:ANONYMOUS" if is_anonymous else ""
+
+    @property
     def handshake_s(self) -> float:
         """Seconds that securing a connection may take beside connecting it."""
         if isinstance(self.login, TokenLogin):

@@ -6,13 +6,14 @@ secret.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
 from spark_groups.errors import OptionsError
-from spark_groups.kafka.config_references import resolved
+from spark_groups.kafka.config_references import Allowed, resolved
 from spark_groups.kafka.jaas import LoginModule, parse_jaas
 from spark_groups.kafka.sasl import Login, Mechanism, PasswordLogin, TokenLogin
 from spark_groups.kafka.security import PROTOCOLS, Security
@@ -98,17 +99,26 @@ _TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"
 _CLIENT: Final = "sasl.oauthbearer.client.credentials.client."
 
 
-def security_of(settings: Mapping[str, str], *, prefix: str = "kafka.") -> Security:
+def security_of(
+    settings: Mapping[str, str], *, prefix: str = "kafka.", allowed: Allowed | None = None
+) -> Security:
     """Return the security that settings describe.
 
     Args:
         settings: Kafka's settings by Kafka's own names; others are not looked at.
         prefix: What the user writes before the names, for messages.
+        allowed: What they may refer to; None is what the environment of this process allows.
 
     Raises:
         OptionsError: Something is wrong with them; lists everything.
     """
-    reading = _Reading({name: value for name, value in settings.items() if value is not None})
+    if allowed is None:
+        try:
+            allowed = Allowed.by(os.environ)
+        except ValueError as error:
+            raise OptionsError(str(error)) from None
+    given = {name: value for name, value in settings.items() if value is not None}
+    reading = _Reading(given, allowed)
     found = reading.security()
     if found is None or reading.problems:
         raise OptionsError(
@@ -120,11 +130,12 @@ def security_of(settings: Mapping[str, str], *, prefix: str = "kafka.") -> Secur
 class _Reading:
     """One reading of settings, which goes on behind what is wrong to find the rest of it."""
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
+    def __init__(self, settings: Mapping[str, str], allowed: Allowed) -> None:
+        self._allowed = allowed
         self.problems: list[tuple[str, str]] = []
         self._settings: dict[str, str] = {}
         for name in (each.name for each in SECURITY_SETTINGS if each.name in settings):
-            text = self._try(name, partial(resolved, settings[name]))
+            text = self._try(name, partial(resolved, settings[name], allowed))
             if text is not None:
                 self._settings[name] = text
 
@@ -266,6 +277,7 @@ class _Reading:
             what = "is not an https://, http:// or file:// address" if url else "is missing"
             self._wrong(_TOKEN_URL, what)
             return None
+        self._try(_TOKEN_URL, lambda: self._allowed.check_url(url or ""))
         extensions = tuple(
             (name.removeprefix(_EXTENSION), options.pop(name))
             for name in sorted(options)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from spark_groups.kafka.private_directory import is_private
+from spark_groups.kafka.private_directory import is_private, runtime_directory
 from spark_groups.kafka.private_socket import connect_to, end_listening, listen_at
 
 logger = logging.getLogger(__name__)
@@ -33,9 +33,9 @@ _numbers = itertools.count()
 
 def snapshot_directory() -> Path:
     """Return this user's directory of sockets; it need not exist."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime and Path(runtime).is_dir():
-        return Path(runtime, "spark-groups")
+    runtime = runtime_directory(os.environ.get("XDG_RUNTIME_DIR"))
+    if runtime is not None:
+        return runtime / "spark-groups"
     return Path(tempfile.gettempdir(), f"spark-groups-{os.getuid()}")
 
 
@@ -117,7 +117,7 @@ def _read(path: Path) -> Iterator[dict[str, Any]]:
                 if len(received) > MAX_SNAPSHOT_BYTES:
                     return
             view = json.loads(received)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return
     if isinstance(view, dict):
         yield view

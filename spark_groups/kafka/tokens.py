@@ -167,7 +167,7 @@ def _fetch(login: TokenLogin, tls: Tls, timeout_s: float) -> Token:
     try:
         values = json.loads(body)
         return _token(values["access_token"], values.get("expires_in"), _said(login))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise AccessError(f"{_said(login)} answered without an access_token") from None
 
 
@@ -185,7 +185,7 @@ def _refusal(login: TokenLogin, error: urllib.error.HTTPError) -> Exception:
         reason = ", ".join(
             [reason, *(str(said[key]) for key in ("error", "error_description") if key in said)]
         )
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         pass  # The code alone has to do.
     if login.client_secret:
         reason = reason.replace(login.client_secret, "***")
@@ -215,5 +215,5 @@ def _lifetime_s(text: str, now: float) -> float:
         payload = text.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         return max(0.0, float(claims["exp"]) - now)
-    except (IndexError, KeyError, TypeError, ValueError, binascii.Error):
+    except (IndexError, KeyError, TypeError, ValueError, binascii.Error, RecursionError):
         return UNKNOWN_LIFETIME_S

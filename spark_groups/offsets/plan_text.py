@@ -140,7 +140,7 @@ def parse_plan_text(text: str) -> BatchPlan | None:
     """
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _wrong(f"it is not JSON: {error}") from error
     return plan_from_json(value)
 
@@ -156,7 +156,7 @@ def planner_of(text: str) -> str | None:
     """
     try:
         member_id = json.loads(text)["member"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return member_id if isinstance(member_id, str) else None
 

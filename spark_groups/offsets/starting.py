@@ -81,7 +81,7 @@ def commit_metadata(known_count: int, *, is_reset: bool = False) -> str:
 def parse_commit_metadata(metadata: str) -> int | None:
     """Return the partition count kept beside an offset, None where somebody else wrote it."""
     count = _fields(metadata).get("partitions")
-    return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
+    return count if type(count) is int and 0 <= count < 2**31 else None
 
 
 def is_query_commit(metadata: str) -> bool:
@@ -97,7 +97,7 @@ def is_query_commit(metadata: str) -> bool:
 def _fields(metadata: str) -> Mapping[str, object]:
     try:
         fields = json.loads(metadata)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return fields if isinstance(fields, dict) else {}
 

@@ -16,10 +16,12 @@ import typer
 from spark_groups.errors import BrokerUnreachableError, OptionsError
 from spark_groups.kafka.addresses import parse_bootstrap_servers
 from spark_groups.kafka.cluster import Cluster
+from spark_groups.kafka.config_references import EVERYTHING
 from spark_groups.kafka.connection import RequestError
 from spark_groups.kafka.properties_file import read_properties
 from spark_groups.kafka.security import Security
 from spark_groups.kafka.security_settings import security_of
+from spark_groups.kafka.security_warnings import warn_of_open_secrets
 from spark_groups.observation.observe import CLIENT_ID, OBSERVE_TIMEOUT_S, GroupObserver
 from spark_groups.ops.broker_state import running_broker
 
@@ -142,9 +144,11 @@ def _security(command_config: Path | None) -> Security | None:
     if command_config is None:
         return None
     try:
-        return security_of(read_properties(command_config), prefix="")
+        security = security_of(read_properties(command_config), prefix="", allowed=EVERYTHING)
     except OptionsError as error:
         raise typer.BadParameter(str(error), param_hint="--command-config") from error
+    warn_of_open_secrets(security)
+    return security
 
 
 def connects(command: Callable[..., None]) -> Callable[..., None]:

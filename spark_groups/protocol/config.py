@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spark_groups.protocol.rights import Identity
 from spark_groups.protocol.subscription import Subscription
 
 
@@ -24,6 +25,7 @@ class MemberConfig:
         restart_s: How many seconds a restart of the application takes that the member belongs to,
             as far as that is known: a static member has to be back within its session.
         await_instance: False to fail at once where another member holds the instance id.
+        identity: Who the member is to the brokers, for errors about missing rights.
     """
 
     group_id: str
@@ -36,3 +38,4 @@ class MemberConfig:
     fast_heartbeats: bool = True
     await_instance: bool = True
     restart_s: float | None = None
+    identity: Identity | None = None

@@ -39,6 +39,7 @@ from spark_groups.protocol.messages import (
 )
 from spark_groups.protocol.pace import Pace
 from spark_groups.protocol.report import Report
+from spark_groups.protocol.rights import remedy_of
 from spark_groups.types import NO_PARTITIONS, Assignment
 
 __all__ = ["Member", "MemberConfig"]
@@ -335,7 +336,12 @@ class Member:
         elif reaction is Reaction.AWAIT_INSTANCE:
             self._await_instance(message, now)
         elif reaction is Reaction.FAIL:
-            remedy = rule_for(response.error_code).remedy
+            remedy = remedy_of(
+                response.error_code,
+                self.config.identity,
+                group_id=self.config.group_id,
+                topics=self.config.subscription.topic_names,
+            )
             self.fail(f"{message} ({remedy})", now)
         else:
             self._emit(HeartbeatRefused, now, error=name, message=response.error_message or "")

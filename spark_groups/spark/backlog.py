@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from spark_groups.errors import OptionsError
 from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.configuration import refuse
+from spark_groups.kafka.security_warnings import warn_of_open_secrets
 from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.reading import GroupReading
 from spark_groups.offsets.starting import committed_topics, known_counts
@@ -45,6 +46,7 @@ def read_backlog(options: SourceOptions) -> tuple[OffsetRange, ...]:
         BrokerUnreachableError: Not all answers came in time.
         ProtocolError: A broker refused, or its answer cannot be read.
     """
+    warn_of_open_secrets(options.security)
     timeout_s = options.api_timeout_ms / 1000
     servers = ",".join(options.bootstrap_servers)
     with GroupObserver(servers, timeout_s=timeout_s, security=options.security) as observer:

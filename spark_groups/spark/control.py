@@ -1,9 +1,11 @@
 """The channel between a driver and its runners: unix sockets in a directory of this user alone.
 
-A driver's sockets are named after the pid of the JVM that both sides belong to, so nobody has to
-be told where they are; a runner looks for new ones now and then. Everything is bounded: the length
-of a line, what waits to be sent, the number of runners. Each side of a connection has one thread
-that reads and one that writes, so that a side which does not read keeps nobody waiting.
+It lies in the JVM's `XDG_RUNTIME_DIR`, or below the files of the SparkContext: nobody else can put
+anything in its place, as anybody can in `/tmp`. Both sides belong to one JVM and so know both
+directories; a driver takes the first that it can, a runner looks in both now and then. Sockets are
+named after the JVM's pid, so nobody has to be told where they are. Everything is bounded: the
+length of a line, what waits to be sent, the number of runners. Each side of a connection has one
+thread that reads and one that writes, so that a side which does not read keeps nobody waiting.
 """
 
 from __future__ import annotations
@@ -14,13 +16,14 @@ import logging
 import os
 import queue
 import socket
-import tempfile
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from spark_groups.kafka.private_directory import is_private
+from pyspark.core.files import SparkFiles
+
+from spark_groups.kafka.private_directory import is_private, runtime_directory
 from spark_groups.kafka.private_socket import connect_to, end_listening, listen_at
 from spark_groups.spark.control_messages import Introduced, Listening, Message, as_line, from_line
 
@@ -34,9 +37,37 @@ MAX_LINKS: Final = 256
 _numbers = itertools.count()
 
 
-def control_directory() -> Path:
-    """Return this user's directory of drivers' sockets; it need not exist."""
-    return Path(tempfile.gettempdir(), f"spark-groups-control-{os.getuid()}")
+def control_directories(runtime: str | None, files: Path | None) -> tuple[Path, ...]:
+    """Return where drivers' sockets may lie, the best place first; they need not exist.
+
+    Args:
+        runtime: What `XDG_RUNTIME_DIR` says in the JVM's environment, if anything.
+        files: The directory of the SparkContext's files, if it is known.
+    """
+    places = (runtime_directory(runtime), files)
+    return tuple(place / "spark-groups-control" for place in places if place is not None)
+
+
+def directories_of_driver(jvm: Any) -> tuple[Path, ...]:
+    """Return where the sockets of a driver may lie.
+
+    Args:
+        jvm: py4j's view of the driver's JVM, which has a SparkContext.
+    """
+    files = Path(jvm.org.apache.spark.SparkFiles.getRootDirectory())
+    return control_directories(jvm.java.lang.System.getenv("XDG_RUNTIME_DIR"), files)
+
+
+def directories_of_runner() -> tuple[Path, ...]:
+    """Return where a runner looks for the sockets of drivers: it has the JVM's environment."""
+    return control_directories(os.environ.get("XDG_RUNTIME_DIR"), files_directory())
+
+
+def files_directory() -> Path | None:
+    """Return the directory of the SparkContext's files, where a runner was told of one."""
+    root = SparkFiles._root_directory
+    directory = Path(root).parent if root else None
+    return directory if directory is not None and directory.exists() else None
 
 
 def _sweep(directory: Path) -> None:
@@ -135,7 +166,7 @@ class ControlServer:
         jvm_pid: The JVM's pid.
         listening: What each runner is told first.
         received: Called with each message of a runner.
-        directory: Where the socket lies; None is this user's own directory.
+        directories: Where the socket may lie, the best place first.
         told_before: What a runner is told before that, asked for anew for each of them.
     """
 
@@ -144,26 +175,37 @@ class ControlServer:
         jvm_pid: int,
         listening: Listening,
         received: Callable[[Link, Message], None],
-        directory: Path | None = None,
+        directories: Sequence[Path],
         told_before: Callable[[], Iterable[Message]] = tuple,
     ) -> None:
         self._told_before = told_before
         self._listening = listening
         self._received = received
-        name = f"{jvm_pid}-{os.getpid()}-{next(_numbers)}.sock"
-        self._path = (directory or control_directory()) / name
+        self._directories = directories
+        self._name = f"{jvm_pid}-{os.getpid()}-{next(_numbers)}.sock"
+        self._path: Path | None = None
         self._changed = threading.Condition()
         self._pids: dict[Link, int | None] = {}
         self._socket: socket.socket | None = None
 
-    def start(self) -> None:
-        """Begin to listen.
+    def start(self, missing: str) -> None:
+        """Begin to listen; where no socket can be made, say so and go on without.
 
-        Raises:
-            OSError: The socket cannot be made, or its directory is somebody else's.
+        Args:
+            missing: What there is not without it, for whoever reads the warning.
         """
-        self._socket = listener = listen_at(self._path, MAX_LINKS)
-        _sweep(self._path.parent)
+        problems: list[str] = []
+        self._socket = listener = self._listen(problems)
+        if listener is None:
+            logger.warning(
+                "there is no control channel to the runners of this application's queries, so %s."
+                " The queries run without it. Have XDG_RUNTIME_DIR in the environment of the"
+                " driver's JVM name a directory of its user with mode 0700, or spark.local.dir one"
+                " that it can write, and start the application again (%s)",
+                missing,
+                "; ".join(problems) or "no such directory is known",
+            )
+            return
         threading.Thread(
             target=self._accept, args=(listener,), name="kafka-group-control", daemon=True
         ).start()
@@ -193,19 +235,33 @@ class ControlServer:
         Returns:
             False if some are missing.
         """
+        if self._socket is None:
+            return False
         with self._changed:
             return self._changed.wait_for(lambda: pids <= set(self._pids.values()), timeout_s)
 
     def close(self) -> None:
         """Stop to listen, end all connections and remove the socket."""
         listener, self._socket = self._socket, None
-        if listener is None:
+        if listener is None or self._path is None:
             return
         end_listening(listener, self._path)
         with self._changed:
             links = list(self._pids)
         for link in links:
             link.close()
+
+    def _listen(self, problems: list[str]) -> socket.socket | None:
+        for directory in self._directories:
+            self._path = directory / self._name
+            try:
+                listener = listen_at(self._path, MAX_LINKS)
+            except OSError as error:
+                problems.append(f"{directory}: {error}")
+            else:
+                _sweep(directory)
+                return listener
+        return None
 
     def _accept(self, listener: socket.socket) -> None:
         while True:
@@ -253,7 +309,7 @@ class ControlClient:
         introduced: What each driver is told first.
         received: Called with each message of a driver.
         closed: Called when a link is over.
-        directory: Where the sockets lie; None is this user's own directory.
+        directories: Where the sockets may lie.
     """
 
     def __init__(
@@ -262,13 +318,13 @@ class ControlClient:
         introduced: Introduced,
         received: Callable[[Link, Message], None],
         closed: Callable[[Link], None],
-        directory: Path | None = None,
+        directories: Sequence[Path],
     ) -> None:
         self._jvm_pid = jvm_pid
         self._introduced = introduced
         self._received = received
         self._closed = closed
-        self._directory = directory or control_directory()
+        self._directories = directories
         self._links: dict[Path, Link] = {}
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -318,12 +374,13 @@ class ControlClient:
         with self._lock:
             self._links = {path: link for path, link in self._links.items() if link.is_open}
             known = set(self._links)
-        paths = sorted(self._directory.glob(f"{self._jvm_pid}-*.sock"))
-        if not paths or not is_private(self._directory):
-            return 0
-        for path in paths:
-            if path not in known and len(known) < MAX_LINKS:
-                self._connect(path)
+        for directory in self._directories:
+            paths = sorted(directory.glob(f"{self._jvm_pid}-*.sock"))
+            if not paths or not is_private(directory):
+                continue
+            for path in paths:
+                if path not in known and len(known) < MAX_LINKS:
+                    self._connect(path)
         return len(self.links())
 
     def _connect(self, path: Path) -> None:

@@ -87,6 +87,7 @@ class FastConsumer:
             partition_max_bytes=min(int(tuning["max.partition.fetch.bytes"]), response_bytes),
             request_timeout_s=settings.request_timeout_s,
             poll_timeout_s=settings.poll_timeout_s,
+            identity=settings.identity,
         )
         self._cluster = Cluster(
             settings.bootstrap_servers,

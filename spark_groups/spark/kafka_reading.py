@@ -1,19 +1,21 @@
 """The options with which `spark.read.format("kafka")` reads exactly the ranges of a batch.
 
 What the stream was loaded with is passed on under its own names, so secrets stay where they were:
-in options, which Spark masks, or in references, which the consumers resolve where they run.
+in options, which Spark masks, or in references, which the consumers resolve where they run. What
+these may read is what the driver's environment allows, there too.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
 from spark_groups.errors import OptionsError
-from spark_groups.kafka.config_references import resolved
+from spark_groups.kafka.config_references import Allowed, resolved
 from spark_groups.types import OffsetRange
 
 TUNING: Final[Mapping[str, str]] = MappingProxyType(
@@ -127,8 +129,9 @@ def _exactly(ranges: Iterable[OffsetRange]) -> dict[str, str]:
 
 def _store_types(options: Mapping[str, str]) -> dict[str, str]:
     """Say what files of certificates are: the JVM takes them for Java key stores."""
+    allowed = Allowed.by(os.environ)
     return {
-        f"kafka.ssl.{store}.type": _type_of(resolved(location))
+        f"kafka.ssl.{store}.type": _type_of(resolved(location, allowed))
         for store in ("truststore", "keystore")
         if (location := options.get(f"kafka.ssl.{store}.location"))
     }
@@ -146,5 +149,12 @@ def _providers(options: Mapping[str, str]) -> dict[str, str]:
     used = {each for value in options.values() for each in _REFERENCE.findall(value)}
     if not used:
         return {}
-    classes = {f"kafka.config.providers.{each}.class": _PROVIDERS[each] for each in sorted(used)}
-    return {"kafka.config.providers": ",".join(sorted(used)), **classes}
+    allowed = Allowed.by(os.environ)
+    named = {"kafka.config.providers": ",".join(sorted(used))}
+    for each in sorted(used):
+        named[f"kafka.config.providers.{each}.class"] = _PROVIDERS[each]
+        if each == "env" and allowed.pattern is not None:
+            named["kafka.config.providers.env.param.allowlist.pattern"] = allowed.pattern
+        elif each != "env" and allowed.paths:
+            named[f"kafka.config.providers.{each}.param.allowed.paths"] = ",".join(allowed.paths)
+    return named

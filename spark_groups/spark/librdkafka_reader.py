@@ -19,7 +19,8 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Position
 
-from spark_groups.errors import BrokerUnreachableError, SparkGroupsError, rule_for
+from spark_groups.errors import BrokerUnreachableError, SparkGroupsError
+from spark_groups.protocol.rights import remedy_of
 from spark_groups.spark.consumer_cache import ConsumerCache
 from spark_groups.spark.consumers import CONSUMERS, RangeConsumer
 from spark_groups.spark.message_rows import RowBuffer
@@ -238,7 +239,12 @@ class _Round:
             if error is None or error.code() == KafkaError._MAX_POLL_EXCEEDED:
                 continue
             if error.fatal() or error.code() in _FATAL_READS:
-                remedy = rule_for(error.code()).remedy
+                remedy = remedy_of(
+                    error.code(),
+                    self._settings.identity,
+                    group_id=self._settings.group_id,
+                    topics=[topic] if (topic := event.topic()) else [],
+                )
                 raise SparkGroupsError(f"{_name(event)} cannot be read: {error.str()}; {remedy}")
             if cursor is None:
                 continue

@@ -16,7 +16,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,7 @@ from pyspark.sql.streaming.listener import (
 
 from spark_groups.errors import OptionsError
 from spark_groups.offsets.plan_text import planner_of
-from spark_groups.spark.control import ControlServer, Link
+from spark_groups.spark.control import ControlServer, Link, directories_of_driver
 from spark_groups.spark.control_messages import (
     BatchReported,
     Change,
@@ -95,10 +95,8 @@ class GroupListener:
         on_assigned: Called when partitions came.
         on_revoked: Called before partitions are given up.
         on_lost: Called when partitions are gone.
-        directory: Where the socket lies; None is this user's own directory.
-
-    Raises:
-        OSError: No socket can be made where runners look for it.
+        directories: Where its socket may lie, the best place first. Where none can be made, a
+            warning says so, and nothing is passed on.
     """
 
     def __init__(
@@ -108,7 +106,7 @@ class GroupListener:
         on_assigned: OnMoved | None = None,
         on_revoked: OnMoved | None = None,
         on_lost: OnMoved | None = None,
-        directory: Path | None = None,
+        directories: Sequence[Path],
     ) -> None:
         self._callbacks = {
             Change.ASSIGNED: on_assigned,
@@ -127,10 +125,13 @@ class GroupListener:
             jvm_pid,
             Listening(reports_batches=True, holds_revocations=on_revoked is not None),
             self._received,
-            directory,
+            directories,
             self._refusals,
         )
-        self._server.start()
+        self._server.start(
+            "offsets are committed at the next trigger, Trigger.Once is refused, and callbacks for"
+            " partitions that come and go are never called"
+        )
         threading.Thread(target=self._serve, name="rebalance-listener", daemon=True).start()
 
     def report(
@@ -349,7 +350,8 @@ def listen(
     before partitions are given up, when nothing reads them and what was finished is committed; the
     group waits until it returns, or until 90 % of the rebalance time-out are used up. `on_lost` is
     best effort: the partitions may be another's already. A query that ends gives up what it has
-    without a call; Spark's own `onQueryTerminated` says so.
+    without a call; Spark's own `onQueryTerminated` says so. Where no socket can be made that the
+    queries' runners find, a warning says what is missing, and the queries run without it.
 
     Args:
         spark: The session; it has to be a classic one.
@@ -359,7 +361,6 @@ def listen(
 
     Raises:
         OptionsError: The session is one of Spark Connect.
-        OSError: No socket can be made where runners look for it.
     """
     context = getattr(spark, "_sc", None)
     if context is None:
@@ -370,7 +371,11 @@ def listen(
     jvm: Any = context._jvm
     jvm_pid = int(jvm.java.lang.ProcessHandle.current().pid())
     listener = GroupListener(
-        jvm_pid, on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost
+        jvm_pid,
+        on_assigned=on_assigned,
+        on_revoked=on_revoked,
+        on_lost=on_lost,
+        directories=directories_of_driver(jvm),
     )
     events = _QueryEvents(listener, spark)
 

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 from spark_groups.errors import OptionsError
 from spark_groups.kafka.addresses import parse_bootstrap_servers
+from spark_groups.kafka.config_references import Allowed
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol.subscription import LEGAL_TOPIC_NAME
 from spark_groups.types import TopicPartition
@@ -111,11 +112,13 @@ def parse_instance_id(text: str) -> str:
         text: The instance id. `${HOSTNAME}` is this host's name where it is not set.
 
     Raises:
-        ValueError: A variable is not set, or what comes out is not what Kafka takes.
+        ValueError: A variable is not set, or may not be read, or what comes out is not what Kafka
+            takes.
     """
     missing: list[str] = []
 
     def value_of(found: re.Match[str]) -> str:
+        Allowed.by(os.environ).check_bare_variable(found[1])
         value = os.environ.get(found[1])
         if not value and found[1] == "HOSTNAME":
             value = socket.gethostname()
@@ -225,7 +228,7 @@ def parse_starting_offsets(text: str) -> StartingOffsets:
         return StartingOffsets(default=named[text.strip().lower()])
     try:
         topics = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{text!r} is neither earliest nor latest nor JSON: {error}") from error
     if not isinstance(topics, dict) or not topics:
         raise _not_offsets("it is not an object of topics")

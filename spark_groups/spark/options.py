@@ -341,6 +341,7 @@ class SourceOptions:
                 fast_heartbeats=self.fast_heartbeats,
                 await_instance=self.await_instance,
                 restart_s=restart_s,
+                identity=self.range_settings().identity,
             ),
             starting_offsets=self.starting_offsets,
             read_committed=self.read_committed,

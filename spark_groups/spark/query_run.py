@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from spark_groups.errors import CheckpointError
 from spark_groups.kafka.driver import GroupDriver
+from spark_groups.kafka.security_warnings import warn_of_open_secrets
 from spark_groups.offsets.plan_text import (
     NOTHING_PLANNED,
     plan_as_json,
@@ -70,6 +71,7 @@ class QueryRun:
             self.driver, group_id=options.group_id, move_with_state=options.move_with_state
         )
         self._limit = options.plan_limit()
+        warn_of_open_secrets(options.security)
         hint = surprising(options.subscription.topic_regex or "")
         if hint is not None:
             logger.warning("%s", hint)

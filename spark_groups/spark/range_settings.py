@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Final
 
 from spark_groups.kafka.security import PLAINTEXT, Security
+from spark_groups.protocol.rights import Identity
 
 MEMORY_BYTES: Final = 256 * 1024 * 1024
 
@@ -52,3 +53,8 @@ class RangeSettings:
     memory_bytes: int = MEMORY_BYTES
     tuning: tuple[tuple[str, str], ...] = ()
     security: Security = PLAINTEXT
+
+    @property
+    def identity(self) -> Identity:
+        """Who reads, for errors about missing rights."""
+        return Identity(principal=self.security.principal, bootstrap_servers=self.bootstrap_servers)

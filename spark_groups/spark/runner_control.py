@@ -30,7 +30,7 @@ from spark_groups.protocol.events import (
     PartitionsLost,
     PartitionsRevoked,
 )
-from spark_groups.spark.control import ControlClient, Link
+from spark_groups.spark.control import ControlClient, Link, directories_of_runner
 from spark_groups.spark.control_messages import (
     BatchReported,
     Change,
@@ -76,7 +76,7 @@ class RunnerControl:
         group_id: Its group.
         move_with_state: What happens when partitions move away from state that stays.
         jvm_pid: The JVM that this run belongs to; None is the parent of this process.
-        directory: Where drivers' sockets lie; None is this user's own directory.
+        directories: Where drivers' sockets may lie; None is where this process's JVM has them.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class RunnerControl:
         group_id: str,
         move_with_state: MoveWithState = MoveWithState.WARN,
         jvm_pid: int | None = None,
-        directory: Path | None = None,
+        directories: Sequence[Path] | None = None,
     ) -> None:
         self._driver = driver
         self._group_id = group_id
@@ -117,7 +117,7 @@ class RunnerControl:
             Introduced(pid=os.getpid(), group_id=group_id),
             self._received,
             self._lost,
-            directory,
+            directories_of_runner() if directories is None else directories,
         )
 
     # What the run wants.

@@ -20,6 +20,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from pyspark.java_gateway import ensure_callback_server_started
@@ -27,7 +28,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groups.errors import OptionsError
-from spark_groups.spark.control import ControlServer, Link
+from spark_groups.spark.control import ControlServer, Link, directories_of_driver
 from spark_groups.spark.control_messages import (
     BatchReported,
     Drain,
@@ -63,7 +64,8 @@ class CleanEnd:
         self._spark = spark
         self._timeout_s = timeout_s
         # Runners find it now, and need not look for it when every second counts.
-        self._drain = _Drain(int(_jvm_process(spark).pid()))
+        directories = directories_of_driver(spark.sparkContext._jvm)
+        self._drain = _Drain(int(_jvm_process(spark).pid()), directories)
         self._begun = threading.Lock()
         self._done = threading.Event()
         self._end_timeout_s = timeout_s + LEAVE_TIMEOUT_S + EVENTS_TIMEOUT_S
@@ -151,7 +153,6 @@ def stop_on_sigterm(spark: SparkSession, *, timeout_s: float = 30.0) -> CleanEnd
 
     Raises:
         OptionsError: The session is one of Spark Connect, or the time-out is not positive.
-        OSError: No socket can be made where runners look for it.
     """
     if timeout_s <= 0:
         raise OptionsError(f"the time-out of a clean end has to be positive, not {timeout_s:g} s")
@@ -195,17 +196,18 @@ class _Drain:
 
     Args:
         jvm_pid: The JVM's pid.
-
-    Raises:
-        OSError: No socket can be made where runners look for it.
+        directories: Where the socket may lie.
     """
 
-    def __init__(self, jvm_pid: int) -> None:
+    def __init__(self, jvm_pid: int, directories: Sequence[Path]) -> None:
         listening = Listening(reports_batches=False, holds_revocations=False)
-        self._server = ControlServer(jvm_pid, listening, self._received)
+        self._server = ControlServer(jvm_pid, listening, self._received, directories)
         self._changed = threading.Condition()
         self._draining: set[Link] = set()
-        self._server.start()
+        self._server.start(
+            "a clean end cannot tell the runners what to commit last: the next run from the same"
+            " checkpoint commits it"
+        )
 
     def begin(self, runner_pids: list[int]) -> None:
         """Ask all runners, once they have found this socket, and wait until they obey.

@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import (
@@ -162,6 +161,7 @@ class _StreamReader(DataSourceStreamReader):
         """Return the live side of this reader; the first call makes it, in the runner."""
         if self._run is None:
             from spark_groups.kafka.snapshots import SnapshotPublisher
+            from spark_groups.spark.control import files_directory
             from spark_groups.spark.query_run import QueryRun
             from spark_groups.spark.runner_log import log_to_stderr
             from spark_groups.spark.runner_signals import RunnerEnd, jvm_connection
@@ -174,7 +174,7 @@ class _StreamReader(DataSourceStreamReader):
             connection = jvm_connection()
             self._run = QueryRun(self._options, tells_start=HAS_ADMISSION_CONTROL)
             RunnerEnd(
-                self.stop, files_directory=_files_directory(), jvm_connection=connection
+                self.stop, files_directory=files_directory(), jvm_connection=connection
             ).watch()
             # Only now: threads that are made before cannot be kept from taking signals.
             self._run.control.start()
@@ -267,12 +267,3 @@ def _rows(load: Load, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
         from spark_groups.spark.reader import read_ranges
 
         yield from read_ranges(load.range_settings, partition.ranges)
-
-
-def _files_directory() -> Path | None:
-    """Return the directory of the SparkContext's files, where the runner was told of one."""
-    from pyspark.core.files import SparkFiles  # absent in pure Connect clients
-
-    root = SparkFiles._root_directory
-    directory = Path(root).parent if root else None
-    return directory if directory is not None and directory.exists() else None

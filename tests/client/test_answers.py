@@ -20,6 +20,7 @@ from spark_groups.offsets.owned import Phase
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.protocol import messages as m
 from spark_groups.protocol.membership import MemberState
+from spark_groups.protocol.rights import Identity
 from spark_groups.types import Assignment
 from tests.client.hands import (
     NODE,
@@ -308,8 +309,22 @@ def test_topic_that_may_not_be_seen_is_final() -> None:
     refusal = m.MetadataResponse(errors={"orders": int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)})
     hands.answer(Lane.CLUSTER, refusal)
     assert hands.client.member.state is MemberState.FATAL
-    assert "'orders'" in (hands.client.member.failure or "")
+    assert "Metadata of topic orders" in (hands.client.member.failure or "")
     assert "READ and DESCRIBE" in (hands.client.member.failure or "")
+
+
+ALICE = Identity(principal="User:alice", bootstrap_servers=("b:9092",))
+
+
+def test_a_right_that_is_missing_is_granted_by_the_command_in_the_error() -> None:
+    hands = Hands(identity=ALICE)
+    hands.answer(Lane.SEARCH, m.FindCoordinatorResponse(coordinator=m.Node(1, "b", 1)))
+    refusal = m.MetadataResponse(errors={"orders": int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)})
+    hands.answer(Lane.CLUSTER, refusal)
+    failure = hands.client.member.failure or ""
+    assert "the principal User:alice needs READ and DESCRIBE" in failure
+    assert "kafka-acls.sh --bootstrap-server b:9092" in failure
+    assert failure.endswith("--operation Describe --topic orders")
 
 
 @pytest.mark.parametrize("may_describe", [True, False])

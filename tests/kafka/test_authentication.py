@@ -67,7 +67,10 @@ def test_a_token(secured: SecuredKafka) -> None:
     assert "wrong-word" not in said
 
 
-def test_a_token_that_a_broker_does_not_take(secured: SecuredKafka) -> None:
+def test_a_token_that_a_broker_does_not_take(
+    secured: SecuredKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_GROUPS_ALLOWED_PATHS", str(secured.directory))
     servers = secured.kafka.listener("LOGIN")
     path = secured.directory / "token"
     path.write_text(secured.issuer.token(aud="another-service"))

@@ -13,6 +13,7 @@ from spark_groups.kafka.fetch_leaders import FetchLeaders, LostTopic, fail_if_fi
 from spark_groups.kafka.fetch_messages import FetchCursor
 from spark_groups.kafka.topics import NO_LEADER, ClusterMetadata, KnownTopic, Leader
 from spark_groups.protocol.messages import Node, TopicMetadata
+from spark_groups.protocol.rights import Identity
 from spark_groups.types import OffsetRange
 
 TOPIC_ID = uuid.UUID(int=3)
@@ -133,3 +134,6 @@ def test_errors_that_are_final_are_raised_with_a_remedy() -> None:
     fail_if_final("t", ErrorCode.LEADER_NOT_AVAILABLE)
     with pytest.raises(SparkGroupsError, match="error 2"):
         fail_if_final("t", 2)
+    alice = Identity(principal="User:alice", bootstrap_servers=("b:9092",))
+    with pytest.raises(SparkGroupsError, match=r"User:alice needs READ.*--topic t$"):
+        fail_if_final("t-0", ErrorCode.TOPIC_AUTHORIZATION_FAILED, alice, ["t"])

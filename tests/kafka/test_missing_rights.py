@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import time
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from spark_groups.errors import GroupError
 from spark_groups.kafka.security import Security
 from spark_groups.kafka.security_settings import security_of
+from spark_groups.protocol.rights import Identity
 from tests.brokers import Row, create_topic, produce
 from tests.kafka.members import QueryLike
 from tests.secured import SecuredKafka
@@ -46,7 +49,34 @@ def refusal(query: QueryLike) -> str:
 
 
 def member(secured: SecuredKafka, security: Security, group_id: str, topics: str) -> QueryLike:
-    return QueryLike(secured.kafka.listener("LOGIN"), group_id, topics, security=security)
+    servers = secured.kafka.listener("LOGIN")
+    identity = Identity(principal=security.principal, bootstrap_servers=(servers,))
+    member = {"identity": identity}
+    return QueryLike(servers, group_id, topics, security=security, member=member)
+
+
+def grant(secured: SecuredKafka, error: str) -> None:
+    """Do what an error says, with Kafka's own tool, as an administrator on this machine."""
+    found = re.search(r"kafka-acls\.sh (.*?)\)?$", error)
+    assert found is not None, error
+    arguments = shlex.split(found[1])
+    assert arguments[:2] == ["--bootstrap-server", secured.kafka.listener("LOGIN")]
+    assert arguments[2:4] == ["--command-config", "admin.properties"]
+    servers = ("--bootstrap-server", secured.kafka.bootstrap_servers)
+    secured.kafka.run_tool("org.apache.kafka.tools.AclCommand", *servers, *arguments[4:])
+
+
+def test_what_the_errors_say_grants_what_is_missing(
+    secured: SecuredKafka, security: Security, group_id: str, topic: str
+) -> None:
+    # Which of the two is refused first is for the answers to say.
+    for _ in ("the group", "the topic"):
+        said = refusal(member(secured, security, group_id, topic))
+        assert "the principal User:alice needs READ and DESCRIBE on" in said
+        grant(secured, said)
+    query = member(secured, security, group_id, topic)
+    assert query.plan_rows().ranges
+    query.driver.leave()
 
 
 @pytest.fixture
@@ -72,7 +102,7 @@ def test_no_right_on_the_group(
     said = refusal(member(secured, security, group_id, topic))
     assert group_id in said
     assert "GROUP_AUTHORIZATION_FAILED" in said
-    assert "needs READ and DESCRIBE on the group" in said
+    assert "the principal User:alice needs READ and DESCRIBE on the group" in said
 
 
 def test_describe_without_read_on_the_group(
@@ -113,7 +143,8 @@ def test_describe_without_read_on_a_topic(
     said = refusal(member(secured, security, group_id, topic))
     assert "TOPIC_AUTHORIZATION_FAILED" in said
     assert f"of topic {topic}" in said
-    assert "needs READ" in said
+    assert "the principal User:alice needs READ" in said
+    assert f"--topic {topic}" in said
 
 
 def test_a_right_that_is_taken_away_later(

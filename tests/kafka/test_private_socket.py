@@ -22,6 +22,18 @@ def test_a_socket_takes_connections_until_its_end_and_leaves_nothing(tmp_path: P
         connect_to(path, 5.0)
 
 
+def test_a_socket_may_lie_in_a_directory_with_a_long_name(tmp_path: Path) -> None:
+    path = tmp_path / ("d" * 120) / "one.sock"
+    listener = listen_at(path, 1)
+    with connect_to(path, 5.0) as connection:
+        accepted, _ = listener.accept()
+        with accepted:
+            accepted.sendall(b"hello")
+            assert connection.recv(5) == b"hello"
+    end_listening(listener, path)
+    assert os.listdir(path.parent) == []
+
+
 def test_a_socket_is_not_seen_before_it_listens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

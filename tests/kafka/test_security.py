@@ -31,6 +31,16 @@ def test_an_unknown_protocol_is_refused() -> None:
         Security("TLS")
 
 
+def test_the_principal_is_told_as_far_as_it_is_known() -> None:
+    alice = PasswordLogin(Mechanism.SCRAM_SHA_512, "alice", SECRET)
+    assert Security("SASL_SSL", login=alice).principal == "User:alice"
+    assert Security().principal == Security("SSL").principal == "User:ANONYMOUS"
+    certified = Tls(certificate_pem="c", key_pem="k")
+    assert Security("SSL", certified).principal == ""
+    tokens = TokenLogin(endpoint_url="https://x/token", client_id="c", client_secret=SECRET)
+    assert Security("SASL_SSL", login=tokens).principal == ""
+
+
 def test_it_travels_whole_and_shows_nothing() -> None:
     login = TokenLogin(endpoint_url="https://x/token", client_id="c", client_secret=SECRET)
     tls = Tls(trusted_pem=f"{SECRET}1", certificate_pem=f"{SECRET}2", key_pem=f"{SECRET}3")

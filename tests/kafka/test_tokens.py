@@ -88,7 +88,13 @@ def test_an_endpoint_that_says_nothing_ends_at_the_deadline(login: TokenLogin) -
         assert time.monotonic() - began_at < 5
 
 
-@pytest.mark.parametrize("body", [b"{}", b"not json", b"[]", b'{"access_token": "a\\nb"}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"{}", b"not json", b"[]", b'{"access_token": "a\\nb"}'),
+        pytest.param(b"[" * 4000, id="nested deeply"),
+    ],
+)
 def test_an_answer_without_a_token_is_refused(login: TokenLogin, body: bytes) -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
 

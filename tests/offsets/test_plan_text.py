@@ -180,12 +180,16 @@ def test_planner_is_read_from_the_text_of_a_progress(plan: BatchPlan) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["17", "None", "", "[1]", '"x"', '{"orders": {"0": 5}}', '{"member": 3}', plan_text(None)],
+    [
+        *("17", "None", "", "[1]", '"x"', '{"orders": {"0": 5}}', '{"member": 3}'),
+        *(plan_text(None), pytest.param("[" * 4000, id="nested deeply")),
+    ],
 )
 def test_ends_of_other_sources_have_no_planner(text: str) -> None:
     assert planner_of(text) is None
 
 
 def test_text_that_is_not_json_is_refused() -> None:
-    with pytest.raises(CheckpointError, match="not JSON"):
-        parse_plan_text("{")
+    for text in ("{", "[" * 4000):
+        with pytest.raises(CheckpointError, match="not JSON"):
+            parse_plan_text(text)

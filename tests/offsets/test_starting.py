@@ -59,6 +59,7 @@ def test_partition_count_is_kept_beside_an_offset(count: int) -> None:
     "metadata",
     [
         *("", "spark", "{", "[]", "7", "null", '"partitions"', "{}", '{"partitions":null}'),
+        *(pytest.param("[" * 4000, id="nested deeply"), '{"partitions":2147483648}'),
         *('{"partitions":"4"}', '{"partitions":-1}', '{"partitions":true}', '{"partitions":4.0}'),
     ],
 )

@@ -79,6 +79,12 @@ def main(servers: str, group_id: str, topic: str, directory: Path) -> None:
     seen["owners"] = [row["client_id"] for row in state()]
     query.stop()
     wait_until(lambda: not any(row["client_id"] for row in state()), READ_S, "an empty group")
+    login = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a"'
+    sent = f'{login} password="${{env:HOME}}";'
+    secured = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "PLAIN"}
+    seen["reference"] = refusal(
+        lambda: stream(**secured, **{"kafka.sasl.jaas.config": sent}).schema
+    )
     seen["listen"] = refusal(lambda: spark_groups.listen(spark))
     seen["stop_on_sigterm"] = refusal(lambda: stop_on_sigterm(spark))
     for name, options, process in (

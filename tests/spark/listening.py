@@ -45,9 +45,9 @@ class Driver:
             self.jvm_pid,
             Listening(reports_batches=reports_batches, holds_revocations=holds_revocations),
             self._received,
-            directory,
+            [directory],
         )
-        self.server.start()
+        self.server.start("nothing is told")
 
     def __enter__(self) -> Driver:
         return self

@@ -54,6 +54,8 @@ def test_sources_work_and_what_needs_the_driver_is_refused(seen: dict[str, Any])
         for partition in range(2)
     ]
     assert (seen["backlog"], seen["backlog of the registered source"]) == (3, 3)
+    refused = "the configuration provider env is not allowed on Spark Connect by default"
+    assert refused in seen["reference"]
     assert "OptionsError: a session of Spark Connect cannot listen" in seen["listen"]
     assert "OptionsError: a session of Spark Connect has no driver" in seen["stop_on_sigterm"]
     for name in ("foreach_batch_rows", "process_records"):

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from spark_groups.spark import control
-from spark_groups.spark.control import ControlClient, ControlServer, Link
+from spark_groups.spark.control import ControlClient, ControlServer, Link, control_directories
 from spark_groups.spark.control_messages import (
     BatchReported,
     Drain,
@@ -37,8 +37,7 @@ INTRODUCED = Introduced(pid=12, group_id="flights")
 class Side:
     """One side of the channel, and what came to it."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self) -> None:
         self.messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self.lost: list[Link] = []
 
@@ -52,18 +51,18 @@ class Side:
 class Driver(Side):
     """A driver that listens."""
 
-    def __init__(self, directory: Path, jvm_pid: int = JVM) -> None:
-        super().__init__(directory)
-        self.server = ControlServer(jvm_pid, LISTENING, self.received, directory)
-        self.server.start()
+    def __init__(self, *directories: Path, jvm_pid: int = JVM) -> None:
+        super().__init__()
+        self.server = ControlServer(jvm_pid, LISTENING, self.received, directories)
+        self.server.start("nothing is told")
 
 
 class Runner(Side):
     """A runner that looks for drivers."""
 
-    def __init__(self, directory: Path, jvm_pid: int = JVM) -> None:
-        super().__init__(directory)
-        self.client = ControlClient(jvm_pid, INTRODUCED, self.received, self.lost.append, directory)
+    def __init__(self, *directories: Path) -> None:
+        super().__init__()
+        self.client = ControlClient(JVM, INTRODUCED, self.received, self.lost.append, directories)
         self.found = self.client.start()
 
 
@@ -73,14 +72,14 @@ def places(tmp_path: Path) -> Iterator[ExitStack]:
         yield stack
 
 
-def driver(places: ExitStack, directory: Path, jvm_pid: int = JVM) -> Driver:
-    side = Driver(directory, jvm_pid)
+def driver(places: ExitStack, *directories: Path, jvm_pid: int = JVM) -> Driver:
+    side = Driver(*directories, jvm_pid=jvm_pid)
     places.callback(side.server.close)
     return side
 
 
-def runner(places: ExitStack, directory: Path, jvm_pid: int = JVM) -> Runner:
-    side = Runner(directory, jvm_pid)
+def runner(places: ExitStack, *directories: Path) -> Runner:
+    side = Runner(*directories)
     places.callback(side.client.close)
     return side
 
@@ -262,11 +261,46 @@ def test_the_directory_is_private(places: ExitStack, tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "c").stat().st_mode) == 0o700
 
 
-def test_a_directory_that_is_a_link_is_refused(places: ExitStack, tmp_path: Path) -> None:
+def test_a_driver_whose_directory_is_taken_takes_the_next_one_and_is_found(
+    places: ExitStack, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "elsewhere").mkdir()
-    os.symlink(tmp_path / "elsewhere", tmp_path / "c")
-    with pytest.raises(PermissionError, match="is not a directory of this user"):
-        driver(places, tmp_path / "c")
+    taken, free = tmp_path / "taken", tmp_path / "free"
+    os.symlink(tmp_path / "elsewhere", taken)
+    listener = driver(places, taken, free)
+    assert os.listdir(tmp_path / "elsewhere") == []
+    member = runner(places, taken, free)
+    assert member.found == 1
+    assert listener.next() == INTRODUCED
+    assert caplog.text == ""
+
+
+def test_a_driver_without_any_directory_says_what_is_missing_and_goes_on(
+    places: ExitStack, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "taken").touch()
+    listener = driver(places, tmp_path / "taken")
+    assert "no control channel" in caplog.text
+    assert "so nothing is told." in caplog.text
+    assert "XDG_RUNTIME_DIR" in caplog.text
+    assert "taken is not a directory of this user: remove it" in caplog.text
+    assert listener.server.broadcast(Drain()) == 0
+    assert not listener.server.await_runners({12}, 60.0)
+    listener.server.close()
+
+
+def test_sockets_lie_in_a_runtime_directory_of_this_user_alone_or_below_sparks_files(
+    tmp_path: Path,
+) -> None:
+    runtime, files = tmp_path / "runtime", tmp_path / "files"
+    runtime.mkdir(mode=0o700)
+    mine = files / "spark-groups-control"
+    assert control_directories(str(runtime), files) == (runtime / "spark-groups-control", mine)
+    runtime.chmod(0o750)
+    assert control_directories(str(runtime), files) == (mine,)
+    assert control_directories(str(tmp_path / "none"), files) == (mine,)
+    assert control_directories("", files) == (mine,)
+    assert control_directories(None, None) == ()
 
 
 def test_more_runners_than_there_may_be_are_turned_away(

@@ -135,6 +135,17 @@ def test_security_is_passed_on_and_references_are_resolved_where_consumers_run(
     assert options["kafka.config.providers.file.class"] == f"{providers}FileConfigProvider"
 
 
+def test_what_references_may_read_where_consumers_run_is_what_the_driver_allows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SPARK_GROUPS_ALLOWED_PATHS", "/run/secrets, /etc/kafka")
+    monkeypatch.setenv("SPARK_GROUPS_ALLOWLIST_PATTERN", "KAFKA_.*")
+    options = reading(**{"kafka.sasl.jaas.config": "${env:KAFKA_A} ${directory:/run/secrets:b}"})
+    providers = "kafka.config.providers"
+    assert options[f"{providers}.directory.param.allowed.paths"] == "/run/secrets,/etc/kafka"
+    assert options[f"{providers}.env.param.allowlist.pattern"] == "KAFKA_.*"
+
+
 def test_stores_that_only_the_jvm_knows_are_left_to_it() -> None:
     further = {
         "kafka.ssl.truststore.location": "/not/there.jks",

@@ -47,7 +47,7 @@ class Runner:
     def __init__(self, directory: Path) -> None:
         self.messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self.client = ControlClient(
-            JVM, Introduced(pid=1, group_id="g"), self._received, lambda link: None, directory
+            JVM, Introduced(pid=1, group_id="g"), self._received, lambda link: None, [directory]
         )
         assert self.client.start() == 1
 
@@ -81,7 +81,7 @@ def test_partitions_are_handed_to_the_callbacks_as_values(
     told: queue.SimpleQueue[PartitionsMoved], tmp_path: Path
 ) -> None:
     listener = GroupListener(
-        JVM, on_assigned=told.put, on_revoked=told.put, on_lost=told.put, directory=tmp_path
+        JVM, on_assigned=told.put, on_revoked=told.put, on_lost=told.put, directories=[tmp_path]
     )
     runner = Runner(tmp_path)
     assert runner.next() == Listening(reports_batches=True, holds_revocations=True)
@@ -127,7 +127,7 @@ def test_a_callback_that_raises_is_reported_and_the_revocation_goes_on(
     def on_revoked(moved: PartitionsMoved) -> None:
         raise kind("no disk")
 
-    listener = GroupListener(JVM, on_revoked=on_revoked, directory=tmp_path)
+    listener = GroupListener(JVM, on_revoked=on_revoked, directories=[tmp_path])
     runner = Runner(tmp_path)
     runner.next()
     for number in (1, 2):
@@ -139,7 +139,7 @@ def test_a_callback_that_raises_is_reported_and_the_revocation_goes_on(
 
 
 def test_without_callbacks_revocations_are_not_held(tmp_path: Path) -> None:
-    listener = GroupListener(JVM, directory=tmp_path)
+    listener = GroupListener(JVM, directories=[tmp_path])
     runner = Runner(tmp_path)
     assert runner.next() == Listening(reports_batches=True, holds_revocations=False)
     runner.change("revoked", number=1)
@@ -157,7 +157,7 @@ def test_a_callback_that_does_not_return_keeps_no_more_than_its_own(
         hanging.set()
         released.wait(60)
 
-    listener = GroupListener(JVM, on_revoked=on_revoked, directory=tmp_path)
+    listener = GroupListener(JVM, on_revoked=on_revoked, directories=[tmp_path])
     runner = Runner(tmp_path)
     runner.next()
     runner.change("revoked", number=1, deadline_s=100.0)
@@ -172,7 +172,7 @@ def test_a_callback_that_does_not_return_keeps_no_more_than_its_own(
 
 
 def test_a_refusal_is_told_before_the_greeting_until_the_query_has_ended(tmp_path: Path) -> None:
-    listener = GroupListener(JVM, directory=tmp_path)
+    listener = GroupListener(JVM, directories=[tmp_path])
     greeting = Listening(reports_batches=True, holds_revocations=False)
     listener.refuse("q1", "g", "it has two streams")
     refused = Runner(tmp_path)
@@ -184,7 +184,7 @@ def test_a_refusal_is_told_before_the_greeting_until_the_query_has_ended(tmp_pat
 
 
 def test_listening_ends_also_when_the_session_is_gone(tmp_path: Path) -> None:
-    listener = GroupListener(JVM, directory=tmp_path)
+    listener = GroupListener(JVM, directories=[tmp_path])
 
     def remove(timeout_s: float) -> None:
         raise ConnectionError("no JVM")
@@ -258,7 +258,7 @@ def test_all_listeners_share_one_time_out_which_is_short_where_no_thread_starts(
         allowed_s.append(timeout_s)
         clock.append(clock[-1] + 0.75 * timeout_s)
 
-    listeners = [GroupListener(JVM, directory=tmp_path / name) for name in ("a", "b", "c")]
+    listeners = [GroupListener(JVM, directories=[tmp_path / name]) for name in ("a", "b", "c")]
     for each in listeners:
         each.on_close(remove)
     clock = [100.0]
@@ -270,6 +270,18 @@ def test_all_listeners_share_one_time_out_which_is_short_where_no_thread_starts(
         listener_module.close_listeners()
     most_s = listener_module.EVENTS_TIMEOUT_S if can_start else listener_module.NO_THREADS_TIMEOUT_S
     assert allowed_s == pytest.approx([most_s, most_s / 4, most_s / 16])
+
+
+def test_a_listener_that_cannot_be_found_says_what_is_missing(
+    told: queue.SimpleQueue[PartitionsMoved], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "taken").touch()
+    listener = GroupListener(JVM, on_assigned=told.put, directories=[tmp_path / "taken"])
+    for text in ("committed at the next trigger", "Trigger.Once is refused", "XDG_RUNTIME_DIR"):
+        assert text in caplog.text
+    listener.report("q1", [PLAN], is_stateful=False, is_asynchronous=False)
+    listener.ended("q1")
+    listener.close()
 
 
 def test_a_session_of_spark_connect_is_refused() -> None:

@@ -82,6 +82,20 @@ def test_instance_id_takes_variables_of_the_environment(monkeypatch: pytest.Monk
     assert parse_instance_id("plain") == "plain"
 
 
+def test_through_spark_connect_instance_ids_take_only_what_names_a_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SPARK_JOB_ARTIFACT_UUID", "a session of Spark Connect")
+    monkeypatch.setenv("POD_NAME", "reader-2")
+    monkeypatch.setenv("ZONE", "hush")
+    assert parse_instance_id("flights-${POD_NAME}") == "flights-reader-2"
+    with pytest.raises(ValueError, match="SPARK_GROUPS_CONFIG_PROVIDERS=env") as raised:
+        parse_instance_id("${ZONE}")
+    assert "hush" not in str(raised.value)
+    monkeypatch.setenv("SPARK_GROUPS_CONFIG_PROVIDERS", "env")
+    assert parse_instance_id("${ZONE}") == "hush"
+
+
 def test_hostname_is_known_without_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOSTNAME", raising=False)
     assert parse_instance_id("${HOSTNAME}") == socket.gethostname()

@@ -155,7 +155,7 @@ def listening(run: QueryRun, directory: Path, **listens: bool) -> Driver:
     """Have a driver listen to a run that was just made."""
     driver = Driver(directory, **listens)
     run.control._client._jvm_pid = driver.jvm_pid
-    run.control._client._directory = directory
+    run.control._client._directories = (directory,)
     run.control.start()
     return driver
 

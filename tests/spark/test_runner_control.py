@@ -51,7 +51,7 @@ class Group:
             group_id=self.group_id,
             move_with_state=move_with_state,
             jvm_pid=driver.jvm_pid if driver is not None else 1,
-            directory=directory,
+            directories=[directory],
         )
         self.controls.append(control)
         control.start()

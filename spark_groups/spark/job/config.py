@@ -19,6 +19,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+_CHARACTERS_MAX: Final = 200_000
+"""How long a file may be: some that no person would write take the parser as long as its square."""
 _NESTED: Final = ("source", "sink.options", "target.options")
 """Sections whose keys may contain dots: their sub-tables are only a way to write such keys."""
 _TEXTS: Final = ("source.", "target.options.")
@@ -43,7 +45,7 @@ def load_job(
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     if path is not None:
-        for key, value in _flat(_read(path, kind.example)):
+        for key, value in _read(path, kind.example):
             values[key], origins[key] = value, str(path)
     for argument, key, text in settings:
         section, _, name = key.partition(".")
@@ -62,15 +64,24 @@ def load_job(
     return options
 
 
-def _read(path: Path, example: str) -> dict[str, Any]:
+def _read(path: Path, example: str) -> list[tuple[str, Any]]:
+    """Return `section.key` and value of everything in a file."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open(encoding="utf-8") as file:
+            text = file.read(_CHARACTERS_MAX + 1)
+        if len(text) > _CHARACTERS_MAX:
+            raise OptionsError(
+                f"{path} is too large for a configuration: at most {_CHARACTERS_MAX} characters"
+            )
+        return list(_flat(tomllib.loads(text)))
     except OSError as error:
         raise OptionsError(
             f"{path} cannot be read: {error.strerror}; {example} is an example"
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise OptionsError(f"{path} is not TOML: {error}") from error
+    except RecursionError:
+        raise OptionsError(f"{path} is not TOML: it is nested too deeply") from None
 
 
 def _flat(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -109,7 +120,7 @@ def _value(text: str) -> Any:
     """Read a setting as TOML if it is a list or a number, else as a text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return text
 
 

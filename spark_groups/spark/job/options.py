@@ -290,7 +290,10 @@ def check_job(
         The checked options, and nothing wrong; or None, and all that is wrong as pairs of the
         place (`section.key`) and the reason.
     """
-    given = {**table, "source": {**kind.needed, **table.get("source", {})}}
+    source = table.get("source", {})
+    if not isinstance(source, dict):
+        return None, [("source", "is no section with options: write [source] above them")]
+    given = {**table, "source": {**kind.needed, **source}}
     problems = [*_source_problems(given["source"])]
     try:
         options = kind.model_validate(given)

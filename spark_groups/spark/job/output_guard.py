@@ -77,7 +77,7 @@ class OutputGuard:
         try:
             note = json.loads(text or "")
             return {"query_id": note["query_id"], "checkpoint": note["checkpoint"]}
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise self._refusal(f"somebody whose note {self._note} cannot be read") from error
 
     def _refusal(self, writer: str) -> OptionsError:

@@ -84,8 +84,10 @@ def read_state(options: StateOptions) -> Iterator[StateRow]:
         BrokerUnreachableError: Not all answers came in time.
         ProtocolError: A broker refused, or its answer cannot be read.
     """
+    from spark_groups.kafka.security_warnings import warn_of_open_secrets
     from spark_groups.observation.observe import GroupObserver
 
+    warn_of_open_secrets(options.security)
     servers = ",".join(options.bootstrap_servers)
     timeout_s = options.api_timeout_ms / 1000
     with GroupObserver(servers, timeout_s=timeout_s, security=options.security) as observer:

@@ -193,6 +193,22 @@ def test_section_that_is_no_table(tmp_path: Path) -> None:
     assert "query: 3 is wrong" in refusal(written(tmp_path, f"query = 3\n{MINIMAL}"))
 
 
+@pytest.mark.parametrize("source", ["source = 1", "[[source]]"])
+def test_a_source_that_is_no_table(tmp_path: Path, source: str) -> None:
+    assert "source: is no section with options" in refusal(written(tmp_path, source))
+
+
+def test_a_file_that_no_parser_should_be_given(tmp_path: Path) -> None:
+    for text in ("a = " + "[" * 2000, f"[source]\n{'a.' * 3000}b = 1"):
+        assert "is not TOML: it is nested too deeply" in refusal(written(tmp_path, text))
+    assert "is too large for a configuration" in refusal(written(tmp_path, "a." * 200_000))
+
+
+def test_a_setting_that_is_nested_too_deeply_is_a_text() -> None:
+    with pytest.raises(OptionsError):
+        load_job(ConsumeOptions, None, [("--set", "query.trigger", "[" * 2000)])
+
+
 def test_file_that_is_not_there(tmp_path: Path) -> None:
     path = tmp_path / "none.toml"
     assert refusal(path).startswith(f"{path} cannot be read: No such file")

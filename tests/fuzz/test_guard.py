@@ -1,0 +1,49 @@
+"""Memory beside which nobody may read or write."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from fuzz.guard import PAGE_BYTES, guarded
+from fuzz.run import ROOT
+
+TOUCH = """
+import ctypes, numpy as np
+from fuzz.guard import guarded
+place = guarded(np.arange({size}, dtype=np.uint8), at_end={at_end})
+begin = place.ctypes.data + {offset}
+{touch}
+"""
+READ, WRITE = "ctypes.string_at(begin, 1)", "ctypes.memset(begin, 1, 1)"
+
+
+def touched(size: int, offset: int, touch: str, *, at_end: bool = True) -> int:
+    program = TOUCH.format(size=size, at_end=at_end, offset=offset, touch=touch)
+    return subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode
+
+
+def test_content_is_copied_whatever_its_type() -> None:
+    for content in (
+        np.arange(PAGE_BYTES + 3, dtype=np.int64),
+        np.arange(7, dtype=np.int32),
+        np.array([True, False]),
+        np.empty(0, np.uint8),
+    ):
+        for at_end in (True, False):
+            copy = guarded(content, at_end=at_end)
+            assert copy.dtype == content.dtype
+            assert np.array_equal(copy, content)
+            assert copy.flags.writeable
+
+
+@pytest.mark.parametrize("touch", [READ, WRITE])
+def test_one_byte_beside_it_ends_the_process(touch: str) -> None:
+    assert touched(100, 99, touch) == 0
+    assert touched(100, 100, touch) == -signal.SIGSEGV
+    assert touched(100, -1, touch, at_end=False) == -signal.SIGSEGV
+    assert touched(100, 0, touch, at_end=False) == 0

@@ -1,0 +1,47 @@
+"""Write down the digests of the jars of a Kafka version, as Maven publishes it now.
+
+    python -m tools.kafka_digests 4.3.1
+
+The jars are fetched into an empty folder, where Ivy compares each with the SHA-1 that Maven
+publishes. `spark_groups.kafka.artifacts` then takes no others for that version.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from spark_groups.kafka import jar_digests
+from spark_groups.kafka.artifacts import UNPUBLISHED
+from spark_groups.kafka.ivy import retrieve
+from spark_groups.kafka.java import find_spark_jars
+
+FETCH_S = 900.0
+
+
+def main(versions: list[str]) -> None:
+    """Write the digests of some versions."""
+    for version in versions:
+        with tempfile.TemporaryDirectory() as work:
+            jars = Path(work, "jars")
+            jars.mkdir()
+            retrieve(
+                version,
+                stand_ins=UNPUBLISHED.get(version, {}),
+                into=jars,
+                work=Path(work, "ivy"),
+                spark_jars=find_spark_jars(),
+                deadline_s=time.monotonic() + FETCH_S,
+            )
+            lines = [
+                f"{jar_digests.digest_of(jar)}  {jar.name}\n" for jar in sorted(jars.iterdir())
+            ]
+        path = Path(jar_digests.__file__).parent / jar_digests.FOLDER / f"{version}.sha256"
+        path.write_text("".join(lines), encoding="ascii")
+        sys.stderr.write(f"{path}: {len(lines)} jars\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
