@@ -84,7 +84,7 @@ class Broker:
         Args:
             topics: Partition counts by name.
         """
-        latest = OffsetSpec.latest()
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         asked = {
             TopicPartition(name, index): latest
             for name, count in topics.items()

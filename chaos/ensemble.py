@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import tempfile
 import time
 import traceback
 from collections import Counter
@@ -113,8 +112,8 @@ def _work(files: Files, key: RunKey, is_plain: bool) -> None:
         os.dup2(log, stream)
     # Where a driver listens is found by the parent's pid: each query looks in a place of its own.
     own = files.sockets / key.member
-    own.mkdir(exist_ok=True)
-    tempfile.tempdir = str(own)
+    own.mkdir(mode=0o700, exist_ok=True)
+    os.environ["XDG_RUNTIME_DIR"] = str(own)
     exit_code = query.FAILED
     try:
         exit_code = MAINS[is_plain](files, key)

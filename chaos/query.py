@@ -36,7 +36,7 @@ from spark_groups.offsets.events import (
 )
 from spark_groups.offsets.plan_text import NOTHING_PLANNED, plan_from_json
 from spark_groups.protocol.events import PartitionsAssigned, PartitionsLost, PartitionsRevoked
-from spark_groups.spark.control import ControlServer
+from spark_groups.spark.control import ControlServer, directories_of_runner
 from spark_groups.spark.control_messages import BatchReported, Listening
 from spark_groups.spark.options import SourceOptions
 from spark_groups.spark.packing import pack
@@ -90,7 +90,10 @@ class Query:
         self._options = SourceOptions.of(_options(setting, traits))
         self._range_settings = self._options.range_settings()
         self._server = ControlServer(
-            os.getppid(), Listening(reports_batches=True, holds_revocations=False), lambda *_: None
+            os.getppid(),
+            Listening(reports_batches=True, holds_revocations=False),
+            lambda *_: None,
+            directories_of_runner(),
         )
         self._run = QueryRun(self._options, tells_start=traits.tells_start)
 
@@ -99,7 +102,7 @@ class Query:
         signal.signal(signal.SIGTERM, self._terminated)
         self._journal.note(Note.BEGINS, pid=os.getpid())
         if self._traits.listens:
-            self._server.start()
+            self._server.start("batches are committed at the next trigger")
         self._run.control.start()
         self._run.driver.observe(self._observe)
         threading.Thread(target=self._sample, name="chaos-sample", daemon=True).start()
