@@ -167,6 +167,7 @@ def _throughput(readings: Readings) -> list[str]:
     return [
         "M rows/s of `addBatch` in the `noop` sink; CPU seconds for a million rows of JVM, Python"
         " and broker.",
+        *_company(readings),
         "",
         *_table(
             (
@@ -181,6 +182,17 @@ def _throughput(readings: Readings) -> list[str]:
             rows,
         ),
     ]
+
+
+def _company(readings: Readings) -> Iterator[str]:
+    """Say how quiet the machine was."""
+    if all("company_cores" in each for each in readings):
+        load = max(each["load_average"] for each in readings)
+        company = max(each["company_cores"] for each in readings)
+        yield (
+            f"Before a reading the load average was {load:.1f} at most; other processes used"
+            f" {company:.2f} processors at most while one read."
+        )
 
 
 def _options(part: Mapping[str, Any]) -> list[str]:

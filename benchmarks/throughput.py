@@ -7,12 +7,14 @@ to its end with each reader in turn, in two batches, into the `noop` sink. The f
 which processes start, is not counted. A repeat before the first one warms up, and
 compares counts and a hash of all rows.
 The broker has the same processors; its CPU seconds are told apart from those of Spark's JVM and its
-Python workers.
+Python workers. A reading during which other processes used more than 0.15 processors is discarded
+and made again.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import tempfile
 import time
@@ -29,7 +31,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.cpu import CpuSeconds, cpu_seconds
+from benchmarks.cpu import CpuAccount, CpuSeconds, MachineTime
 from benchmarks.nowhere import NowhereSource
 from benchmarks.readers import JVM_TUNED, READERS, Reader
 from benchmarks.results import write_results
@@ -41,6 +43,9 @@ PARTITIONS = 8
 TASKS = 2
 BATCHES = 2
 DONE_S = 600.0
+ATTEMPTS = 5
+COMPANY_MAX = 0.15
+"""How many processors others may use on average while somebody reads."""
 HASHED = ("count(*) AS rows", "bit_xor(xxhash64(key, value, topic, partition, offset)) AS hash")
 
 console = Console(stderr=True)
@@ -105,6 +110,8 @@ class Reading:
         jvm_cpu_s: CPU seconds of Spark's JVM behind the first batch.
         python_cpu_s: The same, of its Python processes.
         broker_cpu_s: The same, of the broker.
+        load_average: The machine's, of one minute, before the reading.
+        company_cores: How many processors others used on average while these rows were read.
     """
 
     topic: str
@@ -116,6 +123,31 @@ class Reading:
     jvm_cpu_s: float
     python_cpu_s: float
     broker_cpu_s: float
+    load_average: float
+    company_cores: float
+
+
+@dataclass(frozen=True)
+class Used:
+    """What was used until a moment.
+
+    Args:
+        machine: By all processes.
+        spark: By Spark.
+        broker: By the broker.
+        own_s: By this process.
+    """
+
+    machine: MachineTime
+    spark: CpuSeconds
+    broker: CpuSeconds
+    own_s: float
+
+    def company_cores(self, earlier: Used) -> float:
+        """Return how many processors others have used since an earlier moment, on average."""
+        spark, broker = self.spark - earlier.spark, self.broker - earlier.broker
+        used_s = spark.total + broker.total + self.own_s - earlier.own_s
+        return self.machine.company_cores(earlier.machine, used_s)
 
 
 @dataclass(frozen=True)
@@ -126,11 +158,13 @@ class Bench:
         spark: The session.
         kafka: The broker.
         readers: Names of those who read.
+        accounts: Count what Spark and the broker use.
     """
 
     spark: SparkSession
     kafka: EmbeddedKafka
     readers: tuple[str, ...]
+    accounts: tuple[CpuAccount, CpuAccount]
 
     def generate(self, kind: TopicKind, batch_rows: int) -> Topic:
         """Write a topic: half of a value is of its own, half repeats itself, as records do."""
@@ -177,11 +211,10 @@ class Bench:
         stream = self.spark.readStream.format(reader.source)
         return stream.options(**reader.options, **options).load()
 
-    def cpu(self) -> tuple[CpuSeconds, CpuSeconds]:
-        """Return what Spark and the broker have used."""
-        jvm_pid = self.spark.sparkContext._jvm.ProcessHandle.current().pid()
-        assert self.kafka.pid is not None
-        return cpu_seconds(jvm_pid), cpu_seconds(self.kafka.pid)
+    def used(self) -> Used:
+        """Return what was used until now."""
+        spark, broker = (each.used() for each in self.accounts)
+        return Used(MachineTime.now(), spark, broker, time.process_time())
 
     def read(self, topic: Topic, name: str, repeat: int) -> Reading:
         """Read a topic to its end into nothing, and return what it took."""
@@ -191,19 +224,20 @@ class Bench:
             writer = writer.format("noop")
         else:
             writer = writer.foreachBatch(reader.over_rows(_into_nothing))
-        cpu_before: tuple[CpuSeconds, CpuSeconds] | None = None
+        load_average = os.getloadavg()[0]
+        before: Used | None = None
         with tempfile.TemporaryDirectory() as checkpoint:
             query = (
                 writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
             )
             for _ in _while_it_runs(query):
-                if cpu_before is None and query.lastProgress:
-                    cpu_before = self.cpu()
-            spark, broker = self.cpu()
+                if before is None and query.lastProgress:
+                    before = self.used()
+            after = self.used()
             batches = [each for each in query.recentProgress if _moved_on(each)]
-        if len(batches) != BATCHES or cpu_before is None:
+        if len(batches) != BATCHES or before is None:
             raise RuntimeError(f"{name} read {topic.name} in {len(batches)} batches")
-        spark, broker = spark - cpu_before[0], broker - cpu_before[1]
+        spark, broker = after.spark - before.spark, after.broker - before.broker
         durations = [each["durationMs"] for each in batches[1:]]
         return Reading(
             str(topic.kind),
@@ -215,7 +249,18 @@ class Bench:
             spark.own,
             spark.children,
             broker.own,
+            load_average,
+            after.company_cores(before),
         )
+
+    def read_alone(self, topic: Topic, name: str, repeat: int) -> Reading:
+        """Read as `read` does, again if others have used the machine meanwhile."""
+        for _ in range(ATTEMPTS):
+            reading = self.read(topic, name, repeat)
+            if reading.company_cores <= COMPANY_MAX:
+                return reading
+            console.print(f"discarded, others used {reading.company_cores:.2f} processors")
+        raise RuntimeError(f"others use this machine: {ATTEMPTS} readings were discarded")
 
     def hash_of(self, topic: Topic, name: str) -> tuple[int, int]:
         """Read a topic to its end, and return how many rows it had and a hash of them all."""
@@ -251,7 +296,7 @@ class Bench:
             raise RuntimeError(f"the readers do not agree on {topic.rows} rows: {hashes}")
         for repeat in range(1, repeats + 1):
             for name in self.readers:
-                reading = self.read(topic, name, repeat)
+                reading = self.read_alone(topic, name, repeat)
                 console.print(f"{reading}")
                 yield reading
 
@@ -335,11 +380,16 @@ def main() -> None:
     readings: list[Reading] = []
     spark = session(given.jvm_options)
     with EmbeddedKafka(heap_mb=512) as kafka:
-        bench = Bench(spark, kafka, tuple(given.readers.split(";")))
+        assert kafka.pid is not None
+        jvm_pid = int(spark.sparkContext._jvm.ProcessHandle.current().pid())
+        accounts = CpuAccount(jvm_pid), CpuAccount(kafka.pid)
+        bench = Bench(spark, kafka, tuple(given.readers.split(";")), accounts)
         for each in given.topics.split(","):
             kind = TopicKind.of(each)
             topic = bench.generate(kind, kind.batch_rows(given.batch_rows))
             readings += bench.measure(topic, given.repeats)
+        for account in accounts:
+            account.close()
         spark.stop()
         measured = {**settings(given.jvm_options), "kafka": kafka.version}
     write_results(given.json, measured, readings)
