@@ -14,13 +14,14 @@ class FullHeartbeats(Checker):
 
     A coordinator answers with the assignment if that is new, or if it is told all that the member
     owns. Where the answer with a new one was lost, only a full heartbeat gets it again; a short
-    one with the epoch before is fenced, and the member loses what it reads.
+    one with the epoch before is fenced, and the member loses what it reads. Each run of a query is
+    asked for itself: the next one says good-bye in the name of the one before, which may yet live.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
-        self._unanswered: set[str] = set()
-        """Members whose last heartbeat may have arrived and got no answer."""
+        self._unanswered: set[tuple[str, str]] = set()
+        """Who got no answer to a heartbeat that may have arrived, and in which member's name."""
 
     def listeners(self) -> Listeners:
         """Return what to call for each kind of fact."""
@@ -28,12 +29,15 @@ class FullHeartbeats(Checker):
 
     def _lost(self, fact: facts.Unanswered) -> None:
         if isinstance(fact.request, HeartbeatRequest):
-            self._unanswered.add(fact.request.member_id)
+            self._unanswered.add((fact.who, fact.request.member_id))
 
     def _sent(self, fact: facts.Sent) -> None:
         request = fact.outgoing.request
-        if not isinstance(request, HeartbeatRequest) or request.member_id not in self._unanswered:
+        if not isinstance(request, HeartbeatRequest):
             return
-        self._unanswered.discard(request.member_id)
+        by = (fact.who, request.member_id)
+        if by not in self._unanswered:
+            return
+        self._unanswered.discard(by)
         if request.member_epoch >= 0 and request.topic_partitions is None:
             self.fail(f"{fact.who} lost the answer to a heartbeat and does not say what it owns")
