@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from spark_groups.errors import AccessError, ErrorCode
+from spark_groups.errors import AccessError, ErrorCode, printable
 from spark_groups.kafka.addresses import Address
 from spark_groups.kafka.codec import Values
 from spark_groups.kafka.sasl import Exchange, PasswordLogin, password_exchange, token_exchange
@@ -96,7 +96,7 @@ def _refused(answer: Values, challenge: bytes, security: Security, address: Addr
     else:
         who = "the token of " + (repr(login.client_id) if login.client_id else login.endpoint_url)
         remedy = "check who issued it, for which audience and scope, and until when it is valid"
-        with contextlib.suppress(ValueError, AttributeError, TypeError, RecursionError):
-            status = json.loads(challenge).get("status")
+        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            status = printable(json.loads(challenge)["status"])
             reason = f"{reason} ({status})" if status not in reason else reason
     return f"{address} refused {who} by {login.mechanism.value}: {reason}; {remedy}"

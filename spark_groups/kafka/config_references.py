@@ -5,8 +5,8 @@
     ${directory:PATH:FILE}       a file of a directory, as secrets are mounted into containers
 
 So a secret need not stand where settings are shown. Whoever gives settings need not be whoever runs
-the driver, and must not read its files: what may be referred to stands in the driver's environment,
-under names that Kafka's providers have for the same.
+the driver, and must not read its files: what may be referred to stands in the driver's environment.
+The variables are named after the settings of Kafka's own providers.
 """
 
 from __future__ import annotations

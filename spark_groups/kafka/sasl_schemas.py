@@ -23,7 +23,7 @@ SASL_HANDSHAKE: Final = Message(
     Struct("SaslHandshakeRequest", (Field("mechanism", STRING),), flexible=False),
     Struct(
         "SaslHandshakeResponse",
-        (Field("error_code", INT16), Field("mechanisms", STRING, array=True)),
+        (Field("error_code", INT16), Field("mechanisms", TEXT, array=True)),
         flexible=False,
     ),
     response_header=RESPONSE_HEADER_V0,

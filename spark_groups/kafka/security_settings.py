@@ -190,9 +190,15 @@ class _Reading:
             return self._try(location, lambda: self._trusted_in(path))
         return None
 
+    def _check_store(self, path: str) -> None:
+        """Whoever gives settings through Spark Connect must not use the driver's own keys."""
+        if self._allowed.is_connect:
+            self._allowed.check_path(path)
+
     def _trusted_in(self, path: str) -> str:
         from spark_groups.kafka import keystores  # noqa: PLC0415
 
+        self._check_store(path)
         kind, content = keystores.read_store(path, self._settings.get("ssl.truststore.type"))
         if kind == "PEM":
             return keystores.trusted_from_pem(content.decode("latin-1"))
@@ -218,6 +224,7 @@ class _Reading:
     def _identity_in(self, path: str) -> tuple[str, str]:
         from spark_groups.kafka import keystores  # noqa: PLC0415
 
+        self._check_store(path)
         kind, content = keystores.read_store(path, self._settings.get("ssl.keystore.type"))
         if kind == "PEM":
             text = content.decode("latin-1")

@@ -17,11 +17,14 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
-from spark_groups.errors import AccessError, BrokerUnreachableError
+from spark_groups.errors import AccessError, BrokerUnreachableError, printable
 from spark_groups.kafka.sasl import TokenLogin
 from spark_groups.kafka.tls import Tls
 
 TOKEN_BYTES_MAX: Final = 1024 * 1024
+SAID: Final = ("error", "error_description")
+SAID_MAX: Final = 500
+"""How many characters of each an error repeats."""
 UNKNOWN_LIFETIME_S: Final = 300.0
 """How long a token is taken for good that does not say it."""
 _RENEW_AT: Final = 0.8
@@ -77,7 +80,7 @@ class TokenStore:
             known = self._tokens.get(login)
         if known is not None and time.time() < known.renew_at_s:
             return known
-        if login.endpoint_url.startswith("file:"):
+        if login.endpoint_url.lower().startswith("file:"):
             return _read_token(login.endpoint_url)
         fresh = _fetch_in_time(login, tls, timeout_s)
         with self._lock:
@@ -183,7 +186,7 @@ def _refusal(login: TokenLogin, error: urllib.error.HTTPError) -> Exception:
     try:
         said = json.loads(error.read(TOKEN_BYTES_MAX))
         reason = ", ".join(
-            [reason, *(str(said[key]) for key in ("error", "error_description") if key in said)]
+            [reason, *(printable(str(said[key]))[:SAID_MAX] for key in SAID if key in said)]
         )
     except (OSError, ValueError, TypeError, RecursionError):
         pass  # The code alone has to do.

@@ -227,7 +227,10 @@ class Transport:
             except (TimeoutError, BrokerUnreachableError) as error:
                 self.fail_if_shut_down()
                 raise BrokerUnreachableError(
-                    f"only {place} bytes of a frame of {size} bytes came in {waited_s:.1f} s"
+                    f"only {place} bytes of a frame of {size} bytes came in {waited_s:.1f} s:"
+                    f" {_LEAST_BYTES_PER_S} bytes a second are needed. On a slow network let a"
+                    " fetch bring less: lower kafka.fetch.max.bytes and"
+                    " kafka.max.partition.fetch.bytes"
                 ) from error
             except OSError as error:
                 raise self._refusal(error) or _lost(error) from error

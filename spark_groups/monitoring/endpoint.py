@@ -65,6 +65,7 @@ class MonitoringEndpoint:
         self._take = take
         self._address = (host, port)
         self._server: _Server | None = None
+        self._is_local = False
         registry = CollectorRegistry()
         registry.register(_Member(take))
         self._metrics = make_wsgi_app(registry)
@@ -76,6 +77,8 @@ class MonitoringEndpoint:
             OptionsError: The port cannot be had.
         """
         self._server = server = self._listen()
+        # As it was bound: 127.1 and names of hosts may be loopback addresses, too.
+        self._is_local = is_loopback(str(server.server_address[0]))
         server.set_app(self._answer)
         threading.Thread(
             target=server.serve_forever, name="kafka-group-metrics", daemon=True
@@ -114,7 +117,7 @@ class MonitoringEndpoint:
         # Probes may leave the Host header out, browsers never do.
         name = environ.get("HTTP_HOST")
         is_foreign = name is not None and not names_loopback(str(name))
-        if is_foreign and is_loopback(self._address[0]):
+        if is_foreign and self._is_local:
             remedy = "ask for localhost, or set metricsHost to the address that clients use"
             return _reply(start, HTTPStatus.FORBIDDEN, {"error": remedy})
         if path == "/metrics":

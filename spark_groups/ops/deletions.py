@@ -109,10 +109,13 @@ def delete_groups(
         ProtocolError: An answer cannot be read.
     """
 
+    listed_groups = cluster.list_groups() if is_dry_run else ()
+    states = {each.group_id: each.group_state for each in listed_groups}
+
     def answer(group_id: str) -> int:
         if not is_dry_run:
             return delete_group(cluster, group_id).error_code
-        state, _ = _state_and_topics(cluster, group_id)
+        state = states.get(group_id, "Dead")
         return _DELETE_GROUPS_ANSWERS.get(state, ErrorCode.NON_EMPTY_GROUP.value)
 
     return GroupDeletionView(

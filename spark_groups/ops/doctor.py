@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -124,7 +125,9 @@ def check_java() -> Check:
     try:
         return Check(name="Java", outcome=Outcome.OK, found=str(find_java()))
     except EmbeddedKafkaError as error:
-        return Check(name="Java", outcome=Outcome.FAILED, found=str(error))
+        return Check(
+            name="Java", outcome=Outcome.FAILED, found=str(error).replace("Kafka", "Spark", 1)
+        )
 
 
 def check_spark(installed: str | None) -> Check:
@@ -163,7 +166,10 @@ def check_workers(environment: Mapping[str, str], driver: tuple[int, int]) -> tu
     if code != 0:
         found = f"{path}: {_last_line(output)}"
         return (Check(name=name, outcome=Outcome.FAILED, found=found, cure=cure),)
-    told = json.loads(_last_line(output))
+    told = _told(output)
+    if told is None:
+        found = f"{path} is no Python: {_last_line(output)}"
+        return (Check(name=name, outcome=Outcome.FAILED, found=found, cure=cure),)
     missing = [each for each in ("spark-groups", "pyspark", "confluent-kafka") if not told[each]]
     found = f"{path}, Python {told['python']}"
     if missing:
@@ -173,6 +179,14 @@ def check_workers(environment: Mapping[str, str], driver: tuple[int, int]) -> tu
     else:
         return (Check(name=name, outcome=Outcome.OK, found=found), _check_fast_reader(told))
     return (Check(name=name, outcome=Outcome.FAILED, found=found, cure=cure),)
+
+
+def _told(output: str) -> dict[str, Any] | None:
+    try:
+        told = json.loads(_last_line(output))
+    except ValueError:
+        return None
+    return told if isinstance(told, dict) else None
 
 
 def _check_fast_reader(told: Mapping[str, str | None]) -> Check:
@@ -198,7 +212,8 @@ def check_discovery(environment: Mapping[str, str]) -> Check:
     if "DATA_SOURCE_NOT_FOUND" in output:
         found = "[DATA_SOURCE_NOT_FOUND]: Spark's workers do not have the package"
     else:
-        found, cure = f"exit code {code}: {_last_line(output)}", "see what was found"
+        found = f"exit code {code}: {_last_line(output)}"
+        cure = "JAVA_HOME and SPARK_HOME of another installation are the usual causes"
     return Check(name=name, outcome=Outcome.FAILED, found=found, cure=cure)
 
 
@@ -267,7 +282,7 @@ def _run(
 ) -> tuple[int, str]:
     """Return a program's exit code and all that it printed."""
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             command,
             env=dict(environment),
             stdin=subprocess.DEVNULL,
@@ -275,14 +290,18 @@ def _run(
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            timeout=timeout_s,
-            check=False,
+            start_new_session=True,
         )
-    except subprocess.TimeoutExpired:
-        return 1, f"it did not end within {timeout_s:g} s"
     except OSError as error:
         return 1, str(error)
-    return done.returncode, done.stdout
+    try:
+        output, _ = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        # What it has started, a JVM for one, holds the pipe as well.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return 1, f"it did not end within {timeout_s:g} s"
+    return process.returncode, output
 
 
 def _last_line(text: str) -> str:

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 CONNECTIONS_MAX: Final = 64
 PEER_TIMEOUT_S: Final = 10.0
-"""How long a peer may take to ask, or to read what it is sent."""
+"""How long a peer may take to read what it is sent; its request has `HEAD_TIMEOUT_S`."""
 KEEP_ALIVE_S: Final = 5.0
 """After so long without a document a comment is sent, by which a peer that is gone is noticed."""
 EVENTS_PATH: Final = "/events"
@@ -75,8 +75,9 @@ class PageServer(LimitedServer):
         self.address_family = AF_INET6 if ":" in host else AF_INET
         self.feeds = feeds
         self.files = page_files()
-        self.is_local = is_loopback(host)
         super().__init__((host.strip("[]"), port), PageRequest, connections_max=CONNECTIONS_MAX)
+        # As it was bound: 127.1 and names of hosts may be loopback addresses, too.
+        self.is_local = is_loopback(str(self.server_address[0]))
 
     @property
     def url(self) -> str:

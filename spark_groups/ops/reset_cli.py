@@ -157,7 +157,7 @@ def parse_target(
     if kind is ResetKind.TO_DATETIME:
         return ResetTarget(kind, parse_datetime(str(value)))
     if kind is ResetKind.BY_DURATION:
-        return ResetTarget(kind, now_ms - parse_duration(str(value)))
+        return ResetTarget(kind, max(0, now_ms - parse_duration(str(value))))
     if isinstance(value, Path):
         lines = value.read_text(encoding="utf-8").splitlines()
         return ResetTarget(kind, offsets=parse_offsets(lines, group_id))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from enum import Enum
@@ -262,12 +262,16 @@ def parse_datetime(text: str) -> int:
         ) from error
     if at.tzinfo is None:
         at = at.replace(tzinfo=timezone.utc)
+    if at.timestamp() < 0:
+        raise OptionsError(f"{text!r} is before 1970")
     return round(at.timestamp() * 1000)
 
 
+_NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _DURATION: Final = re.compile(
-    r"P(?:(?P<days>\d+)D)?"
-    r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+    r"P(?:(?P<days>[0-9]{1,9})D)?"
+    r"(?:T(?:(?P<hours>[0-9]{1,9})H)?(?:(?P<minutes>[0-9]{1,9})M)?"
+    r"(?:(?P<seconds>[0-9]{1,9}(?:\.[0-9]{1,9})?)S)?)?"
 )
 _SECONDS: Final = MappingProxyType({"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1})
 
@@ -288,6 +292,13 @@ def parse_duration(text: str) -> int:
     return round(sum(float(value) * _SECONDS[name] * 1000 for name, value in parts.items()))
 
 
+def _rows(lines: Iterable[str]) -> Iterator[list[str]]:
+    try:
+        yield from csv.reader(lines)
+    except csv.Error as error:
+        raise OptionsError(f"the file is no CSV: {error}") from error
+
+
 def parse_offsets(lines: Iterable[str], group_id: str) -> dict[TopicPartition, int]:
     """Read offsets as `kafka-consumer-groups.sh --reset-offsets --export` writes them.
 
@@ -300,14 +311,14 @@ def parse_offsets(lines: Iterable[str], group_id: str) -> dict[TopicPartition, i
     """
     found: dict[TopicPartition, int] = {}
     problems: list[str] = []
-    for number, row in enumerate(csv.reader(lines), 1):
+    for number, row in enumerate(_rows(lines), 1):
         words = [each.strip() for each in row]
         if not any(words):
             continue
         if len(words) == 4 and words[0] != group_id:
             continue
         topic, *numbers = words[-3:]
-        if len(words) not in {3, 4} or not topic or not all(map(str.isdecimal, numbers)):
+        if len(words) not in {3, 4} or not topic or not all(map(_NUMBER.fullmatch, numbers)):
             problems.append(f"line {number} is neither topic,partition,offset nor with the group")
             continue
         name = TopicPartition(topic, int(numbers[0]))

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Final
 
 from spark_groups.errors import OptionsError
-from spark_groups.kafka.config_references import Allowed, resolved
+from spark_groups.kafka.config_references import PATHS_VARIABLE, Allowed, resolved
 from spark_groups.types import OffsetRange
 
 TUNING: Final[Mapping[str, str]] = MappingProxyType(
@@ -145,16 +145,31 @@ def _type_of(path: str) -> str:
 
 
 def _providers(options: Mapping[str, str]) -> dict[str, str]:
-    """Have the JVM's consumers resolve the references that there are."""
+    """Have the JVM's consumers resolve the references that there are.
+
+    Raises:
+        OptionsError: The driver's environment does not allow them.
+    """
     used = {each for value in options.values() for each in _REFERENCE.findall(value)}
     if not used:
         return {}
     allowed = Allowed.by(os.environ)
     named = {"kafka.config.providers": ",".join(sorted(used))}
     for each in sorted(used):
+        try:
+            allowed.check_provider(each)
+        except ValueError as error:
+            raise OptionsError(f"${{{each}:...}}: {error}") from error
+        if each != "env" and not allowed.paths:
+            # Kafka's providers read every file then.
+            raise OptionsError(
+                f"${{{each}:...}} may not be read: {PATHS_VARIABLE} in the environment of the"
+                " driver names no path"
+            )
         named[f"kafka.config.providers.{each}.class"] = _PROVIDERS[each]
         if each == "env" and allowed.pattern is not None:
             named["kafka.config.providers.env.param.allowlist.pattern"] = allowed.pattern
-        elif each != "env" and allowed.paths:
-            named[f"kafka.config.providers.{each}.param.allowed.paths"] = ",".join(allowed.paths)
+        elif each != "env":
+            paths = ",".join(allowed.paths or ())
+            named[f"kafka.config.providers.{each}.param.allowed.paths"] = paths
     return named

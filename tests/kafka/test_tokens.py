@@ -55,6 +55,24 @@ def test_a_wrong_secret_is_refused_and_not_shown(login: TokenLogin) -> None:
     assert "wrong-secret-1" not in said
 
 
+def test_what_an_endpoint_says_cannot_move_a_cursor(login: TokenLogin) -> None:
+    body = b'{"error": "\\u001b[2J\\r\\nlog line", "error_description": "%s"}' % (b"x" * 9_000)
+    head = b"HTTP/1.1 400 Bad\r\nContent-Length: %d\r\n\r\n" % len(body)
+
+    def script(peer) -> None:
+        peer.recv(65536)
+        peer.sendall(head + body)
+        await_end(peer)
+
+    with listening(script) as port:
+        here = replace(login, endpoint_url=f"http://127.0.0.1:{port}/token")
+        with pytest.raises(AccessError) as raised:
+            TokenStore().token(here, Tls(), 5)
+    said = str(raised.value)
+    assert not {"\x1b", "\r", "\n"} & set(said)
+    assert len(said) < 1_500
+
+
 def test_a_redirect_would_carry_the_secret_away(login: TokenLogin) -> None:
     elsewhere = replace(login, endpoint_url=login.endpoint_url.replace("/token", "/elsewhere"))
     with pytest.raises(AccessError, match="gave no token: HTTP 302"):
@@ -111,7 +129,7 @@ def test_an_answer_without_a_token_is_refused(login: TokenLogin, body: bytes) ->
 
 def test_a_token_in_a_file_is_read_each_time(tmp_path: Path, issuer: TokenIssuer) -> None:
     path = tmp_path / "token"
-    login = TokenLogin(endpoint_url=path.as_uri())
+    login = TokenLogin(endpoint_url=path.as_uri().replace("file:", "FILE:"))
     with pytest.raises(AccessError, match=r"token cannot be read: No such file.*endpoint\.url"):
         TokenStore().token(login, Tls(), 5)
     store = TokenStore()

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from spark_groups.ops.doctor import Check, Diagnosis, Outcome, check_python, check_spark
+import sys
+
+from spark_groups.ops.doctor import (
+    Check,
+    Diagnosis,
+    Outcome,
+    check_python,
+    check_spark,
+    check_workers,
+)
 
 
 def test_old_versions_are_refused() -> None:
@@ -22,3 +31,8 @@ def test_a_warning_is_no_failure() -> None:
         "is_well": True,
         "checks": [{"name": "fast reader", "outcome": "skipped", "found": "no numba", "cure": ""}],
     }
+
+
+def test_what_is_no_python_is_told() -> None:
+    (found,) = check_workers({"PYSPARK_PYTHON": "/bin/true"}, sys.version_info[:2])
+    assert (found.outcome, "is no Python" in found.found) == (Outcome.FAILED, True)

@@ -173,7 +173,7 @@ def test_durations_are_those_of_kafkas_tool(text: str, expected_ms: int) -> None
     assert parse_duration(text) == expected_ms
 
 
-@pytest.mark.parametrize("text", ["", "P", "PT", "90", "1D", "P1H", "PT-5S"])
+@pytest.mark.parametrize("text", ["", "P", "PT", "90", "1D", "P1H", "PT-5S", f"P{'9' * 400}D"])
 def test_other_durations_are_refused(text: str) -> None:
     with pytest.raises(OptionsError, match="is not PnDTnHnMnS"):
         parse_duration(text)
@@ -184,6 +184,8 @@ def test_other_durations_are_refused(text: str) -> None:
     [
         (["flights,0"], "line 1 is neither"),
         (["flights,0,x"], "line 1 is neither"),
+        ([f"flights,0,{'9' * 5000}"], "line 1 is neither"),
+        (["x" * 200_000], "is no CSV"),
         (["flights,0,1", "g,flights,0,2"], "line 2 names flights-0 again"),
         (["other,flights,0,2"], "no line names a partition for the group 'g'"),
         ([], "no line names a partition"),
@@ -198,3 +200,8 @@ def test_current_offsets_are_the_end_where_nothing_is_committed() -> None:
     known = KnownOffsets(log_start_offset=0, log_end_offset=9)
     offset, remark = plan_offset(ResetTarget(ResetKind.TO_CURRENT), "flights-0", known)
     assert (offset, "no current committed offset" in remark) == (9, True)
+
+
+def test_a_time_before_1970_is_refused() -> None:
+    with pytest.raises(OptionsError, match="is before 1970"):
+        parse_datetime("1969-12-31T23:59:59.999")

@@ -114,8 +114,9 @@ def test_further_options_cannot_change_what_is_read(name: str) -> None:
 
 
 def test_security_is_passed_on_and_references_are_resolved_where_consumers_run(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("SPARK_GROUPS_ALLOWED_PATHS", f"/secrets,{tmp_path}")
     authorities = tmp_path / "authorities"
     authorities.write_text("-----BEGIN CERTIFICATE-----\n")
     security = {
@@ -144,6 +145,21 @@ def test_what_references_may_read_where_consumers_run_is_what_the_driver_allows(
     providers = "kafka.config.providers"
     assert options[f"{providers}.directory.param.allowed.paths"] == "/run/secrets,/etc/kafka"
     assert options[f"{providers}.env.param.allowlist.pattern"] == "KAFKA_.*"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("SPARK_GROUPS_CONFIG_PROVIDERS", "none", "provider file is not allowed"),
+        ("SPARK_GROUPS_ALLOWED_PATHS", "", "SPARK_GROUPS_ALLOWED_PATHS .* names no path"),
+    ],
+)
+def test_consumers_get_no_reference_that_the_driver_does_not_allow(
+    name: str, value: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(OptionsError, match=said):
+        reading(**{"kafka.client.id": "${file:/etc/passwd:root}"})
 
 
 def test_stores_that_only_the_jvm_knows_are_left_to_it() -> None:
