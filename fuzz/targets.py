@@ -261,7 +261,13 @@ def _login_corpus() -> list[bytes]:
     hello = _frame(API_VERSIONS_V4, 1, known)
     mechanisms = ("PLAIN", "SCRAM-SHA-256")
     shaken = _frame(SASL_HANDSHAKE, 2, {"error_code": 0, "mechanisms": mechanisms})
-    said = (b"", b"r=abc,s=c2FsdA==,i=4096", b"v=AAAA", b"e=other-error", b'{"status": "invalid"}')
+    said = (
+        b"",
+        b"r=abc,s=MDEyMzQ1Njc4OWFiY2RlZg==,i=4096",
+        b"v=AAAA",
+        b"e=other-error",
+        b'{"status": "invalid"}',
+    )
     answers = [
         _frame(
             SASL_AUTHENTICATE,

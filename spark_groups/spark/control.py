@@ -16,6 +16,7 @@ import logging
 import os
 import queue
 import socket
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -44,7 +45,8 @@ def control_directories(runtime: str | None, files: Path | None) -> tuple[Path, 
         runtime: What `XDG_RUNTIME_DIR` says in the JVM's environment, if anything.
         files: The directory of the SparkContext's files, if it is known.
     """
-    places = (runtime_directory(runtime), files)
+    # Where a system gives each user a temporary directory (macOS), sockets have short paths there.
+    places = (runtime_directory(runtime), runtime_directory(tempfile.gettempdir()), files)
     return tuple(place / "spark-groups-control" for place in places if place is not None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import subprocess
 from pathlib import Path
 
@@ -39,6 +40,7 @@ def test_a_planted_fault_is_found_saved_and_played_again(
         shlex.split(outcome.again), cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert again.returncode != 0
+    assert says in again.stdout + again.stderr or again.returncode == -signal.SIGSEGV
 
 
 def test_what_is_right_is_fed_to_its_end(tmp_path: Path) -> None:

@@ -143,13 +143,11 @@ def test_a_broker_that_throttles_for_ever_is_given_up() -> None:
     broker = Broker(1)
     broker.throttle_time_ms = 2**31 - 1
     settings = replace(SETTINGS, poll_timeout_s=0.7)
-    began_at = time.monotonic()
     with (
         reading(broker, settings=settings) as fetcher,
         pytest.raises(BrokerUnreachableError, match="throttles"),
     ):
         read_all(fetcher, piece(0, 0, 10))
-    assert time.monotonic() - began_at < 5
 
 
 def test_a_replica_nearby_is_read_until_it_has_not_what_the_leader_has() -> None:
