@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Final
@@ -17,6 +18,7 @@ from spark_groups.kafka.connection import RequestError
 from spark_groups.kafka.group_admin import describe_classic_group
 from spark_groups.kafka.groups import ListedGroup
 from spark_groups.kafka.security import Security
+from spark_groups.kafka.security_settings import security_of
 from spark_groups.kafka.snapshots import read_snapshots
 from spark_groups.observation.reading import GroupReading, GroupType, described_as_consumer_group
 from spark_groups.observation.views import GroupView, view_group
@@ -130,6 +132,37 @@ class GroupObserver:
 
     def _addresses(self) -> str:
         return ",".join(str(each) for each in self._servers)
+
+
+def describe(
+    group_id: str,
+    bootstrap_servers: str,
+    *,
+    settings: Mapping[str, str] | None = None,
+    timeout_s: float = OBSERVE_TIMEOUT_S,
+) -> GroupView:
+    """Read a group as `spark-groups describe` shows it: members, partitions, offsets and lag.
+
+    It joins nothing and commits nothing; a group of the classic protocol is read too. Members that
+    run on this machine, as this user, add what they say of themselves (`local`). `to_json()` of
+    what is returned is what `describe --json` prints of the group.
+
+    Args:
+        group_id: The group.
+        bootstrap_servers: `host:port` of one or more brokers, separated by commas.
+        settings: How to connect to secured brokers: Kafka's own client settings by their names,
+            as `security.protocol`.
+        timeout_s: Seconds in which all answers must be there.
+
+    Raises:
+        GroupNotFoundError: There is no such group, or it is of another protocol.
+        OptionsError: An address is malformed, or the settings are wrong.
+        BrokerUnreachableError: Not all answers came in time; names the addresses.
+        ProtocolError: A broker refused, or its answer cannot be read.
+    """
+    security = security_of(settings, prefix="") if settings else None
+    with GroupObserver(bootstrap_servers, timeout_s=timeout_s, security=security) as observer:
+        return observer.view(group_id)
 
 
 def describe_consumer_group(cluster: Cluster, group_id: str) -> DescribeGroupResponse:
