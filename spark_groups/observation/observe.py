@@ -81,31 +81,34 @@ class GroupObserver:
             self._cluster.close()
             self._cluster = None
 
-    def view(self, group_id: str) -> GroupView:
+    def view(self, group_id: str, *, timeout_s: float | None = None) -> GroupView:
         """Read a group, and what its members on this machine say of themselves.
 
         Args:
             group_id: The group.
+            timeout_s: Seconds in which it must be complete; None: as every observation.
 
         Raises:
             GroupNotFoundError: There is no such group, or it is of another protocol.
             BrokerUnreachableError: Not all answers came in time; names the addresses.
             ProtocolError: A broker refused, or its answer cannot be read.
         """
-        return view_group(self.observe(group_id), read_snapshots(group_id))
+        return view_group(self.observe(group_id, timeout_s=timeout_s), read_snapshots(group_id))
 
-    def observe(self, group_id: str) -> GroupReading:
+    def observe(self, group_id: str, *, timeout_s: float | None = None) -> GroupReading:
         """Read everything there is to know about a group of the consumer or classic protocol.
 
         Args:
             group_id: The group.
+            timeout_s: Seconds in which it must be complete; None: as every observation.
 
         Raises:
             GroupNotFoundError: There is no such group, or it is of another protocol.
             BrokerUnreachableError: Not all answers came in time; names the addresses.
             ProtocolError: A broker refused, or its answer cannot be read.
         """
-        deadline = time.monotonic() + self._timeout_s
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        deadline = time.monotonic() + limit_s
         if self._cluster is None:
             self._cluster = Cluster(
                 [str(each) for each in self._servers],
@@ -115,7 +118,7 @@ class GroupObserver:
             )
         cluster = self._cluster
         # Each call of the cluster has the whole time for itself; together they must not take more.
-        cut_off = threading.Timer(self._timeout_s + _GRACE_S, cluster.shutdown)
+        cut_off = threading.Timer(limit_s + _GRACE_S, cluster.shutdown)
         cut_off.daemon = True
         cut_off.start()
         try:
@@ -125,7 +128,7 @@ class GroupObserver:
             self.close()
             reason = error.reason
             if time.monotonic() > deadline + _GRACE_S:
-                reason = f"not everything was answered within {self._timeout_s:g} s"
+                reason = f"not everything was answered within {limit_s:g} s"
             raise BrokerUnreachableError(f"{self._addresses()}: {reason}") from error
         finally:
             cut_off.cancel()

@@ -96,6 +96,7 @@ class GroupListener:
         on_revoked: Called before partitions are given up.
         on_lost: Called when partitions are gone.
         directory: Where the socket lies; None is this user's own directory.
+        spark_ui: Where the application's Spark UI is; runners show it to whoever looks at them.
 
     Raises:
         OSError: No socket can be made where runners look for it.
@@ -109,6 +110,7 @@ class GroupListener:
         on_revoked: OnMoved | None = None,
         on_lost: OnMoved | None = None,
         directory: Path | None = None,
+        spark_ui: str = "",
     ) -> None:
         self._callbacks = {
             Change.ASSIGNED: on_assigned,
@@ -125,7 +127,11 @@ class GroupListener:
         self._remove: Callable[[float], None] | None = None
         self._server = ControlServer(
             jvm_pid,
-            Listening(reports_batches=True, holds_revocations=on_revoked is not None),
+            Listening(
+                reports_batches=True,
+                holds_revocations=on_revoked is not None,
+                spark_ui=spark_ui,
+            ),
             self._received,
             directory,
             self._refusals,
@@ -370,7 +376,11 @@ def listen(
     jvm: Any = context._jvm
     jvm_pid = int(jvm.java.lang.ProcessHandle.current().pid())
     listener = GroupListener(
-        jvm_pid, on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost
+        jvm_pid,
+        on_assigned=on_assigned,
+        on_revoked=on_revoked,
+        on_lost=on_lost,
+        spark_ui=context.uiWebUrl or "",
     )
     events = _QueryEvents(listener, spark)
 
