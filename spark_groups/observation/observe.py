@@ -81,19 +81,18 @@ class GroupObserver:
             self._cluster.close()
             self._cluster = None
 
-    def view(self, group_id: str, *, timeout_s: float | None = None) -> GroupView:
+    def view(self, group_id: str) -> GroupView:
         """Read a group, and what its members on this machine say of themselves.
 
         Args:
             group_id: The group.
-            timeout_s: Seconds in which it must be complete; None: as every observation.
 
         Raises:
             GroupNotFoundError: There is no such group, or it is of another protocol.
             BrokerUnreachableError: Not all answers came in time; names the addresses.
             ProtocolError: A broker refused, or its answer cannot be read.
         """
-        return view_group(self.observe(group_id, timeout_s=timeout_s), read_snapshots(group_id))
+        return view_group(self.observe(group_id), read_snapshots(group_id))
 
     def observe(self, group_id: str, *, timeout_s: float | None = None) -> GroupReading:
         """Read everything there is to know about a group of the consumer or classic protocol.

@@ -14,7 +14,8 @@ from typing import Any, Final, Protocol
 
 from spark_groups.errors import BrokerUnreachableError, SparkGroupsError
 from spark_groups.observation.frames import Staleness
-from spark_groups.observation.views import GroupView
+from spark_groups.observation.reading import GroupReading
+from spark_groups.observation.views import view_group
 from spark_groups.observation.watching import steady_clock
 from spark_groups.ops.connecting import Brokers
 from spark_groups.ops.group_list import DESCRIBED_TYPES, GroupListView, GroupRow, view_groups
@@ -99,7 +100,7 @@ class GroupListFrame:
 class ReadsGroups(Protocol):
     """What reads one group."""
 
-    def view(self, group_id: str, *, timeout_s: float | None = None) -> GroupView:
+    def observe(self, group_id: str, *, timeout_s: float | None = None) -> GroupReading:
         """Read a group within a time."""
 
     def close(self) -> None:
@@ -176,7 +177,7 @@ class GroupListWatch:
                 break
             tried[group_id] = at_s
             try:
-                totals = self._observer.view(group_id, timeout_s=left_s).totals
+                totals = view_group(self._observer.observe(group_id, timeout_s=left_s)).totals
             except BrokerUnreachableError:
                 # The time is over; the next look begins with another group.
                 break

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 from spark_groups.errors import BrokerUnreachableError, ProtocolError
 from spark_groups.kafka.groups import ListedGroup
-from spark_groups.observation.views import GroupView, view_group
+from spark_groups.observation.reading import GroupReading
 from spark_groups.ops.group_list_watch import (
     DETAILS_EACH_LOOK,
     DETAILS_PAUSE_S,
@@ -19,8 +19,8 @@ from spark_groups.ops.group_list_watch import (
 )
 from tests.observation.groups import ONE, TWO, member, read
 
-VIEW = view_group(
-    read(member(ONE, [0]), member(TWO, [1]), partitions=3, committed={0: 5}, ends={0: 12, 1: 3})
+READING = read(
+    member(ONE, [0]), member(TWO, [1]), partitions=3, committed={0: 5}, ends={0: 12, 1: 3}
 )
 
 
@@ -57,14 +57,14 @@ class Cluster:
     def observer(self) -> Cluster:
         return self
 
-    def view(self, group_id: str, *, timeout_s: float | None = None) -> GroupView:
+    def observe(self, group_id: str, *, timeout_s: float | None = None) -> GroupReading:
         assert timeout_s is not None
         self.read.append(group_id)
         self.limits_s.append(timeout_s)
         self.clock_s += self.takes_s
         if group_id in self.refused:
             raise self.refused[group_id]
-        return VIEW
+        return READING
 
     def close(self) -> None:
         self.closed += 1

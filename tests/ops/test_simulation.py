@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
+import subprocess
+import sys
 from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
@@ -19,6 +21,13 @@ from spark_groups.ops.simulate_cli import simulate as command
 from spark_groups.ops.simulated_runs import Break, Run
 from spark_groups.ops.simulation import Incident, simulate
 
+SHOW_IMPORTED = """
+import sys
+import spark_groups
+print(sorted(each for each in sys.modules if each.startswith("spark_groups.")))
+spark_groups.simulate
+print([each for each in ("confluent_kafka", "pyspark", "rich", "typer") if each in sys.modules])
+"""
 SHORT = {"duration_s": 20.0, "session_timeout_s": 10.0, "heartbeat_interval_s": 2.0}
 
 
@@ -27,6 +36,16 @@ def test_it_gives_what_the_command_prints() -> None:
     printed = CliRunner().invoke(app, ["simulate", *words, "--seeds", "2", "--json"])
     figures = json.loads(printed.stdout)["profiles"]["kafka-4.3"]
     assert asdict(spark_groups.simulate(**SHORT, seeds=2).figures) == figures
+
+
+def test_it_needs_neither_kafka_nor_spark_nor_the_command_line() -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", SHOW_IMPORTED],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout == "[]\n[]\n"
 
 
 def test_its_defaults_are_those_of_the_command() -> None:
