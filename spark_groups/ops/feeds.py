@@ -95,8 +95,7 @@ class Feed:
     def _run(self) -> None:
         try:
             self._look_on()
-            while self.is_kept and not self.is_over:
-                self._is_over.wait(REOPEN_S)
+            while self.is_kept and not self._is_over.wait(REOPEN_S):
                 self._look_on()
         finally:
             self.end()
