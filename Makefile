@@ -35,7 +35,7 @@ step = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env prerequisites demo test long unit slow simulate chaos fuzz versions conformance conformance-hunt spark-versions bench bench-handover docs docs-serve lint types format wheel lock clean
+.PHONY: help env prerequisites demo test long unit slow simulate chaos fuzz versions conformance conformance-hunt spark-versions bench bench-handover docs docs-serve notebooks lint types format wheel lock clean
 
 ##@ Start here
 
@@ -113,6 +113,9 @@ docs: env ## Build the docs site into build/site; a broken link or anchor is an 
 
 docs-serve: env ## Show the docs site on this machine, built anew whenever a page changes
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs serve
+
+notebooks: prerequisites env ## Run the notebooks, and store in them what their cells show
+	$(foreach notebook,$(wildcard notebooks/*.ipynb),$(PY) -m tests.notebook_cells $(notebook) --store &&) true
 
 lint: env ## Check style, formatting and the direction of imports
 	$(call step,ruff check: style)

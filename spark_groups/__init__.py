@@ -4,8 +4,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from spark_groups.errors import UnprocessableError
+    from spark_groups.errors import GroupNotFoundError, UnprocessableError
     from spark_groups.kafka.embedded import EmbeddedKafka
+    from spark_groups.observation.observe import describe
+    from spark_groups.ops.simulation import simulate
     from spark_groups.spark.batch_rows import foreach_batch_rows
     from spark_groups.spark.figures import figures
     from spark_groups.spark.listener import GroupListener, PartitionsMoved, listen
@@ -28,6 +30,7 @@ __all__ = [
     "EmbeddedKafka",
     "Fate",
     "GroupListener",
+    "GroupNotFoundError",
     "NoDeadline",
     "PartitionsMoved",
     "ProgressDeadline",
@@ -38,11 +41,13 @@ __all__ = [
     "RetryTo",
     "SkipOrDeadLetter",
     "UnprocessableError",
+    "describe",
     "figures",
     "foreach_batch_rows",
     "listen",
     "process_records",
     "register",
+    "simulate",
 ]
 
 _HOMES = {
@@ -50,6 +55,7 @@ _HOMES = {
     "EmbeddedKafka": "spark_groups.kafka.embedded",
     "Fate": "spark_groups.spark.processing.strategies",
     "GroupListener": "spark_groups.spark.listener",
+    "GroupNotFoundError": "spark_groups.errors",
     "NoDeadline": "spark_groups.spark.processing.strategies",
     "PartitionsMoved": "spark_groups.spark.listener",
     "ProgressDeadline": "spark_groups.spark.processing.strategies",
@@ -60,11 +66,13 @@ _HOMES = {
     "RetryTo": "spark_groups.spark.processing.strategies",
     "SkipOrDeadLetter": "spark_groups.spark.processing.strategies",
     "UnprocessableError": "spark_groups.errors",
+    "describe": "spark_groups.observation.observe",
     "figures": "spark_groups.spark.figures",
     "foreach_batch_rows": "spark_groups.spark.batch_rows",
     "listen": "spark_groups.spark.listener",
     "process_records": "spark_groups.spark.processing.process",
     "register": "spark_groups.spark.registration",
+    "simulate": "spark_groups.ops.simulation",
 }
 
 

@@ -1,18 +1,35 @@
-"""Every notebook runs, cell by cell, in a process of its own."""
+"""Every notebook runs, cell by cell, in a process of its own, and keeps what it showed."""
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import spark_groups
 from tests.processes import environment
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+CLIENTS = frozenset({"confluent_kafka", "IPython", "matplotlib", "pandas", "pyspark"})
+"""What notebooks import beside the standard library and the public names of this package."""
+
+
+def cells_of(notebook: Path) -> list[dict[str, Any]]:
+    document = json.loads(notebook.read_text(encoding="utf-8"))
+    return [each for each in document["cells"] if each["cell_type"] == "code"]
+
+
+def code_of(cell: dict[str, Any]) -> str:
+    return "".join(cell["source"])
 
 
 def run(notebook: Path, directory: Path, **variables: str) -> None:
@@ -33,13 +50,52 @@ def run(notebook: Path, directory: Path, **variables: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    assert "Connection refused" not in done.stderr
 
 
-def test_there_are_notebooks_and_none_keeps_its_output() -> None:
+def not_public(code: str) -> Iterator[str]:
+    """Yield what is imported and is neither public here nor a library that users know."""
+    allowed = CLIENTS | sys.stdlib_module_names
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            modules = [each.name for each in node.names]
+            yield from (each for each in modules if each.split(".")[0] not in allowed)
+        elif isinstance(node, ast.ImportFrom) and node.module == "spark_groups":
+            names = [each.name for each in node.names]
+            yield from (each for each in names if each not in spark_groups.__all__)
+        elif isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] not in allowed:
+            yield str(node.module)
+
+
+def test_there_are_notebooks() -> None:
     assert NOTEBOOKS
-    for notebook in NOTEBOOKS:
-        for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
-            assert not cell.get("outputs"), f"{notebook.name} was saved with output"
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
+def test_a_notebook_uses_public_names_only(notebook: Path) -> None:
+    assert [each for cell in cells_of(notebook) for each in not_public(code_of(cell))] == []
+
+
+def test_what_is_not_public_is_found() -> None:
+    code = (
+        "from spark_groups.sim.world import World\nfrom spark_groups import simulate, sim\n"
+        "import numpy, spark_groups.kafka\nimport json"
+    )
+    found = ["spark_groups.sim.world", "sim", "numpy", "spark_groups.kafka"]
+    assert list(not_public(code)) == found
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
+def test_a_notebook_has_what_its_cells_showed(notebook: Path) -> None:
+    """`make notebooks` stores it: whoever reads a notebook sees its pictures without a run."""
+    cells = cells_of(notebook)
+    assert [each["execution_count"] for each in cells] == list(range(1, len(cells) + 1))
+    for cell in cells:
+        shown = json.dumps(cell["outputs"])
+        is_drawn = any(word in code_of(cell) for word in ("plt.show()", "\nwatch("))
+        assert ("image/png" in shown) is is_drawn, code_of(cell)
+        assert not any(word in shown for word in ("Traceback", "rdkafka", "\\u001b"))
+    assert any(cell["outputs"] for cell in cells)
 
 
 @pytest.mark.broker

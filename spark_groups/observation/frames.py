@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from spark_groups.observation.group_events import EventKind, GroupEvent, group_changes
-from spark_groups.observation.lag_trends import LagTrend, LagTrends
+from spark_groups.observation.lag_trends import LagHistory, LagTrend, LagTrends
 from spark_groups.observation.ownership import Ownership, OwnershipSpan
 from spark_groups.observation.plain_values import by_topic, listed
 from spark_groups.observation.revocations import Revocation, Revocations
 from spark_groups.observation.views import GroupView
 
-EVENTS_MAX: Final = 100
+EVENTS_MAX: Final = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +46,14 @@ class Staleness:
 
     Args:
         reason: Why the last look failed.
-        since_s: When the first look after the last good one failed, in seconds.
+        since_s: When the first look failed in this way, in seconds.
+        is_missing: Whether the brokers answered that there is no such group; else they could not
+            be asked.
     """
 
     reason: str
     since_s: float
+    is_missing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,7 @@ class Frame:
         seen_at_s: When that was, in seconds.
         stale: Why that is not of now; None: it is.
         trend: How the lag of the whole group moves.
+        lag_history: Its lag in each minute of the last day.
         partitions: For each partition of the view, in its order, what became of it.
         revocations: What is being given up.
         events: What happened, the latest last.
@@ -75,6 +79,7 @@ class Frame:
     seen_at_s: float | None = None
     stale: Staleness | None = None
     trend: LagTrend = field(default_factory=LagTrend)
+    lag_history: LagHistory = field(default_factory=LagHistory)
     partitions: tuple[PartitionHistory, ...] = ()
     revocations: tuple[Revocation, ...] = ()
     events: tuple[GroupEvent, ...] = ()
@@ -97,6 +102,7 @@ class Frame:
             "stale": None if self.stale is None else asdict(self.stale),
             "group": None if self.view is None else self.view.to_json(),
             "trend": listed(asdict(self.trend)),
+            "lag_history": listed(asdict(self.lag_history)),
             "partitions": [listed(asdict(each)) for each in self.partitions],
             "revocations": [each.to_json() for each in self.revocations],
             "events": events,
@@ -127,7 +133,8 @@ class GroupHistory:
         before = self._frame.view
         if before is not None and self._frame.stale is not None:
             away_s = at_s - self._frame.stale.since_s
-            self._say(EventKind.READABLE, f"readable again after {away_s:.1f} s", at_s)
+            what = "there" if self._frame.stale.is_missing else "readable"
+            self._say(EventKind.READABLE, f"{what} again after {away_s:.1f} s", at_s)
         if before is not None:
             self._events.extend(group_changes(before, view, at_s))
         self._events.extend(self._revocations.look(view, at_s))
@@ -139,6 +146,7 @@ class GroupHistory:
             view=view,
             seen_at_s=at_s,
             trend=self._trends.total(),
+            lag_history=self._trends.history(),
             partitions=tuple(
                 PartitionHistory(
                     topic=each.topic,
@@ -156,20 +164,25 @@ class GroupHistory:
         )
         return self._frame
 
-    def failed(self, reason: str, at_s: float) -> Frame:
+    def failed(self, reason: str, at_s: float, *, is_missing: bool = False) -> Frame:
         """Return the last good frame, marked stale.
 
         Args:
             reason: Why the group could not be read.
             at_s: Seconds; later than at the look before.
+            is_missing: Whether the brokers answered that there is no such group.
         """
         stale = self._frame.stale
-        if stale is None:
+        if stale is not None and stale.is_missing is not is_missing:
+            stale = None
+        if stale is None and is_missing:
+            self._say(EventKind.GROUP_MISSING, reason, at_s)
+        elif stale is None:
             self._say(EventKind.NOT_READABLE, f"not readable: {reason}", at_s)
         self._frame = replace(
             self._frame,
             at_s=at_s,
-            stale=Staleness(reason, at_s if stale is None else stale.since_s),
+            stale=Staleness(reason, at_s if stale is None else stale.since_s, is_missing),
             events=tuple(self._events),
         )
         return self._frame

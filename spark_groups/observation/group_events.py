@@ -25,6 +25,7 @@ class EventKind(Enum):
     PARTITIONS_RELEASED = "partitions released"
     PARTITIONS_MOVED = "partitions moved"
     COMMITS_REFUSED = "commits refused"
+    GROUP_MISSING = "group missing"
     NOT_READABLE = "not readable"
     READABLE = "readable"
 

@@ -11,6 +11,9 @@ from spark_groups.observation.views import GroupView
 
 SAMPLES_MAX: Final = 40
 RATE_WINDOW_S: Final = 30.0
+HISTORY_STEP_S: Final = 60.0
+HISTORY_STEPS_MAX: Final = 24 * 60
+"""A day: whoever comes in the morning sees the night."""
 
 PartitionKey = tuple[str, int]
 """Topic id, as Kafka's tools write it, and partition."""
@@ -34,6 +37,21 @@ class LagTrend:
     recent_lags: tuple[int | None, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagHistory:
+    """The lag of a group over a day.
+
+    Args:
+        from_s: When the first step began, in seconds; None: nobody has looked yet.
+        step_s: How long a step is, in seconds.
+        lags: The greatest lag that was seen in each step, the oldest first; None: none was known.
+    """
+
+    from_s: float | None = None
+    step_s: float = HISTORY_STEP_S
+    lags: tuple[int | None, ...] = ()
+
+
 class _Sample(NamedTuple):
     at_s: float
     lag: int | None
@@ -47,6 +65,8 @@ class LagTrends:
     def __init__(self) -> None:
         self._samples: dict[PartitionKey, deque[_Sample]] = {}
         self._totals: deque[_Sample] = deque(maxlen=SAMPLES_MAX)
+        self._steps: deque[int | None] = deque(maxlen=HISTORY_STEPS_MAX)
+        self._last_step = 0
 
     def look(self, view: GroupView, at_s: float) -> None:
         """Take note of a group as it is now; partitions that it has no more are forgotten.
@@ -67,6 +87,7 @@ class LagTrends:
         committed = sum_if_known(each.committed_offset for each in view.partitions)
         end = sum_if_known(each.log_end_offset for each in view.partitions)
         self._totals.append(_Sample(at_s, lag, committed, end))
+        self._note(lag, int(at_s // HISTORY_STEP_S))
 
     def trend(self, key: PartitionKey) -> LagTrend:
         """Return the trend of a partition.
@@ -75,6 +96,22 @@ class LagTrends:
             key: The partition.
         """
         return _trend(self._samples.get(key, ()))
+
+    def history(self) -> LagHistory:
+        """Return the lag of all partitions together, over a day."""
+        if not self._steps:
+            return LagHistory()
+        first = self._last_step - len(self._steps) + 1
+        return LagHistory(from_s=first * HISTORY_STEP_S, lags=tuple(self._steps))
+
+    def _note(self, lag: int | None, step: int) -> None:
+        if not self._steps or step > self._last_step:
+            unseen = min(step - self._last_step - 1, HISTORY_STEPS_MAX) if self._steps else 0
+            self._steps.extend([None] * unseen)
+            self._steps.append(lag)
+            self._last_step = step
+        elif lag is not None:
+            self._steps[-1] = max(lag, self._steps[-1] or 0)
 
     def total(self) -> LagTrend:
         """Return the trend of all partitions together."""

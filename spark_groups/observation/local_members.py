@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from spark_groups.offsets.events import WithheldRange
 from spark_groups.types import TopicPartition
+
+_PLAIN_ADDRESS: Final = re.compile(
+    r"https?://(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,253})|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +40,8 @@ class LocalMember:
         idle_limit_s: Seconds of that after which it leaves; None: never.
         left_because_idle: True from when it left a query that was silent, or whose batch ran for
             too long, until Spark calls.
+        spark_ui: Where its application's Spark UI is: http or https, host and port, nothing else;
+            None: it has none, or does not know it.
     """
 
     state: str
@@ -54,6 +61,7 @@ class LocalMember:
     idle_s: float | None = None
     idle_limit_s: float | None = None
     left_because_idle: bool = False
+    spark_ui: str | None = None
 
     @property
     def says_why_it_is_outside(self) -> bool:
@@ -107,7 +115,13 @@ def _local_member(snapshot: Mapping[str, Any]) -> LocalMember:
         idle_s=snapshot.get("idle_s"),
         idle_limit_s=snapshot.get("idle_limit_s"),
         left_because_idle=bool(snapshot.get("left_because_idle")),
+        spark_ui=_plain_address(snapshot.get("spark_ui")),
     )
+
+
+def _plain_address(url: object) -> str | None:
+    """Return an address that may become a link; anything but scheme, host and port is none."""
+    return url if isinstance(url, str) and _PLAIN_ADDRESS.fullmatch(url) else None
 
 
 def _topic_partition(text: str) -> TopicPartition:

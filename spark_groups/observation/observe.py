@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Final
@@ -17,6 +18,7 @@ from spark_groups.kafka.connection import RequestError
 from spark_groups.kafka.group_admin import describe_classic_group
 from spark_groups.kafka.groups import ListedGroup
 from spark_groups.kafka.security import Security
+from spark_groups.kafka.security_settings import security_of
 from spark_groups.kafka.snapshots import read_snapshots
 from spark_groups.observation.reading import GroupReading, GroupType, described_as_consumer_group
 from spark_groups.observation.views import GroupView, view_group
@@ -92,18 +94,20 @@ class GroupObserver:
         """
         return view_group(self.observe(group_id), read_snapshots(group_id))
 
-    def observe(self, group_id: str) -> GroupReading:
+    def observe(self, group_id: str, *, timeout_s: float | None = None) -> GroupReading:
         """Read everything there is to know about a group of the consumer or classic protocol.
 
         Args:
             group_id: The group.
+            timeout_s: Seconds in which it must be complete; None: as every observation.
 
         Raises:
             GroupNotFoundError: There is no such group, or it is of another protocol.
             BrokerUnreachableError: Not all answers came in time; names the addresses.
             ProtocolError: A broker refused, or its answer cannot be read.
         """
-        deadline = time.monotonic() + self._timeout_s
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        deadline = time.monotonic() + limit_s
         if self._cluster is None:
             self._cluster = Cluster(
                 [str(each) for each in self._servers],
@@ -113,7 +117,7 @@ class GroupObserver:
             )
         cluster = self._cluster
         # Each call of the cluster has the whole time for itself; together they must not take more.
-        cut_off = threading.Timer(self._timeout_s + _GRACE_S, cluster.shutdown)
+        cut_off = threading.Timer(limit_s + _GRACE_S, cluster.shutdown)
         cut_off.daemon = True
         cut_off.start()
         try:
@@ -123,13 +127,44 @@ class GroupObserver:
             self.close()
             reason = error.reason
             if time.monotonic() > deadline + _GRACE_S:
-                reason = f"not everything was answered within {self._timeout_s:g} s"
+                reason = f"not everything was answered within {limit_s:g} s"
             raise BrokerUnreachableError(f"{self._addresses()}: {reason}") from error
         finally:
             cut_off.cancel()
 
     def _addresses(self) -> str:
         return ",".join(str(each) for each in self._servers)
+
+
+def describe(
+    group_id: str,
+    bootstrap_servers: str,
+    *,
+    settings: Mapping[str, str] | None = None,
+    timeout_s: float = OBSERVE_TIMEOUT_S,
+) -> GroupView:
+    """Read a group as `spark-groups describe` shows it: members, partitions, offsets and lag.
+
+    It joins nothing and commits nothing; a group of the classic protocol is read too. Members that
+    run on this machine, as this user, add what they say of themselves (`local`). `to_json()` of
+    what is returned is what `describe --json` prints of the group.
+
+    Args:
+        group_id: The group.
+        bootstrap_servers: `host:port` of one or more brokers, separated by commas.
+        settings: How to connect to secured brokers: Kafka's own client settings by their names,
+            as `security.protocol`.
+        timeout_s: Seconds in which all answers must be there.
+
+    Raises:
+        GroupNotFoundError: There is no such group, or it is of another protocol.
+        OptionsError: An address is malformed, or the settings are wrong.
+        BrokerUnreachableError: Not all answers came in time; names the addresses.
+        ProtocolError: A broker refused, or its answer cannot be read.
+    """
+    security = security_of(settings, prefix="") if settings else None
+    with GroupObserver(bootstrap_servers, timeout_s=timeout_s, security=security) as observer:
+        return observer.view(group_id)
 
 
 def describe_consumer_group(cluster: Cluster, group_id: str) -> DescribeGroupResponse:

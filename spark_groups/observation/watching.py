@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from spark_groups.errors import SparkGroupsError
+from spark_groups.errors import GroupNotFoundError, SparkGroupsError
 from spark_groups.observation.frames import Frame, GroupHistory
 from spark_groups.observation.observe import GroupObserver
 
@@ -41,6 +41,8 @@ class GroupWatch:
         """Read the group and return a frame; where that fails, the last good one, marked stale."""
         try:
             view = self._observer.view(self._group_id)
+        except GroupNotFoundError as error:
+            return self._history.failed(str(error), self._now(), is_missing=True)
         except SparkGroupsError as error:
             return self._history.failed(str(error), self._now())
         return self._history.seen(view, self._now())

@@ -1,7 +1,8 @@
 """Documents that are made again and again, for as long as somebody wants them.
 
 Many streams share one feed: its thread looks once for all of them, and ends when the last one has
-left. A stream that is too slow for some documents does not get them: only the latest is kept.
+left, unless it is to be kept. A stream that is too slow for some documents does not get them: only
+the latest is there.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, Protocol
 
@@ -17,6 +18,10 @@ logger = logging.getLogger(__name__)
 
 END_TIMEOUT_S: Final = 2.0
 """How long the end waits for a look that is under way; its thread does not keep the process."""
+
+
+REOPEN_S: Final = 5.0
+"""How long a feed that is kept waits after it could not look at all."""
 
 
 class Document(Protocol):
@@ -39,12 +44,19 @@ class Feed:
     Args:
         open_watch: Opens what looks; it is closed by the same thread.
         interval_s: Seconds between two looks.
+        is_kept: Whether it goes on where a look could not be made at all: nobody asks again for
+            what is watched while nobody looks.
     """
 
     def __init__(
-        self, open_watch: Callable[[], AbstractContextManager[Watch]], interval_s: float
+        self,
+        open_watch: Callable[[], AbstractContextManager[Watch]],
+        interval_s: float,
+        *,
+        is_kept: bool = False,
     ) -> None:
         self.streams = 0
+        self.is_kept = is_kept
         self._open_watch = open_watch
         self._interval_s = interval_s
         self._changed = threading.Condition()
@@ -82,6 +94,14 @@ class Feed:
 
     def _run(self) -> None:
         try:
+            self._look_on()
+            while self.is_kept and not self._is_over.wait(REOPEN_S):
+                self._look_on()
+        finally:
+            self.end()
+
+    def _look_on(self) -> None:
+        try:
             with self._open_watch() as watch:
                 while not self.is_over:
                     text = json.dumps(watch.look().to_json(), separators=(",", ":"))
@@ -92,26 +112,29 @@ class Feed:
                     self._is_over.wait(self._interval_s)
         except Exception:
             # A stream that goes on without documents would look like a group that stands still.
-            logger.exception("a feed ended")
-        finally:
-            self.end()
+            again = f"it begins anew in {REOPEN_S:g} s, without its history"
+            logger.exception("a feed ended%s", f": {again}" if self.is_kept else "")
 
 
 class Feeds:
-    """The feeds that somebody wants now, by what they are about.
+    """The feeds that somebody wants now, and those that are kept, by what they are about.
 
     Args:
         open_watch: Opens what looks, by the same key.
         interval_s: Seconds between two looks.
+        kept: What is looked at also while nobody wants it, from now on.
     """
 
     def __init__(
-        self, open_watch: Callable[[str], AbstractContextManager[Watch]], interval_s: float
+        self,
+        open_watch: Callable[[str], AbstractContextManager[Watch]],
+        interval_s: float,
+        kept: Iterable[str] = (),
     ) -> None:
         self._open_watch = open_watch
         self._interval_s = interval_s
         self._lock = threading.Lock()
-        self._feeds: dict[str, Feed] = {}
+        self._feeds = {key: self._begin(key, is_kept=True) for key in kept}
 
     def keys(self) -> list[str]:
         """Return what is looked at now."""
@@ -128,18 +151,20 @@ class Feeds:
         with self._lock:
             feed = self._feeds.get(key)
             if feed is None or feed.is_over:
-                feed = Feed(lambda: self._open_watch(key), self._interval_s)
-                self._feeds[key] = feed
+                feed = self._feeds[key] = self._begin(key)
             feed.streams += 1
         try:
             yield feed
         finally:
             with self._lock:
                 feed.streams -= 1
-                if not feed.streams:
+                if not feed.streams and not feed.is_kept:
                     feed.end()
                     if self._feeds.get(key) is feed:
                         del self._feeds[key]
+
+    def _begin(self, key: str, *, is_kept: bool = False) -> Feed:
+        return Feed(lambda: self._open_watch(key), self._interval_s, is_kept=is_kept)
 
     def close(self) -> None:
         """End all feeds, and with them their streams."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, closing
 from typing import Annotated, Final
 
 import typer
@@ -19,6 +19,8 @@ from spark_groups.ops.watch_cli import INTERVAL_S
 HOST: Final = "127.0.0.1"
 PORT: Final = 8848
 POLL_S: Final = 0.2
+WATCHED_MAX: Final = 32
+"""Each has a thread, connections and a history of its own."""
 
 
 @connects
@@ -33,26 +35,40 @@ def serve(
     interval: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.1, help="Seconds between two looks.")
     ] = INTERVAL_S,
+    watch: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="GROUP",
+            help="A group that is looked at also while nobody looks at its page, so that what"
+            " happened meanwhile is there; repeatable.",
+        ),
+    ] = None,
 ) -> None:
     """Show the groups of the cluster, and each as it changes, on a page that only reads.
 
-    A group is looked at while somebody looks at its page, once for all of them. What cannot be read
-    leaves the last good view, marked stale.
+    A group is looked at while somebody looks at its page, once for all of them, and from the start
+    on if it is named with --watch. Then its page reaches back over the last 300 events, the last 3
+    to 50 owners of each partition, and a day of lag. What cannot be read leaves the last good view,
+    marked stale.
 
-    Example: spark-groups serve --port 8848
+    Example: spark-groups serve --port 8848 --watch flight-readers
 
     Runs until Ctrl-C or SIGTERM, which is exit code 0; 1 if it cannot listen there.
     """
 
     def open_watch(group_id: str) -> AbstractContextManager[Watch]:
         if group_id == GROUP_LIST:
-            return nullcontext(GroupListWatch(brokers))
+            return closing(GroupListWatch(brokers))
         return closing(GroupWatch(brokers.observer(), group_id))
 
-    feeds = Feeds(open_watch, interval)
+    kept = tuple(dict.fromkeys(watch or ()))
+    if "" in kept or len(kept) > WATCHED_MAX:
+        raise typer.BadParameter(f"name 1 to {WATCHED_MAX} groups", param_hint="--watch")
+    feeds = Feeds(open_watch, interval, kept)
     try:
         server = PageServer(host, port, feeds)
     except OSError as error:
+        feeds.close()
         typer.echo(f"spark-groups: cannot listen on {host}:{port}: {error}", err=True)
         raise typer.Exit(1) from error
     if not is_loopback(host):

@@ -48,13 +48,13 @@ from spark_groups.ops.simulate_options import (
     Trigger,
     profile_option,
 )
-from spark_groups.ops.simulated_runs import BREAKS_SHOWN, Break, Run, hunt, play, shrink
+from spark_groups.ops.simulated_runs import BREAKS_SHOWN, Break, Run, hunt, shrink
+from spark_groups.ops.simulation import Played
 from spark_groups.ops.timeline_page import render_page
 from spark_groups.sim.exhaustive import Bounds, explore
-from spark_groups.sim.figures import FigureCounter, Figures, mean
-from spark_groups.sim.scene import Listeners, Scene
+from spark_groups.sim.figures import Figures, mean
 from spark_groups.sim.swarm import Assignor, Deploy, Faults, Swarm, with_faults
-from spark_groups.sim.timeline import Timeline, TimelineRecorder
+from spark_groups.sim.timeline import Timeline
 
 
 def simulate(  # noqa: PLR0917
@@ -159,11 +159,11 @@ def _plan(
         for name in profiles:
             found = []
             for seed in seeds:
-                played = _Played(Run(seed, name, swarm))
-                found.append(played.counter.figures)
+                played = Played(Run(seed, name, swarm))
+                found.append(played.figures)
                 breaks += [played.broken] if played.broken else []
                 if html is not None and seed == seeds[0]:
-                    sections.append((name, _sentence(played), played.recorder.finish()))
+                    sections.append((name, _sentence(played), played.timeline))
                 progress.advance(bar)
             figures[name] = mean(found)
     if html is not None:
@@ -178,24 +178,8 @@ def _plan(
     _end(breaks)
 
 
-class _Played:
-    """A run that was played, with what was counted and drawn up meanwhile."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.broken = play(run, (self._count, self._record))
-
-    def _count(self, scene: Scene) -> Listeners:
-        self.counter = FigureCounter(scene)
-        return self.counter.listeners()
-
-    def _record(self, scene: Scene) -> Listeners:
-        self.recorder = TimelineRecorder(scene)
-        return self.recorder.listeners()
-
-
-def _sentence(played: _Played) -> str:
-    figures = played.counter.figures
+def _sentence(played: Played) -> str:
+    figures = played.figures
     return (
         f"Seed {played.run.seed}: {figures.partitions_moved} partitions moved;"
         f" {figures.pauses} times a partition was not read, for {figures.longest_not_read_s:.1f} s"

@@ -37,10 +37,12 @@ class Listening(Message):
     Args:
         reports_batches: Whether it will report the batches that Spark has committed.
         holds_revocations: Whether it wants to be told before partitions are given up.
+        spark_ui: Where the application's Spark UI is; empty: it has none, or this is not known.
     """
 
     reports_batches: bool
     holds_revocations: bool
+    spark_ui: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,6 +97,7 @@ class GroupListener:
         on_lost: Called when partitions are gone.
         directories: Where its socket may lie, the best place first. Where none can be made, a
             warning says so, and nothing is passed on.
+        spark_ui: Where the application's Spark UI is; runners show it to whoever looks at them.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class GroupListener:
         on_revoked: OnMoved | None = None,
         on_lost: OnMoved | None = None,
         directories: Sequence[Path],
+        spark_ui: str = "",
     ) -> None:
         self._callbacks = {
             Change.ASSIGNED: on_assigned,
@@ -123,7 +125,11 @@ class GroupListener:
         self._remove: Callable[[float], None] | None = None
         self._server = ControlServer(
             jvm_pid,
-            Listening(reports_batches=True, holds_revocations=on_revoked is not None),
+            Listening(
+                reports_batches=True,
+                holds_revocations=on_revoked is not None,
+                spark_ui=spark_ui,
+            ),
             self._received,
             directories,
             self._refusals,
@@ -376,6 +382,7 @@ def listen(
         on_revoked=on_revoked,
         on_lost=on_lost,
         directories=directories_of_driver(jvm),
+        spark_ui=context.uiWebUrl or "",
     )
     events = _QueryEvents(listener, spark)
 

@@ -85,7 +85,7 @@ class QueryRun:
     def snapshot(self) -> dict[str, Any]:
         """Return what the member is and does right now, and whose it is, as plain values."""
         view = {**self.driver.snapshot(), **self.application.as_plain()}
-        return {**view, "is_ending": self._is_ending}
+        return {**view, "spark_ui": self.control.spark_ui, "is_ending": self._is_ending}
 
     def prepare_available_now(self) -> None:
         """Read what is there when each partition becomes ours, then end."""

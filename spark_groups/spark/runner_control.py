@@ -150,6 +150,12 @@ class RunnerControl:
             return any(each.reports_batches for each in self._listening.values())
 
     @property
+    def spark_ui(self) -> str | None:
+        """Where the application's Spark UI is, by the word of a driver that listens."""
+        with self._changed:
+            return next((e.spark_ui for e in self._listening.values() if e.spark_ui), None)
+
+    @property
     def is_draining(self) -> bool:
         """Whether the driver asked for an end: then nothing more is planned."""
         return self._is_draining

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from spark_groups.observation.frames import EVENTS_MAX, GroupHistory, Staleness
 from spark_groups.observation.group_events import EventKind
+from spark_groups.observation.lag_trends import LagHistory
 from spark_groups.observation.views import view_group
 from tests.observation.groups import ONE, TWO, member, read
 
@@ -43,6 +44,33 @@ def test_where_a_look_fails_the_last_good_frame_stays_marked_stale() -> None:
     assert [each.text for each in again.new_events] == ["readable again after 6.0 s"]
 
 
+def test_a_group_that_is_missing_is_not_one_that_cannot_be_read() -> None:
+    history = GroupHistory("flight-readers")
+    good = history.seen(ALONE, 1.0)
+    missing = history.failed("there is no group", 2.0, is_missing=True)
+    assert missing.stale == Staleness("there is no group", 2.0, is_missing=True)
+    assert (missing.view, missing.partitions) == (ALONE, good.partitions)
+    assert [(each.kind, each.text) for each in missing.new_events] == [
+        (EventKind.GROUP_MISSING, "there is no group")
+    ]
+    assert history.failed("there is no group", 3.0, is_missing=True).new_events == ()
+    lost = history.failed("b:9092: refused", 4.0)
+    assert lost.stale == Staleness("b:9092: refused", 4.0)
+    assert [each.kind for each in lost.new_events] == [EventKind.NOT_READABLE]
+    history.failed("there is no group", 5.0, is_missing=True)
+    again = history.seen(ALONE, 8.0)
+    assert [each.text for each in again.new_events] == ["there again after 3.0 s"]
+
+
+def test_a_frame_has_the_lag_of_a_day() -> None:
+    history = GroupHistory("flight-readers")
+    assert history.failed("b:9092: refused", 30.0).lag_history == LagHistory()
+    history.seen(view_group(read(partitions=1, committed={0: 5}, ends={0: 13})), 61.0)
+    frame = history.seen(view_group(read(partitions=1, committed={0: 12}, ends={0: 13})), 130.0)
+    assert frame.to_json()["lag_history"] == {"from_s": 60.0, "step_s": 60.0, "lags": [8, 1]}
+    assert history.failed("b:9092: refused", 140.0).lag_history == frame.lag_history
+
+
 def test_before_the_first_good_look_nothing_is_known() -> None:
     history = GroupHistory("flight-readers")
     frame = history.failed("there is no group 'flight-readers'", 1.0)
@@ -71,4 +99,8 @@ def test_json_is_what_describe_has_with_the_rest_beside_it() -> None:
     assert (moved["kind"], moved["partitions"]) == ("partitions moved", {"flights": [1]})
     assert plain["partitions"][0]["trend"]["recent_lags"] == [5, 1]
     assert plain["partitions"][1]["ownership"][-1]["member_id"] == TWO
-    assert history.failed("gone", 4.0).to_json()["stale"] == {"reason": "gone", "since_s": 4.0}
+    assert history.failed("gone", 4.0).to_json()["stale"] == {
+        "reason": "gone",
+        "since_s": 4.0,
+        "is_missing": False,
+    }

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from spark_groups.observation.lag_trends import RATE_WINDOW_S, SAMPLES_MAX, LagTrend, LagTrends
+from spark_groups.observation.lag_trends import (
+    HISTORY_STEPS_MAX,
+    RATE_WINDOW_S,
+    SAMPLES_MAX,
+    LagHistory,
+    LagTrend,
+    LagTrends,
+)
 from spark_groups.observation.views import GroupView, view_group
 from spark_groups.types import topic_id_text
 from tests.observation.groups import FLIGHTS, ONE, member, read
@@ -72,3 +79,23 @@ def test_what_is_kept_has_a_limit_and_partitions_that_are_gone_are_forgotten() -
     assert len(trends.trend(KEY).recent_lags) == len(trends.total().recent_lags) == SAMPLES_MAX
     trends.look(view_group(read(partitions=0)), 100.0)
     assert trends.trend(KEY) == LagTrend()
+
+
+def test_a_day_has_the_greatest_lag_of_each_minute() -> None:
+    assert looked().history() == LagHistory()
+    looks = [(600.0, 5), (620.0, 9), (659.0, 2), (661.0, 4), (850.0, 1)]
+    trends = looked(*((at_s, group(0, end)) for at_s, end in looks))
+    assert trends.history() == LagHistory(from_s=600.0, lags=(9, 4, None, None, 1))
+    trends.look(group(0, None), 910.0)
+    assert trends.history().lags[-2:] == (1, None)
+    trends.look(group(0, 3), 911.0)
+    assert trends.history().lags[-2:] == (1, 3)
+
+
+def test_a_day_has_a_limit() -> None:
+    trends = looked((0.0, group(0, 7)), (60.0 * HISTORY_STEPS_MAX, group(0, 8)))
+    history = trends.history()
+    assert (history.from_s, len(history.lags)) == (60.0, HISTORY_STEPS_MAX)
+    assert (history.lags[0], history.lags[-1]) == (None, 8)
+    trends.look(group(0, 9), 1e9)
+    assert trends.history().lags == (*(None,) * (HISTORY_STEPS_MAX - 1), 9)

@@ -50,6 +50,26 @@ def test_what_is_withheld_is_read() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        ("http://driver-1.example:4040", True),
+        ("https://10.0.0.7:4440", True),
+        ("http://[fd00::1]:4040", True),
+        ("http://driver-1", True),
+        ("http://driver-1:4040/proxy/app", False),
+        ("http://me:secret@driver-1:4040", False),
+        ("javascript:alert(1)", False),
+        ("http://driver-1:4040\n", False),
+        (4040, False),
+        (None, False),
+    ],
+)
+def test_the_spark_ui_is_an_address_and_nothing_else(told: object, kept: bool) -> None:
+    found = parse_local_members([SNAPSHOT | {"spark_ui": told}], "flight-readers")[ONE]
+    assert found.spark_ui == (told if kept else None)
+
+
 def test_a_snapshot_is_read_in_full() -> None:
     assert parse_local_members([SNAPSHOT], "flight-readers") == {
         ONE: LocalMember(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 import time
 from collections import Counter
@@ -11,7 +12,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
+from typer.testing import CliRunner
 
+import spark_groups
 from spark_groups.errors import BrokerUnreachableError, GroupNotFoundError, OptionsError
 from spark_groups.kafka.connection import Connection
 from spark_groups.kafka.embedded import EmbeddedKafka
@@ -21,6 +24,7 @@ from spark_groups.kafka.schemas import Message
 from spark_groups.observation.observe import GroupObserver, why_not_found
 from spark_groups.observation.reading import GroupType
 from spark_groups.observation.watching import GroupWatch
+from spark_groups.ops.cli import app
 from spark_groups.types import TopicIdPartition
 from tests.brokers import Row, create_topic, delete_topic, produce
 from tests.kafka.listener import await_end, greet, listening
@@ -79,6 +83,31 @@ def test_everything_about_a_group_is_read(
     assert [reading.log_starts.offsets[each] for each in keys] == [0, 0, 0]
     assert [reading.log_ends.offsets[each] for each in keys] == [0, 5, 0]
     assert reading.committed.offsets[keys[1]].committed_offset == 5
+
+
+@pytest.mark.broker
+def test_a_group_is_described_to_python_as_the_command_prints_it(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str
+) -> None:
+    servers = kafka.bootstrap_servers
+    create_topic(servers, topic_name, 2)
+    produce(servers, topic_name, [Row(b"x", partition=1)] * 5)
+    with queries(servers, group_id, topic_name) as start:
+        query = start()
+        query.plan_rows()
+        query.commit_all()
+        group = spark_groups.describe(
+            group_id, servers, settings={"security.protocol": "PLAINTEXT"}
+        )
+        words = ("describe", group_id, "--bootstrap-server", servers, "--json")
+        printed = CliRunner().invoke(app, words)
+    assert [each.member_id for each in group.members] == [query.member_id]
+    assert [(each.committed_offset, each.lag) for each in group.partitions] == [(0, 0), (5, 0)]
+    assert json.loads(printed.stdout) == [json.loads(json.dumps(group.to_json()))]
+    with pytest.raises(spark_groups.GroupNotFoundError, match="there is no group 'not-there'"):
+        spark_groups.describe("not-there", servers)
+    with pytest.raises(OptionsError, match=r"security\.protocol"):
+        spark_groups.describe(group_id, servers, settings={"security.protocol": "PLAIN"})
 
 
 @pytest.mark.broker

@@ -112,3 +112,31 @@ def test_a_look_that_breaks_ends_the_feed_and_the_next_stream_begins_anew(
         with feeds.join("a") as again:
             assert again.after(0, WAIT_S)[0] > 0
             assert feeds.keys() == ["a"]
+
+
+def test_what_is_kept_is_looked_at_while_nobody_wants_it() -> None:
+    counting = Counting()
+    feeds = Feeds(lambda key: counting.open(), QUICK_S, ("a",))
+    wait_until(lambda: counting.looks > 2, what="looks for nobody")
+    with feeds.join("a") as feed:
+        assert feed.after(0, WAIT_S)[0] > 2
+    assert (feed.is_over, feeds.keys(), counting.opened) == (False, ["a"], 1)
+    feeds.close()
+    assert feed.is_over
+    assert counting.closed == 1
+
+
+def test_what_is_kept_begins_anew_where_a_look_breaks(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(Counting):
+        def look(self) -> Counted:
+            raise ZeroDivisionError
+
+    monkeypatch.setattr("spark_groups.ops.feeds.REOPEN_S", QUICK_S)
+    opened = iter((Broken(), Counting()))
+    feeds = Feeds(lambda key: next(opened).open(), QUICK_S, ("a",))
+    with feeds.join("a") as feed:
+        assert feed.after(0, WAIT_S)[0] > 0
+    assert "it begins anew in 0.01 s, without its history" in caplog.text
+    feeds.close()

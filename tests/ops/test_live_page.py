@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 from collections.abc import Iterator
@@ -15,14 +16,18 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.observation.frames import Frame, GroupHistory
+from spark_groups.observation.local_members import LocalMember
 from spark_groups.observation.views import GroupView, view_group
 from spark_groups.ops.feeds import Feeds
+from spark_groups.ops.group_list import GroupListView, GroupRow
+from spark_groups.ops.group_list_watch import GroupDetails, GroupListFrame, StateAge
 from spark_groups.ops.page_server import PageServer
 from tests.brokers import Row, create_topic, produce
 from tests.kafka.members import queries
 from tests.observation.groups import ONE, TWO, member, read
 from tests.ops.test_cli import kafkas_own
-from tests.ops.test_serve_cli import serving, started
+from tests.ops.test_page_server import documents
+from tests.ops.test_serve_cli import asked, serving, started
 from tests.ops.test_watch_cli import run_until_assigned
 
 pytestmark = pytest.mark.long
@@ -59,11 +64,11 @@ def browser() -> Iterator[Browser]:
 
 
 @contextmanager
-def opened(browser: Browser, url: str, scheme: Any = "light") -> Iterator[Page]:
+def opened(browser: Browser, url: str, scheme: Any = "light", width: int = 1560) -> Iterator[Page]:
     """Open a page that may not complain, nor load anything from elsewhere."""
     said: list[str] = []
     with browser.new_context(
-        color_scheme=scheme, viewport={"width": 1560, "height": 1000}
+        color_scheme=scheme, viewport={"width": width, "height": 1000}
     ) as context:
         page = context.new_page()
         page.on("console", lambda each: said.append(f"{each.type}: {each.text}"))
@@ -81,26 +86,28 @@ def opened(browser: Browser, url: str, scheme: Any = "light") -> Iterator[Page]:
 class Shown:
     """Shows one frame to every page, and another one when it is exchanged."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: Frame | GroupListFrame) -> None:
         self.frame = frame
 
     @contextmanager
     def open(self) -> Iterator[Shown]:
         yield self
 
-    def look(self) -> Frame:
+    def look(self) -> Frame | GroupListFrame:
         return self.frame
 
 
 @contextmanager
-def showing(frame: Frame) -> Iterator[tuple[Shown, str]]:
+def showing(
+    frame: Frame | GroupListFrame, place: str = "#group=flight-readers"
+) -> Iterator[tuple[Shown, str]]:
     """Serve a frame that was made up, and give the address of its page."""
     shown = Shown(frame)
     feeds = Feeds(lambda key: shown.open(), 2.0)
     server = PageServer("127.0.0.1", 0, feeds)
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
-        yield shown, f"{server.url}#group=flight-readers"
+        yield shown, f"{server.url}{place}"
     finally:
         server.shutdown()
         feeds.close()
@@ -177,6 +184,133 @@ def test_a_lost_broker_and_a_lost_server_leave_the_last_view_with_a_banner(
                 process.kill()
                 expect(banner).to_contain_text("spark-groups serve does not answer")
                 expect(page.locator("#partitions tbody tr")).to_have_count(2)
+
+
+@pytest.mark.broker
+def test_a_group_that_is_missing_is_not_blamed_on_the_brokers(
+    kafka: EmbeddedKafka, browser: Browser, topic_name: str, group_id: str
+) -> None:
+    servers = kafka.bootstrap_servers
+    create_topic(servers, topic_name, 2)
+    with queries(servers, group_id, topic_name) as start, serving(servers) as url:
+        run_until_assigned(start(), 2)
+        with opened(browser, f"{url}#group={group_id}-a") as page:
+            banner = page.get_by_role("alert")
+            expect(banner).to_contain_text(f"there is no group '{group_id}-a'")
+            expect(banner).to_contain_text(f"did you mean '{group_id}'?")
+            expect(banner).to_contain_text("The brokers answer")
+            expect(banner).not_to_contain_text("not readable")
+            with queries(servers, f"{group_id}-a", topic_name) as start_there:
+                run_until_assigned(start_there(), 2)
+                expect(banner).to_be_hidden()
+                expect(page.locator("#partitions tbody tr")).to_have_count(2)
+
+
+def test_a_group_that_is_gone_leaves_its_last_view(browser: Browser) -> None:
+    history = GroupHistory("flight-readers")
+    good = history.seen(made_up(), 1_000.0)
+    gone = history.failed("there is no group 'flight-readers'", 1_001.0, is_missing=True)
+    lost = history.failed("b:9092: refused", 1_002.0)
+    with showing(good) as (shown, url), opened(browser, url) as page:
+        banner = page.get_by_role("alert")
+        expect(page.locator("#partitions tbody tr")).to_have_count(4)
+        expect(banner).to_be_hidden()
+        shown.frame = gone
+        expect(banner).to_contain_text("there is no group 'flight-readers' (since ")
+        expect(banner).to_contain_text("shown is what was read at")
+        expect(page.locator("#events")).to_contain_text("there is no group 'flight-readers'")
+        shown.frame = lost
+        expect(banner).to_contain_text("the brokers are not readable since")
+        expect(page.locator("#partitions tbody tr")).to_have_count(4)
+
+
+@pytest.mark.broker
+def test_what_happened_to_a_watched_group_is_there_for_who_looks_later(
+    kafka: EmbeddedKafka, browser: Browser, topic_name: str, group_id: str
+) -> None:
+    servers = kafka.bootstrap_servers
+    create_topic(servers, topic_name, 4)
+    with (
+        queries(servers, group_id, topic_name) as start,
+        serving(servers, "--watch", group_id) as url,
+    ):
+        first = start()
+        run_until_assigned(first, 4)
+        stream = asked(url, f"/events?group={group_id}")
+        next(e for e in documents(stream) if e["group"] and e["group"]["totals"]["members"] == 1)
+        stream.close()
+        second = start()
+        run_until_assigned(second, 2, first)
+        with opened(browser, f"{url}#group={group_id}") as page:
+            expect(page.locator("#members tbody tr")).to_have_count(2)
+            expect(page.locator("#events")).to_contain_text("moved from query-like")
+            expect(page.locator("#ownership rect")).not_to_have_count(4)
+
+
+def test_the_lag_of_a_night_is_drawn_with_its_gaps(browser: Browser) -> None:
+    history = GroupHistory("flight-readers")
+    history.seen(settled(5), 0.0)
+    history.seen(settled(900), 60.0)
+    history.seen(settled(7), 36_000.0)
+    frame = history.seen(settled(8), 36_060.0)
+    with showing(frame) as (_, url), opened(browser, url) as page:
+        expect(page.locator("#lag h2")).to_contain_text("at most 900 since")
+        drawn = page.locator("#lag path").get_attribute("d")
+        assert drawn is not None
+        assert drawn.count("M") == 2
+        page.get_by_label("how far back ownership is shown").select_option("24 hours")
+        told = page.locator("#ownership rect").first.evaluate(POINTED_AT)
+        assert "to now" in told
+
+
+def settled(lag: int) -> GroupView:
+    return view_group(
+        read(member(ONE, [0]), partitions=1, committed={0: 1_000}, ends={0: 1_000 + lag})
+    )
+
+
+@pytest.mark.broker
+def test_the_list_has_members_lag_state_colour_and_age(
+    kafka: EmbeddedKafka, browser: Browser, topic_name: str, group_id: str
+) -> None:
+    servers = kafka.bootstrap_servers
+    create_topic(servers, topic_name, 2)
+    produce(servers, topic_name, [Row(b"x", partition=1)] * 1_007)
+    with queries(servers, group_id, topic_name) as start, serving(servers) as url:
+        run_until_assigned(start(), 2)
+        with opened(browser, url) as page:
+            page.fill("#filter", group_id)
+            row = page.locator("#groups tbody tr")
+            expect(row).to_contain_text("1,007")
+            shown = rows_of(page, "groups")[group_id]
+            assert (shown["members"], shown["lag"], shown["state"]) == ("1", "1,007", "Stable")
+            assert re.fullmatch(r"> (\d+ min )?\d+ s", shown["for"])
+            colour = page.evaluate(COLOUR_OF, ["#groups .pill.stable", "color"])
+            assert colour != page.evaluate(COLOUR_OF, ["body", "color"])
+
+
+def a_list(*names: str) -> GroupListFrame:
+    groups = tuple(
+        GroupRow(group_id=e, group_type="consumer", protocol_type="consumer", group_state="Empty")
+        for e in names
+    )
+    details = GroupDetails(read_at_s=9.0, members=3, lag=1_234_567, unknown_lag_partitions=2)
+    return GroupListFrame(
+        at_s=100_000.0,
+        seen_at_s=100_000.0,
+        view=GroupListView(groups=groups),
+        ages={names[0]: StateAge("Empty", 92_700.0, began_earlier=False)},
+        details={names[0]: details},
+    )
+
+
+def test_what_is_not_read_of_a_listed_group_is_a_dash(browser: Browser) -> None:
+    with showing(a_list("a", "b"), "") as (_, url), opened(browser, url) as page:
+        expect(page.locator("#groups tbody tr")).to_have_count(2)
+        shown = rows_of(page, "groups")
+    names = ("for", "members", "lag")
+    assert [shown["a"][each] for each in names] == ["2 h 1 min", "3", "1,234,567 (2 unknown)"]
+    assert [shown["b"][each] for each in names] == ["—", "—", "—"]
 
 
 def made_up(**changes: Any) -> GroupView:
@@ -294,3 +428,66 @@ def test_a_thousand_partitions_of_two_hundred_members_can_be_searched_and_sorted
         # The row is the same element: what one reads or has selected does not go away.
         assert page.locator("[data-kept=yes]").count() == 1
         expect(rows).to_have_count(1_000)
+
+
+WIDER_THAN_SEEN = """() => {
+  const root = document.scrollingElement;
+  const wide = [...document.querySelectorAll('.scroll')]
+    .filter((each) => each.scrollWidth > each.clientWidth)
+    .map((each) => each.closest('section').id);
+  return root.scrollWidth > innerWidth ? [...wide, 'page'] : wide;
+}"""
+LONG = "the-flights-that-leave-from-every-airport-of-the-north-east-in-the-morning"
+
+
+@pytest.mark.parametrize("width", [360, 600])
+def test_on_a_narrow_page_nothing_scrolls_out_of_view(browser: Browser, width: int) -> None:
+    wide = made_up(
+        members=tuple(
+            replace(each, client_id=f"{LONG}-{number}", local=LocalMember(state="STABLE"))
+            for number, each in enumerate(made_up().members)
+        ),
+        partitions=tuple(
+            replace(each, topic=LONG, remark="log end offset: NOT_LEADER_OR_FOLLOWER")
+            for each in made_up().partitions
+        ),
+    )
+    with showing(frame_of(wide, wide)) as (shown, url):
+        with opened(browser, url, width=width) as page:
+            expect(page.locator("#partitions tbody tr")).to_have_count(4)
+            expect(page.locator("#members tbody tr")).to_have_count(2)
+            page.wait_for_selector("#ownership rect")
+            assert page.evaluate(WIDER_THAN_SEEN) == []
+            # The columns that one sorts by are still there, and a cell says what it is.
+            lag = page.locator("#partitions th").filter(has_text="lag").first
+            lag.get_by_role("button").click()
+            expect(lag).to_have_attribute("aria-sort", "descending")
+            label = "(cell) => getComputedStyle(cell, '::before').content"
+            assert page.locator("#partitions td").first.evaluate(label) == '"topic"'
+        shown.frame = a_list(LONG, f"{LONG}-{LONG}")
+        with opened(browser, url.partition("#")[0], width=width) as page:
+            expect(page.locator("#groups tbody tr")).to_have_count(2)
+            assert page.evaluate(WIDER_THAN_SEEN) == []
+
+
+@pytest.mark.parametrize(
+    ("address", "is_linked"),
+    [
+        ("http://driver-1.example:4040", True),
+        ("https://[fd00::1]:4440", True),
+        ("javascript:alert(1)//:4040", False),
+        ("http://driver-1.example:4040/x?y", False),
+        ("http://me@driver-1.example:4040", False),
+        (None, False),
+    ],
+)
+def test_the_spark_ui_is_a_link_if_it_is_a_plain_address(
+    browser: Browser, address: str | None, is_linked: bool
+) -> None:
+    view = made_up()
+    local = LocalMember(state="STABLE", spark_ui=address)
+    view = replace(view, members=(replace(view.members[0], local=local), *view.members[1:]))
+    with showing(frame_of(view)) as (_, url), opened(browser, url) as page:
+        expect(page.locator("#members tbody")).to_contain_text("stable")
+        links = page.locator("#members a")
+        assert [each.get_attribute("href") for each in links.all()] == [address] * is_linked

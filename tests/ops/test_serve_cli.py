@@ -16,6 +16,7 @@ import pytest
 
 from spark_groups.kafka.embedded import EmbeddedKafka
 from spark_groups.kafka.embedded_ports import free_ports
+from spark_groups.ops.serve_cli import WATCHED_MAX
 from tests.brokers import create_topic
 from tests.kafka.members import queries
 from tests.ops.commands import invoke
@@ -81,6 +82,14 @@ def test_a_port_that_is_taken_is_exit_code_1() -> None:
         done = invoke("serve", "--port", port, "--bootstrap-server", "127.0.0.1:1")
     assert done.exit_code == 1
     assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
+
+
+@pytest.mark.parametrize("names", [("",), tuple(map(str, range(WATCHED_MAX + 1)))])
+def test_what_cannot_be_watched_is_refused(names: tuple[str, ...]) -> None:
+    words = (word for name in names for word in ("--watch", name))
+    done = invoke("serve", "--port", "0", "--bootstrap-server", "127.0.0.1:1", *words)
+    assert done.exit_code == 2
+    assert "--watch" in done.stderr
 
 
 @pytest.mark.long

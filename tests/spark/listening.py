@@ -34,16 +34,26 @@ class Driver:
         directory: Where its socket lies.
         reports_batches: What it says of itself.
         holds_revocations: What it says of itself.
+        spark_ui: What it says of its application.
     """
 
     def __init__(
-        self, directory: Path, *, reports_batches: bool = True, holds_revocations: bool = False
+        self,
+        directory: Path,
+        *,
+        reports_batches: bool = True,
+        holds_revocations: bool = False,
+        spark_ui: str = "",
     ) -> None:
         self.jvm_pid = next(_jvm_pids)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self.server = ControlServer(
             self.jvm_pid,
-            Listening(reports_batches=reports_batches, holds_revocations=holds_revocations),
+            Listening(
+                reports_batches=reports_batches,
+                holds_revocations=holds_revocations,
+                spark_ui=spark_ui,
+            ),
             self._received,
             [directory],
         )

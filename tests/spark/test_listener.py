@@ -81,10 +81,17 @@ def test_partitions_are_handed_to_the_callbacks_as_values(
     told: queue.SimpleQueue[PartitionsMoved], tmp_path: Path
 ) -> None:
     listener = GroupListener(
-        JVM, on_assigned=told.put, on_revoked=told.put, on_lost=told.put, directories=[tmp_path]
+        JVM,
+        on_assigned=told.put,
+        on_revoked=told.put,
+        on_lost=told.put,
+        directories=[tmp_path],
+        spark_ui="http://driver-1:4040",
     )
     runner = Runner(tmp_path)
-    assert runner.next() == Listening(reports_batches=True, holds_revocations=True)
+    assert runner.next() == Listening(
+        reports_batches=True, holds_revocations=True, spark_ui="http://driver-1:4040"
+    )
     runner.change("assigned")
     expected = PartitionsMoved(
         group_id="g",

@@ -44,6 +44,26 @@ query = (
 query.awaitTermination()
 """
 
+WITH_A_UI = """
+import sys
+import time
+import spark_groups
+from pyspark.sql import SparkSession
+
+servers, group_id, topic, checkpoint = sys.argv[1:]
+spark = SparkSession.builder.master("local[1]").config("spark.ui.port", "0").getOrCreate()
+spark_groups.listen(spark)
+rows = spark.readStream.format("kafka-group").options(
+    **{"kafka.bootstrap.servers": servers, "kafka.group.id": group_id, "subscribe": topic}
+).load()
+query = rows.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
+while not query.recentProgress:
+    time.sleep(0.1)
+(member,) = spark_groups.describe(group_id, servers).members
+print(spark.sparkContext.uiWebUrl, member.local.spark_ui)
+query.stop()
+"""
+
 TWO_SINKS = """
 import sys
 import time
@@ -104,3 +124,16 @@ def test_one_dataframe_with_two_sinks_is_warned_about(
     assert done.returncode == 0, done.stderr
     warning = rf"WARN kafka-group \[.*\]: group {group_id}: another query of this application"
     assert len(re.findall(warning, done.stderr)) == 1, done.stderr
+
+
+def test_a_member_tells_where_its_spark_ui_is(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name, 1)
+    done = run_application(
+        WITH_A_UI, kafka.bootstrap_servers, group_id, topic_name, str(tmp_path / "checkpoint")
+    )
+    assert done.returncode == 0, done.stderr
+    address, told = done.stdout.split()
+    assert address.startswith("http://")
+    assert told == address

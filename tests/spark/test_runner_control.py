@@ -110,6 +110,13 @@ def test_without_a_callback_for_revocations_nothing_waits(group: Group, tmp_path
         wait_until(lambda: second.assigned, what="the hand-over")
 
 
+def test_the_spark_ui_is_known_by_the_word_of_a_driver(group: Group, tmp_path: Path) -> None:
+    with Driver(tmp_path, spark_ui="http://driver-1:4040") as driver:
+        _, control = group.talking(driver, tmp_path)
+        assert control.spark_ui == "http://driver-1:4040"
+    wait_until(lambda: control.spark_ui is None, what="the end of the link")
+
+
 def test_who_listens_later_is_told_what_is_owned(group: Group, tmp_path: Path) -> None:
     with Driver(tmp_path) as first:
         member, control = group.talking(first, tmp_path)

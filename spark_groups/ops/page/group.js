@@ -1,13 +1,14 @@
 // One group: what it is now, and what happened to it.
 
+import { LagHistory } from "./lag_history.js";
 import { Ownership } from "./ownership.js";
 import { sparkline } from "./sparkline.js";
 import { Table } from "./table.js";
-import { UNKNOWN, clock, make, number, plain, ranges, rate, setText, shortId } from "./text.js";
+import { UNKNOWN, clock, make, number, pill, plain, ranges, rate, setText, shortId } from "./text.js";
 
-const EVENTS_SHOWN = 60;
+const EVENTS_SHOWN = 300;
 const MAY_RETURN = -2;
-const ALARMING = new Set(["not readable", "commits refused"]);
+const ALARMING = new Set(["group missing", "not readable", "commits refused"]);
 
 export class GroupPage {
   constructor() {
@@ -20,12 +21,13 @@ export class GroupPage {
       "nothing is assigned, and nothing is committed",
     );
     this.ownership = new Ownership();
+    this.lag = new LagHistory();
     this.events = make("ol", { reversed: true });
     this.onlyLag = this.choice("only-lag", "lag > 0");
     this.onlyMoving = this.choice("only-moving", "moving or without an owner");
     this.partitions.title.append(this.onlyLag.parentNode, this.onlyMoving.parentNode);
     const aside = make("aside", { id: "events" }, make("h2", {}, "events"), this.events);
-    const tables = [this.members, this.partitions, this.ownership].map((each) => each.element);
+    const tables = [this.lag, this.members, this.partitions, this.ownership].map((each) => each.element);
     this.element = make(
       "div", { class: "group" }, this.head, make("div", {}, this.revocations, ...tables), aside,
     );
@@ -53,6 +55,7 @@ export class GroupPage {
     this.members.show(group.members, (row) => has(filter, this.memberWords(row)));
     this.partitions.show(rows, (row) => this.matches(row, filter));
     this.ownership.show(this.partitions.shown, frame.at_s);
+    this.lag.show(frame.lag_history);
     this.showEvents(frame.events);
   }
 
@@ -97,7 +100,7 @@ export class GroupPage {
     const state = plain(group.group_state);
     this.head.replaceChildren(
       make("p", { class: "state" },
-        make("strong", { class: `pill ${state.toLowerCase()}` }, state), ` ${group.state_meaning}`),
+        pill(state), ` ${group.state_meaning}`),
       make("dl", {}, ...cards),
       make("p", { class: "quiet" }, [
         `${group.group_type} protocol`,
@@ -135,7 +138,7 @@ export class GroupPage {
       { header: "target", text: (row) => ranges(row.target), style: () => "wide" },
       { header: "+ pending", rare: true, text: (row) => ranges(row.pending), style: () => "moving" },
       { header: "− to revoke", rare: true, text: (row) => ranges(row.revoking), style: () => "moving" },
-      { header: "on this machine", rare: true, text: local, style: () => "wide" },
+      { header: "on this machine", rare: true, text: local, fill: fillLocal, style: () => "wide" },
     ];
   }
 
@@ -207,6 +210,21 @@ function local(row) {
   }
   if (row.local.failure) said.push(row.local.failure);
   return said.join(", ");
+}
+
+// The address is a member's word: it becomes a link only if it is nothing but scheme, host and port.
+const PLAIN_ADDRESS = /^https?:\/\/([a-z0-9][a-z0-9_.-]*|\[[0-9a-f:.]+\])(:\d{1,5})?$/i;
+
+function fillLocal(cell, row) {
+  if (!cell.firstChild) cell.append(make("span"));
+  setText(cell.firstChild, local(row));
+  const href = row.local?.spark_ui;
+  const known = cell.querySelector("a");
+  if (known && known.getAttribute("href") === href) return;
+  if (known) cell.replaceChildren(cell.firstChild);
+  if (href && PLAIN_ADDRESS.test(href)) {
+    cell.append(" ", make("a", { href, target: "_blank", rel: "noopener noreferrer" }, "Spark UI"));
+  }
 }
 
 function revocation(each) {

@@ -2,13 +2,16 @@
 
 import { clock, draw, make, plain, shortId } from "./text.js";
 
-const WINDOW_S = 900;
+const WINDOWS_S = [["15 minutes", 900], ["2 hours", 7_200], ["24 hours", 86_400]];
+const CHART_MIN = 120;
+const NAMES_SHARE = 0.4;
 const LEGEND_MAX = 12;
 const CHARACTER = 7;
+const PADDING = 12;
 const AXIS = 20;
 const HUES = [210, 28, 130, 345, 265, 52, 180, 310, 95, 5];
 const SHADES = [0, -14, 12];
-const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300];
+const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200];
 const SIZES = [[30, 22], [120, 11], [400, 5], [Infinity, 3]];
 
 export class Ownership {
@@ -24,7 +27,10 @@ export class Ownership {
       if (span && !event.target.firstChild) event.target.append(draw("title", {}, told(...span)));
     });
     this.box = make("div", { class: "scroll chart" }, this.names, this.chart);
-    const title = make("h2", {}, "ownership");
+    const options = WINDOWS_S.map(([words, seconds]) => make("option", { value: seconds }, words));
+    this.window = make("select", { "aria-label": "how far back ownership is shown" }, ...options);
+    this.window.addEventListener("change", () => this.show(...this.shown));
+    const title = make("h2", {}, "ownership ", this.window);
     const words = "A bar is a time in which a member has a partition, with its member epoch; faint: "
       + "it is to give it up; a gap: no owner was seen. Point at a bar for details.";
     this.element = make(
@@ -49,10 +55,11 @@ export class Ownership {
   }
 
   show(partitions, now) {
+    this.shown = [partitions, now];
     const height = SIZES.find(([most]) => partitions.length <= most)[1];
     const starts = partitions.flatMap((each) => each.ownership.map((span) => span.from_s));
-    const from = Math.max(now - WINDOW_S, Math.min(now - 10, ...minimum(starts)));
-    const width = Math.max(320, this.box.clientWidth - this.nameWidth(partitions, height) - 4);
+    const from = Math.max(now - Number(this.window.value), Math.min(now - 10, ...minimum(starts)));
+    const width = Math.max(CHART_MIN, this.box.clientWidth - this.nameWidth(partitions, height) - PADDING);
     const scale = { from, now, width, x: (at) => ((at - from) / (now - from)) * width };
     const bottom = partitions.length * height + AXIS;
     size(this.chart, width, bottom);
@@ -83,11 +90,12 @@ export class Ownership {
 
   nameWidth(partitions, height) {
     const longest = Math.max(0, ...partitions.map((each) => label(each, height).length));
-    return Math.min(260, longest * CHARACTER + 12);
+    return Math.min(260, this.box.clientWidth * NAMES_SHARE, longest * CHARACTER + PADDING);
   }
 
   drawNames(partitions, height, bottom) {
-    size(this.names, this.nameWidth(partitions, height), bottom);
+    const width = this.nameWidth(partitions, height);
+    size(this.names, width, bottom);
     let topic = null;
     const texts = partitions.map((each, row) => {
       const isNew = each.topic !== topic;
@@ -95,7 +103,7 @@ export class Ownership {
       // Rows that are too low for a name show that of their topic, once.
       if (height < 11 && !isNew) return null;
       const y = AXIS + row * height + (height < 11 ? 9 : height - (height > 16 ? 7 : 2));
-      return draw("text", { x: 0, y }, label(each, height));
+      return draw("text", { x: 0, y }, shortened(label(each, height), width));
     });
     this.names.replaceChildren(...texts.filter(Boolean));
   }
@@ -117,6 +125,12 @@ export class Ownership {
 
 function label(partition, height) {
   return height < 11 ? partition.topic : `${partition.topic}-${partition.partition}`;
+}
+
+// Names that are too long differ at their ends, where the number is.
+function shortened(name, width) {
+  const most = Math.floor((width - PADDING) / CHARACTER);
+  return name.length <= most ? name : `…${name.slice(1 - most)}`;
 }
 
 function epochText(span) {
@@ -142,7 +156,7 @@ function size(svg, width, height) {
 }
 
 function grid(scale, bottom) {
-  const step = STEPS_S.find((each) => (scale.now - scale.from) / each <= scale.width / 90) || 600;
+  const step = STEPS_S.find((each) => (scale.now - scale.from) / each <= scale.width / 90) || 14400;
   const lines = [];
   for (let at = Math.ceil(scale.from / step) * step; at < scale.now; at += step) {
     const x = scale.x(at).toFixed(1);

@@ -38,7 +38,7 @@ function listen(groupId) {
   stream = new EventSource(`events${query}`);
   stream.onmessage = (message) => {
     frame = JSON.parse(message.data);
-    tell(frame.stale && `the brokers are not readable since ${clock(frame.stale.since_s)}`, frame.stale?.reason);
+    tellStale(frame.stale);
     show();
   };
   stream.onerror = () => tell("spark-groups serve does not answer", "it is tried again");
@@ -47,6 +47,14 @@ function listen(groupId) {
 function close() {
   if (stream) stream.close();
   stream = null;
+}
+
+function tellStale(why) {
+  if (why?.is_missing) {
+    tell(`${why.reason} (since ${clock(why.since_s)})`, "The brokers answer, and are asked again");
+  } else {
+    tell(why && `the brokers are not readable since ${clock(why.since_s)}`, why?.reason);
+  }
 }
 
 // What was read last stays, with the reason why it is not of now.

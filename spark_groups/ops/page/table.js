@@ -80,6 +80,8 @@ export class Table {
     this.columns.forEach((column, index) => {
       const cell = element.children[index];
       cell.hidden = this.heads[index].hidden;
+      // Where a row is a card, each cell says what it is.
+      if (cell.dataset.label !== column.header) cell.dataset.label = column.header;
       if (column.fill) column.fill(cell, row);
       else setText(cell, column.text(row));
       const style = [column.numeric ? "number" : "", column.style ? column.style(row) : ""];

@@ -28,6 +28,20 @@ export function clock(seconds) {
   return time.format(seconds * 1000);
 }
 
+// How long something lasts, in its two largest units.
+export function age(seconds) {
+  const whole = Math.max(0, Math.floor(seconds));
+  const [days, hours, minutes] = [86400, 3600, 60].map((unit) => Math.floor(whole / unit));
+  if (days) return `${days} d ${hours % 24} h`;
+  if (hours) return `${hours} h ${minutes % 60} min`;
+  return minutes ? `${minutes} min ${whole % 60} s` : `${whole} s`;
+}
+
+// The state of a group, in its colour.
+export function pill(state) {
+  return make("strong", { class: `pill ${state.toLowerCase()}` }, state);
+}
+
 // Partition numbers by topic, as "flights 0-5, 8; orders 0".
 export function ranges(byTopic) {
   const parts = [];
