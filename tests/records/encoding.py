@@ -169,7 +169,8 @@ def compress(codec: int, body: bytes, *, is_xerial: bool = False) -> bytes:
     if codec == NONE:
         return body
     if codec == GZIP:
-        return gzip.compress(body)
+        # Without the time, which would make each batch another one.
+        return gzip.compress(body, mtime=0)
     if codec == SNAPPY:
         return xerial(body) if is_xerial else bytes(pa.compress(body, "snappy", asbytes=True))
     name = {LZ4: "lz4", ZSTD: "zstd"}[codec]
