@@ -164,6 +164,8 @@ class Ledger:
 
     def undecided(self) -> frozenset[TopicIdPartition]:
         """Return partitions that are ready, but have finished runs that are not settled yet."""
+        if not self._undecided:
+            return frozenset()
         return frozenset(
             key
             for key in self._undecided
