@@ -7,7 +7,6 @@ question to a leader that is dead. Each lane carries one request at a time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -24,6 +23,7 @@ from spark_groups.protocol.messages import (
     OffsetForLeaderEpochRequest,
     Request,
 )
+from spark_groups.values import dataclass
 
 
 class Lane(Enum):

@@ -10,7 +10,7 @@ A commit whose answer was lost is sent again and then looked up: only what Offse
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from spark_groups.errors import ErrorCode, Reaction, is_graver, rule_for
@@ -23,6 +23,7 @@ from spark_groups.protocol.messages import (
     OffsetCommitResponse,
 )
 from spark_groups.types import TopicIdPartition
+from spark_groups.values import dataclass
 
 MAX_PARTITIONS_PER_COMMIT: Final = 1_000
 
