@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from spark_groups.client.answers import Answers
@@ -65,6 +66,14 @@ class Exchange:
         self._under_way: dict[Lane, float] = {}
         """Since when a request is under way on a lane."""
         self._turn = 0
+        self._questions: tuple[Callable[[float], Request | None], ...] = (
+            parts.absent.to_ask,
+            lambda _: self._ask_for_topics(),
+            lambda _: parts.resolver.to_list(),
+            lambda _: parts.validator.to_ask(),
+            lambda _: parts.validator.to_list(),
+            lambda _: self._deletions.to_ask(),
+        )
         self._lanes = tuple(
             (lane, lane.leads_to_coordinator, next_request)
             for lane, next_request in (
@@ -216,21 +225,18 @@ class Exchange:
         if parts.baseline_wanted:
             names = parts.member.config.subscription.topic_names
             return MetadataRequest(topic_names=frozenset(names))
+        request = None if parts.must_fail else self._next_question(now)
+        return request or self._settings_question(now) or parts.pending.to_list()
+
+    def _next_question(self, now: float) -> Request | None:
         # What cannot be answered must not keep the rest from being asked: they take turns.
-        questions = (
-            lambda: parts.absent.to_ask(now),
-            self._ask_for_topics,
-            parts.resolver.to_list,
-            parts.validator.to_ask,
-            parts.validator.to_list,
-            self._deletions.to_ask,
-        )
-        for turn in range(self._turn, self._turn + len(questions)):
-            request = None if parts.must_fail else questions[turn % len(questions)]()
+        first = self._turn % len(self._questions)
+        for question in (*self._questions[first:], *self._questions[:first]):
+            request = question(now)
             if request is not None:
-                self._turn = turn % len(questions) + 1
+                self._turn = self._questions.index(question) + 1
                 return request
-        return self._settings_question(now) or parts.pending.to_list()
+        return None
 
     def _ask_for_topics(self) -> Request | None:
         unknown = self._parts.topics.unknown(self._parts.ledger.topic_ids())

@@ -90,9 +90,9 @@ def change(
         RefusedError: The pattern is new to the group and not valid.
     """
     old, new = before.subscribed_topic_regex, told.subscribed_topic_regex
-    counts = _subscribers(group)
-    if not (old or new or counts):
+    if not (old or new or any(each.subscribed_topic_regex for each in group.members.values())):
         return NO_PATTERNS
+    counts = _subscribers(group)
     is_new = new not in (old, "") and not counts[new]
     if is_new:
         check_valid(new)
@@ -171,8 +171,9 @@ def resolved(pattern: str, topics: TopicsImage, now: float) -> RegularExpression
 
 
 def _subscribers(group: ConsumerGroup) -> Counter[str]:
-    patterns = [each.subscribed_topic_regex for each in group.members.values()]
-    return Counter(filter(None, patterns)) if any(patterns) else Counter()
+    return Counter(
+        regex for each in group.members.values() if (regex := each.subscribed_topic_regex)
+    )
 
 
 def _updated(group: ConsumerGroup, old: str, new: str, counts: Counter[str]) -> Updated:

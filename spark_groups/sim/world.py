@@ -286,7 +286,8 @@ class World:
         whole: Answer = _as_it_is
         if not coordination.profile.commits_topic_ids:
             request, whole = sent_by_name(request, self.scene.storage.image)
-            outgoing = replace(outgoing, request=request)
+            if request is not outgoing.request:
+                outgoing = replace(outgoing, request=request)
 
         def answer(response: m.Response | None) -> None:
             self._say("answers", request, "->", response)
