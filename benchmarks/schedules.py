@@ -1,19 +1,29 @@
-"""How fast the simulation is: schedules per second and core, each of 200 events.
+"""How fast the simulation is: runs per second and core, and group-hours per hour of a core.
 
-    python benchmarks/schedules.py [SECONDS [PROFILE]]
+    python benchmarks/schedules.py [--seconds 10] [--profile kafka-4.3] [--drawn]
+    PYTHONHASHSEED=0 python benchmarks/schedules.py --digests 1000 > digests.txt
 
-Three members share twelve partitions; a schedule ends with its 200th event, whatever that is: a
-request or an answer that arrives, a timer, a step of Spark, a fault. All checkers watch.
+A schedule is three members that share twelve partitions; it ends with its 200th event, whatever
+that is: a request or an answer that arrives, a timer, a step of Spark, a fault. With --drawn each
+run is drawn from its seed as `make simulate` does, and played to its end. All checkers watch.
+
+--digests measures nothing: it writes a line for each drawn run, with a digest of its whole event
+log. Two commits whose digests are the same play the same runs. (A log may show sets of strings:
+their order is the same only for the same PYTHONHASHSEED.)
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
-from collections.abc import Sequence
+from hashlib import sha256
 
+from spark_groups.coordinator.profile import PROFILES
 from spark_groups.ops.simulated_runs import Run, world_of
+from spark_groups.sim.event_log import EventLog
 from spark_groups.sim.swarm import Swarm
+from spark_groups.sim.world import World
 
 EVENTS = 200
 SWARM = Swarm(
@@ -29,27 +39,82 @@ SWARM = Swarm(
 )
 
 
-def play(seed: int, profile: str) -> None:
+class DigestLog(EventLog):
+    """An event log that forgets nothing: each event is written into a digest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.digest = sha256()
+
+    def add(self, now: float, who: str, epoch: str, what: str, *details: object) -> None:
+        """Add an event to the log and to the digest."""
+        super().add(now, who, epoch, what, *details)
+        self.digest.update(f"{now!r} {who} {epoch} {what} {' '.join(map(str, details))}\n".encode())
+
+
+def schedule(seed: int, profile: str) -> World:
     """Play one schedule."""
     world = world_of(Run(seed, profile, SWARM))
     world.begin()
     world.scene.schedule.run_steps(EVENTS)
+    return world
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Print how many schedules one core plays in a second of its time."""
-    seconds = float(arguments[0]) if arguments else 10.0
-    profile = arguments[1] if len(arguments) > 1 else "kafka-4.3"
-    seed, began = 0, time.process_time()
+def drawn(seed: int, profile: str) -> World:
+    """Play one run as `make simulate` draws it."""
+    world = world_of(Run(seed, profile))
+    world.run()
+    return world
+
+
+def digest(seed: int, profile: str) -> str:
+    """Play a drawn run; return the digest of its events, with what broke and what was random."""
+    world = world_of(Run(seed, profile))
+    world.scene.log = log = DigestLog()
+    try:
+        world.run()
+    except Exception as error:
+        log.digest.update(repr(error).encode())
+    scene = world.scene
+    log.digest.update(f"{scene.now!r} {scene.schedule.steps} {scene.chance.random()!r}".encode())
+    return log.digest.hexdigest()[:16]
+
+
+def measure(seconds: float, profile: str, *, is_drawn: bool) -> str:
+    """Play for so many seconds of processor time and say how many runs, and how long, that was."""
+    play = drawn if is_drawn else schedule
+    runs, virtual_s, events, began = 0, 0.0, 0, time.process_time()
     while time.process_time() - began < seconds:
-        play(seed, profile)
-        seed += 1
+        scene = play(runs, profile).scene
+        runs, virtual_s, events = runs + 1, virtual_s + scene.now, events + scene.schedule.steps
     took_s = time.process_time() - began
-    sys.stdout.write(
-        f"{profile}: {seed} schedules of {EVENTS} events in {took_s:.1f} s of processor time,"
-        f" {seed / took_s:.0f} per second and core\n"
+    kind = "drawn runs" if is_drawn else f"schedules of {EVENTS} events"
+    return (
+        f"{profile}: {runs} {kind} in {took_s:.1f} s of processor time,"
+        f" {runs / took_s:.1f} per second and core; {took_s / events * 1e6:.0f} µs an event,"
+        f" {virtual_s / took_s:.0f} simulated group-hours per hour of a core\n"
     )
 
 
+def main() -> None:
+    """Measure, or write digests."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=10.0, help="of processor time")
+    parser.add_argument("--profile", choices=tuple(PROFILES), default="kafka-4.3")
+    parser.add_argument("--drawn", action="store_true", help="runs as `make simulate` draws them")
+    parser.add_argument("--digests", type=int, metavar="RUNS", help="write so many digests instead")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first digest")
+    options = parser.parse_args()
+    if options.digests is None:
+        sys.stdout.write(measure(options.seconds, options.profile, is_drawn=options.drawn))
+        return
+    names = tuple(PROFILES)
+    for seed in range(options.first, options.first + options.digests):
+        profile = names[seed % len(names)]
+        sys.stdout.write(f"{seed} {profile} {digest(seed, profile)}\n")
+
+
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

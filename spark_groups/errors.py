@@ -218,7 +218,7 @@ class ErrorRule:
 
 
 _R = Reaction
-ERROR_RULES: dict[ErrorCode, ErrorRule] = {
+ERROR_RULES: dict[int, ErrorRule] = {
     ErrorCode.NONE: ErrorRule(_R.ACCEPT, _R.ACCEPT, _R.ACCEPT),
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorRule(_R.RETRY, _R.RETRY, _R.RETRY),
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorRule(_R.REDISCOVER, _R.REDISCOVER, _R.RETRY),
@@ -339,7 +339,4 @@ def rule_for(code: int) -> ErrorRule:
     Args:
         code: Kafka's error code, known or not.
     """
-    try:
-        return ERROR_RULES[ErrorCode(code)]
-    except (ValueError, KeyError):
-        return UNKNOWN_RULE
+    return ERROR_RULES.get(code, UNKNOWN_RULE)

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from spark_groups import values
+
 TopicId = uuid.UUID
 
 
@@ -56,7 +58,7 @@ class TopicIdPartition(NamedTuple):
         return f"{topic_id_text(self.topic_id)}-{self.partition}"
 
 
-@dataclass(frozen=True, slots=True)
+@values.dataclass(frozen=True, slots=True)
 class Assignment:
     """A set of partitions by topic id, with the algebra that reconciliation is written in.
 

@@ -35,6 +35,7 @@ PYTHON_ROOMS = (
 PURE = (
     "spark_groups/errors.py",
     "spark_groups/types.py",
+    "spark_groups/values.py",
     "spark_groups/client/",
     "spark_groups/protocol/",
     "spark_groups/offsets/",

@@ -59,7 +59,10 @@ class Attendance:
         self.liveness.follow(parts.ledger.in_flight, now)
         if self.is_absent or parts.member.state not in _JUDGED:
             return False
-        match self.liveness.judge(now):
+        sign = self.liveness.judge(now)
+        if sign is Sign.NONE:
+            return False
+        match sign:
             case Sign.LONG_BATCH:
                 age_s = self.liveness.batch_age_s(now) or 0.0
                 parts.events.append(BatchRunsLong(*self._who(now), age_s))
@@ -72,8 +75,6 @@ class Attendance:
                 idle_s = self.liveness.idle_s(now) or 0.0
                 limit_s = self.liveness.idle_limit_s
                 parts.events.append(QueryGone(*self._who(now), idle_s, limit_s))
-            case Sign.NONE:
-                return False
         self.is_absent = self._is_sent_away = True
         return True
 
@@ -84,8 +85,9 @@ class Attendance:
 
     def may_return(self) -> bool:
         """Tell whether the member joins again now; once for each return."""
-        has_left = self._parts.member.state is MemberState.UNSUBSCRIBED
-        if self._is_over or not (self._is_called_back and has_left):
+        if self._is_over or not self._is_called_back:
+            return False
+        if self._parts.member.state is not MemberState.UNSUBSCRIBED:
             return False
         self.is_absent = self._is_called_back = False
         return True

@@ -38,6 +38,8 @@ class DeletionWatch:
 
     def to_ask(self) -> MetadataRequest | None:
         """Return the request for the topics that nobody has answered for, None if there is none."""
+        if not self._unread_left:
+            return None
         wanted = self._given_up() - self._answered
         return MetadataRequest(topic_ids=frozenset(wanted)) if wanted else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from spark_groups.client.answers import Answers
@@ -38,6 +39,7 @@ _MAY_COMMIT: Final = (
     MemberState.ACKNOWLEDGING,
     MemberState.PREPARE_LEAVING,
 )
+_SILENT: Final = (MemberState.UNSUBSCRIBED, MemberState.FATAL)
 _LOOKS_AROUND: Final = (
     MemberState.JOINING,
     MemberState.STABLE,
@@ -64,29 +66,37 @@ class Exchange:
         self._under_way: dict[Lane, float] = {}
         """Since when a request is under way on a lane."""
         self._turn = 0
-        self._lanes = (
-            (Lane.SEARCH, self._next_search),
-            (Lane.CLUSTER, self._next_of_cluster),
-            (Lane.HEARTBEAT, self._next_heartbeat),
-            (Lane.OFFSETS, self._next_of_offsets),
+        self._questions: tuple[Callable[[float], Request | None], ...] = (
+            parts.absent.to_ask,
+            lambda _: self._ask_for_topics(),
+            lambda _: parts.resolver.to_list(),
+            lambda _: parts.validator.to_ask(),
+            lambda _: parts.validator.to_list(),
+            lambda _: self._deletions.to_ask(),
+        )
+        self._lanes = tuple(
+            (lane, lane.leads_to_coordinator, next_request)
+            for lane, next_request in (
+                (Lane.SEARCH, self._next_search),
+                (Lane.CLUSTER, self._next_of_cluster),
+                (Lane.HEARTBEAT, self._next_heartbeat),
+                (Lane.OFFSETS, self._next_of_offsets),
+            )
         )
 
     def poll(self, now: float) -> list[Outgoing]:
         """Return the requests to send now, at most one for each lane that is free."""
         parts = self._parts
-        has_uncommitted = bool(parts.commits.pending())
-        parts.tally.follow(parts.member.state, now, has_uncommitted=has_uncommitted)
+        parts.tally.follow(parts.member.state, now, has_uncommitted=parts.commits.is_pending)
         self._deletions.look()
         outgoing = []
-        for lane, next_request in self._lanes:
-            if lane in self._under_way:
-                continue
-            if lane.leads_to_coordinator and parts.coordinator is None:
+        for lane, leads_to_coordinator, next_request in self._lanes:
+            if lane in self._under_way or (leads_to_coordinator and parts.coordinator is None):
                 continue
             request = next_request(now)
             if request is None:
                 continue
-            node = parts.coordinator if lane.leads_to_coordinator else None
+            node = parts.coordinator if leads_to_coordinator else None
             self._under_way[lane] = now
             outgoing.append(Outgoing(lane, request, node))
         return outgoing
@@ -184,46 +194,49 @@ class Exchange:
 
     def next_wakeup(self, now: float) -> float | None:
         """Return when to poll again although no answer came."""
-        due = [
-            self._parts.member.next_wakeup(),
-            self._parts.commits.next_wakeup(),
-            self._parts.target.due_at(),
-            self._parts.settings.due_at(),
-            self._parts.lookup_backoff.not_before,
-            self._parts.cluster_backoff.not_before,
-            self._parts.absent.due_at(),
-            self._parts.fetch_backoff.not_before,
-        ]
-        return min((each for each in due if each is not None and each > now), default=None)
+        parts = self._parts
+        next_at: float | None = None
+        for due_at in (
+            parts.member.next_wakeup(),
+            parts.commits.next_wakeup(),
+            parts.target.due_at(),
+            parts.settings.due_at(),
+            parts.lookup_backoff.not_before,
+            parts.cluster_backoff.not_before,
+            parts.absent.due_at(),
+            parts.fetch_backoff.not_before,
+        ):
+            if due_at is not None and due_at > now and (next_at is None or due_at < next_at):
+                next_at = due_at
+        return next_at
 
     def _next_search(self, now: float) -> Request | None:
         parts = self._parts
-        if self._wants_coordinator() and now >= parts.lookup_backoff.not_before:
-            return FindCoordinatorRequest(group_id=parts.member.config.group_id)
-        return None
+        if parts.coordinator is not None or parts.member.state in _SILENT:
+            return None
+        if now < parts.lookup_backoff.not_before:
+            return None
+        return FindCoordinatorRequest(group_id=parts.member.config.group_id)
 
     def _next_of_cluster(self, now: float) -> Request | None:
         parts = self._parts
-        if parts.member.state not in _LOOKS_AROUND or now < self._parts.cluster_backoff.not_before:
+        if parts.member.state not in _LOOKS_AROUND or now < parts.cluster_backoff.not_before:
             return None
-        if self._parts.baseline_wanted:
+        if parts.baseline_wanted:
             names = parts.member.config.subscription.topic_names
             return MetadataRequest(topic_names=frozenset(names))
+        request = None if parts.must_fail else self._next_question(now)
+        return request or self._settings_question(now) or parts.pending.to_list()
+
+    def _next_question(self, now: float) -> Request | None:
         # What cannot be answered must not keep the rest from being asked: they take turns.
-        questions = (
-            lambda: parts.absent.to_ask(now),
-            self._ask_for_topics,
-            parts.resolver.to_list,
-            parts.validator.to_ask,
-            parts.validator.to_list,
-            self._deletions.to_ask,
-        )
-        for turn in range(self._turn, self._turn + len(questions)):
-            request = None if parts.must_fail else questions[turn % len(questions)]()
+        first = self._turn % len(self._questions)
+        for question in (*self._questions[first:], *self._questions[:first]):
+            request = question(now)
             if request is not None:
-                self._turn = turn % len(questions) + 1
+                self._turn = self._questions.index(question) + 1
                 return request
-        return self._settings_question(now) or parts.pending.to_list()
+        return None
 
     def _ask_for_topics(self) -> Request | None:
         unknown = self._parts.topics.unknown(self._parts.ledger.topic_ids())
@@ -237,21 +250,14 @@ class Exchange:
         self._parts.settings.asked()
         return GroupSettingsRequest(group_id=self._parts.member.config.group_id)
 
-    def _wants_coordinator(self) -> bool:
-        silent = (MemberState.UNSUBSCRIBED, MemberState.FATAL)
-        return self._parts.coordinator is None and self._parts.member.state not in silent
-
     def _next_heartbeat(self, now: float) -> Request | None:
-        member = self._parts.member
+        member, releases = self._parts.member, self._parts.releases
         for abandoned_id in member.abandoned_ids:
-            self._parts.releases.add(abandoned_id)
+            releases.add(abandoned_id)
         member.abandoned_ids.clear()
-        if not self._parts.releases or member.state in (
-            MemberState.UNSUBSCRIBED,
-            MemberState.FATAL,
-        ):
+        if not releases or member.state in _SILENT:
             return member.poll_heartbeat(now)
-        return self._parts.releases.next_request()
+        return releases.next_request()
 
     def _next_of_offsets(self, now: float) -> Request | None:
         parts, member = self._parts, self._parts.member

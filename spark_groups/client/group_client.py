@@ -9,6 +9,7 @@ simulation. Whoever drives it calls one method at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from spark_groups.client.attendance import LEAVE_S, Attendance
 from spark_groups.client.available_now import AvailableNowEnd
@@ -33,7 +34,7 @@ from spark_groups.offsets.events import (
     RangesOverruled,
     RebalanceTimeoutRaised,
 )
-from spark_groups.offsets.ledger import NOT_KNOWN, Ledger
+from spark_groups.offsets.ledger import NOT_KNOWN, NOTHING_INHERITED, Inheritance, Ledger
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.resolution import PositionResolver
 from spark_groups.offsets.topics import TopicDirectory
@@ -48,6 +49,9 @@ from spark_groups.protocol.member import Member
 from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.messages import RequestFailed, Response
 from spark_groups.types import Assignment, BatchPlan, TopicIdPartition
+
+_REVOCABLE: Final = (MemberState.RECONCILING, MemberState.PREPARE_LEAVING)
+_PLANNING: Final = (MemberState.STABLE, MemberState.RECONCILING, MemberState.ACKNOWLEDGING)
 
 
 class GroupClient:
@@ -141,12 +145,15 @@ class GroupClient:
 
     def next_wakeup(self, now: float) -> float | None:
         """Return when to poll again although nothing came in."""
-        due = [self.exchange.next_wakeup(now), self._leave_by, self.attendance.next_wakeup()]
+        next_at = self.exchange.next_wakeup(now)
         told_at = self.member.revocation_told_at
+        mark_at = None
         if told_at is not None:
-            timeout_s = self.member.revocation_timeout_s
-            due.append(self._budget.next_mark(told_at, timeout_s, now))
-        return min((each for each in due if each is not None and each > now), default=None)
+            mark_at = self._budget.next_mark(told_at, self.member.revocation_timeout_s, now)
+        for due_at in (self._leave_by, self.attendance.next_wakeup(), mark_at):
+            if due_at is not None and due_at > now and (next_at is None or due_at < next_at):
+                next_at = due_at
+        return next_at
 
     def poll_events(self) -> list[Event]:
         """Return and forget what happened since the last call."""
@@ -353,29 +360,36 @@ class GroupClient:
     # What follows from every input.
 
     def _advance(self, now: float) -> None:
-        self._take_member_events(now)
+        # Mostly there is nothing to do: each part is asked in the cheapest way whether there is.
+        member = self.member
+        if member.events:
+            self._take_member_events(now)
         if self.attendance.must_leave(now):
             # A static member is kept its place until its session is over.
             self.leave(now, leave_by=now + LEAVE_S, will_return=True)
         elif self.attendance.may_return():
             self._leave_by = self.exchange.failing_since = None
             self._drop(Assignment(frozenset(self.ledger.owned)), "the member had left", now)
-            self.member.return_to_group(now)
+            member.return_to_group(now)
         # What an earlier run finished is committed before its partition is given up.
-        inheritance = self.ledger.inherit(self.member.member_epoch)
+        inheritance = self.ledger.inherit(member.member_epoch)
+        if inheritance is not NOTHING_INHERITED:
+            self._take_inheritance(inheritance, now)
+        if member.revoking.partitions and member.state in _REVOCABLE:
+            self._try_to_acknowledge(now)
+        if not member.revoking.partitions:
+            self._hold.forget()
+        if self._leave_by is not None:
+            self._go_on_leaving(now, self._leave_by)
+        if member.events:
+            self._take_member_events(now)
+
+    def _take_inheritance(self, inheritance: Inheritance, now: float) -> None:
         self.commits.add(inheritance.commits)
         if inheritance.taken:
             self.parts.events.append(RangesInherited(now, inheritance.taken))
         if inheritance.overruled:
             self.parts.events.append(RangesOverruled(now, inheritance.overruled))
-        revocable = (MemberState.RECONCILING, MemberState.PREPARE_LEAVING)
-        if self.member.revoking and self.member.state in revocable:
-            self._try_to_acknowledge(now)
-        if not self.member.revoking:
-            self._hold.forget()
-        if self._leave_by is not None:
-            self._go_on_leaving(now, self._leave_by)
-        self._take_member_events(now)
 
     def _take_member_events(self, now: float) -> None:
         for event in self.member.poll_events():
@@ -431,7 +445,7 @@ class GroupClient:
 
     def _go_on_leaving(self, now: float, leave_by: float) -> None:
         if self.member.state is MemberState.PREPARE_LEAVING and (
-            not self.commits.pending() or now >= leave_by
+            not self.commits.is_pending or now >= leave_by
         ):
             self.member.leave_now(now)
         elif self.member.state is MemberState.LEAVING and now >= leave_by:
@@ -439,7 +453,6 @@ class GroupClient:
 
     def _ownership_is_proven(self, now: float) -> bool:
         member, proven_at = self.member, self.member.last_accepted_sent_at
-        planning = (MemberState.STABLE, MemberState.RECONCILING, MemberState.ACKNOWLEDGING)
-        if member.state not in planning or proven_at is None:
+        if member.state not in _PLANNING or proven_at is None:
             return False
         return now - proven_at <= self.parts.settings.proven_for_s(member.pace.interval_s)

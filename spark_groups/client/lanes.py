@@ -7,7 +7,6 @@ question to a leader that is dead. Each lane carries one request at a time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -24,6 +23,7 @@ from spark_groups.protocol.messages import (
     OffsetForLeaderEpochRequest,
     Request,
 )
+from spark_groups.values import dataclass
 
 
 class Lane(Enum):
@@ -34,9 +34,12 @@ class Lane(Enum):
     SEARCH = "to any broker: who the coordinator is, and nothing else"
     CLUSTER = "to any broker: metadata, settings, where partitions start"
 
+    # Each lane is one object: its identity is a hash that costs no call, unlike that of its name.
+    __hash__ = object.__hash__
+
     @property
     def leads_to_coordinator(self) -> bool:
-        return self in (Lane.HEARTBEAT, Lane.OFFSETS)
+        return self is Lane.HEARTBEAT or self is Lane.OFFSETS
 
 
 TIMEOUT_S: Final[dict[type, float]] = {

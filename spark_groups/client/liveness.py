@@ -67,6 +67,8 @@ class Liveness:
         self._batch: BatchPlan | None = None
         self._batch_began_at: float | None = None
         self._report_batch_at = inf
+        self._due_at = inf
+        """When there is something to be said or done: kept, for it is asked after every input."""
 
     @property
     def idle_limit_s(self) -> float:
@@ -87,6 +89,7 @@ class Liveness:
             gap_s: Seconds, from somebody who knows the trigger.
         """
         self._known_gap_s = gap_s
+        self._set_due()
 
     def call_began(self, now: float) -> None:
         """Note that Spark calls."""
@@ -94,11 +97,13 @@ class Liveness:
             self._gaps_s.append(now - self._seen_at)
         self._seen_at = now
         self._is_calling = True
+        self._set_due()
 
     def call_ended(self, now: float) -> None:
         """Note that Spark was answered."""
         self._seen_at = now
         self._is_calling = False
+        self._set_due()
 
     def follow(self, in_flight: BatchPlan | None, now: float) -> None:
         """Note which batch runs, if one does."""
@@ -110,6 +115,7 @@ class Liveness:
         self._batch = in_flight
         self._batch_began_at = None if in_flight is None else now
         self._report_batch_at = inf if in_flight is None else now + FIRST_REPORT_S
+        self._set_due()
 
     def idle_s(self, now: float) -> float | None:
         """Return for how long nobody has called; None while a batch or a call is under way."""
@@ -123,27 +129,25 @@ class Liveness:
 
     def judge(self, now: float) -> Sign:
         """Return what is to be said or done now; each long batch is told in growing intervals."""
-        if self._batch_began_at is not None:
-            if now >= self._batch_began_at + self._limits.max_batch_s:
-                return Sign.OVERDUE_BATCH
-            if now < self._report_batch_at:
-                return Sign.NONE
-            self._report_batch_at = now + (now - self._batch_began_at)
-            return Sign.LONG_BATCH
-        idle_since = self._idle_since()
-        if idle_since is not None and now >= idle_since + self.idle_limit_s:
+        if now < self._due_at:
+            return Sign.NONE
+        if self._batch_began_at is None:
             return Sign.GONE
-        return Sign.NONE
+        if now >= self._batch_began_at + self._limits.max_batch_s:
+            return Sign.OVERDUE_BATCH
+        self._report_batch_at = now + (now - self._batch_began_at)
+        self._set_due()
+        return Sign.LONG_BATCH
 
     def next_wakeup(self) -> float | None:
         """Return when to judge again."""
-        if self._batch_began_at is not None:
-            due_at = min(self._report_batch_at, self._batch_began_at + self._limits.max_batch_s)
-        else:
-            idle_since = self._idle_since()
-            due_at = inf if idle_since is None else idle_since + self.idle_limit_s
-        return None if due_at == inf else due_at
+        return None if self._due_at == inf else self._due_at
 
-    def _idle_since(self) -> float | None:
-        is_busy = self._is_calling or self._batch is not None
-        return None if is_busy else self._seen_at
+    def _set_due(self) -> None:
+        if self._batch_began_at is not None:
+            overdue_at = self._batch_began_at + self._limits.max_batch_s
+            self._due_at = min(self._report_batch_at, overdue_at)
+        elif self._is_calling or self._seen_at is None:
+            self._due_at = inf
+        else:
+            self._due_at = self._seen_at + self.idle_limit_s

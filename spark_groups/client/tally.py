@@ -53,9 +53,14 @@ class Count(Enum):
     OFFSETS_FINISHED = "offsets that finished batches have read"
     OFFSETS_LOST = "offsets that were read and not committed: they are read again"
 
+    # Each is one object: its identity is a hash that costs no call, unlike that of its name.
+    __hash__ = object.__hash__
+
 
 class Took(Enum):
     """What is timed; the value says from when until when."""
+
+    __hash__ = object.__hash__
 
     HEARTBEAT_RESPONSE_TIME = "from a heartbeat to its answer"
     COMMIT_LATENCY = "from an offset commit to its answer"
@@ -135,7 +140,8 @@ class Spread:
         self._buckets[bisect_left(self._bounds_s, seconds)] += 1
         self._sum_s += seconds
         window = _window(now)
-        self._longest_s = self._recent(window)
+        if window not in self._longest_s:
+            self._longest_s = self._recent(window)
         self._longest_s[window] = max(seconds, self._longest_s.get(window, seconds))
 
     def as_plain(self, now: float) -> dict[str, Any]:
@@ -188,13 +194,17 @@ class Tally:
                     self.counts[Count.COMMIT_FENCED] += 1
             case _:
                 return
-        self._count(request, {ErrorCode.name_of(each) for each in codes - {ErrorCode.NONE}})
-        if (asked := _asked(request)) is not None:
+        asked = _asked(request)
+        if asked is not None:
+            codes.discard(ErrorCode.NONE)
+            self._count(asked, {ErrorCode.name_of(each) for each in codes})
             self._spreads[asked.took].add(took_s, now)
 
     def unanswered(self, request: Request) -> None:
         """Count a request that got no answer."""
-        self._count(request, {NO_ANSWER})
+        asked = _asked(request)
+        if asked is not None:
+            self._count(asked, {NO_ANSWER})
 
     def happened(self, event: member.MemberEvent | offset.OffsetEvent) -> None:
         """Count an event."""
@@ -249,13 +259,11 @@ class Tally:
             "joined_as": list(self.joined_as),
         }
 
-    def _count(self, request: Request, errors: set[str]) -> None:
-        asked = _asked(request)
-        if asked is None:
-            return
+    def _count(self, asked: _Asked, errors: set[str]) -> None:
         self.counts[asked.asked] += 1
-        self.counts[asked.failed] += bool(errors)
-        self.errors.update((asked.name, each) for each in errors)
+        if errors:
+            self.counts[asked.failed] += 1
+            self.errors.update((asked.name, each) for each in errors)
 
     def _rebalance_ended(self, state: MemberState, now: float) -> None:
         if state is MemberState.STABLE:

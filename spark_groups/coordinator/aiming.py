@@ -6,8 +6,6 @@ GroupMetadataManager.maybeUpdateTargetAssignment.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from spark_groups.assignors.assignor import AssignorError
 from spark_groups.coordinator import client_assignors, membership, target
 from spark_groups.coordinator.effects import Surroundings
@@ -19,6 +17,7 @@ from spark_groups.coordinator.refusal import RefusedError
 from spark_groups.coordinator.subscribing import Change, GroupSubscription
 from spark_groups.errors import ErrorCode
 from spark_groups.types import NO_PARTITIONS, Assignment
+from spark_groups.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,14 @@ replicated.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from spark_groups.coordinator.messages import PrepareAssignmentResponse
 from spark_groups.coordinator.records import Record
 from spark_groups.coordinator.settings import Settings
 from spark_groups.coordinator.topics import TopicsImage
+from spark_groups.values import dataclass
 
 R = TypeVar("R")
 
@@ -33,10 +33,12 @@ class TimerKind(Enum):
     REGEX = "patterns are resolved, or looked up again"
     EXPIRY = "offsets and empty groups get old"
 
+    # Each kind is one object: its identity is a hash that costs no call, unlike that of its name.
+    __hash__ = object.__hash__
 
-@dataclass(frozen=True, slots=True)
-class TimerKey:
-    """Names a timer: setting it again replaces it.
+
+class TimerKey(NamedTuple):
+    """Names a timer: setting it again replaces it; made and looked up with every heartbeat.
 
     Args:
         kind: What it is for.

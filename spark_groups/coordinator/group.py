@@ -7,17 +7,26 @@ how a failed append is taken back, and all records together (`records`) are what
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Final, TypeVar
 
 from spark_groups.coordinator import records as r
-from spark_groups.coordinator.member import GroupMember
+from spark_groups.coordinator.member import GroupMember, ReconciliationState
 from spark_groups.coordinator.records import Record
 from spark_groups.types import TopicIdPartition
 
 K = TypeVar("K")
 V = TypeVar("V")
+_NOT_RECONCILED: Final = r.CurrentAssignmentValue(
+    member_epoch=0,
+    previous_member_epoch=-1,
+    state=ReconciliationState.STABLE,
+    assigned=MappingProxyType({}),
+    pending_revocation=MappingProxyType({}),
+)
+"""What a member has that was never told anything."""
 
 
 class GroupState(Enum):
@@ -139,6 +148,10 @@ class ConsumerGroup:
         key, value = record.key, record.value
         _put(self._values, key, value)
         match key:
+            case r.OffsetCommitKey():
+                # Most records are offsets.
+                assert value is None or isinstance(value, r.OffsetCommitValue)
+                _put(self.offsets, (key.topic, key.partition), value)
             case r.GroupMetadataKey():
                 assert value is None or isinstance(value, r.GroupMetadataValue)
                 self.metadata = value
@@ -156,9 +169,6 @@ class ConsumerGroup:
             case r.RegularExpressionKey():
                 assert value is None or isinstance(value, r.RegularExpressionValue)
                 _put(self.regexes, key.regular_expression, value)
-            case r.OffsetCommitKey():
-                assert value is None or isinstance(value, r.OffsetCommitValue)
-                _put(self.offsets, (key.topic, key.partition), value)
 
     def _rebuild(self, member_id: str) -> None:
         self.counted_regexes = dict(self.regexes)
@@ -169,8 +179,13 @@ class ConsumerGroup:
             if gone and gone.instance_id is not None:
                 self.instances.pop(gone.instance_id, None)
             return
-        member = GroupMember(
+        if not isinstance(current, r.CurrentAssignmentValue):
+            current = _NOT_RECONCILED
+        self.members[member_id] = GroupMember(
             member_id=member_id,
+            member_epoch=current.member_epoch,
+            previous_member_epoch=current.previous_member_epoch,
+            state=current.state,
             instance_id=told.instance_id,
             rack_id=told.rack_id,
             client_id=told.client_id,
@@ -180,20 +195,12 @@ class ConsumerGroup:
             subscribed_topic_regex=told.subscribed_topic_regex,
             server_assignor=told.server_assignor,
             client_assignors=told.client_assignors,
+            assigned=current.assigned,
+            pending_revocation=current.pending_revocation,
         )
-        if isinstance(current, r.CurrentAssignmentValue):
-            member = replace(
-                member,
-                member_epoch=current.member_epoch,
-                previous_member_epoch=current.previous_member_epoch,
-                state=current.state,
-                assigned=current.assigned,
-                pending_revocation=current.pending_revocation,
-            )
-        self.members[member_id] = member
         self.most_members = max(self.most_members, len(self.members))
-        if member.instance_id is not None:
-            self.instances[member.instance_id] = member_id
+        if told.instance_id is not None:
+            self.instances[told.instance_id] = member_id
 
 
 def _put(values: dict[K, V], key: K, value: V | None) -> None:

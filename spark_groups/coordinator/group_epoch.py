@@ -7,7 +7,7 @@ updateSubscriptionMetadata and consumerGroupFenceMembers; KIP-1101 for the hash.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
 
 from spark_groups.coordinator.effects import Surroundings, Timer, TimerKey, TimerKind
@@ -23,6 +23,7 @@ from spark_groups.coordinator.records import (
     RegularExpressionValue,
 )
 from spark_groups.coordinator.topics import TopicsImage
+from spark_groups.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

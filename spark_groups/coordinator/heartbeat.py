@@ -107,6 +107,17 @@ def _told(member: GroupMember, request: HeartbeatRequest, around: Surroundings) 
     """Return the member with what the request says of it, itself if that is nothing new."""
     names = request.subscribed_topic_names
     timeout_ms = request.rebalance_timeout_ms
+    if (
+        # Most heartbeats say nothing but who sends them.
+        timeout_ms == -1
+        and names is None
+        and request.subscribed_topic_regex is None
+        and request.server_assignor is None
+        and request.rack_id is None
+        and (request.instance_id is None or request.instance_id == member.instance_id)
+        and (around.client_id, around.client_host) == (member.client_id, member.client_host)
+    ):
+        return member
     said = {
         "instance_id": request.instance_id,
         "rack_id": request.rack_id,

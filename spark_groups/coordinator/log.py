@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from spark_groups.coordinator.records import Key, Record
+from spark_groups.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ throw; kafka_protocol.md 2.3, 2.8.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from spark_groups.coordinator import member_records
 from spark_groups.coordinator.group import ConsumerGroup
@@ -19,6 +19,7 @@ from spark_groups.coordinator.settings import BrokerSettings
 from spark_groups.errors import ErrorCode
 from spark_groups.protocol.messages import JOIN_GROUP_MEMBER_EPOCH, HeartbeatRequest
 from spark_groups.types import Assignment, TopicIdPartition
+from spark_groups.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,22 +41,23 @@ class Memory:
 
     def write(self, records: Iterable[Record]) -> None:
         """Apply records that are not replicated yet."""
-        self._replaced += [self.load(each) for each in records]
+        for record in records:
+            before = self.group(record.key.group_id).value_of(record.key)
+            self._replaced.append(Record(record.key, before))
+            self.load(record)
 
-    def load(self, record: Record) -> Record:
-        """Apply a record that is never taken back, and return what there was before."""
+    def load(self, record: Record) -> None:
+        """Apply a record that is never taken back."""
         group_id = record.key.group_id
         group = self.groups.get(group_id)
         if group is None:
             group = self.groups[group_id] = self._new(group_id)
-        before = Record(record.key, group.value_of(record.key))
         group.apply(record)
         if group.is_empty_of_records:
             del self.groups[group_id]
             self.bare.add(group_id)
         if isinstance(record.key, GroupMetadataKey) and record.value is None:
             self.bare.discard(group_id)
-        return before
 
     def keep(self) -> None:
         """Take everything as replicated."""

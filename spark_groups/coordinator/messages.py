@@ -7,7 +7,7 @@ dropped. Fields are the schema's own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from spark_groups.coordinator.member import ClientAssignor
 from spark_groups.protocol.messages import (
@@ -21,6 +21,7 @@ from spark_groups.protocol.messages import (
     OffsetFetchResponse,
 )
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicId, TopicPartition
+from spark_groups.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -24,6 +23,7 @@ from spark_groups.coordinator.refusal import RefusedError
 from spark_groups.coordinator.topics import TopicsImage
 from spark_groups.errors import ErrorCode
 from spark_groups.protocol.subscription import Subscription, re2_fault
+from spark_groups.values import dataclass
 
 BATCH_REFRESH_MIN_INTERVAL_S: Final = 10.0
 """Patterns are not looked up again earlier than this."""
@@ -67,6 +67,9 @@ class PatternChange:
     timers: tuple[Timer, ...] = ()
 
 
+NO_PATTERNS: Final = PatternChange(Updated.NO_CHANGE)
+
+
 def change(
     group: ConsumerGroup,
     before: GroupMember,
@@ -87,6 +90,8 @@ def change(
         RefusedError: The pattern is new to the group and not valid.
     """
     old, new = before.subscribed_topic_regex, told.subscribed_topic_regex
+    if not (old or new or any(each.subscribed_topic_regex for each in group.members.values())):
+        return NO_PATTERNS
     counts = _subscribers(group)
     is_new = new not in (old, "") and not counts[new]
     if is_new:

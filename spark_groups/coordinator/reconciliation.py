@@ -9,7 +9,7 @@ group"; org.apache.kafka.coordinator.group.modern.consumer.CurrentAssignmentBuil
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from spark_groups.coordinator.member import GroupMember, ReconciliationState
@@ -17,6 +17,7 @@ from spark_groups.coordinator.profile import Profile
 from spark_groups.coordinator.refusal import RefusedError
 from spark_groups.errors import ErrorCode
 from spark_groups.types import Assignment, TopicId, TopicIdPartition
+from spark_groups.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,12 @@ None is a tombstone: compaction drops its key.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from spark_groups.coordinator.member import ClientAssignor, ReconciliationState
 from spark_groups.protocol.messages import NO_LEADER_EPOCH
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicId, TopicIdPartition
+from spark_groups.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

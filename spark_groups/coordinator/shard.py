@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from spark_groups.coordinator.assigning import topics_changed
@@ -43,6 +43,7 @@ from spark_groups.coordinator.timers import Timers
 from spark_groups.coordinator.topics import TopicsImage
 from spark_groups.errors import ErrorCode
 from spark_groups.types import topic_id_text
+from spark_groups.values import dataclass
 
 TIMER_RETRY_S: Final = 0.5
 """When a timer fires again whose records could not be appended (CoordinatorTimer)."""

@@ -35,8 +35,11 @@ def batch_bytes(records: Collection[r.Record]) -> int:
 
 def key_bytes(key: r.Key) -> int:
     """Return the size of a key: its type, and strings as they were before flexible versions."""
-    texts = (getattr(key, name) for name in key.__slots__)
-    return _API_KEY + sum(2 + len(each.encode()) if isinstance(each, str) else 4 for each in texts)
+    size = _API_KEY
+    for name in key.__slots__:
+        each = getattr(key, name)
+        size += 2 + _utf8_length(each) if isinstance(each, str) else 4
+    return size
 
 
 def value_bytes(value: r.Value) -> int:
@@ -56,15 +59,22 @@ def _record_bytes(record: r.Record, offset_delta: int) -> int:
 
 
 def _unsigned_varint(number: int) -> int:
-    return max(1, (number.bit_length() + 6) // 7)
+    return 1 if number < 128 else (number.bit_length() + 6) // 7
 
 
 def _varint(number: int) -> int:
     return _unsigned_varint(number << 1 if number >= 0 else ~(number << 1))
 
 
+def _utf8_length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
 def _text(text: str | None) -> int:
-    return _bytes(None if text is None else text.encode())
+    if text is None:
+        return 1
+    length = _utf8_length(text)
+    return _unsigned_varint(length + 1) + length
 
 
 def _bytes(content: bytes | None) -> int:

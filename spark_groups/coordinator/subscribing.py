@@ -7,7 +7,6 @@ GroupMetadataManager.consumerGroupHeartbeat.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from spark_groups.coordinator import group_epoch, patterns, target
 from spark_groups.coordinator.effects import Surroundings, Timer
@@ -17,6 +16,7 @@ from spark_groups.coordinator.membership import Sender
 from spark_groups.coordinator.profile import AssignorBump, Profile
 from spark_groups.coordinator.records import Record, RegularExpressionValue
 from spark_groups.types import TopicId
+from spark_groups.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

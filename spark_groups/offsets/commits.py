@@ -10,7 +10,7 @@ A commit whose answer was lost is sent again and then looked up: only what Offse
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from spark_groups.errors import ErrorCode, Reaction, is_graver, rule_for
@@ -23,6 +23,7 @@ from spark_groups.protocol.messages import (
     OffsetCommitResponse,
 )
 from spark_groups.types import TopicIdPartition
+from spark_groups.values import dataclass
 
 MAX_PARTITIONS_PER_COMMIT: Final = 1_000
 
@@ -86,7 +87,7 @@ class CommitQueue:
 
     def add(self, commits: Iterable[PendingCommit]) -> None:
         """Queue commits; a later offset of a partition takes the place of an earlier one."""
-        is_first = not (self._queued or self._sent or self._unverified)
+        is_first = not self.is_pending
         for each in commits:
             if not is_first and not each.uncertain and self._is_uncertain(each.key):
                 each = replace(each, uncertain=True)  # noqa: PLW2901
@@ -97,6 +98,11 @@ class CommitQueue:
     def pending(self) -> frozenset[TopicIdPartition]:
         """Return the partitions that have a commit which is not known to be accepted."""
         return frozenset((*self._queued, *self._sent, *self._unverified))
+
+    @property
+    def is_pending(self) -> bool:
+        """True while any partition has a commit which is not known to be accepted."""
+        return bool(self._queued or self._sent or self._unverified)
 
     def unverified(self) -> frozenset[TopicIdPartition]:
         """Return the partitions whose committed offset is to be looked up."""
@@ -128,7 +134,7 @@ class CommitQueue:
             proven_at: When the last heartbeat that was accepted had been sent.
             tenure: The tenure of a partition now, None if it is not owned.
         """
-        if self._sent or now < self._backoff.not_before:
+        if self._sent or not self._queued or now < self._backoff.not_before:
             return {}
         chosen: dict[TopicIdPartition, PendingCommit] = {}
         chosen_epoch: int | None = None

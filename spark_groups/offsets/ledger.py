@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -30,6 +29,7 @@ from spark_groups.types import (
     TopicId,
     TopicIdPartition,
 )
+from spark_groups.values import dataclass
 
 VOID: Final = -1
 """No tenure: what a batch has read of a log that was cut meanwhile is never taken over."""
@@ -164,6 +164,8 @@ class Ledger:
 
     def undecided(self) -> frozenset[TopicIdPartition]:
         """Return partitions that are ready, but have finished runs that are not settled yet."""
+        if not self._undecided:
+            return frozenset()
         return frozenset(
             key
             for key in self._undecided
@@ -308,6 +310,8 @@ class Ledger:
             del self._undecided[key]
             if owned.committed_offset != run.until_offset:
                 overruled.append(whole)
+        if not (taken or overruled):
+            return NOTHING_INHERITED
         return Inheritance(tuple(taken), tuple(overruled), tuple(commits))
 
     def contested(

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeVar
+
+from spark_groups.values import dataclass
 
 K = TypeVar("K")
 

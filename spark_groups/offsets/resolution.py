@@ -153,6 +153,9 @@ class PositionResolver:
             for key in self._ledger.in_phase(Phase.FETCHING)
             if self._topics.name(key.topic_id) is not None
         ]
+        if not fetching:
+            self._asked = {}
+            return frozenset()
         self._asked = {key: self._ledger.owned[key].tenure for key in fetching}
         surveyed = {key.topic_id for key in fetching if self._is_surveyed(key.topic_id)}
         if fetching:

@@ -124,4 +124,4 @@ class TopicDirectory:
 
     def unknown(self, topic_ids: Iterable[TopicId]) -> frozenset[TopicId]:
         """Return those ids whose names are not known yet."""
-        return frozenset(each for each in topic_ids if each not in self._topics)
+        return frozenset(topic_ids).difference(self._topics)

@@ -153,10 +153,13 @@ class PositionValidator:
 
         Finished runs wait for them, and positions that may only be beyond a last stable offset.
         """
+        undecided = self._ledger.undecided()
+        if not undecided and not self._doubted_since:
+            return None
         owned = self._ledger.owned
         waiting = frozenset(
             key
-            for key in self._ledger.undecided()
+            for key in undecided
             if owned[key].listed_end == NO_OFFSET and owned[key].leader_epoch != NO_LEADER_EPOCH
         ) | frozenset(key for key in self._doubted_since if self._is_beyond_what_is_known(key))
         if not waiting:

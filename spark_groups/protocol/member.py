@@ -64,6 +64,8 @@ class Member:
         """What the coordinator says may be used."""
         self.owned = NO_PARTITIONS
         """What is reported as owned: the assigned and what is still to be revoked."""
+        self.revoking = NO_PARTITIONS
+        """What is to be revoked and not given up yet: the owned without the assigned."""
         self.failure: str | None = None
         self.revocation_told_at: float | None = None
         """Since when the coordinator may count: its answer may have been late, or the second."""
@@ -93,12 +95,8 @@ class Member:
             )
         )
         self._leave_epoch = LEAVE_GROUP_MEMBER_EPOCH
-        self._events: list[MemberEvent] = []
-
-    @property
-    def revoking(self) -> Assignment:
-        """What is to be revoked and not given up yet."""
-        return self.owned - self.assigned
+        self.events: list[MemberEvent] = []
+        """What happened since `poll_events` was called last."""
 
     @property
     def revocation_deadline(self) -> float | None:
@@ -132,7 +130,7 @@ class Member:
         After calling this, poll for the heartbeat that tells the coordinator.
         """
         revoked = self.revoking
-        self.owned = self.assigned
+        self._hold(self.assigned, self.assigned)
         self.revocation_told_at = None
         self._move(MemberInput.REVOKED)
         self._emit(PartitionsRevoked, now, partitions=revoked)
@@ -169,7 +167,7 @@ class Member:
         fenced_while_joining = self.state is MemberState.JOINING
         was_leaving = self.state is MemberState.LEAVING
         self._emit(PartitionsLost, now, partitions=lost, reason=reason)
-        self.assigned = self.owned = NO_PARTITIONS
+        self._hold(NO_PARTITIONS, NO_PARTITIONS)
         self.revocation_told_at = None
         self.last_accepted_sent_at = None
         self._move(MemberInput.LOST)
@@ -235,7 +233,7 @@ class Member:
 
     def poll_events(self) -> list[MemberEvent]:
         """Return and forget what happened since the last call."""
-        events, self._events = self._events, []
+        events, self.events = self.events, []
         return events
 
     def handle_response(self, response: HeartbeatResponse, now: float) -> Reaction:
@@ -303,8 +301,7 @@ class Member:
         was_revoking = self.revoking
         if assignment is not None:
             added = assignment - self.owned
-            self.assigned = assignment
-            self.owned = self.owned | assignment
+            self._hold(assignment, self.owned | assignment)
             if added:
                 self._emit(PartitionsAssigned, now, partitions=added)
         revoking = self.revoking
@@ -352,7 +349,7 @@ class Member:
             return
         if self.owned:
             self._emit(PartitionsLost, now, partitions=self.owned, reason=message)
-        self.assigned = self.owned = NO_PARTITIONS
+        self._hold(NO_PARTITIONS, NO_PARTITIONS)
         self.revocation_told_at = None
         self.failure = message
         self.instance_wait.ended()
@@ -387,7 +384,7 @@ class Member:
         if self.state is not MemberState.LEAVING:
             self._move(MemberInput.LEAVE_READY)
         self._move(MemberInput.LEFT)
-        self.assigned = self.owned = NO_PARTITIONS
+        self._hold(NO_PARTITIONS, NO_PARTITIONS)
         self._emit(MemberLeft, now)
 
     def _is_quiet(self) -> bool:
@@ -397,8 +394,12 @@ class Member:
         )
         return self.state in _SILENT or self._in_flight is not None or leaving_unjoined
 
+    def _hold(self, assigned: Assignment, owned: Assignment) -> None:
+        self.assigned, self.owned = assigned, owned
+        self.revoking = owned - assigned
+
     def _move(self, member_input: MemberInput) -> None:
         self.state = next_state(self.state, member_input)
 
     def _emit(self, kind: Callable[..., MemberEvent], now: float, **fields: object) -> None:
-        self._events.append(kind(now, self.member_id, self.member_epoch, **fields))
+        self.events.append(kind(now, self.member_id, self.member_epoch, **fields))

@@ -8,10 +8,11 @@ topic ids in, also to brokers before 4.2 whose OffsetCommit and OffsetFetch stil
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicId, TopicIdPartition
+from spark_groups.values import dataclass
 
 JOIN_GROUP_MEMBER_EPOCH: Final = 0
 LEAVE_GROUP_MEMBER_EPOCH: Final = -1

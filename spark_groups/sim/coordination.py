@@ -6,7 +6,7 @@ Its log outlives it: the next node replays what was replicated, and with luck wh
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, cast
 
 from spark_groups.client.lanes import Outgoing
@@ -26,6 +26,7 @@ from spark_groups.sim.network import Reply
 from spark_groups.sim.schedule import Schedule
 from spark_groups.sim.storage import Storage
 from spark_groups.types import TopicIdPartition
+from spark_groups.values import dataclass
 
 FIRST_NODE: Final = m.Node(1, "broker", 9092)
 PASSING_ERRORS: Final = (

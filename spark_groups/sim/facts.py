@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from spark_groups.client.group_client import GroupClient
 from spark_groups.client.lanes import Outgoing
@@ -13,6 +12,7 @@ from spark_groups.coordinator.topics import TopicImage
 from spark_groups.protocol.messages import Request, Response
 from spark_groups.sim.coordination import AcceptedOffset
 from spark_groups.types import BatchPlan, TopicIdPartition
+from spark_groups.values import dataclass
 
 Records = Mapping[TopicIdPartition, Sequence[int]]
 

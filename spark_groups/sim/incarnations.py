@@ -84,12 +84,13 @@ class Incarnation:
         scene, client = self._scene, self.client
         if not self.is_alive or scene.now < self.paused_until:
             return
-        for outgoing in client.poll_requests(self.now):
+        now = self.now
+        for outgoing in client.poll_requests(now):
             scene.tell(Sent(self.name, outgoing))
             self._send(outgoing)
         for event in client.poll_events():
             self._say(event)
-        wake_at = client.next_wakeup(self.now)
+        wake_at = client.next_wakeup(now)
         if wake_at is not None and wake_at != self._wake_at:
             self._wake_at = wake_at
             scene.schedule.at(self.clock.instant(wake_at), lambda: self._wake(wake_at))

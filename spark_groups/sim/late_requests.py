@@ -63,6 +63,8 @@ class LateRequests:
 
     def is_late(self, each: AcceptedOffset) -> bool:
         """Tell whether an accepted offset came late, or from whom the partition was taken."""
+        if not self._late and not self._misheard:
+            return False
         sender = (each.member_id, each.key)
         return (sender, each.committed_offset) in self._late or sender in self._misheard
 

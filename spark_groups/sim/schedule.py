@@ -27,8 +27,10 @@ class Schedule:
         heapq.heappush(self._heap, (max(when, self.now), self._asked, act))
 
     def after(self, delay_s: float, act: Callable[[], None]) -> None:
-        """Let something happen in so many seconds."""
-        self.at(self.now + delay_s, act)
+        """Let something happen in so many seconds; never in less than none."""
+        self._asked += 1
+        when = self.now + (delay_s if delay_s > 0.0 else 0.0)
+        heapq.heappush(self._heap, (when, self._asked, act))
 
     def run_until(self, end: float) -> None:
         """Let everything happen up to an instant, that instant included.

@@ -13,7 +13,7 @@ from typing import Final
 from spark_groups.client.lanes import Outgoing
 from spark_groups.coordinator.profile import Profile
 from spark_groups.coordinator.settings import BrokerSettings, Settings
-from spark_groups.coordinator.shard import Origin
+from spark_groups.coordinator.shard import NOBODY
 from spark_groups.errors import ErrorCode
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol import messages as m
@@ -286,13 +286,14 @@ class World:
         whole: Answer = _as_it_is
         if not coordination.profile.commits_topic_ids:
             request, whole = sent_by_name(request, self.scene.storage.image)
-            outgoing = replace(outgoing, request=request)
+            if request is not outgoing.request:
+                outgoing = replace(outgoing, request=request)
 
         def answer(response: m.Response | None) -> None:
             self._say("answers", request, "->", response)
             reply(response and whole(response))
 
-        coordination.serve(outgoing, Origin(), code, answer)
+        coordination.serve(outgoing, NOBODY, code, answer)
 
 
 def _finishing(finish: Finish, reply: Reply) -> Reply:

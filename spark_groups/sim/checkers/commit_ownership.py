@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from spark_groups.coordinator.member import GroupMember
 from spark_groups.sim import facts
 from spark_groups.sim.checkers.checker import Checker
 from spark_groups.sim.coordination import AcceptedOffset
@@ -28,6 +29,8 @@ class CommitOwnership(Checker):
         """When a member planned to read a partition up to an offset."""
         self._cuts: dict[TopicIdPartition, set[int]] = defaultdict(set)
         """Where a log was cut."""
+        self._members: list[GroupMember] = []
+        """Whose partitions are noted."""
 
     def listeners(self) -> Listeners:
         """Return what to call for each kind of fact."""
@@ -44,8 +47,13 @@ class CommitOwnership(Checker):
         self._cuts[fact.key].add(fact.end_offset)
 
     def _changed(self, fact: facts.GroupChanged) -> None:
+        members = list(fact.group.members.values())
+        if members == self._members:
+            # Most changes are offsets.
+            return
+        self._members = members
         held: dict[TopicIdPartition, str | None] = dict.fromkeys(self._holders)
-        for member in fact.group.members.values():
+        for member in members:
             for key in (*member.assigned, *member.pending_revocation):
                 held[key] = member.member_id
         for key, holder in held.items():
@@ -54,6 +62,7 @@ class CommitOwnership(Checker):
                 holders.append((self.scene.now, holder))
 
     def _taken_back(self, fact: facts.TakenBack) -> None:
+        self._members = []
         for holders in self._holders.values():
             while len(holders) > 1 and holders[-1][0] >= fact.since:
                 holders.pop()

@@ -32,14 +32,12 @@ class MemberEpochs(Checker):
             self._told[event.member_id] = event.member_epoch
 
     def _changed(self, fact: facts.GroupChanged) -> None:
-        group = fact.group
-        if group.assignment_epoch > group.group_epoch:
-            self.fail(
-                f"the target is at {group.assignment_epoch}, the group at {group.group_epoch}"
-            )
+        group, assignment_epoch = fact.group, fact.group.assignment_epoch
+        if assignment_epoch > group.group_epoch:
+            self.fail(f"the target is at {assignment_epoch}, the group at {group.group_epoch}")
         for member in group.members.values():
-            if member.member_epoch > group.assignment_epoch:
+            if member.member_epoch > assignment_epoch:
                 self.fail(
                     f"{member.member_id} is at {member.member_epoch}, the target at"
-                    f" {group.assignment_epoch}"
+                    f" {assignment_epoch}"
                 )

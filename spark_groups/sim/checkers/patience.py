@@ -38,8 +38,9 @@ class Patience(Checker):
         coordination = self.scene.coordination
         if not coordination.answers:
             return
+        now = self.scene.now
         for member in group.members.values():
-            heard_at = coordination.heard_at.get(member.member_id, self.scene.now)
+            heard_at = coordination.heard_at.get(member.member_id, now)
             silent_s = self._overdue_s(heard_at, self.scene.swarm.session_s)
             if silent_s > 0:
                 self.fail(f"{member.member_id} is silent, {silent_s:.1f} s longer than it may")
@@ -48,9 +49,12 @@ class Patience(Checker):
             del self._revoking[gone]
 
     def _look_at_revocation(self, member: GroupMember) -> None:
+        if not member.pending_revocation:
+            self._revoking.pop(member.member_id, None)
+            return
         revoking = frozenset(member.pending_revocation)
         known, since = self._revoking.get(member.member_id, (frozenset(), self.scene.now))
-        if not revoking or revoking != known:
+        if revoking != known:
             self._revoking[member.member_id] = (revoking, self.scene.now)
             return
         slow_s = self._overdue_s(since, member.rebalance_timeout_ms / 1000)
