@@ -291,7 +291,8 @@ class PositionResolver:
         by_topic: dict[str, list[int]] = {}
         for key, owned in sorted(waiting.items()):
             name = self._topics.name(key.topic_id) or ""
-            is_named = TopicPartition(name, key.partition) in self._starting.by_partition
+            wanted = self._starting.by_partition.get(TopicPartition(name, key.partition))
+            is_named = wanted is not None and wanted != LATEST_TIMESTAMP
             if (
                 owned.phase is Phase.LISTING
                 and not is_named

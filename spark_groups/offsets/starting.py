@@ -54,16 +54,15 @@ class StartingOffsets:
             known_count: How many partitions the topic had when the group began to read it; None
                 if the group has not.
         """
-        named = self.by_partition.get(partition)
-        if named is not None:
-            return named
-        if known_count is not None and partition.partition >= known_count:
-            return EARLIEST_TIMESTAMP
-        return self.default.value
+        named = self.by_partition.get(partition, self.default.value)
+        if named == LATEST_TIMESTAMP and known_count is not None:
+            # What was written before a partition was noticed would be skipped.
+            return EARLIEST_TIMESTAMP if partition.partition >= known_count else named
+        return named
 
     def skips(self, partition: TopicPartition) -> bool:
-        """Tell whether a partition would start at its end, without being named."""
-        return self.default is StartingPoint.LATEST and partition not in self.by_partition
+        """Tell whether a partition may start at its end."""
+        return self.by_partition.get(partition, self.default.value) == LATEST_TIMESTAMP
 
 
 @lru_cache(maxsize=64)

@@ -436,7 +436,7 @@ def test_the_count_of_the_checkpoint_tells_what_was_added() -> None:
 
 
 def test_a_partition_of_the_checkpoint_whose_offset_is_gone_is_read_whole() -> None:
-    named = StartingOffsets(StartingPoint.LATEST, {TopicPartition("orders", 2): -1})
+    named = StartingOffsets(StartingPoint.LATEST, {TopicPartition("orders", 2): 7})
     scene = Scene(named, 0, 1, 2)
     scene.topics.remember("orders", TOPIC)
     resolved = scene.fetched({0: committed(5), 1: NONE, 2: NONE, 3: committed(9)})
@@ -481,7 +481,7 @@ def test_of_two_counts_the_smaller_holds(noted: int, kept: int) -> None:
 
 
 def test_a_partition_that_is_named_starts_where_it_is_named() -> None:
-    named = StartingOffsets(StartingPoint.LATEST, {TopicPartition("orders", 2): -1})
+    named = StartingOffsets(StartingPoint.LATEST, {TopicPartition("orders", 2): 7})
     scene = Scene(named, 2, 3)
     resolved = scene.fetched(BEHIND_2)
     assert scene.of(2).starting_timestamp == LATEST_TIMESTAMP

@@ -39,6 +39,8 @@ FIRST, ADDED = TopicPartition("orders", 0), TopicPartition("orders", 4)
         (StartingOffsets(StartingPoint.EARLIEST), FIRST, 4, EARLIEST_TIMESTAMP),
         (StartingOffsets(by_partition={FIRST: 17}), FIRST, 4, 17),
         (StartingOffsets(by_partition={ADDED: 0}), ADDED, 4, 0),
+        (StartingOffsets(by_partition={ADDED: -1}), ADDED, 4, EARLIEST_TIMESTAMP),
+        (StartingOffsets(by_partition={ADDED: -1}), ADDED, 5, LATEST_TIMESTAMP),
         (StartingOffsets(by_partition={FIRST: -2}), FIRST, 4, EARLIEST_TIMESTAMP),
         (StartingOffsets(by_partition={FIRST: 17}), ADDED, None, LATEST_TIMESTAMP),
     ],
@@ -77,11 +79,12 @@ def test_a_reset_is_no_commit_of_a_query_and_keeps_the_count() -> None:
 
 
 def test_latest_skips_what_is_not_named() -> None:
-    named = {TopicPartition("orders", 1): LATEST_TIMESTAMP}
+    named = {TopicPartition("orders", 1): 7, TopicPartition("orders", 2): LATEST_TIMESTAMP}
     for default, skips in ((StartingPoint.LATEST, True), (StartingPoint.EARLIEST, False)):
         starting = StartingOffsets(default, named)
         assert starting.skips(TopicPartition("orders", 0)) is skips
         assert not starting.skips(TopicPartition("orders", 1))
+        assert starting.skips(TopicPartition("orders", 2))
 
 
 def test_metadata_fits_the_brokers_limit() -> None:

@@ -7,13 +7,15 @@ from spark_groups.sim import facts
 from spark_groups.sim.checkers.checker import Checker
 from spark_groups.sim.history import History
 from spark_groups.sim.scene import Listeners, Scene
+from spark_groups.types import TopicPartition
 
 
 class Starts(Checker):
     """Else "latest" would skip what arrives meanwhile; what is added later is read whole.
 
     A broker does not say of a topic id whether it is gone or may not be seen: a member without the
-    right to see a topic gives it up as one that is gone, and has no start to commit.
+    right to see a topic gives it up as one that is gone, and has no start to commit. An offset that
+    `startingOffsets` names is obeyed also for a partition that is added later (decision 0004).
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
@@ -49,6 +51,10 @@ class Starts(Checker):
 
     def _committed(self, fact: facts.Committed) -> None:
         each = fact.offset
+        name = self.scene.storage.name_of(each.key.topic_id) or ""
+        named = self.scene.starting.by_partition.get(TopicPartition(name, each.key.partition))
+        if named is not None and each.committed_offset == named:
+            return
         is_first = each.before is None and each.key in self.history.added
         begins_late = each.committed_offset > self.history.aged.get(each.key, 0)
         if is_first and begins_late and each.member_id not in self._plain:
