@@ -146,7 +146,7 @@ def unread(
             logger.warning(
                 "the group %r has no committed offset for partitions %s of %s, and nobody knows how"
                 " many the topic had when the group began to read it: they are read from their"
-                " beginning; name them in startingOffsets to choose otherwise",
+                " beginning; name offsets of them in startingOffsets to choose otherwise",
                 options.group_id,
                 ", ".join(map(str, whole)),
                 topic.name,

@@ -73,7 +73,7 @@ def test_partition_of_which_nobody_knows_when_it_came_is_read_from_its_beginning
     read = reading(OffsetAndMetadata(4), ABSENT)
     assert ranges(read, options()) == [(0, 4, 10), (1, 5, 20), (2, 3, 30)]
     assert "no committed offset for partitions 1, 2 of flights" in caplog.text
-    assert ranges(read, options(startingOffsets='{"flights": {"1": -1, "2": -1}}')) == [(0, 4, 10)]
+    assert ranges(read, options(startingOffsets='{"flights": {"1": 20, "2": 30}}')) == [(0, 4, 10)]
     assert caplog.text.count("no committed offset") == 1
 
 
