@@ -11,6 +11,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.processes import descendants
+
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 _OF_BUSY = (0, 1, 2, 5, 6, 7)
 """In /proc/stat: user, nice, system, interrupts, and what other machines took of this one."""
@@ -57,7 +59,7 @@ class CpuAccount:
         self._group = self._home / f"spark-groups-{root_pid}"
         try:
             self._group.mkdir()
-            for pid in (root_pid, *_descendants(root_pid)):
+            for pid in (root_pid, *descendants(root_pid)):
                 _move(pid, self._group)
         except OSError as error:
             raise CpuAccountError(
@@ -133,21 +135,3 @@ def _control_group() -> Path:
     if root is None or own is None:
         raise CpuAccountError("this system has no control groups of version 2")
     return root / own.lstrip("/")
-
-
-def _descendants(root_pid: int) -> list[int]:
-    parents: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents.setdefault(int(fields[1]), []).append(int(entry.name))
-    found: list[int] = []
-    waiting = [root_pid]
-    while waiting:
-        of_one = parents.get(waiting.pop(), [])
-        found += of_one
-        waiting += of_one
-    return found

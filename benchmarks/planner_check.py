@@ -19,12 +19,13 @@ from pathlib import Path
 from benchmarks.planner_restart import SESSION_S, TRIGGER_S, Restart, restart
 from spark_groups.ops.simulated_runs import Run, play
 from spark_groups.sim.figures import FigureCounter, Figures, Moves, Reading, Usual, mean
+from spark_groups.sim.queries import PLANNED_LEAST
 from spark_groups.sim.scene import Listeners, Scene
 from spark_groups.sim.swarm import Deploy, Swarm
 
 PROFILE = "kafka-4.3"
 SEEDS = range(1, 21)
-PLANNED_MEAN = 0.9
+PLANNED_MEAN = (1 + PLANNED_LEAST) / 2
 """How long a batch of a planned run takes on average, as a part of its greatest length."""
 COMPARED = (
     ("longest_not_read_s", "a partition is not read, longest, s"),

@@ -38,13 +38,12 @@ class AbsentTopics:
 
     def due_at(self) -> float | None:
         """Return when to ask again, None if nothing is in doubt."""
-        return self._ask_at if self.is_wanted and self.in_doubt else None
+        return self._ask_at if self.in_doubt else None
 
     def to_ask(self, now: float) -> MetadataRequest | None:
         """Return the request for what is in doubt, None if none is due."""
-        if not self.is_wanted or now < self._ask_at or not self.in_doubt:
-            return None
-        return MetadataRequest(topic_names=self.in_doubt)
+        in_doubt = self.in_doubt
+        return MetadataRequest(topic_names=in_doubt) if in_doubt and now >= self._ask_at else None
 
     def handle_metadata(
         self, request: MetadataRequest, response: MetadataResponse, now: float

@@ -32,11 +32,11 @@ def find_java() -> Path:
     found = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
     if found is None:
         where = f"JAVA_HOME ({home}) has no bin/java" if home else "there is no java on the PATH"
-        raise EmbeddedKafkaError(f"Kafka needs Java, and {where}: {INSTALL_JAVA}")
+        raise EmbeddedKafkaError(f"Spark and Kafka need Java, and {where}: {INSTALL_JAVA}")
     version = _java_version(found)
     if version < MINIMUM_JAVA:
         raise EmbeddedKafkaError(
-            f"Kafka needs Java {MINIMUM_JAVA} or later, and {found} is Java {version}:"
+            f"Spark and Kafka need Java {MINIMUM_JAVA} or later, and {found} is Java {version}:"
             f" {INSTALL_JAVA}"
         )
     return Path(found)

@@ -22,9 +22,9 @@ from spark_groups.kafka.sasl import TokenLogin
 from spark_groups.kafka.tls import Tls
 
 TOKEN_BYTES_MAX: Final = 1024 * 1024
-SAID: Final = ("error", "error_description")
-SAID_MAX: Final = 500
-"""How many characters of each an error repeats."""
+_ERROR_FIELDS: Final = ("error", "error_description")
+_ERROR_FIELD_MAX: Final = 500
+"""How many characters of each field an error message repeats."""
 UNKNOWN_LIFETIME_S: Final = 300.0
 """How long a token is taken for good that does not say it."""
 _RENEW_AT: Final = 0.8
@@ -186,7 +186,14 @@ def _refusal(login: TokenLogin, error: urllib.error.HTTPError) -> Exception:
     try:
         said = json.loads(error.read(TOKEN_BYTES_MAX))
         reason = ", ".join(
-            [reason, *(printable(str(said[key]))[:SAID_MAX] for key in SAID if key in said)]
+            [
+                reason,
+                *(
+                    printable(str(said[key]))[:_ERROR_FIELD_MAX]
+                    for key in _ERROR_FIELDS
+                    if key in said
+                ),
+            ]
         )
     except (OSError, ValueError, TypeError, RecursionError):
         pass  # The code alone has to do.

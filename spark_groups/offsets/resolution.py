@@ -291,11 +291,9 @@ class PositionResolver:
         by_topic: dict[str, list[int]] = {}
         for key, owned in sorted(waiting.items()):
             name = self._topics.name(key.topic_id) or ""
-            wanted = self._starting.by_partition.get(TopicPartition(name, key.partition))
-            is_named = wanted is not None and wanted != LATEST_TIMESTAMP
             if (
                 owned.phase is Phase.LISTING
-                and not is_named
+                and not self._starting.names_start(TopicPartition(name, key.partition))
                 and self._may_be_old(key, owned, is_read=key.topic_id in read_by_group)
             ):
                 by_topic.setdefault(name, []).append(key.partition)
@@ -316,7 +314,7 @@ class PositionResolver:
 
         Args:
             key: The partition.
-            owned: The same.
+            owned: What is known of it.
             is_read: Whether the group has committed an offset of the topic.
         """
         if not self._topics.was_checkpointed(key.topic_id):

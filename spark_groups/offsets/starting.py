@@ -54,11 +54,14 @@ class StartingOffsets:
             known_count: How many partitions the topic had when the group began to read it; None
                 if the group has not.
         """
-        named = self.by_partition.get(partition, self.default.value)
-        if named == LATEST_TIMESTAMP and known_count is not None:
-            # What was written before a partition was noticed would be skipped.
-            return EARLIEST_TIMESTAMP if partition.partition >= known_count else named
-        return named
+        wanted = self.by_partition.get(partition, self.default.value)
+        is_new = known_count is not None and partition.partition >= known_count
+        # What was written before a new partition was noticed would be skipped.
+        return EARLIEST_TIMESTAMP if is_new and wanted == LATEST_TIMESTAMP else wanted
+
+    def names_start(self, partition: TopicPartition) -> bool:
+        """Tell whether an offset of a partition is named, or its beginning."""
+        return self.by_partition.get(partition, LATEST_TIMESTAMP) != LATEST_TIMESTAMP
 
     def skips(self, partition: TopicPartition) -> bool:
         """Tell whether a partition may start at its end."""

@@ -94,6 +94,13 @@ class OffsetDeletionView:
         return {name: listed(value) for name, value in asdict(self).items()}
 
 
+_DELETE_GROUPS_ANSWERS: Final[Mapping[str, int]] = {
+    "Empty": ErrorCode.NONE.value,
+    "Dead": ErrorCode.GROUP_ID_NOT_FOUND.value,
+}
+"""By the state of the group (org.apache.kafka.coordinator.group.GroupMetadataManager)."""
+
+
 def delete_groups(
     cluster: Cluster, group_ids: Iterable[str], *, is_dry_run: bool = False
 ) -> GroupDeletionView:
@@ -108,7 +115,6 @@ def delete_groups(
         RequestError: A coordinator did not answer in time; some may be gone.
         ProtocolError: An answer cannot be read.
     """
-
     listed_groups = cluster.list_groups() if is_dry_run else ()
     states = {each.group_id: each.group_state for each in listed_groups}
 
@@ -123,26 +129,6 @@ def delete_groups(
             DeletedGroup(group_id=each, **said(answer(each))) for each in dict.fromkeys(group_ids)
         ),
         is_dry_run=is_dry_run,
-    )
-
-
-_DELETE_GROUPS_ANSWERS: Final[Mapping[str, int]] = {
-    "Empty": ErrorCode.NONE.value,
-    "Dead": ErrorCode.GROUP_ID_NOT_FOUND.value,
-}
-"""By the state of the group (org.apache.kafka.coordinator.group.GroupMetadataManager)."""
-
-
-def _state_and_topics(cluster: Cluster, group_id: str) -> tuple[str, frozenset[str]]:
-    """Return a group's state, and topics that members subscribe to or read; Dead: none is there."""
-    try:
-        _, described = describe_any_group(cluster, group_id)
-    except GroupNotFoundError:
-        return "Dead", frozenset()
-    named = {name for each in described.members for name in each.subscribed_topic_names}
-    held = {key.topic_id for each in described.members for key in each.assignment.partitions}
-    return described.group_state, frozenset(
-        named | {described.topic_names[each] for each in held if each in described.topic_names}
     )
 
 
@@ -168,7 +154,7 @@ def delete_group_offsets(
     known = cluster.metadata(MetadataRequest(topic_names=frozenset(topics))).topics
     there, missing = partitions_of(topics, known)
     if is_dry_run:
-        answer = _foreseen(there, *_state_and_topics(cluster, group_id))
+        answer = _foreseen(cluster, group_id, there)
     else:
         answer = delete_offsets(cluster, group_id, there) if there else OffsetDeletion()
     offsets = view_deleted(there, missing, answer)
@@ -176,11 +162,19 @@ def delete_group_offsets(
 
 
 def _foreseen(
-    partitions: Iterable[TopicPartition], group_state: str, read: frozenset[str]
+    cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]
 ) -> OffsetDeletion:
-    """Return what the coordinator would answer."""
-    if group_state == "Dead":
-        return OffsetDeletion(error_code=ErrorCode.GROUP_ID_NOT_FOUND.value)
+    """Return what the coordinator would answer; offsets of a topic that members read stay."""
+    not_found = OffsetDeletion(error_code=ErrorCode.GROUP_ID_NOT_FOUND.value)
+    try:
+        _, described = describe_any_group(cluster, group_id)
+    except GroupNotFoundError:
+        return not_found
+    if described.group_state == "Dead":
+        return not_found
+    read = {name for each in described.members for name in each.subscribed_topic_names}
+    held = {key.topic_id for each in described.members for key in each.assignment.partitions}
+    read |= {described.topic_names[each] for each in held if each in described.topic_names}
     subscribed = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC.value
     return OffsetDeletion(
         errors={each: subscribed if each.topic in read else 0 for each in partitions}

@@ -18,13 +18,7 @@ from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
-from spark_groups.errors import (
-    BrokerUnreachableError,
-    EmbeddedKafkaError,
-    ErrorCode,
-    SparkGroupsError,
-    rule_for,
-)
+from spark_groups.errors import EmbeddedKafkaError, ErrorCode, SparkGroupsError, rule_for
 from spark_groups.kafka.cluster import Cluster
 from spark_groups.kafka.java import find_java
 from spark_groups.protocol.messages import DescribeGroupRequest
@@ -43,7 +37,7 @@ def version(name):
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
-names = ("spark-groups", "pyspark", "confluent-kafka", "pyarrow", "numba")
+names = ("spark-groups", "pyspark", "confluent-kafka", "numba")
 found = {name: version(name) for name in names}
 print(json.dumps({"python": "%d.%d" % sys.version_info[:2], **found}))
 """
@@ -125,9 +119,7 @@ def check_java() -> Check:
     try:
         return Check(name="Java", outcome=Outcome.OK, found=str(find_java()))
     except EmbeddedKafkaError as error:
-        return Check(
-            name="Java", outcome=Outcome.FAILED, found=str(error).replace("Kafka", "Spark", 1)
-        )
+        return Check(name="Java", outcome=Outcome.FAILED, found=str(error))
 
 
 def check_spark(installed: str | None) -> Check:
@@ -158,27 +150,27 @@ def check_workers(environment: Mapping[str, str], driver: tuple[int, int]) -> tu
     name = "workers' Python"
     python = environment.get("PYSPARK_PYTHON") or "python3"
     cure = f"set PYSPARK_PYTHON={sys.executable} before the session starts"
+
+    def failed(found: str, cure: str = cure) -> tuple[Check, ...]:
+        return (Check(name=name, outcome=Outcome.FAILED, found=found, cure=cure),)
+
     path = shutil.which(python, path=environment.get("PATH"))
     if path is None:
-        found = f"there is no {python}"
-        return (Check(name=name, outcome=Outcome.FAILED, found=found, cure=cure),)
+        return failed(f"there is no {python}")
     code, output = _run((path, "-c", _WORKER), environment, WORKER_TIMEOUT_S)
     if code != 0:
-        found = f"{path}: {_last_line(output)}"
-        return (Check(name=name, outcome=Outcome.FAILED, found=found, cure=cure),)
+        return failed(f"{path}: {_last_line(output)}")
     told = _told(output)
     if told is None:
-        found = f"{path} is no Python: {_last_line(output)}"
-        return (Check(name=name, outcome=Outcome.FAILED, found=found, cure=cure),)
-    missing = [each for each in ("spark-groups", "pyspark", "confluent-kafka") if not told[each]]
+        return failed(f"{path} is no Python: {_last_line(output)}")
     found = f"{path}, Python {told['python']}"
+    missing = [each for each in ("spark-groups", "pyspark", "confluent-kafka") if not told[each]]
     if missing:
-        found, cure = f"{found}: without {', '.join(missing)}", f"{cure}, or install it there"
-    elif told["python"] != "{}.{}".format(*driver):
-        found = f"{found}; the driver's is {driver[0]}.{driver[1]}, and Spark wants them alike"
-    else:
-        return (Check(name=name, outcome=Outcome.OK, found=found), _check_fast_reader(told))
-    return (Check(name=name, outcome=Outcome.FAILED, found=found, cure=cure),)
+        return failed(f"{found}: without {', '.join(missing)}", f"{cure}, or install it there")
+    wanted = "{}.{}".format(*driver)
+    if told["python"] != wanted:
+        return failed(f"{found}; the driver's is {wanted}, and Spark wants them alike")
+    return (Check(name=name, outcome=Outcome.OK, found=found), _check_fast_reader(told))
 
 
 def _told(output: str) -> dict[str, Any] | None:
@@ -228,7 +220,7 @@ def check_brokers(cluster: Cluster, bootstrap_servers: str) -> Check:
     try:
         nodes = cluster.nodes()
         answer = cluster.describe_group(DescribeGroupRequest(group_id=PROBED_GROUP))
-    except (BrokerUnreachableError, SparkGroupsError) as error:
+    except SparkGroupsError as error:
         found = f"{bootstrap_servers}: {error}"
         cure = "KIP-848 needs Apache Kafka 4.0 or newer; secured brokers need --command-config"
         return Check(name=name, outcome=Outcome.FAILED, found=found, cure=cure)

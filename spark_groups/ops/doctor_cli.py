@@ -9,7 +9,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from spark_groups.errors import SparkGroupsError, printable
+from spark_groups.errors import printable
 from spark_groups.observation.observe import OBSERVE_TIMEOUT_S
 from spark_groups.ops.broker_state import running_broker
 from spark_groups.ops.connecting import (
@@ -59,11 +59,8 @@ def _brokers(
         said = "none is named: --bootstrap-server"
         return Check(name="brokers", outcome=Outcome.SKIPPED, found=said)
     brokers = named_brokers(bootstrap_server, timeout, command_config)
-    try:
-        with brokers.cluster() as cluster:
-            return check_brokers(cluster, brokers.bootstrap_servers)
-    except SparkGroupsError as error:
-        return Check(name="brokers", outcome=Outcome.FAILED, found=str(error))
+    with brokers.cluster() as cluster:
+        return check_brokers(cluster, brokers.bootstrap_servers)
 
 
 def render_diagnosis(diagnosis: Diagnosis) -> RenderableType:

@@ -37,16 +37,23 @@ class Network:
         chance: Decides what is lost and how long things take.
         swarm: How much of it.
         serve: The brokers: takes a request and replies, sooner or later; None if they died.
+        serve_late: The same for requests that arrive after their sender gave them up.
     """
 
-    def __init__(self, schedule: Schedule, chance: Chance, swarm: Swarm, serve: Serve) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        chance: Chance,
+        swarm: Swarm,
+        serve: Serve,
+        serve_late: Serve,
+    ) -> None:
         self.is_faulty = True
-        self.serve_late = serve
-        """Answers requests that arrive after their sender gave them up."""
         self._schedule = schedule
         self._chance = chance
         self._swarm = swarm
         self._serve = serve
+        self._serve_late = serve_late
         self._cut: dict[tuple[str, int], float] = {}
         self._deaf: dict[tuple[str, int], float] = {}
 
@@ -130,7 +137,7 @@ class Network:
             else:
                 there_s = min(there_s, gives_up_s)
 
-            serve = self.serve_late if there_s > gives_up_s else self._serve
+            serve = self._serve_late if there_s > gives_up_s else self._serve
             self._schedule.after(there_s, lambda: serve(outgoing, _nobody))
 
     def _fail(

@@ -17,14 +17,12 @@ class Transaction:
     Args:
         from_offset: Its first record.
         until_offset: Behind its last one.
-        opened_at: Seconds.
         ended_at: Seconds; None while it is open.
         marker_offset: Where the log says that it ended; NO_OFFSET where it does not, or no more.
     """
 
     from_offset: int
     until_offset: int
-    opened_at: float
     ended_at: float | None = None
     marker_offset: int = NO_OFFSET
 
@@ -100,7 +98,7 @@ class PartitionLog:
             count: How many.
             now: Seconds.
         """
-        found = Transaction(self.end_offset, self.end_offset + count, now)
+        found = Transaction(self.end_offset, self.end_offset + count)
         self._transactions.append(found)
         self.append(count, now)
         return found

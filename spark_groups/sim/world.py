@@ -86,7 +86,7 @@ class World:
         coordination = Coordination(
             GROUP_ID, profile, _settings(swarm), storage, schedule, chance, swarm.replication_s
         )
-        network = Network(schedule, chance, swarm, self._serve)
+        network = Network(schedule, chance, swarm, self._serve, self._serve_late)
         self.scene = scene = Scene(schedule, chance, swarm, storage, coordination, network)
         scene.starting = _starting(swarm, storage, chance)
         scene.rights.is_undescribed = bool(swarm.undescribed)
@@ -112,7 +112,6 @@ class World:
         scene.participants += [*self.queries, *self.consumers]
         history = History()
         checkers = all_checkers(scene, history)
-        network.serve_late = self._serve_late
         scene.listen([scene.late.listeners(), history.listeners()])
         scene.listen(each.listeners() for each in checkers)
         scene.listen(each(scene) for each in listeners)

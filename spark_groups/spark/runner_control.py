@@ -100,7 +100,7 @@ class RunnerControl:
         self._is_stateful: bool | None = None
         """None before the first report."""
         self._unjudged: set[tuple[str, int]] = set()
-        """Partitions that went away behind the first plan and before the first report."""
+        """Partitions that moved away between the first plan and the first report."""
         self._is_over = False
         self._is_draining = False
         self._failure: Exception | None = None
@@ -348,13 +348,13 @@ class RunnerControl:
         with self._changed:
             names = self._names(partitions)
             if self._is_stateful is None and self._recent:
-                # A report may be late, and what the batch before it has read may be gone by then.
+                # The first report may come after a partition of its batch has moved away.
                 self._unjudged.update(names)
             else:
                 self._judge(names)
 
     def _judge(self, partitions: Sequence[tuple[str, int]]) -> None:
-        """Do what is wanted if partitions went away from state that stays here."""
+        """Warn or fail if partitions moved away from a query that keeps state."""
         if not partitions or not self._is_stateful or self._move_with_state is MoveWithState.IGNORE:
             return
         names = [f"{topic}-{partition}" for topic, partition in partitions]

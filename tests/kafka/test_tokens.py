@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +29,19 @@ def login(issuer: TokenIssuer) -> TokenLogin:
     return TokenLogin(
         endpoint_url=issuer.url, client_id=CLIENT_ID, client_secret=CLIENT_SECRET, scope="read"
     )
+
+
+@contextmanager
+def answering(login: TokenLogin, status: bytes, body: bytes) -> Iterator[TokenLogin]:
+    """Serve one answer, and give the login at that endpoint."""
+
+    def script(peer) -> None:
+        peer.recv(65536)
+        peer.sendall(b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n" % (status, len(body)) + body)
+        await_end(peer)
+
+    with listening(script) as port:
+        yield replace(login, endpoint_url=f"http://127.0.0.1:{port}/token")
 
 
 def test_a_token_is_kept_until_it_is_nearly_over(issuer: TokenIssuer, login: TokenLogin) -> None:
@@ -57,17 +71,8 @@ def test_a_wrong_secret_is_refused_and_not_shown(login: TokenLogin) -> None:
 
 def test_what_an_endpoint_says_cannot_move_a_cursor(login: TokenLogin) -> None:
     body = b'{"error": "\\u001b[2J\\r\\nlog line", "error_description": "%s"}' % (b"x" * 9_000)
-    head = b"HTTP/1.1 400 Bad\r\nContent-Length: %d\r\n\r\n" % len(body)
-
-    def script(peer) -> None:
-        peer.recv(65536)
-        peer.sendall(head + body)
-        await_end(peer)
-
-    with listening(script) as port:
-        here = replace(login, endpoint_url=f"http://127.0.0.1:{port}/token")
-        with pytest.raises(AccessError) as raised:
-            TokenStore().token(here, Tls(), 5)
+    with answering(login, b"400 Bad", body) as here, pytest.raises(AccessError) as raised:
+        TokenStore().token(here, Tls(), 5)
     said = str(raised.value)
     assert not {"\x1b", "\r", "\n"} & set(said)
     assert len(said) < 1_500
@@ -114,17 +119,11 @@ def test_an_endpoint_that_says_nothing_ends_at_the_deadline(login: TokenLogin) -
     ],
 )
 def test_an_answer_without_a_token_is_refused(login: TokenLogin, body: bytes) -> None:
-    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
-
-    def script(peer) -> None:
-        peer.recv(65536)
-        peer.sendall(head + body)
-        await_end(peer)
-
-    with listening(script) as port:
-        here = replace(login, endpoint_url=f"http://127.0.0.1:{port}/token")
-        with pytest.raises(AccessError, match=r"without an access|no token"):
-            TokenStore().token(here, Tls(), 5)
+    with (
+        answering(login, b"200 OK", body) as here,
+        pytest.raises(AccessError, match=r"without an access|no token"),
+    ):
+        TokenStore().token(here, Tls(), 5)
 
 
 def test_a_token_in_a_file_is_read_each_time(tmp_path: Path, issuer: TokenIssuer) -> None:

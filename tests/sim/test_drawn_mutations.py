@@ -17,8 +17,7 @@ from spark_groups.client.planner import BatchPlanner
 from spark_groups.coordinator.profile import PROFILES
 from spark_groups.errors import ErrorCode
 from spark_groups.offsets.commits import CommitOutcome, CommitQueue
-from spark_groups.offsets.ledger import FinishedBatch, Ledger
-from spark_groups.offsets.owned import Phase
+from spark_groups.offsets.ledger import Ledger
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import StartingOffsets
 from spark_groups.offsets.validation import PositionValidator
@@ -26,30 +25,16 @@ from spark_groups.ops.simulated_runs import Break, Run, play
 from spark_groups.protocol.member import Member
 from spark_groups.protocol.messages import OffsetCommitResponse
 from spark_groups.sim.checkers.registry import CHECKERS
-from spark_groups.types import Assignment, BatchPlan, TopicIdPartition
-from tests.sim.test_mutations import PLANTED
+from spark_groups.types import Assignment
+from tests.sim.test_mutations import (
+    PLANTED,
+    commits_with_the_epoch_of_the_moment,
+    plans_what_is_being_revoked,
+)
 
 Patch = pytest.MonkeyPatch
 SCHEDULES_MAX = 500
 """Within how many schedules a bug has to be found."""
-
-
-def commits_with_the_epoch_of_the_moment(patch: Patch) -> None:
-    finish, finished = GroupClient.finish, Ledger.finish
-    epochs: dict[int, int] = {}
-
-    def with_epoch(self: GroupClient, plan: BatchPlan, now: float) -> None:
-        epochs[id(self.ledger)] = self.member.member_epoch
-        finish(self, plan, now)
-
-    def bent(self: Ledger, plan: BatchPlan) -> FinishedBatch:
-        found = finished(self, plan)
-        epoch = epochs[id(self)]
-        commits = tuple(replace(each, member_epoch=epoch) for each in found.commits)
-        return replace(found, commits=commits)
-
-    patch.setattr(GroupClient, "finish", with_epoch)
-    patch.setattr(Ledger, "finish", bent)
 
 
 def keeps_its_partitions_when_it_is_fenced(patch: Patch) -> None:
@@ -64,14 +49,6 @@ def keeps_its_partitions_when_it_is_fenced(patch: Patch) -> None:
 
 def lets_go_of_what_a_replayed_batch_reads(patch: Patch) -> None:
     patch.setattr(Ledger, "replay", lambda *_: None)
-
-
-def plans_what_is_being_revoked(patch: Patch) -> None:
-    def positions(self: Ledger, _assigned: Assignment) -> dict[TopicIdPartition, int]:
-        ready = ((key, owned) for key, owned in self.owned.items() if owned.phase is Phase.READY)
-        return {key: owned.position for key, owned in ready}
-
-    patch.setattr(Ledger, "positions", positions)
 
 
 def looks_up_no_uncertain_commit(patch: Patch) -> None:

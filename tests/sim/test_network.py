@@ -27,7 +27,7 @@ class Wire:
         self.arrived: list[float] = []
         self.answered: list[float] = []
         self.failed: list[tuple[float, m.RequestFailed]] = []
-        self.network = Network(self.schedule, Random(seed), swarm, self._serve)
+        self.network = Network(self.schedule, Random(seed), swarm, self._serve, self._serve)
 
     def _serve(self, _outgoing: Outgoing, reply: Reply) -> None:
         self.arrived.append(self.schedule.now)

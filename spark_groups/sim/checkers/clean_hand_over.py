@@ -122,5 +122,5 @@ class CleanHandOver(Checker):
         if is_lost_commit and from_offset < until_offset:
             self.fail(f"{who} gave up {key}, replayed up to {until_offset}, uncommitted")
         reached = self._reached.get((member_id, key), 0)
-        if committed < min(reached, self.history.floor(key, reached)):
+        if committed < self.history.floor(key, reached):
             self.fail(f"{who} gave up {key}, finished up to {reached}, which is not committed")

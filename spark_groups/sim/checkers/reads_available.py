@@ -1,4 +1,4 @@
-"""A job reads what is there when it gets a partition, ends, and reads no further."""
+"""A job reads what is there at its first batch of a partition, ends, and reads no further."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fewer records than `minOffsetsPerTrigger` wait for `maxTriggerDelay`, and no longer."""
+"""Fewer records than `minOffsetsPerTrigger` are not read before `maxTriggerDelay`."""
 
 from __future__ import annotations
 
