@@ -16,7 +16,7 @@ from typing import Any, Final
 from chaos import plain_consumer, query
 from chaos.facts import End, Note, RunKey
 from chaos.journal import Action, Journal, Orders
-from chaos.lifetime import die_with_parent
+from chaos.lifetime import be_parent, die_with_parent
 from chaos.schedule import Fault, FaultKind, Point
 from chaos.setting import Files
 
@@ -101,6 +101,7 @@ class Member:
 def prepare_to_fork() -> None:
     """Have members forked by a process that has imported all that they need, with one thread."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    be_parent()
     multiprocessing.get_context("forkserver").set_forkserver_preload(["chaos.preloaded"])
 
 

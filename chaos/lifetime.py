@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import ctypes
-import multiprocessing
 import os
 import signal
 import sys
 from typing import Final
 
+_PARENT_PID: Final = "SPARK_GROUPS_CHAOS_PARENT_PID"
 _PR_SET_PDEATHSIG: Final = 1
 _ORPHAN: Final = 5
-"""The exit code of a process whose run was gone before the kernel could be asked."""
+"""The exit code of a process whose parent was gone before the kernel could be asked."""
+
+
+def be_parent() -> None:
+    """Tell the processes that this one starts from now on whose end is theirs, too."""
+    os.environ[_PARENT_PID] = str(os.getpid())
 
 
 def die_with_parent() -> None:
     """Have the kernel kill this process when its parent is gone, even while it stands still.
 
-    Only Linux can do that; elsewhere a run that is killed by SIGKILL leaves its members behind.
+    The parent has called `be_parent` before. Only Linux can do that; elsewhere a run that is
+    killed by SIGKILL leaves its members behind.
     """
     if sys.platform != "linux":
         return
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # The kernel does not tell of a parent that ended before it was asked to.
-    run = multiprocessing.parent_process()
-    if run is not None and not run.is_alive():
+    # The kernel does not tell of a parent that ended before it was asked to. Whether the run
+    # looks alive does not tell either: its threads end one by one, with its pipes still open.
+    if os.getppid() != int(os.environ[_PARENT_PID]):
         os._exit(_ORPHAN)

@@ -10,7 +10,7 @@ import contextlib
 import importlib
 from typing import Final
 
-from chaos.lifetime import die_with_parent
+from chaos.lifetime import be_parent, die_with_parent
 from spark_groups.spark.compiled import NotCompiledError, prepare
 
 MODULES: Final = (
@@ -25,6 +25,7 @@ MODULES: Final = (
 
 # Members hold what would tell this process that its parent is gone.
 die_with_parent()
+be_parent()
 for _name in MODULES:
     importlib.import_module(_name)
 with contextlib.suppress(NotCompiledError):
