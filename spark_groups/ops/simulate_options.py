@@ -64,8 +64,8 @@ RestartTime = Annotated[
     float,
     typer.Option(
         min=1.0,
-        help="Seconds from the leave of an application until its next run reads: the end of its"
-        " JVM, the start of the next one, of Spark and of the query.",
+        help="Seconds from the leave of an application until its next run joins the group: the end"
+        " of its JVM, the start of the next one, of Spark and of the query.",
         rich_help_panel=GROUP,
     ),
 ]

@@ -166,9 +166,15 @@ class Unanswered:
 
 @dataclass(frozen=True, slots=True)
 class CameLate:
-    """A request arrives whose sender has given it up."""
+    """A request arrives whose sender has given it up.
+
+    Args:
+        request: The request.
+        at: When, in seconds.
+    """
 
     request: Request
+    at: float
 
 
 @dataclass(frozen=True, slots=True)

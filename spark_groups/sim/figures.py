@@ -274,6 +274,7 @@ class FigureCounter:
         self._moves: Moves[TopicIdPartition] = Moves()
         self._began_at: float | None = None
         self._counted_s = 0.0
+        self._is_over = False
         self._batch_began_at: dict[str, float] = {}
         self._is_stable = True
         self._unstable_since: float | None = None
@@ -312,8 +313,13 @@ class FigureCounter:
         assert self._began_at is not None
         self._counted_s = self._scene.now - self._began_at
         self._reading.ends_at = self._scene.now
+        if self._unstable_since is not None:
+            self._unstable.append(self._scene.now - self._unstable_since)
+        self._is_over = True
 
     def _changed(self, fact: facts.GroupChanged) -> None:
+        if self._is_over:
+            return
         now, group = self._scene.now, fact.group
         self._is_stable = group.state in (GroupState.STABLE, GroupState.EMPTY)
         owners = {

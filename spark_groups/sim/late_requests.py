@@ -43,8 +43,9 @@ class LateRequests:
         self._misheard: set[Sender] = set()
         """What a coordinator took from a member, until that member gives it up."""
         self._doubts: dict[Sender, Doubt] = {}
-        self._late: dict[tuple[Sender, int], bool] = {}
-        """Commits that came late, with whether their sender could not tell any more."""
+        self._late: dict[tuple[Sender, int, float], bool] = {}
+        """Commits that came late, with whether their sender could not tell any more: by what they
+        commit, and when they came."""
         self._overtaken: dict[TopicIdPartition, tuple[int, bool]] = {}
         """What a late commit has left committed, with whether its sender could not tell."""
         self._replaced: dict[TopicIdPartition, tuple[int, bool]] = {}
@@ -66,7 +67,7 @@ class LateRequests:
         if not self._late and not self._misheard:
             return False
         sender = (each.member_id, each.key)
-        return (sender, each.committed_offset) in self._late or sender in self._misheard
+        return (sender, each.committed_offset, each.at) in self._late or sender in self._misheard
 
     def is_misheard(self, member_id: str, key: TopicIdPartition) -> bool:
         """Tell whether a late heartbeat took a partition from a member that does not know it."""
@@ -74,7 +75,8 @@ class LateRequests:
 
     def undoes_late(self, each: AcceptedOffset) -> bool:
         """Tell whether what an accepted offset replaced was left by a commit that came late."""
-        return self._replaced.get(each.key, (None, False))[0] == each.before
+        left = self._replaced.get(each.key)
+        return left is not None and left[0] == each.before
 
     def is_doubted(self, member_id: str, key: TopicIdPartition) -> bool:
         """Tell whether a member has not looked up yet what became of a commit without an answer."""
@@ -82,7 +84,8 @@ class LateRequests:
 
     def overtook(self, key: TopicIdPartition, committed_offset: int | None) -> bool:
         """Tell whether a late commit left this committed, whoever could have told."""
-        return self._overtaken.get(key, (None, False))[0] == committed_offset
+        left = self._overtaken.get(key)
+        return left is not None and left[0] == committed_offset
 
     def is_race(self, key: TopicIdPartition, committed_offset: int | None) -> bool:
         """Tell whether a late commit left this committed, and nobody could tell."""
@@ -117,7 +120,7 @@ class LateRequests:
         for key, each in request.offsets.items():
             sender = (request.member_id, key)
             is_race = self._doubts.get(sender) is Doubt.LOOKED_UP
-            self._late[sender, each.committed_offset] = is_race
+            self._late[sender, each.committed_offset, fact.at] = is_race
 
     def _hear_wrong(self, fact: facts.Misheard) -> None:
         self._misheard.update((fact.member_id, key) for key in fact.taken)
@@ -138,7 +141,7 @@ class LateRequests:
         if each.key in self._overtaken:
             self._replaced[each.key] = self._overtaken[each.key]
         sender = (each.member_id, each.key)
-        is_race = self._late.get((sender, each.committed_offset))
+        is_race = self._late.get((sender, each.committed_offset, each.at))
         if sender in self._misheard:
             is_race = True
         if is_race is not None and each.before is not None:

@@ -98,9 +98,11 @@ class PartitionLog:
             count: How many.
             now: Seconds.
         """
+        # Markers that are due come first.
+        self.append(0, now)
         found = Transaction(self.end_offset, self.end_offset + count)
         self._transactions.append(found)
-        self.append(count, now)
+        self._write(count, now)
         return found
 
     def end_transaction(self, transaction: Transaction, now: float, *, aborts: bool) -> None:

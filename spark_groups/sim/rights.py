@@ -123,7 +123,7 @@ def _metadata(
         topic_names=request.topic_names - frozenset(denied),
         topic_ids=request.topic_ids - denied_ids,
     )
-    errors = dict.fromkeys(request.topic_names & frozenset(denied), TOPIC_DENIED)
+    errors = dict.fromkeys(sorted(request.topic_names & frozenset(denied)), TOPIC_DENIED)
     return allowed, lambda response: _with_errors(response, errors), None
 
 

@@ -242,7 +242,7 @@ class World:
     def _serve_late(self, outgoing: Outgoing, reply: Reply) -> None:
         """Serve what its sender gave up, and tell what a heartbeat took from it."""
         scene, request = self.scene, outgoing.request
-        scene.tell(facts.CameLate(request))
+        scene.tell(facts.CameLate(request, scene.now))
         if not isinstance(request, m.HeartbeatRequest):
             self._serve(outgoing, reply)
             return
@@ -304,7 +304,7 @@ def _electing(request: m.MetadataRequest) -> m.MetadataResponse | None:
     if request.topic_ids:
         return None
     code = int(ErrorCode.LEADER_NOT_AVAILABLE)
-    return m.MetadataResponse(errors=dict.fromkeys(request.topic_names, code))
+    return m.MetadataResponse(errors=dict.fromkeys(sorted(request.topic_names), code))
 
 
 def _starting(swarm: Swarm, storage: Storage, chance: Chance) -> StartingOffsets:

@@ -88,6 +88,8 @@ class Pair:
 
         Raises:
             DisagreementError: An answer differs.
+            TimeoutError: The broker is too slow to be compared: every moment that matters passes
+                while it answers.
         """
         # The first time makes a topic, which is a reason to look patterns up again.
         self.broker.await_patterns()
@@ -96,6 +98,8 @@ class Pair:
         for _ in range(GROUPS):
             self._add_group()
         while self.compared < requests:
+            if len(self.given_up) > requests:
+                raise TimeoutError(f"{len(self.given_up)} groups given up: the broker is too slow")
             drawn, group = self.chance.random(), self.chance.choice(self.groups)
             if drawn < 0.015:
                 self._change_topics()

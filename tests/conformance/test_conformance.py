@@ -80,6 +80,5 @@ def test_model_answers_as_the_broker(
         pair.play(steps)
     finally:
         world.end()
-    assert pair.compared >= steps
     played = Played(version, seed, pair.compared, len(pair.given_up))
     record_property(PROPERTY, asdict(played))

@@ -16,6 +16,7 @@ from spark_groups.errors import ErrorCode
 from spark_groups.protocol import messages as m
 from spark_groups.types import TopicId
 from tests.conformance.pair import DisagreementError, Pair
+from tests.conformance.script import GroupScript
 from tests.conformance.test_conformance import SEEDS, STEPS
 from tests.scenarios.model_world import ModelWorld
 from tests.scenarios.world import CLIENT_ID, Operated, Operation
@@ -188,3 +189,19 @@ def test_broker_that_is_slow_never_differs(profile: Profile) -> None:
         pair.play(STEPS)
         given_up += len(pair.given_up)
     assert given_up > 0
+
+
+def test_a_broker_that_is_always_too_slow_is_not_asked_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pair = Pair(Recording(KAFKA_4_3), KAFKA_4_3, 1, "")
+
+    def unsure(group: GroupScript, _edges: list[float]) -> bool:
+        pair.given_up.add(group.group_id)
+        pair.groups = [each for each in pair.groups if each is not group]
+        pair._add_group()
+        return False
+
+    monkeypatch.setattr(pair, "_is_sure", unsure)
+    with pytest.raises(TimeoutError, match="6 groups given up"):
+        pair.play(5)

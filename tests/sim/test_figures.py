@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from spark_groups.sim import facts
 from spark_groups.sim.figures import (
     FigureCounter,
     Figures,
@@ -203,3 +204,23 @@ def test_several_runs_are_their_mean_and_their_longest_times() -> None:
         Figures(unstable_s=4.0, longest_unstable_s=4.0, batches=4),
     ]
     assert mean(runs) == Figures(unstable_s=3.0, longest_unstable_s=4.0, batches=4)
+
+
+def test_nothing_is_counted_after_the_end() -> None:
+    found = world(PLANNED, "kafka-4.3", 2)
+    found.queries[0].start()
+    found.scene.schedule.run_until(30.0)
+    stable = found.scene.coordination.group
+    assert stable.metadata is not None
+    unstable = replace(
+        stable, metadata=replace(stable.metadata, group_epoch=stable.group_epoch + 1)
+    )
+    counter = FigureCounter(found.scene)
+    listeners = counter.listeners()
+    listeners[facts.CountingBegins](facts.CountingBegins())
+    listeners[facts.GroupChanged](facts.GroupChanged(unstable))
+    found.scene.schedule.run_until(34.0)
+    listeners[facts.CountingEnds](facts.CountingEnds())
+    found.scene.schedule.run_until(39.0)
+    listeners[facts.GroupChanged](facts.GroupChanged(stable))
+    assert counter.figures.unstable_s == 4.0

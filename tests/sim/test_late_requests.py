@@ -46,14 +46,16 @@ class Told:
         shown = m.OffsetFetchResponse(offsets={KEY: m.OffsetAndMetadata(10)})
         self.tell(facts.Answered("q1.1", asked, shown))
 
-    def accepted(self, committed_offset: int, before: int) -> AcceptedOffset:
-        found = AcceptedOffset(0.0, "m", KEY, committed_offset, before, "m")
+    def accepted(
+        self, committed_offset: int, before: int | None, at: float = 0.0
+    ) -> AcceptedOffset:
+        found = AcceptedOffset(at, "m", KEY, committed_offset, before, "m")
         self.tell(facts.Committed(found))
         return found
 
     def comes_late(self) -> AcceptedOffset:
         """The lost commit arrives, over one of a later batch."""
-        self.tell(facts.CameLate(commit(10)))
+        self.tell(facts.CameLate(commit(10), 0.0))
         return self.accepted(10, 20)
 
 
@@ -89,8 +91,22 @@ def test_it_is_over_with_the_next_commit() -> None:
 
 def test_a_late_commit_that_changes_nothing_overtakes_nothing() -> None:
     told = Told()
-    told.tell(facts.CameLate(commit(10)))
+    told.tell(facts.CameLate(commit(10), 0.0))
     told.accepted(10, 10)
+    assert not told.late.overtook(KEY, 10)
+
+
+def test_the_first_commit_of_a_partition_undoes_nothing() -> None:
+    told = Told()
+    assert not told.late.overtook(KEY, None)
+    assert not told.late.undoes_late(told.accepted(10, None))
+
+
+def test_the_repeat_of_a_commit_that_came_late_is_not_late_itself() -> None:
+    told = Told()
+    told.comes_late()
+    repeat = told.accepted(10, 20, at=1.0)
+    assert not told.late.is_late(repeat)
     assert not told.late.overtook(KEY, 10)
 
 

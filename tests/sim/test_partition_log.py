@@ -82,6 +82,17 @@ def test_a_leader_that_lacks_the_end_of_a_transaction_is_told_again() -> None:
     assert log.stable_offset == log.end_offset == 4
 
 
+def test_a_transaction_begins_behind_the_markers_that_are_due() -> None:
+    log = PartitionLog(1)
+    log.end_transaction(log.open_transaction(2, 1.0), 2.0, aborts=False)
+    log.elect(1, 3.0)
+    opened = log.open_transaction(2, 4.0)
+    assert (opened.from_offset, opened.until_offset) == (4, 6)
+    assert log.stable_offset == 4
+    log.end_transaction(opened, 5.0, aborts=True)
+    assert log.shown(0, 7, read_committed=True) == log.read(0, 3)
+
+
 def test_a_transaction_that_an_election_took_ends_in_silence() -> None:
     log = PartitionLog(1)
     opened = log.open_transaction(2, 1.0)

@@ -65,6 +65,19 @@ def test_a_topic_is_refused_by_name_and_left_out_by_id(rights: Rights) -> None:
     assert finish(m.MetadataResponse()) == m.MetadataResponse(errors={"b": TOPIC_DENIED})
 
 
+def test_the_answer_does_not_depend_on_the_order_of_a_set() -> None:
+    rights = Rights()
+    names = [f"t{each}" for each in range(20)]
+    for name in names:
+        rights.deny_topic(name, 10.0)
+    asked = m.MetadataRequest(topic_names=frozenset(names))
+    _, finish, _ = rights.authorize(asked, TOPICS, 5.0)
+    assert finish is not None
+    answer = finish(m.MetadataResponse())
+    assert isinstance(answer, m.MetadataResponse)
+    assert list(answer.errors) == sorted(names)
+
+
 def test_a_heartbeat_is_refused_that_names_the_topic(rights: Rights) -> None:
     assert rights.authorize(BEAT, TOPICS, 5.0)[0] == BEAT
     _, _, refusal = rights.authorize(JOIN, TOPICS, 5.0)

@@ -41,6 +41,7 @@ class CommitEpochs(Checker):
             facts.Sent: self._sent,
             facts.Answered: self._answered,
             facts.Cut: lambda fact: self._cuts.add((fact.key, fact.end_offset)),
+            facts.Quiet: lambda _: self._judge(),
         }
 
     def _triggered(self, fact: facts.Triggered) -> None:

@@ -28,7 +28,7 @@ class ReadsAvailable(Checker):
     def listeners(self) -> Listeners:
         """Return what to call for each kind of fact."""
         if not self.scene.swarm.available_now:
-            return {facts.Began: self._began}
+            return {}
         return {
             facts.Began: self._began,
             facts.Happened: self._happened,

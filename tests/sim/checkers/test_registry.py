@@ -8,6 +8,7 @@ from spark_groups.sim import checkers
 from spark_groups.sim.checkers.checker import Checker
 from spark_groups.sim.checkers.registry import CHECKERS, all_checkers
 from spark_groups.sim.history import History
+from spark_groups.sim.swarm import Swarm
 from tests.sim.scenes import scene
 
 ROOT = Path(__file__).parents[3]
@@ -28,6 +29,6 @@ def test_every_checker_is_documented() -> None:
 
 
 def test_a_run_has_one_of_each_and_each_listens() -> None:
-    found = all_checkers(scene(), History())
+    found = all_checkers(scene(Swarm(available_now=1)), History())
     assert [type(each) for each in found] == list(CHECKERS)
     assert all(each.listeners() for each in found)
