@@ -140,14 +140,9 @@ def _answer(
     request: HeartbeatRequest, before: GroupMember, member: GroupMember, around: Surroundings
 ) -> HeartbeatResponse:
     """Tell the member its epoch, and what it may use where it asked for it or that changed."""
-    is_full = (
-        request.rebalance_timeout_ms != -1
-        and not (request.subscribed_topic_names is None and request.subscribed_topic_regex is None)
-        and request.topic_partitions is not None
-    )
     is_told = (
         request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
-        or is_full
+        or request.is_full
         or member.assigned != before.assigned
     )
     interval_s = around.settings.heartbeat_interval_s(request.group_id)

@@ -76,6 +76,14 @@ class HeartbeatRequest:
     topic_partitions: Assignment | None = None
     """The partitions owned by the member."""
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it says so much that the coordinator answers with the whole assignment."""
+        has_topics = not (
+            self.subscribed_topic_names is None and self.subscribed_topic_regex is None
+        )
+        return self.rebalance_timeout_ms != -1 and has_topics and self.topic_partitions is not None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatResponse:

@@ -7,8 +7,9 @@ what arrives afterwards nobody can tell. That race is documented beside `CommitQ
 
 A heartbeat that comes late is the other one. It names the epoch before the present one and what its
 sender owned then, so the coordinator takes it for the news that everything else was given up, and
-gives that to others while it is read. The protocol has nothing to tell the two apart. Checkers
-excuse these two races, and nothing else.
+gives that to others while it is read. A join that comes late says that its sender owns nothing,
+and a leave that it is gone: they take all of it in the same way. The protocol has nothing to tell
+such a request from a timely one. Checkers excuse these races, and nothing else.
 """
 
 from __future__ import annotations

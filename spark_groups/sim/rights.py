@@ -71,6 +71,15 @@ class Rights:
         """
         return any(until > since for until in (self._group_until, *self._topics_until.values()))
 
+    def topic_missed_since(self, name: str | None, since: float) -> bool:
+        """Tell whether the rights on a topic were missing after an instant.
+
+        Args:
+            name: The topic.
+            since: Seconds.
+        """
+        return name is not None and self._topics_until.get(name, -inf) > since
+
     def authorize(
         self, request: m.Request, topics: TopicsImage, now: float
     ) -> tuple[m.Request | None, Finish | None, m.Response | None]:

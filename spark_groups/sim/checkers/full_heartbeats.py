@@ -39,5 +39,5 @@ class FullHeartbeats(Checker):
         if by not in self._unanswered:
             return
         self._unanswered.discard(by)
-        if request.member_epoch >= 0 and request.topic_partitions is None:
-            self.fail(f"{fact.who} lost the answer to a heartbeat and does not say what it owns")
+        if request.member_epoch >= 0 and not request.is_full:
+            self.fail(f"{fact.who} lost the answer to a heartbeat and does not say everything")

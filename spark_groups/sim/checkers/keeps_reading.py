@@ -30,7 +30,8 @@ class KeepsReading(Checker):
         """Since when a member has been able to read a partition."""
         self._left_out: Counter[tuple[str, TopicIdPartition]] = Counter()
         self._read_at: dict[str, float] = {}
-        """When a query planned rows last: while little is to be read it may wait."""
+        """When a query planned rows last, or was first asked for a batch: while little is to be
+        read it may wait."""
         self._jobs: set[str] = set()
         """Queries that read what is there and no further."""
 
@@ -53,7 +54,7 @@ class KeepsReading(Checker):
         swarm, now = self.scene.swarm, self.scene.now
         if fact.plan is not None and fact.plan.ranges:
             self._read_at[fact.who] = now
-        waited_s = now - self._read_at.get(fact.who, now)
+        waited_s = now - self._read_at.setdefault(fact.who, now)
         is_short = bool(swarm.min_offsets) and waited_s <= swarm.max_delay_s
         return fact.who in self._jobs or is_short
 

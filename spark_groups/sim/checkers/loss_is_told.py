@@ -19,15 +19,18 @@ HEARD_S: Final = OLD_LEADER_ANSWERS_S + 0.1
 class LossIsTold(Checker):
     """Follows logs that were cut below what is committed of them.
 
-    Nothing is read on from the old position before somebody was told: other records stand there
-    now. An offset that an operator sets has no leader epoch: until a query has committed again
-    nobody can tell that the log was cut below it.
+    No query reads on from the old position before it was told: other records stand there now. It is
+    over when a query that was told commits, or anybody commits below the cut. An offset that an
+    operator sets has no leader epoch: until a query has committed again nobody can tell that the
+    log was cut below it.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
         self._untold: dict[TopicIdPartition, tuple[int, float]] = {}
-        """Where a log was cut below what is committed, and when, until it is told."""
+        """Where a log was cut below what is committed, and when."""
+        self._told: set[tuple[str, TopicIdPartition]] = set()
+        """Which queries were told of it."""
         self._set_by_operator: set[TopicIdPartition] = set()
         """Partitions whose committed offset was set by an operator."""
         self._strict: set[str] = set()
@@ -48,15 +51,25 @@ class LossIsTold(Checker):
 
     def _began(self, fact: facts.Began) -> None:
         self._stopped.pop(fact.who, None)
+        self._told = {each for each in self._told if each[0] != fact.who}
         if fact.client.config.fail_on_data_loss:
             self._strict.add(fact.incarnation)
 
     def _reset(self, fact: facts.OffsetReset) -> None:
         self._set_by_operator.add(fact.key)
-        self._untold.pop(fact.key, None)
+        self._forget(fact.key)
+
+    def _forget(self, key: TopicIdPartition) -> None:
+        self._untold.pop(key, None)
+        self._told = {each for each in self._told if each[1] != key}
 
     def _committed(self, fact: facts.Committed) -> None:
-        self._set_by_operator.discard(fact.offset.key)
+        each = fact.offset
+        self._set_by_operator.discard(each.key)
+        if each.key in self._untold:
+            is_told = (each.member_id.partition(".")[0], each.key) in self._told
+            if is_told or each.committed_offset <= self._untold[each.key][0]:
+                self._forget(each.key)
 
     def _cut(self, fact: facts.Cut) -> None:
         if fact.key in self._set_by_operator:
@@ -64,18 +77,20 @@ class LossIsTold(Checker):
         committed = self.scene.coordination.committed(fact.key)
         end, _ = self._untold.get(fact.key, (fact.end_offset, 0.0))
         if committed is not None and committed > fact.end_offset:
+            self._forget(fact.key)
             self._untold[fact.key] = (min(end, fact.end_offset), self.scene.now)
 
     def _happened(self, fact: facts.Happened) -> None:
         event = fact.event
         if not isinstance(event, DataLost):
             return
-        for key in list(self._untold):
+        query = fact.who.rpartition(".")[0]
+        for key in self._untold:
             name = f"{self.scene.storage.name_of(key.topic_id)}-{key.partition}"
             if f" {name} " in f" {event.message}":
-                del self._untold[key]
+                self._told.add((query, key))
         if fact.who in self._strict:
-            self._stopped[fact.who.rpartition(".")[0]] = event.message
+            self._stopped[query] = event.message
 
     def _triggered(self, fact: facts.Triggered) -> None:
         if fact.plan is None or not fact.plan.ranges:
@@ -83,6 +98,8 @@ class LossIsTold(Checker):
         if fact.who in self._stopped:
             self.fail(f"{fact.who} goes on, although {self._stopped[fact.who]}")
         for each in fact.plan.ranges:
+            if (fact.who, each.key) in self._told:
+                continue
             end, cut_at = self._untold.get(each.key, (each.from_offset, 0.0))
             if each.from_offset > end and self.scene.now - cut_at > HEARD_S:
                 self.fail(f"{fact.who} planned {each}, but its log was cut at {end}, untold")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from spark_groups.client.absent import BELIEVED_S
 from spark_groups.errors import ErrorCode
 from spark_groups.offsets.events import DataLost
 from spark_groups.protocol.events import MemberFailed
@@ -23,6 +24,10 @@ DENIAL_HEARD_S: Final = 40.0
 """How late an answer of before may be heard: whoever stands still hears it when awake."""
 
 
+ABSENCE_HEARD_S: Final = 10.0 + BELIEVED_S
+"""How long after a topic was deleted it may be believed to be away: longest absence and belief."""
+
+
 class NoFinalFailure(Checker):
     """Everything that goes wrong here passes: no member may give up for good."""
 
@@ -30,8 +35,10 @@ class NoFinalFailure(Checker):
         super().__init__(scene, history)
         self._lost: set[str] = set()
         """Partitions whose log has lost something, by name: its topic may be gone by then."""
-        self._were_away: set[str] = set()
-        """Names of topics that were deleted: each is created again."""
+        self._deleted_at: dict[str, float] = {}
+        """When topics were deleted, by name: each is created again."""
+        self._asked_at: dict[str, float] = {}
+        """When a query began or was asked for a batch last: while one runs it says nothing."""
 
     def listeners(self) -> Listeners:
         """Return what to call for each kind of fact."""
@@ -41,13 +48,25 @@ class NoFinalFailure(Checker):
             facts.Aged: self._loses,
             facts.Deleted: self._deleted,
             facts.Unavailable: self._unavailable,
+            facts.Began: self._asked,
+            facts.Triggered: self._asked,
         }
 
+    def _asked(self, fact: facts.Began | facts.Triggered) -> None:
+        self._asked_at[fact.who] = self.scene.now
+
     def _deleted(self, fact: facts.Deleted) -> None:
-        self._were_away.add(fact.topic.name)
+        self._deleted_at[fact.topic.name] = self.scene.now
 
     def _unavailable(self, fact: facts.Unavailable) -> None:
-        if not any(name in fact.message for name in self._were_away):
+        there = self.scene.storage.image.by_name
+        asked_at = self._asked_at.get(fact.who, self.scene.now)
+        away = {
+            name
+            for name, deleted_at in self._deleted_at.items()
+            if name not in there or asked_at - deleted_at <= ABSENCE_HEARD_S
+        }
+        if not any(name in fact.message for name in away):
             self.fail(f"no topic was away: {fact.who} says {fact.message}")
 
     def _loses(self, fact: facts.Cut | facts.Aged) -> None:
@@ -69,7 +88,7 @@ class NoFinalFailure(Checker):
     def _is_named_beyond(self, event: DataLost) -> bool:
         """Tell whether `startingOffsets` names what a topic that was created again lacks."""
         is_start = event.message.startswith("startingOffsets of ")
-        return is_start and any(f" {name}-" in event.message for name in self._were_away)
+        return is_start and any(f" {name}-" in event.message for name in self._deleted_at)
 
     def _is_denied(self, event: MemberFailed) -> bool:
         """Tell whether a right was missing when a member gives up for that, or a moment before."""

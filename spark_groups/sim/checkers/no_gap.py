@@ -23,6 +23,8 @@ class NoGap(Checker):
         super().__init__(scene, history)
         self._skipped: dict[TopicIdPartition, list[tuple[int, int]]] = {}
         """What an operator skipped, by partition."""
+        self._unnoticed: dict[TopicIdPartition, int] = {}
+        """Where a log was cut, until that or less is committed."""
         self._set_by_operator: dict[TopicIdPartition, int] = {}
         """Committed offsets that no query has set."""
 
@@ -36,12 +38,15 @@ class NoGap(Checker):
         }
 
     def _reset(self, fact: facts.OffsetReset) -> None:
-        cut_at = self.history.cut.get(fact.key)
+        cut_at = self._unnoticed.get(fact.key)
         if cut_at is not None and cut_at < fact.new_offset:
             self._skipped.setdefault(fact.key, []).append((cut_at, fact.new_offset))
         self._set_by_operator[fact.key] = fact.new_offset
 
     def _cut(self, fact: facts.Cut) -> None:
+        self._unnoticed[fact.key] = min(
+            fact.end_offset, self._unnoticed.get(fact.key, fact.end_offset)
+        )
         set_to = self._set_by_operator.get(fact.key)
         if set_to is not None and fact.end_offset < set_to:
             self._skipped.setdefault(fact.key, []).append((fact.end_offset, set_to))
@@ -49,6 +54,8 @@ class NoGap(Checker):
     def _committed(self, fact: facts.Committed) -> None:
         self._set_by_operator.pop(fact.offset.key, None)
         each, reached = fact.offset, self.history.reached(fact.offset.key)
+        if each.committed_offset <= self._unnoticed.get(each.key, -1):
+            del self._unnoticed[each.key]
         if each.committed_offset > reached:
             self.fail(
                 f"{each.member_id} commits {each.key} at {each.committed_offset}, finished is"

@@ -42,9 +42,11 @@ class Starts(Checker):
         event = fact.event
         if not isinstance(event, PartitionsRevoked) or not self.scene.swarm.from_latest:
             return
-        if self.scene.rights.missed_since(self.scene.now - self.scene.swarm.rebalance_s):
-            return
-        for key in event.partitions.partitions & self.scene.storage.logs.keys():
+        rights, storage = self.scene.rights, self.scene.storage
+        since = self.scene.now - self.scene.swarm.rebalance_s
+        for key in event.partitions.partitions & storage.logs.keys():
+            if rights.topic_missed_since(storage.name_of(key.topic_id), since):
+                continue
             is_committed = self.scene.coordination.committed(key) is not None
             if not is_committed and key not in self.history.given_up:
                 self.fail(f"{fact.who} gave up {key} before its start was committed")
