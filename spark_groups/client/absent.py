@@ -25,6 +25,7 @@ class AbsentTopics:
         self.missing: tuple[str, ...] = ()
         """Those that do not exist, sorted."""
         self._since: dict[str, float] = {}
+        """When each name was absent first in all answers to questions for it since then."""
         self._found_at: dict[str, float] = {}
         """When names that had been absent were found, until the group must have planned them."""
         self._ask_at = 0.0
@@ -51,7 +52,7 @@ class AbsentTopics:
         """Take what exists."""
         # An error such as LEADER_NOT_AVAILABLE is not told of a topic that does not exist.
         there = {topic.name for topic in response.topics} | response.errors.keys()
-        for name in request.topic_names:
+        for name in request.topic_names | (self._since.keys() & there):
             if name not in there:
                 self._since.setdefault(name, now)
                 self._found_at.pop(name, None)
@@ -60,5 +61,8 @@ class AbsentTopics:
             elif now - self._found_at.get(name, now) >= BELIEVED_S:
                 del self._found_at[name]
         self._ask_at = now + ASK_AGAIN_S
-        believed = (name for name, since in self._since.items() if now - since >= BELIEVED_S)
-        self.missing = tuple(sorted(believed))
+        # Only an answer that names a topic absent counts, not the time that went by without one.
+        absent = request.topic_names & self._since.keys()
+        believed = {name for name in absent if now - self._since[name] >= BELIEVED_S}
+        kept = self._since.keys() & frozenset(self.missing)
+        self.missing = tuple(sorted(believed | kept))

@@ -44,6 +44,8 @@ class LateRequests:
         self._misheard: set[Sender] = set()
         """What a coordinator took from a member, until that member gives it up."""
         self._doubts: dict[Sender, Doubt] = {}
+        self._assigned_at: dict[Sender, int] = {}
+        """The member epoch at which a partition was assigned to a member last."""
         self._late: dict[tuple[Sender, int, float], bool] = {}
         """Commits that came late, with whether their sender could not tell any more: by what they
         commit, and when they came."""
@@ -96,7 +98,10 @@ class LateRequests:
         request = fact.request
         if isinstance(request, m.OffsetCommitRequest):
             for key in request.offsets:
-                self._doubts[request.member_id, key] = Doubt.UNANSWERED
+                sender = (request.member_id, key)
+                # The coordinator refuses one of the tenure before: nobody has to look it up.
+                if request.member_epoch >= self._assigned_at.get(sender, 0):
+                    self._doubts[sender] = Doubt.UNANSWERED
 
     def _answered(self, fact: facts.Answered) -> None:
         if not self._doubts:
@@ -130,9 +135,10 @@ class LateRequests:
         event = fact.event
         if self._misheard and isinstance(event, PartitionsRevoked | PartitionsLost):
             self._misheard -= {(event.member_id, key) for key in event.partitions}
-        if self._doubts and isinstance(event, PartitionsAssigned):
+        if isinstance(event, PartitionsAssigned):
             # A commit of the tenure before is forgotten with it: there is nothing to look up.
             for key in event.partitions:
+                self._assigned_at[event.member_id, key] = event.member_epoch
                 if self.is_doubted(event.member_id, key):
                     del self._doubts[event.member_id, key]
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from spark_groups.sim.scene import Scene
+from spark_groups.types import TopicIdPartition
 
 
-def restless(scene: Scene) -> Iterator[str]:
-    """Yield why a group has not come to rest."""
+def restless(
+    scene: Scene,
+    is_excused: Callable[[TopicIdPartition, int | None], bool] = lambda _key, _committed: False,
+) -> Iterator[str]:
+    """Yield why a group has not come to rest.
+
+    Args:
+        scene: The run.
+        is_excused: Whether a partition may stay at this committed offset.
+    """
     coordination = scene.coordination
     state = coordination.group.state.value
     if state != "Stable" and any(each.member for each in scene.participants):
@@ -23,5 +32,5 @@ def restless(scene: Scene) -> Iterator[str]:
             yield why
     for key, log in scene.storage.logs.items():
         committed = coordination.committed(key)
-        if committed != log.end_offset and not scene.late.is_race(key, committed):
+        if committed != log.end_offset and not is_excused(key, committed):
             yield f"{key} is committed at {committed} of {log.end_offset}"

@@ -75,3 +75,20 @@ def test_query_that_stays_asks_nothing() -> None:
     topics = AbsentTopics()
     topics.handle_metadata(BOTH, MetadataResponse(), 1.0)
     assert (topics.to_ask(99.0), topics.due_at(), bool(topics.in_doubt)) == (None, None, False)
+
+
+def test_time_without_an_answer_does_not_make_a_topic_absent() -> None:
+    topics = watched()
+    # Asked for something else, brokers say nothing of the topic.
+    others = MetadataRequest(topic_names=frozenset({"orders"}))
+    topics.handle_metadata(others, MetadataResponse(topics=(ORDERS,)), 2.0 + BELIEVED_S)
+    assert (topics.in_doubt, topics.missing) == ({"bills"}, ())
+
+
+def test_topic_that_an_answer_to_another_question_shows_is_there() -> None:
+    topics = watched()
+    by_id = MetadataRequest(topic_ids=frozenset({BILLS.topic_id}))
+    topics.handle_metadata(by_id, MetadataResponse(topics=(BILLS,)), 2.0 + BELIEVED_S)
+    assert (topics.in_doubt, topics.missing) == ({"bills"}, ())
+    topics.handle_metadata(BOTH, MetadataResponse(topics=(ORDERS, BILLS)), 3.0 + 2 * BELIEVED_S)
+    assert not topics.in_doubt

@@ -138,3 +138,14 @@ def test_what_was_not_looked_up_is_doubted_until_the_partition_is_assigned_anew(
     event = PartitionsAssigned(0.0, "m", 2, Assignment(frozenset({KEY})))
     told.tell(facts.Happened("q1.1", event))
     assert not told.late.is_doubted("m", KEY)
+
+
+def test_a_commit_of_the_tenure_before_is_not_doubted_when_its_answer_is_missed_later() -> None:
+    told = Told()
+    partitions = Assignment(frozenset({KEY}))
+    told.tell(facts.Happened("q1.1", PartitionsAssigned(0.0, "m", 2, partitions)))
+    told.unanswered()
+    assert not told.late.is_doubted("m", KEY), "the coordinator refuses epoch 1"
+    told.tell(facts.Happened("q1.1", PartitionsAssigned(0.0, "m", 1, partitions)))
+    told.unanswered()
+    assert told.late.is_doubted("m", KEY)

@@ -75,7 +75,9 @@ class NoGap(Checker):
                 and not self._is_excused(key, lowest + index)
             ]
             if unread:
-                self.fail(f"records of {key} were never read, at {unread}")
+                self.fail(
+                    f"{len(unread)} records of {key} were never read, the first at {unread[0]}"
+                )
 
     def _is_excused(self, key: TopicIdPartition, offset: int) -> bool:
         ranges = (*self.history.inherited.get(key, ()), *self._skipped.get(key, ()))
