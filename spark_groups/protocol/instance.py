@@ -1,7 +1,9 @@
 """The wait for an instance id that another member still holds (UNRELEASED_INSTANCE_ID).
 
 A static member that died without a word holds its instance id until its session is over. Its
-successor joins again and again for so long, and says so: at once, then every ten seconds.
+successor joins again and again for so long, and says so: at once, then every ten seconds. A join
+that arrives late in the name of another dead member takes the instance id once more: the wait then
+begins again, once.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 SAY_AGAIN_S: Final = 10.0
+HOLDERS_MAX: Final = 2
+"""How many holders are waited for, one after the other: more of them are not dead."""
 EXPIRY_S: Final = 1.0
 """How much later than the session time-out a coordinator may find a member expired."""
 
@@ -18,6 +22,8 @@ class InstanceWait:
 
     def __init__(self) -> None:
         self._since: float | None = None
+        self._message = ""
+        self._holders = 0
         self._say_at = 0.0
 
     @property
@@ -38,9 +44,16 @@ class InstanceWait:
             return None
         return self._since + session_timeout_ms / 1000 + EXPIRY_S
 
-    def refused(self, now: float) -> bool:
-        """Note that the instance id is not released yet; True where that is to be said."""
-        if self._since is None:
+    def refused(self, message: str, now: float) -> bool:
+        """Note that the instance id is not released yet; True where that is to be said.
+
+        Args:
+            message: Of the refusal; it names the holder (GroupMetadataManager).
+            now: Seconds.
+        """
+        if message != self._message and self._holders < HOLDERS_MAX:
+            self._message = message
+            self._holders += 1
             self._since = self._say_at = now
         if now < self._say_at:
             return False
@@ -50,3 +63,5 @@ class InstanceWait:
     def ended(self) -> None:
         """Note that the wait is over."""
         self._since = None
+        self._message = ""
+        self._holders = 0

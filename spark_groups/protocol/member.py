@@ -361,7 +361,7 @@ class Member:
 
     def _await_instance(self, message: str, now: float) -> None:
         remedy = rule_for(ErrorCode.UNRELEASED_INSTANCE_ID).remedy
-        say = self.instance_wait.refused(now)
+        say = self.instance_wait.refused(message, now)
         deadline = self.instance_deadline
         asked_at = self.pace.last_sent_at
         if not self.config.await_instance:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from spark_groups.protocol.events import PartitionsAssigned
 from spark_groups.sim import facts
 from spark_groups.sim.checkers.checker import Checker
@@ -20,8 +22,9 @@ class ReadsAvailable(Checker):
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
-        self._jobs: dict[str, bool] = {}
-        """Whether the run of a query that lives is a job."""
+        self._jobs: dict[str, float] = {}
+        """When the run of a query that lives began, if it is a job."""
+        self._cut_at: dict[TopicIdPartition, float] = {}
         self._bounds: dict[tuple[str, TopicIdPartition], int] = {}
         """Where a log ended when a member planned a partition for the first time."""
 
@@ -31,13 +34,19 @@ class ReadsAvailable(Checker):
             return {}
         return {
             facts.Began: self._began,
+            facts.Cut: self._cut,
             facts.Happened: self._happened,
             facts.Triggered: self._triggered,
             facts.Drained: self._drained,
         }
 
     def _began(self, fact: facts.Began) -> None:
-        self._jobs[fact.who] = fact.is_job
+        self._jobs.pop(fact.who, None)
+        if fact.is_job:
+            self._jobs[fact.who] = self.scene.now
+
+    def _cut(self, fact: facts.Cut) -> None:
+        self._cut_at[fact.key] = self.scene.now
 
     def _happened(self, fact: facts.Happened) -> None:
         event = fact.event
@@ -46,11 +55,13 @@ class ReadsAvailable(Checker):
                 self._bounds.pop((event.member_id, key), None)
 
     def _triggered(self, fact: facts.Triggered) -> None:
-        if fact.plan is None or not self._jobs.get(fact.who):
+        if fact.plan is None or fact.who not in self._jobs:
             return
+        since = self._jobs[fact.who] - OLD_LEADER_ANSWERS_S
         logs = self.scene.storage.logs
         for each in fact.plan.ranges:
-            if each.key not in logs:
+            # The job may read up to where the log ended before it was cut.
+            if each.key not in logs or self._cut_at.get(each.key, -inf) >= since:
                 continue
             by = (fact.plan.member_id, each.key)
             bound = self._bounds.setdefault(by, max(logs[each.key].end_offset, each.until_offset))
