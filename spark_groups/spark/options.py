@@ -209,7 +209,7 @@ class SourceOptions:
     await_instance: Annotated[bool, BeforeValidator(parse_unreleased)] = _option(
         "unreleasedInstance",
         "What to do where another member holds the instance id: wait, at most for the session"
-        " time-out, or fail.",
+        " time-outs of two holders, or fail.",
         default=True,
         shown="wait",
     )
