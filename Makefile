@@ -175,7 +175,7 @@ $(PACKAGES): requirements.lock
 spark-%: .venvs/spark-%/.installed
 	$(call step,pytest: the source on Spark $*)
 	PYSPARK_PYTHON=$(CURDIR)/.venvs/spark-$*/bin/python .venvs/spark-$*/bin/python -m pytest \
-	  tests/spark/test_source.py tests/spark/test_listener.py \
+	  tests/spark/source/test_source.py tests/spark/control/test_listener.py \
 	  $(PYTEST_FLAGS)
 
 .PRECIOUS: .venvs/spark-%/.installed

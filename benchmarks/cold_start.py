@@ -39,7 +39,7 @@ from benchmarks.latency import (
     stream,
 )
 from benchmarks.results import write_results
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 
 RECORDS = 1_000
 PEER = "JVM source"

@@ -16,8 +16,8 @@ import time
 from rich.console import Console
 from rich.table import Table
 
-from spark_groups.spark.compiled import prepare
-from spark_groups.spark.rows import ROW_SCHEMA
+from spark_groups.spark.reading.compiled import prepare
+from spark_groups.spark.reading.rows import ROW_SCHEMA
 from spark_groups.types import TopicPartition
 from tests.records.encoding import LZ4, NONE, ZSTD, Batch, Record
 

@@ -31,9 +31,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
-from spark_groups.kafka.cluster import Cluster
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.protocol.messages import DescribeGroupRequest
+from spark_groups.wire.cluster import Cluster
 
 COMMANDS = {
     "spark": ("benchmarks.handover_spark",),

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.handover_diary import Diary
 from spark_groups import listen
 from spark_groups.offsets.plan_text import parse_plan_text
-from spark_groups.spark.shutdown import stop_on_sigterm
+from spark_groups.spark.control.shutdown import stop_on_sigterm
 
 
 def main(place: str, servers: str, group_id: str, topic: str) -> None:

@@ -17,15 +17,15 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from spark_groups.kafka.cluster import Cluster
-from spark_groups.kafka.coordinator import CoordinatorLane
-from spark_groups.kafka.embedded import EmbeddedKafka
-from spark_groups.protocol.config import MemberConfig
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.protocol.member import Member
+from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.messages import FindCoordinatorRequest, HeartbeatResponse, Node
 from spark_groups.protocol.pace import DEFAULT_INTERVAL_S, FAST_INTERVAL_S
 from spark_groups.protocol.subscription import Subscription
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.coordinator import CoordinatorLane
 
 TOPIC = "heartbeats"
 SETTLE_S = 120.0

@@ -31,7 +31,7 @@ from rich.table import Table
 from benchmarks.figures import percentile
 from benchmarks.results import write_results
 from benchmarks.session import new_session
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 
 PARTITIONS = 4
 TASKS = 2

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.planner_restart import SESSION_S, TRIGGER_S, Restart, restart
-from spark_groups.ops.simulated_runs import Run, play
-from spark_groups.sim.figures import FigureCounter, Figures, Moves, Reading, Usual, mean
-from spark_groups.sim.queries import PLANNED_LEAST
-from spark_groups.sim.scene import Listeners, Scene
-from spark_groups.sim.swarm import Deploy, Swarm
+from spark_groups.lab.commands.simulated_runs import Run, play
+from spark_groups.lab.sim.figures import FigureCounter, Figures, Moves, Reading, Usual, mean
+from spark_groups.lab.sim.queries import PLANNED_LEAST
+from spark_groups.lab.sim.scene import Listeners, Scene
+from spark_groups.lab.sim.swarm import Deploy, Swarm
 
 PROFILE = "kafka-4.3"
 SEEDS = range(1, 21)

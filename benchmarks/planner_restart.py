@@ -21,9 +21,9 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from spark_groups.kafka.cluster import Cluster
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.protocol.messages import DescribeGroupRequest
+from spark_groups.wire.cluster import Cluster
 from tests.brokers import create_topic
 from tests.spark.applications import Application
 from tests.spark.shared_group import rows_written

@@ -19,11 +19,11 @@ import sys
 import time
 from hashlib import sha256
 
-from spark_groups.coordinator.profile import PROFILES
-from spark_groups.ops.simulated_runs import Run, world_of
-from spark_groups.sim.event_log import EventLog
-from spark_groups.sim.swarm import Swarm
-from spark_groups.sim.world import World
+from spark_groups.lab.commands.simulated_runs import Run, world_of
+from spark_groups.lab.coordinator.profile import PROFILES
+from spark_groups.lab.sim.event_log import EventLog
+from spark_groups.lab.sim.swarm import Swarm
+from spark_groups.lab.sim.world import World
 
 EVENTS = 200
 SWARM = Swarm(

@@ -36,7 +36,7 @@ from benchmarks.nowhere import NowhereSource
 from benchmarks.readers import JVM_TUNED, READERS, Reader
 from benchmarks.results import write_results
 from benchmarks.session import new_session
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.plan_text import plan_text
 
 PARTITIONS = 8

@@ -15,16 +15,16 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from spark_groups.kafka.cluster import Cluster
-from spark_groups.kafka.codec import decode, encode
-from spark_groups.kafka.schemas import CONSUMER_GROUP_HEARTBEAT, Struct
-from spark_groups.kafka.topic_schemas import LIST_OFFSETS, METADATA, OFFSET_COMMIT_V10
 from spark_groups.protocol.messages import (
     LATEST_TIMESTAMP,
     ListOffsetsRequest,
     MetadataRequest,
 )
 from spark_groups.types import TopicIdPartition
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.schemas.codec import decode, encode
+from spark_groups.wire.schemas.messages import CONSUMER_GROUP_HEARTBEAT, Struct
+from spark_groups.wire.schemas.topics import LIST_OFFSETS, METADATA, OFFSET_COMMIT_V10
 
 ROUNDS = 200
 
@@ -148,13 +148,17 @@ def kio_times_us(message: Any, part: str, schema: Struct, values: dict[str, Any]
     try:
         from kio.serial import entity_reader  # noqa: PLC0415
 
-        from tests.kafka.wire_values import kio_bytes, kio_entity_type, to_kio  # noqa: PLC0415
+        from tests.wire.schemas import wire_values  # noqa: PLC0415
     except ImportError:
         return f"{'—':>10}{'—':>10}"
-    entity_type = kio_entity_type(message, part)
-    entity = to_kio(entity_type, values, schema)
+    entity_type = wire_values.kio_entity_type(message, part)
+    entity = wire_values.to_kio(entity_type, values, schema)
     whole, read = encode(schema, values), entity_reader(entity_type)
-    return f"{best_us(lambda: kio_bytes(entity)):>10.1f}{best_us(lambda: read(whole, 0)):>10.1f}"
+    write_us, read_us = (
+        best_us(lambda: wire_values.kio_bytes(entity)),
+        best_us(lambda: read(whole, 0)),
+    )
+    return f"{write_us:>10.1f}{read_us:>10.1f}"
 
 
 def codec_times() -> None:

@@ -20,9 +20,9 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSp
 
 from chaos.facts import Commit, Partition
 from spark_groups.errors import ErrorCode
-from spark_groups.kafka.cluster import Cluster
 from spark_groups.protocol.messages import NO_OFFSET, MetadataRequest
 from spark_groups.types import topic_id_text
+from spark_groups.wire.cluster import Cluster
 
 ANSWER_S: Final = 30.0
 HISTORY_S: Final = 120.0

@@ -11,15 +11,15 @@ import importlib
 from typing import Final
 
 from chaos.lifetime import be_parent, die_with_parent
-from spark_groups.spark.compiled import NotCompiledError, prepare
+from spark_groups.spark.reading.compiled import NotCompiledError, prepare
 
 MODULES: Final = (
     "chaos.cluster",
     "chaos.ensemble",
     "chaos.production",
     "chaos.report",
-    "spark_groups.kafka.embedded",
-    "spark_groups.spark.librdkafka_reader",
+    "spark_groups.lab.broker.embedded",
+    "spark_groups.spark.reading.librdkafka_reader",
 )
 """What the program imports that is started: each process that is forked for it does so again."""
 
@@ -30,4 +30,4 @@ for _name in MODULES:
     importlib.import_module(_name)
 with contextlib.suppress(NotCompiledError):
     prepare()
-    importlib.import_module("spark_groups.spark.fast_reader")
+    importlib.import_module("spark_groups.spark.reading.fast_reader")

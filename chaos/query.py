@@ -27,7 +27,6 @@ from chaos.setting import Files, Setting
 from chaos.sinks import GapError, SinkBatch
 from spark_groups.client.narration import NameOf
 from spark_groups.client.parts import Event
-from spark_groups.kafka.clock import suspension_clock
 from spark_groups.offsets.events import (
     BatchFinished,
     BatchPlanned,
@@ -36,12 +35,13 @@ from spark_groups.offsets.events import (
 )
 from spark_groups.offsets.plan_text import NOTHING_PLANNED, plan_from_json
 from spark_groups.protocol.events import PartitionsAssigned, PartitionsLost, PartitionsRevoked
-from spark_groups.spark.control import ControlServer, directories_of_runner
-from spark_groups.spark.control_messages import BatchReported, Listening
-from spark_groups.spark.options import SourceOptions
-from spark_groups.spark.packing import pack
-from spark_groups.spark.query_run import QueryRun
-from spark_groups.spark.reader import read_ranges
+from spark_groups.runtime.clock import suspension_clock
+from spark_groups.spark.control.channel import ControlServer, directories_of_runner
+from spark_groups.spark.control.messages import BatchReported, Listening
+from spark_groups.spark.options.source_options import SourceOptions
+from spark_groups.spark.reading.reader import read_ranges
+from spark_groups.spark.source.packing import pack
+from spark_groups.spark.source.query_run import QueryRun
 from spark_groups.types import OffsetRange
 
 TASKS: Final = 2

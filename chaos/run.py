@@ -41,8 +41,8 @@ from chaos.schedule import Fault, FaultKind, draw_faults, draw_queries
 from chaos.setting import Files, Setting
 from chaos.sinks import APPENDED, SqliteSink, appended_rows, sqlite_rows
 from spark_groups.errors import SparkGroupsError
-from spark_groups.kafka.embedded import EmbeddedKafka
-from spark_groups.spark.compiled import NotCompiledError, prepare
+from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.spark.reading.compiled import NotCompiledError, prepare
 
 GROUP_ID: Final = "chaos"
 TOPICS: Final = {"ants": 4, "bees": 3}

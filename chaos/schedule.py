@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from spark_groups.sim.chance import Chance
+from spark_groups.lab.sim.chance import Chance
 
 
 class Point(Enum):

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyspark
 
-from spark_groups.kafka.jvm_process import SupervisedJvm
+from spark_groups.lab.broker.jvm_process import SupervisedJvm
 
 ROOT = Path(__file__).resolve().parent.parent
 SPARK_HOME = Path(pyspark.__file__).parent

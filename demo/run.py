@@ -27,7 +27,7 @@ from demo.flights import FLIGHTS, read_flights
 from demo.load import LoadError, create_topic, load
 from demo.watch import DemoTimeoutError, Seen, Watch
 from spark_groups.errors import SparkGroupsError
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 
 TOPIC = "flights"
 GROUP_ID = "flight-readers"

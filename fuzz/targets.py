@@ -24,30 +24,13 @@ import numpy as np
 
 from fuzz.guard import guarded
 from spark_groups.errors import OptionsError, ProtocolError, SparkGroupsError
-from spark_groups.kafka import (
-    admin_schemas,
-    fetch_schemas,
-    sasl_schemas,
-    schemas,
-    topic_schemas,
-)
-from spark_groups.kafka.codec import decode, encode
-from spark_groups.kafka.connection import Connection
-from spark_groups.kafka.fetch_messages import fetch_from_wire
-from spark_groups.kafka.fetch_schemas import FETCH
-from spark_groups.kafka.frame_buffer import FrameBuffer
-from spark_groups.kafka.sasl import Mechanism, PasswordLogin
-from spark_groups.kafka.sasl_schemas import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from spark_groups.kafka.schemas import API_VERSIONS_V4, Field, Message, Primitive, Struct
-from spark_groups.kafka.security import Security
-from spark_groups.kafka.topic_schemas import METADATA
 from spark_groups.offsets.plan_text import parse_plan_text, plan_text, planner_of
 from spark_groups.offsets.starting import (
     commit_metadata,
     is_query_commit,
     parse_commit_metadata,
 )
-from spark_groups.spark.control_messages import (
+from spark_groups.spark.control.messages import (
     BatchReported,
     Drain,
     Introduced,
@@ -55,16 +38,27 @@ from spark_groups.spark.control_messages import (
     as_line,
     from_line,
 )
-from spark_groups.spark.job.config import load_job
-from spark_groups.spark.job.options import (
+from spark_groups.spark.jobs.job_config import load_job
+from spark_groups.spark.jobs.job_options import (
     ConsumeOptions,
     CopyOptions,
     CountOptions,
     ReplayOptions,
 )
-from spark_groups.spark.options import SourceOptions, option_table
-from spark_groups.spark.state.options import StateOptions
+from spark_groups.spark.options.source_options import SourceOptions, option_table
+from spark_groups.spark.state.state_options import StateOptions
 from spark_groups.types import BatchPlan, OffsetRange, ReadTopic, TopicPartition
+from spark_groups.wire.connection import Connection
+from spark_groups.wire.fetch.messages import fetch_from_wire
+from spark_groups.wire.frame_buffer import FrameBuffer
+from spark_groups.wire.schemas import admin, fetch, messages, sasl, topics
+from spark_groups.wire.schemas.codec import decode, encode
+from spark_groups.wire.schemas.fetch import FETCH
+from spark_groups.wire.schemas.messages import API_VERSIONS_V4, Field, Message, Primitive, Struct
+from spark_groups.wire.schemas.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from spark_groups.wire.schemas.topics import METADATA
+from spark_groups.wire.security.sasl import Mechanism, PasswordLogin
+from spark_groups.wire.security.security import Security
 
 
 @dataclass(frozen=True)
@@ -128,7 +122,7 @@ def _feed_records(octets: bytes) -> None:
         RecordDecoder,
         next_fetch_offset,
     )
-    from spark_groups.spark.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS  # noqa: PLC0415
+    from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS  # noqa: PLC0415
 
     for at_end, schema in ((True, ROW_SCHEMA_WITH_HEADERS), (False, ROW_SCHEMA)):
         wire: Any = guarded(np.frombuffer(octets, np.uint8), at_end=at_end)
@@ -151,7 +145,7 @@ def _feed_records(octets: bytes) -> None:
 MESSAGES: Final = tuple(
     dict.fromkeys(
         found
-        for module in (schemas, topic_schemas, fetch_schemas, admin_schemas, sasl_schemas)
+        for module in (messages, topics, fetch, admin, sasl)
         for found in vars(module).values()
         if isinstance(found, Message)
     )

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from spark_groups.spark.job.command import OUTPUT, main
-from spark_groups.spark.job.options import ConsumeOptions
-from spark_groups.spark.job.run import run_job
-from spark_groups.spark.job.sink import written
+from spark_groups.spark.jobs.command import OUTPUT, main
+from spark_groups.spark.jobs.job_options import ConsumeOptions
+from spark_groups.spark.jobs.run import run_job
+from spark_groups.spark.jobs.sink import written
 
 
 def run(spark: SparkSession, options: ConsumeOptions) -> None:

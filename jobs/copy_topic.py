@@ -14,10 +14,10 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_groups.errors import OptionsError
-from spark_groups.spark.job.command import Argument, main
-from spark_groups.spark.job.options import CopyOptions, connected
-from spark_groups.spark.job.run import run_job
-from spark_groups.spark.options import SourceOptions
+from spark_groups.spark.jobs.command import Argument, main
+from spark_groups.spark.jobs.job_options import CopyOptions, connected
+from spark_groups.spark.jobs.run import run_job
+from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.processing.letters import Letter
 from spark_groups.spark.processing.record import Record
 from spark_groups.spark.processing.send import send_records

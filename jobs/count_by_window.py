@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr, window
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from spark_groups.spark.job.command import OUTPUT, main
-from spark_groups.spark.job.options import CountOptions
-from spark_groups.spark.job.run import run_job
-from spark_groups.spark.job.sink import written
+from spark_groups.spark.jobs.command import OUTPUT, main
+from spark_groups.spark.jobs.job_options import CountOptions
+from spark_groups.spark.jobs.run import run_job
+from spark_groups.spark.jobs.sink import written
 
 
 def run(spark: SparkSession, options: CountOptions) -> None:

@@ -17,11 +17,11 @@ from collections.abc import Iterable
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_groups.observation.printable_text import printable
-from spark_groups.spark.job.command import Argument, main
-from spark_groups.spark.job.options import ReplayOptions, connected
-from spark_groups.spark.job.run import run_job
-from spark_groups.spark.job.unread import unread
-from spark_groups.spark.options import SourceOptions
+from spark_groups.spark.jobs.command import Argument, main
+from spark_groups.spark.jobs.job_options import ReplayOptions, connected
+from spark_groups.spark.jobs.run import run_job
+from spark_groups.spark.jobs.unread import unread
+from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.processing.letters import ERROR, Letter, origin_of, replayed
 from spark_groups.spark.processing.record import Record
 from spark_groups.spark.processing.send import Route, send_records

@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from spark_groups.errors import GroupNotFoundError, UnprocessableError
-    from spark_groups.kafka.embedded import EmbeddedKafka
+    from spark_groups.lab.broker.embedded import EmbeddedKafka
+    from spark_groups.lab.commands.simulation import simulate
     from spark_groups.observation.observe import describe
-    from spark_groups.ops.simulation import simulate
-    from spark_groups.spark.batch_rows import foreach_batch_rows
-    from spark_groups.spark.figures import figures
-    from spark_groups.spark.listener import GroupListener, PartitionsMoved, listen
+    from spark_groups.spark.control.figures import figures
+    from spark_groups.spark.control.listener import GroupListener, PartitionsMoved, listen
     from spark_groups.spark.processing.process import RecordProcessing, process_records
     from spark_groups.spark.processing.record import Record
     from spark_groups.spark.processing.strategies import (
@@ -23,7 +22,8 @@ if TYPE_CHECKING:
         RetryTo,
         SkipOrDeadLetter,
     )
-    from spark_groups.spark.registration import register
+    from spark_groups.spark.source.batch_rows import foreach_batch_rows
+    from spark_groups.spark.source.registration import register
 
 __all__ = [
     "AtLast",
@@ -52,12 +52,12 @@ __all__ = [
 
 _HOMES = {
     "AtLast": "spark_groups.spark.processing.strategies",
-    "EmbeddedKafka": "spark_groups.kafka.embedded",
+    "EmbeddedKafka": "spark_groups.lab.broker.embedded",
     "Fate": "spark_groups.spark.processing.strategies",
-    "GroupListener": "spark_groups.spark.listener",
+    "GroupListener": "spark_groups.spark.control.listener",
     "GroupNotFoundError": "spark_groups.errors",
     "NoDeadline": "spark_groups.spark.processing.strategies",
-    "PartitionsMoved": "spark_groups.spark.listener",
+    "PartitionsMoved": "spark_groups.spark.control.listener",
     "ProgressDeadline": "spark_groups.spark.processing.strategies",
     "Recirculate": "spark_groups.spark.processing.strategies",
     "Record": "spark_groups.spark.processing.record",
@@ -67,12 +67,12 @@ _HOMES = {
     "SkipOrDeadLetter": "spark_groups.spark.processing.strategies",
     "UnprocessableError": "spark_groups.errors",
     "describe": "spark_groups.observation.observe",
-    "figures": "spark_groups.spark.figures",
-    "foreach_batch_rows": "spark_groups.spark.batch_rows",
-    "listen": "spark_groups.spark.listener",
+    "figures": "spark_groups.spark.control.figures",
+    "foreach_batch_rows": "spark_groups.spark.source.batch_rows",
+    "listen": "spark_groups.spark.control.listener",
     "process_records": "spark_groups.spark.processing.process",
-    "register": "spark_groups.spark.registration",
-    "simulate": "spark_groups.ops.simulation",
+    "register": "spark_groups.spark.source.registration",
+    "simulate": "spark_groups.lab.commands.simulation",
 }
 
 

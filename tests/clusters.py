@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from spark_groups.kafka.cluster import Cluster
-from spark_groups.kafka.embedded import EmbeddedKafka
-from spark_groups.kafka.embedded_ports import free_ports
-from spark_groups.kafka.embedded_properties import LISTENER, random_cluster_id
+from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.lab.broker.ports import free_ports
+from spark_groups.lab.broker.properties import LISTENER, random_cluster_id
 from spark_groups.protocol.messages import FindCoordinatorRequest
+from spark_groups.wire.cluster import Cluster
 from tests.brokers import ANSWER_S, admin, await_partitions
 from tests.waiting import wait_until
 

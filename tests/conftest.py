@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from tests.conformance.tally import PROPERTY, Played, lines
 from tests.scenarios.broker_world import BATCHING, SERVER_PROPERTIES, BrokerWorld
 from tests.secured import SecuredKafka, secured_kafka

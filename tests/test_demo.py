@@ -18,7 +18,7 @@ from demo.check import Verdict, compare, parse_description
 from demo.flights import Flight, as_flight, read_flights
 from demo.spark_log import logged_files, parse_log
 from demo.watch import Seen, as_line, as_ranges, as_screen
-from spark_groups.kafka.jvm_process import SupervisedJvm
+from spark_groups.lab.broker.jvm_process import SupervisedJvm
 from spark_groups.observation.frames import GroupHistory
 from spark_groups.observation.views import view_group
 from spark_groups.types import TopicPartition

@@ -131,7 +131,7 @@ def test_cheap_command_succeeds(command: str) -> None:
 
 
 def test_option_table_is_the_one_the_options_make() -> None:
-    from spark_groups.spark.options import option_table
+    from spark_groups.spark.options.source_options import option_table
 
     shown = re.search(r"<!-- options -->\n(.*?)<!-- /options -->", README, re.DOTALL)
     assert shown, "the README has no place for the option table"

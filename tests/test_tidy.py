@@ -39,10 +39,10 @@ PURE = (
     "spark_groups/client/",
     "spark_groups/protocol/",
     "spark_groups/offsets/",
-    "spark_groups/assignors/",
-    "spark_groups/coordinator/",
+    "spark_groups/lab/assignors/",
+    "spark_groups/lab/coordinator/",
     "spark_groups/records/",
-    "spark_groups/sim/",
+    "spark_groups/lab/sim/",
     "chaos/account.py",
     "chaos/facts.py",
     "chaos/record.py",
@@ -53,8 +53,8 @@ TEXT_SUFFIXES = (".py", ".md", ".toml", ".sh", ".yml", ".ipynb", ".cfg", ".txt")
 TEXT_NAMES = ("Makefile", "run", ".gitignore")
 
 # Modules with code and no test module of the same name, and why that is right.
-CODEC = "tests/kafka/test_codec.py compares whole messages, byte by byte, with kio's"
-PLANTED = "tests/sim/test_mutations.py plants the bug that it is for"
+CODEC = "tests/wire/schemas/test_codec.py compares whole messages, byte by byte, with kio's"
+PLANTED = "tests/lab/sim/test_mutations.py plants the bug that it is for"
 CHECKERS = (
     *("comes_to_rest", "commit_epochs", "commit_ownership", "committed_never_back"),
     *("full_heartbeats", "keeps_reading", "legal_target", "loss_is_told", "member_epochs"),
@@ -63,13 +63,13 @@ CHECKERS = (
     *("stable_group", "starts", "trigger_delay"),
 )
 WITHOUT_MIRROR: dict[str, str] = {
-    **{f"spark_groups/sim/checkers/{name}.py": PLANTED for name in CHECKERS},
-    "spark_groups/kafka/admin_schemas.py": CODEC,
-    "spark_groups/kafka/readers.py": CODEC,
-    "spark_groups/kafka/schemas.py": CODEC,
-    "spark_groups/kafka/topic_schemas.py": CODEC,
-    "spark_groups/kafka/writers.py": CODEC,
-    "spark_groups/spark/job/options.py": "tests/spark/job/test_config.py reads whole files",
+    **{f"spark_groups/lab/sim/checkers/{name}.py": PLANTED for name in CHECKERS},
+    "spark_groups/wire/schemas/admin.py": CODEC,
+    "spark_groups/wire/schemas/readers.py": CODEC,
+    "spark_groups/wire/schemas/messages.py": CODEC,
+    "spark_groups/wire/schemas/topics.py": CODEC,
+    "spark_groups/wire/schemas/writers.py": CODEC,
+    "spark_groups/spark/jobs/job_options.py": "test_job_config.py reads whole files",
 }
 
 IMPURE_MODULES = frozenset(
@@ -316,7 +316,7 @@ RULES = (
     Rule(pure_calls_nothing_of_the_world, is_pure, "open('x')\n"),
     Rule(pure_calls_nothing_of_the_world, is_pure, "datetime.now()\n"),
     Rule(names_are_precise, is_python, "class GroupManager: ...\n"),
-    Rule(names_are_precise, is_python, "", "spark_groups/kafka/utils.py"),
+    Rule(names_are_precise, is_python, "", "spark_groups/wire/utils.py"),
     Rule(mentions_no_machine, is_text, f"in {PRIVATE_PATHS[0]}here\n", "docs/bad.md"),
     Rule(mentions_no_machine, is_text, PRIVATE_URL, "requirements.txt"),
     Rule(mentions_no_machine, is_text, PRIVATE_INDEX, "README.md"),
@@ -382,7 +382,7 @@ def test_lazy_reexports_are_allowed() -> None:
     text = (
         '"""A package."""\n'
         "from typing import TYPE_CHECKING\n"
-        "if TYPE_CHECKING:\n    from spark_groups.spark.registration import register\n"
+        "if TYPE_CHECKING:\n    from spark_groups.spark.source.registration import register\n"
         "_LAZY = {}\n"
         '__all__ = ["register"]\n'
         "def __getattr__(name: str) -> object:\n    raise AttributeError(name)\n"

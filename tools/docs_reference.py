@@ -22,8 +22,8 @@ from spark_groups.errors import ERROR_RULES, REPORT_IT, ErrorCode, Reaction, rul
 from spark_groups.observation.group_states import STATE_MEANINGS
 from spark_groups.ops.cli import DISTRIBUTION, app
 from spark_groups.ops.lag_rules import STATUS_MEANINGS
-from spark_groups.spark.options import option_table
-from spark_groups.spark.refusals import REFUSED
+from spark_groups.spark.options.refusals import REFUSED
+from spark_groups.spark.options.source_options import option_table
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 MARKER: Final = re.compile(r"^<!-- made: (\w+) -->$", re.MULTILINE)

@@ -3,7 +3,7 @@
     python -m tools.kafka_digests 4.3.1
 
 The jars are fetched into an empty folder, where Ivy compares each with the SHA-1 that Maven
-publishes. `spark_groups.kafka.artifacts` then takes no others for that version.
+publishes. `spark_groups.lab.broker.artifacts` then takes no others for that version.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from spark_groups.kafka import jar_digests
-from spark_groups.kafka.artifacts import UNPUBLISHED
-from spark_groups.kafka.ivy import retrieve
-from spark_groups.kafka.java import find_spark_jars
+from spark_groups.lab.broker import jar_digests
+from spark_groups.lab.broker.artifacts import UNPUBLISHED
+from spark_groups.lab.broker.ivy import retrieve
+from spark_groups.runtime.java import find_spark_jars
 
 FETCH_S = 900.0
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spark_groups.offsets.events import TopicDeleted
+from spark_groups.offsets.known_topics import TopicDirectory
 from spark_groups.offsets.ledger import Ledger
-from spark_groups.offsets.topics import TopicDirectory
 from spark_groups.protocol.messages import MetadataRequest, MetadataResponse
 from spark_groups.types import TopicId, TopicIdPartition
 

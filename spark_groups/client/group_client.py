@@ -13,7 +13,7 @@ from typing import Final
 
 from spark_groups.client.attendance import LEAVE_S, Attendance
 from spark_groups.client.available_now import AvailableNowEnd
-from spark_groups.client.config import ClientConfig
+from spark_groups.client.client_config import ClientConfig
 from spark_groups.client.exchange import Exchange
 from spark_groups.client.hold import RevocationHold
 from spark_groups.client.lanes import Outgoing
@@ -34,10 +34,10 @@ from spark_groups.offsets.events import (
     RangesOverruled,
     RebalanceTimeoutRaised,
 )
+from spark_groups.offsets.known_topics import TopicDirectory
 from spark_groups.offsets.ledger import NOT_KNOWN, NOTHING_INHERITED, Inheritance, Ledger
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.resolution import PositionResolver
-from spark_groups.offsets.topics import TopicDirectory
 from spark_groups.offsets.validation import PositionValidator
 from spark_groups.protocol.events import (
     EpochChanged,

@@ -12,9 +12,9 @@ from spark_groups.client.tally import Tally
 from spark_groups.client.target import TargetWatch
 from spark_groups.offsets.commits import CommitQueue
 from spark_groups.offsets.events import OffsetEvent
+from spark_groups.offsets.known_topics import TopicDirectory
 from spark_groups.offsets.ledger import Ledger
 from spark_groups.offsets.resolution import PositionResolver, Resolved
-from spark_groups.offsets.topics import TopicDirectory
 from spark_groups.offsets.validation import PositionValidator
 from spark_groups.protocol.backoff import Backoff
 from spark_groups.protocol.events import MemberEvent

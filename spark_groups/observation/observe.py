@@ -11,15 +11,6 @@ from types import TracebackType
 from typing import Final
 
 from spark_groups.errors import BrokerUnreachableError, ErrorCode, GroupNotFoundError
-from spark_groups.kafka.addresses import parse_bootstrap_servers
-from spark_groups.kafka.cluster import Cluster
-from spark_groups.kafka.configuration import refuse
-from spark_groups.kafka.connection import RequestError
-from spark_groups.kafka.group_admin import describe_classic_group
-from spark_groups.kafka.groups import ListedGroup
-from spark_groups.kafka.security import Security
-from spark_groups.kafka.security_settings import security_of
-from spark_groups.kafka.snapshots import read_snapshots
 from spark_groups.observation.reading import GroupReading, GroupType, described_as_consumer_group
 from spark_groups.observation.views import GroupView, view_group
 from spark_groups.protocol.messages import (
@@ -32,6 +23,15 @@ from spark_groups.protocol.messages import (
     OffsetFetchResponse,
     TopicMetadata,
 )
+from spark_groups.runtime.snapshots import read_snapshots
+from spark_groups.wire.addresses import parse_bootstrap_servers
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.configuration import refuse
+from spark_groups.wire.connection import RequestError
+from spark_groups.wire.group_admin import describe_classic_group
+from spark_groups.wire.groups import ListedGroup
+from spark_groups.wire.security.security import Security
+from spark_groups.wire.security.settings import security_of
 
 CLIENT_ID: Final = "spark-groups-observer"
 OBSERVE_TIMEOUT_S: Final = 10.0

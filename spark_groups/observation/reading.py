@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from spark_groups.kafka.classic_groups import ClassicGroup
 from spark_groups.protocol.messages import (
     DescribedMember,
     DescribeGroupResponse,
@@ -17,6 +16,7 @@ from spark_groups.protocol.messages import (
     TopicMetadata,
 )
 from spark_groups.types import Assignment, TopicId, TopicIdPartition
+from spark_groups.wire.classic_groups import ClassicGroup
 
 
 class GroupType(Enum):

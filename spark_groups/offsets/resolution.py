@@ -23,6 +23,7 @@ from spark_groups.offsets.events import (
     PositionFound,
     StartUnknown,
 )
+from spark_groups.offsets.known_topics import TopicDirectory
 from spark_groups.offsets.ledger import Ledger
 from spark_groups.offsets.owned import OwnedPartition, Phase
 from spark_groups.offsets.starting import (
@@ -33,7 +34,6 @@ from spark_groups.offsets.starting import (
     known_counts,
     reset_command,
 )
-from spark_groups.offsets.topics import TopicDirectory
 from spark_groups.protocol.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,

@@ -18,10 +18,10 @@ from typing import Final
 
 from spark_groups.errors import ErrorCode, Reaction, rule_for
 from spark_groups.offsets.events import DataLost
+from spark_groups.offsets.known_topics import TopicDirectory
 from spark_groups.offsets.ledger import Ledger
 from spark_groups.offsets.owned import OwnedPartition, Phase
 from spark_groups.offsets.resolution import Resolved
-from spark_groups.offsets.topics import TopicDirectory
 from spark_groups.protocol.messages import (
     LATEST_TIMESTAMP,
     NO_LEADER_EPOCH,

@@ -15,23 +15,23 @@ from spark_groups.errors import SparkGroupsError, printable
 
 DISTRIBUTION: Final = "spark-groups"
 COMMANDS: Final[Mapping[str, str]] = {
-    "broker": "broker_cli:broker_app",
-    "doctor": "doctor_cli:doctor",
-    "groups": "groups_cli:groups",
-    "describe": "describe_cli:describe",
-    "lag": "lag_cli:lag",
-    "watch": "watch_cli:watch",
-    "serve": "serve_cli:serve",
-    "validate-regex": "validate_regex_cli:validate_regex",
-    "config": "config_cli:config",
-    "remove": "remove_cli:remove",
-    "reset-offsets": "reset_cli:reset_offsets",
-    "delete": "delete_cli:delete",
-    "delete-offsets": "delete_cli:delete_offsets",
-    "simulate": "simulate_cli:simulate",
-    "replay": "replay_cli:replay",
+    "broker": "lab.commands.broker_cli:broker_app",
+    "doctor": "ops.doctor_cli:doctor",
+    "groups": "ops.groups_cli:groups",
+    "describe": "ops.describe_cli:describe",
+    "lag": "ops.lag_cli:lag",
+    "watch": "ops.watch_cli:watch",
+    "serve": "ops.serve_cli:serve",
+    "validate-regex": "ops.validate_regex_cli:validate_regex",
+    "config": "ops.config_cli:config",
+    "remove": "ops.remove_cli:remove",
+    "reset-offsets": "ops.reset_cli:reset_offsets",
+    "delete": "ops.delete_cli:delete",
+    "delete-offsets": "ops.delete_cli:delete_offsets",
+    "simulate": "lab.commands.simulate_cli:simulate",
+    "replay": "lab.commands.replay_cli:replay",
 }
-"""Module in `spark_groups.ops` and function, or Typer of sub-commands, by the command's name."""
+"""Module in `spark_groups` and function, or Typer of sub-commands, by the command's name."""
 
 
 class _Commands(Mapping[str, Any]):
@@ -39,7 +39,7 @@ class _Commands(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         module, _, attribute = COMMANDS[name].partition(":")
-        loaded = getattr(importlib.import_module(f"spark_groups.ops.{module}"), attribute)
+        loaded = getattr(importlib.import_module(f"spark_groups.{module}"), attribute)
         if isinstance(loaded, typer.Typer):
             group = typer.main.get_group(loaded)
             group.name = name

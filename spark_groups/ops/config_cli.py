@@ -9,9 +9,6 @@ from typing import Annotated, Final
 import typer
 
 from spark_groups.errors import OptionsError
-from spark_groups.kafka.cluster import Cluster
-from spark_groups.kafka.configuration import ConfigResource
-from spark_groups.kafka.group_settings import GroupSettings, group_settings
 from spark_groups.ops.connecting import Brokers, GroupArgument, JsonFlag, connects
 from spark_groups.ops.output import output_for
 from spark_groups.ops.render_settings import render_settings
@@ -21,6 +18,9 @@ from spark_groups.ops.setting_changes import (
     parse_changes,
     view_settings,
 )
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.configuration import ConfigResource
+from spark_groups.wire.group_settings import GroupSettings, group_settings
 
 _SHOWN_WITHIN_S: Final = 5.0
 """How long a broker may take to show what the controller has accepted."""

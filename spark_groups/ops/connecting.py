@@ -14,16 +14,16 @@ from typing import Annotated, Any, Final
 import typer
 
 from spark_groups.errors import BrokerUnreachableError, OptionsError
-from spark_groups.kafka.addresses import parse_bootstrap_servers
-from spark_groups.kafka.cluster import Cluster
-from spark_groups.kafka.config_references import EVERYTHING
-from spark_groups.kafka.connection import RequestError
-from spark_groups.kafka.properties_file import read_properties
-from spark_groups.kafka.security import Security
-from spark_groups.kafka.security_settings import security_of
-from spark_groups.kafka.security_warnings import warn_of_open_secrets
 from spark_groups.observation.observe import CLIENT_ID, OBSERVE_TIMEOUT_S, GroupObserver
-from spark_groups.ops.broker_state import running_broker
+from spark_groups.runtime.started_broker import running_broker
+from spark_groups.wire.addresses import parse_bootstrap_servers
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.connection import RequestError
+from spark_groups.wire.properties_file import read_properties
+from spark_groups.wire.security.config_references import EVERYTHING
+from spark_groups.wire.security.security import Security
+from spark_groups.wire.security.settings import security_of
+from spark_groups.wire.security.warnings import warn_of_open_secrets
 
 BOOTSTRAP_SERVERS_VARIABLE: Final = "SPARK_GROUPS_BOOTSTRAP_SERVERS"
 

@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from spark_groups.errors import ErrorCode, GroupNotFoundError, rule_for
-from spark_groups.kafka.cluster import Cluster
-from spark_groups.kafka.group_admin import OffsetDeletion, delete_group, delete_offsets
 from spark_groups.observation.observe import describe_any_group
 from spark_groups.observation.plain_values import listed
 from spark_groups.ops.topic_partitions import partitions_of
 from spark_groups.protocol.messages import MetadataRequest
 from spark_groups.types import TopicPartition
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.group_admin import OffsetDeletion, delete_group, delete_offsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

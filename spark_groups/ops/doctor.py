@@ -19,9 +19,9 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from spark_groups.errors import EmbeddedKafkaError, ErrorCode, SparkGroupsError, rule_for
-from spark_groups.kafka.cluster import Cluster
-from spark_groups.kafka.java import find_java
 from spark_groups.protocol.messages import DescribeGroupRequest
+from spark_groups.runtime.java import find_java
+from spark_groups.wire.cluster import Cluster
 
 PYTHON_MINIMUM: Final = (3, 10)
 SPARK_MINIMUM: Final = 4

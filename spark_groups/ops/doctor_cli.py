@@ -11,7 +11,6 @@ from rich.text import Text
 
 from spark_groups.errors import printable
 from spark_groups.observation.observe import OBSERVE_TIMEOUT_S
-from spark_groups.ops.broker_state import running_broker
 from spark_groups.ops.connecting import (
     BootstrapServer,
     CommandConfig,
@@ -22,6 +21,7 @@ from spark_groups.ops.connecting import (
 from spark_groups.ops.doctor import Check, Diagnosis, Outcome, check_brokers, examine
 from spark_groups.ops.output import output_for
 from spark_groups.ops.render_text import plain_table
+from spark_groups.runtime.started_broker import running_broker
 
 _STYLES: Final[Mapping[Outcome, str]] = {
     Outcome.OK: "green",

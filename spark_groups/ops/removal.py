@@ -12,12 +12,12 @@ from enum import Enum
 from typing import Any, Final
 
 from spark_groups.errors import ErrorCode, rule_for
-from spark_groups.kafka.cluster import Cluster
-from spark_groups.kafka.configuration import refuse
-from spark_groups.kafka.group_admin import leave_group
-from spark_groups.kafka.groups import MemberIdentity
 from spark_groups.observation.observe import describe_consumer_group
 from spark_groups.protocol.messages import DescribedMember
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.configuration import refuse
+from spark_groups.wire.group_admin import leave_group
+from spark_groups.wire.groups import MemberIdentity
 
 REASON: Final = "removed by an operator"
 """What the coordinator's log says."""

@@ -7,9 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_groups.errors import printable
-from spark_groups.kafka.configuration import ConfigOrigin
 from spark_groups.ops.render_text import UNKNOWN, plain_table
 from spark_groups.ops.setting_changes import SettingsView
+from spark_groups.wire.configuration import ConfigOrigin
 
 _COLUMNS = ("VALUE", "ORIGIN", "WITHOUT IT", "MINIMUM", "MAXIMUM")
 _OWN_STYLE, _QUIET_STYLE = "yellow", "dim"

@@ -7,9 +7,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from spark_groups.errors import ErrorCode, GroupNotFoundError
-from spark_groups.kafka.cluster import Cluster
-from spark_groups.kafka.configuration import refuse
-from spark_groups.kafka.group_admin import commit_outside
 from spark_groups.observation.observe import describe_any_group
 from spark_groups.offsets.starting import (
     commit_metadata,
@@ -36,6 +33,9 @@ from spark_groups.protocol.messages import (
     TopicMetadata,
 )
 from spark_groups.types import TopicId, TopicIdPartition, TopicPartition
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.configuration import refuse
+from spark_groups.wire.group_admin import commit_outside
 
 Offsets = Mapping[TopicIdPartition, int]
 Committed = Mapping[TopicIdPartition, OffsetAndMetadata]

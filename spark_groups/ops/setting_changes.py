@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from spark_groups.errors import OptionsError
-from spark_groups.kafka.configuration import ConfigOrigin
-from spark_groups.kafka.group_settings import GroupSetting, GroupSettings, bound_keys
+from spark_groups.wire.configuration import ConfigOrigin
+from spark_groups.wire.group_settings import GroupSetting, GroupSettings, bound_keys
 
 _WHOLE_NUMBER = re.compile(r"[+-]?\d+", re.ASCII)
 

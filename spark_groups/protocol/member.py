@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Final
 
 from spark_groups.errors import ErrorCode, Reaction, rule_for
-from spark_groups.protocol.config import MemberConfig
 from spark_groups.protocol.events import (
     EpochChanged,
     HeartbeatRefused,
@@ -29,6 +28,7 @@ from spark_groups.protocol.events import (
     RevocationTold,
 )
 from spark_groups.protocol.instance import InstanceWait
+from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.membership import MemberInput, MemberState, next_state
 from spark_groups.protocol.messages import (
     JOIN_GROUP_MEMBER_EPOCH,

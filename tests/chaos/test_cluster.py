@@ -7,11 +7,11 @@ import struct
 import pytest
 
 from chaos.cluster import Broker, parse_commit
-from spark_groups.kafka.cluster import Cluster
-from spark_groups.kafka.embedded import EmbeddedKafka
-from spark_groups.kafka.group_admin import commit_outside
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.types import TopicIdPartition
-from tests.kafka.test_cluster import topic_id
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.group_admin import commit_outside
+from tests.wire.test_cluster import topic_id
 
 
 def key(version: int, group: str = "g", topic: str = "ants", partition: int = 3) -> bytes:

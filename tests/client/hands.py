@@ -12,7 +12,7 @@ from spark_groups.client.parts import Event
 from spark_groups.errors import ErrorCode
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint, commit_metadata
 from spark_groups.protocol import messages as m
-from spark_groups.protocol.config import MemberConfig
+from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.types import Assignment, BatchPlan, TopicIdPartition
 

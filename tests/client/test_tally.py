@@ -11,14 +11,14 @@ from spark_groups.client import Lane
 from spark_groups.client.snapshot import take_snapshot
 from spark_groups.client.tally import BOUNDS_S, NO_ANSWER, Count, Spread, Tally, Took
 from spark_groups.errors import ErrorCode
+from spark_groups.lab.sim import facts
+from spark_groups.lab.sim.swarm import Swarm
 from spark_groups.offsets.events import BatchFinished, BatchPlanned, RangesLost
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.protocol import messages as m
 from spark_groups.protocol.membership import MemberState
-from spark_groups.sim import facts
-from spark_groups.sim.swarm import Swarm
 from tests.client.hands import Hands, accepted, all_of, ends, parts
-from tests.sim.scenes import Facts, world
+from tests.lab.sim.scenes import Facts, world
 
 
 def counts(hands: Hands) -> dict[str, int]:

@@ -11,8 +11,8 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from spark_groups.coordinator import messages as c
 from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator import messages as c
 from spark_groups.protocol import messages as m
 from spark_groups.types import (
     NO_PARTITIONS,

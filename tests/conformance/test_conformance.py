@@ -15,7 +15,7 @@ from dataclasses import asdict
 
 import pytest
 
-from spark_groups.coordinator.profile import PROFILES
+from spark_groups.lab.coordinator.profile import PROFILES
 from tests.conformance.pair import Pair
 from tests.conformance.tally import PROPERTY, Played
 from tests.scenarios.broker_world import BrokerWorld

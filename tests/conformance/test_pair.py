@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import pytest
 
-from spark_groups.coordinator import messages as c
-from spark_groups.coordinator.profile import KAFKA_4_2, KAFKA_4_3, KAFKA_4_4, Profile
 from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator import messages as c
+from spark_groups.lab.coordinator.profile import KAFKA_4_2, KAFKA_4_3, KAFKA_4_4, Profile
 from spark_groups.protocol import messages as m
 from spark_groups.types import TopicId
 from tests.conformance.pair import DisagreementError, Pair

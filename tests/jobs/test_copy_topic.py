@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from tests.brokers import Row, create_topic, produce
 from tests.jobs.submitted import START_S, SubmittedJob
+from tests.spark.control.test_shutdown import committed_offsets, member_count
 from tests.spark.processing.topics import records_in
-from tests.spark.test_shutdown import committed_offsets, member_count
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long]

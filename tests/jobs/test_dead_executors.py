@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from demo.spark_log import read_rows
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from tests.brokers import create_topic, produce
 from tests.jobs.standalone import StandaloneCluster
 from tests.jobs.submitted import SubmittedJob

@@ -11,7 +11,7 @@ from spark_groups.client.snapshot import take_snapshot
 from spark_groups.observation.local_members import LocalMember, parse_local_members
 from spark_groups.offsets.events import WithheldRange
 from spark_groups.offsets.starting import StartingOffsets
-from spark_groups.protocol.config import MemberConfig
+from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.types import TopicPartition
 from tests.observation.groups import ONE, TWO

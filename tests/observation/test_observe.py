@@ -16,20 +16,20 @@ from typer.testing import CliRunner
 
 import spark_groups
 from spark_groups.errors import BrokerUnreachableError, GroupNotFoundError, OptionsError
-from spark_groups.kafka.connection import Connection
-from spark_groups.kafka.embedded import EmbeddedKafka
-from spark_groups.kafka.embedded_ports import free_ports
-from spark_groups.kafka.groups import ListedGroup
-from spark_groups.kafka.schemas import Message
+from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.lab.broker.ports import free_ports
 from spark_groups.observation.observe import GroupObserver, why_not_found
 from spark_groups.observation.reading import GroupType
 from spark_groups.observation.watching import GroupWatch
 from spark_groups.ops.cli import app
 from spark_groups.types import TopicIdPartition
+from spark_groups.wire.connection import Connection
+from spark_groups.wire.groups import ListedGroup
+from spark_groups.wire.schemas.messages import Message
 from tests.brokers import Row, create_topic, delete_topic, produce
-from tests.kafka.listener import await_end, greet, listening
-from tests.kafka.members import queries
+from tests.runtime.members import queries
 from tests.waiting import wait_until
+from tests.wire.listener import await_end, greet, listening
 
 
 @contextlib.contextmanager

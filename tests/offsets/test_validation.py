@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import pytest
 
 from spark_groups.errors import ErrorCode, Reaction
+from spark_groups.offsets.known_topics import TopicDirectory
 from spark_groups.offsets.ledger import Ledger
 from spark_groups.offsets.owned import OwnedPartition, Phase
-from spark_groups.offsets.topics import TopicDirectory
 from spark_groups.offsets.validation import DOUBT_S, PositionValidator
 from spark_groups.protocol.messages import (
     EpochEnd,

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from spark_groups.kafka.embedded import EmbeddedKafka
-from spark_groups.kafka.embedded_ports import free_ports
-from spark_groups.kafka.snapshots import SnapshotPublisher
+from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.lab.broker.ports import free_ports
 from spark_groups.protocol.messages import HeartbeatRequest
+from spark_groups.runtime.snapshots import SnapshotPublisher
 from spark_groups.types import NO_PARTITIONS, BatchPlan
 from tests.brokers import Row, create_topic, produce
-from tests.kafka.listener import await_end, listening
-from tests.kafka.members import QueryLike, heartbeat, queries
 from tests.ops.commands import Run
+from tests.runtime.members import QueryLike, heartbeat, queries
 from tests.waiting import wait_until
+from tests.wire.listener import await_end, listening
 
 CONSUMER_GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.kafka.properties_file import render_properties
-from spark_groups.kafka.security_settings import security_of
+from spark_groups.wire.properties_file import render_properties
+from spark_groups.wire.security.settings import security_of
 from tests.brokers import create_topic
-from tests.kafka.members import QueryLike
 from tests.ops.commands import Run
+from tests.runtime.members import QueryLike
 from tests.secured import SecuredKafka
 
 

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AclOperation, AclPermissionType, ResourceType
 
-from spark_groups.kafka.cluster import Cluster
-from spark_groups.kafka.embedded import EmbeddedKafka
-from spark_groups.kafka.group_settings import group_settings
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.protocol.messages import HeartbeatRequest
 from spark_groups.types import NO_PARTITIONS
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.group_settings import group_settings
 from tests.brokers import create_topic
-from tests.kafka.members import heartbeat
-from tests.kafka.test_group_settings import AUTHORIZER, add_acl
 from tests.ops.commands import Run
+from tests.runtime.members import heartbeat
 from tests.waiting import wait_until
+from tests.wire.test_group_settings import AUTHORIZER, add_acl
 
 HEARTBEAT, SESSION = "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"
 ASSIGNMENT = "consumer.assignment.interval.ms"

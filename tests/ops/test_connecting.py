@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from spark_groups.errors import BrokerUnreachableError
 from spark_groups.ops.connecting import Brokers, connects, named_brokers
-from tests.kafka.listener import await_end, listening
 from tests.waiting import wait_until
+from tests.wire.listener import await_end, listening
 
 
 def run(*args: str) -> tuple[int, str, list[Any]]:

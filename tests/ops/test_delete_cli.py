@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from spark_groups.kafka.cluster import Cluster
-from spark_groups.kafka.embedded import EmbeddedKafka
-from spark_groups.kafka.group_admin import commit_outside
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.types import TopicIdPartition
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.group_admin import commit_outside
 from tests.brokers import Row, create_topic, produce
-from tests.kafka.members import queries
-from tests.kafka.test_cluster import topic_id
 from tests.ops.commands import invoke
+from tests.runtime.members import queries
+from tests.wire.test_cluster import topic_id
 
 
 @pytest.mark.broker

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from spark_groups.errors import ErrorCode
-from spark_groups.kafka.group_admin import OffsetDeletion
 from spark_groups.ops.deletions import (
     DeletedGroup,
     GroupDeletionView,
@@ -12,6 +11,7 @@ from spark_groups.ops.deletions import (
     view_deleted,
 )
 from spark_groups.types import TopicPartition
+from spark_groups.wire.group_admin import OffsetDeletion
 
 FIRST, SECOND = TopicPartition("flights", 0), TopicPartition("flights", 1)
 GONE = TopicPartition("gone", -1)

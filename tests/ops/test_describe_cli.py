@@ -8,12 +8,12 @@ import re
 import pytest
 from confluent_kafka import TopicPartition
 
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from tests.brokers import Row, create_topic, produce
-from tests.kafka.members import queries
 from tests.observation.test_observe import classic_member
 from tests.ops.commands import invoke
 from tests.ops.test_cli import CONSUMER_GROUP_COMMAND
+from tests.runtime.members import queries
 
 
 def rows(text: str, group_id: str) -> set[tuple[str, ...]]:

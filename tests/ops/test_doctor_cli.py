@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.ops.doctor import Check, Diagnosis, Outcome
 from spark_groups.ops.doctor_cli import render_diagnosis
 from tests.ops.commands import Run

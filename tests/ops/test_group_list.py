@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spark_groups.errors import OptionsError
-from spark_groups.kafka.groups import ListedGroup
 from spark_groups.ops.group_list import GROUP_STATES, GROUP_TYPES, parse_names, view_groups
+from spark_groups.wire.groups import ListedGroup
 
 LISTED = (
     ListedGroup(

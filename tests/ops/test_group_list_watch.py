@@ -9,7 +9,6 @@ from itertools import count
 from types import SimpleNamespace
 
 from spark_groups.errors import BrokerUnreachableError, ProtocolError
-from spark_groups.kafka.groups import ListedGroup
 from spark_groups.observation.reading import GroupReading
 from spark_groups.ops.group_list_watch import (
     DETAILS_EACH_LOOK,
@@ -17,6 +16,7 @@ from spark_groups.ops.group_list_watch import (
     GroupListFrame,
     GroupListWatch,
 )
+from spark_groups.wire.groups import ListedGroup
 from tests.observation.groups import ONE, TWO, member, read
 
 READING = read(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from spark_groups.kafka.cluster import Cluster
-from spark_groups.kafka.embedded import EmbeddedKafka
-from spark_groups.kafka.group_admin import commit_outside
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.types import TopicIdPartition
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.group_admin import commit_outside
 from tests.brokers import create_topic
-from tests.kafka.test_cluster import topic_id
 from tests.ops.commands import invoke
+from tests.wire.test_cluster import topic_id
 
 
 @pytest.mark.broker

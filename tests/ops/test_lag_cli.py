@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from spark_groups.kafka.cluster import Cluster
-from spark_groups.kafka.embedded import EmbeddedKafka
-from spark_groups.kafka.embedded_ports import free_ports
-from spark_groups.kafka.group_admin import commit_outside
+from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.lab.broker.ports import free_ports
 from spark_groups.types import TopicIdPartition
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.group_admin import commit_outside
 from tests.brokers import Row, create_topic, produce
-from tests.kafka.test_cluster import topic_id
 from tests.ops.commands import invoke
 from tests.ops.test_cli import kafkas_own
+from tests.wire.test_cluster import topic_id
 
 
 @pytest.mark.broker

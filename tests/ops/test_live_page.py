@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.observation.frames import Frame, GroupHistory
 from spark_groups.observation.local_members import LocalMember
 from spark_groups.observation.views import GroupView, view_group
@@ -23,12 +23,12 @@ from spark_groups.ops.group_list import GroupListView, GroupRow
 from spark_groups.ops.group_list_watch import GroupDetails, GroupListFrame, StateAge
 from spark_groups.ops.page_server import PageServer
 from tests.brokers import Row, create_topic, produce
-from tests.kafka.members import queries
 from tests.observation.groups import ONE, TWO, member, read
 from tests.ops.test_cli import kafkas_own
 from tests.ops.test_page_server import documents
 from tests.ops.test_serve_cli import asked, serving, started
 from tests.ops.test_watch_cli import run_until_assigned
+from tests.runtime.members import queries
 
 pytestmark = pytest.mark.long
 

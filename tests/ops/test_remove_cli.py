@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from spark_groups.errors import ErrorCode
-from spark_groups.kafka.cluster import Cluster
 from spark_groups.protocol.messages import HeartbeatRequest
+from spark_groups.wire.cluster import Cluster
 from tests.brokers import create_topic
-from tests.kafka.members import describe, heartbeat
-from tests.kafka.test_coordinator import coordinator
-from tests.kafka.test_groups import join
 from tests.observation.test_observe import classic_member
 from tests.ops.commands import Run
+from tests.runtime.members import describe, heartbeat
+from tests.wire.test_coordinator import coordinator
+from tests.wire.test_groups import join
 
 VERSIONS = ["4.0.0", "4.3.1", "4.4.0"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from spark_groups.kafka.group_settings import SESSION_TIMEOUT_MS, GroupSettings
 from spark_groups.ops.render_settings import render_settings
 from spark_groups.ops.setting_changes import SettingsView, view_settings
+from spark_groups.wire.group_settings import SESSION_TIMEOUT_MS, GroupSettings
 from tests.ops.test_setting_changes import SETTINGS
 
 

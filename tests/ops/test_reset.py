@@ -6,18 +6,18 @@ import uuid
 
 import pytest
 
-from spark_groups.kafka.cluster import Cluster
-from spark_groups.kafka.embedded import EmbeddedKafka
-from spark_groups.kafka.group_admin import commit_outside
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.starting import commit_metadata
 from spark_groups.ops.reset import Committed, counts_to_keep, reset_offsets
 from spark_groups.ops.reset_plan import ResetKind, ResetTarget
 from spark_groups.protocol.messages import OffsetAndMetadata
 from spark_groups.types import TopicIdPartition
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.group_admin import commit_outside
 from tests.brokers import Row, create_topic, grow_topic, produce
-from tests.kafka.members import queries
-from tests.kafka.test_cluster import topic_id
+from tests.runtime.members import queries
 from tests.waiting import wait_until
+from tests.wire.test_cluster import topic_id
 
 BASE_MS = 1_700_000_000_000
 TOPIC = uuid.UUID(int=1)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spark_groups.errors import OptionsError
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.ops.reset_cli import parse_target
 from spark_groups.ops.reset_plan import ResetKind, ResetTarget
 from spark_groups.types import TopicPartition

@@ -14,14 +14,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from spark_groups.kafka.embedded import EmbeddedKafka
-from spark_groups.kafka.embedded_ports import free_ports
+from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.lab.broker.ports import free_ports
 from spark_groups.ops.serve_cli import WATCHED_MAX
 from tests.brokers import create_topic
-from tests.kafka.members import queries
 from tests.ops.commands import invoke
 from tests.ops.test_page_server import documents
 from tests.processes import environment
+from tests.runtime.members import queries
 
 WAIT_S = 20.0
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from spark_groups.errors import OptionsError
-from spark_groups.kafka.configuration import ConfigOrigin
-from spark_groups.kafka.group_settings import (
-    HEARTBEAT_INTERVAL_MS,
-    SESSION_TIMEOUT_MS,
-    GroupSetting,
-    GroupSettings,
-)
 from spark_groups.ops.setting_changes import (
     SettingChange,
     are_in_force,
     check_changes,
     parse_changes,
     view_settings,
+)
+from spark_groups.wire.configuration import ConfigOrigin
+from spark_groups.wire.group_settings import (
+    HEARTBEAT_INTERVAL_MS,
+    SESSION_TIMEOUT_MS,
+    GroupSetting,
+    GroupSettings,
 )
 
 HEARTBEAT = GroupSetting(

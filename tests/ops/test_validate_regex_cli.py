@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from tests.brokers import create_topic
 from tests.ops.commands import invoke
 

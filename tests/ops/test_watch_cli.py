@@ -17,20 +17,20 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from spark_groups.kafka.embedded import EmbeddedKafka
-from spark_groups.kafka.embedded_ports import free_ports
+from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.lab.broker.ports import free_ports
 from spark_groups.observation.frames import GroupHistory
 from spark_groups.observation.views import view_group
 from spark_groups.ops.render_frame import clock_time
 from spark_groups.ops.watch_cli import EventLines, drawing
 from tests.brokers import Row, create_topic, produce
-from tests.kafka.members import queries
 from tests.observation.groups import ONE, TWO, member, read
 from tests.ops.commands import invoke
 from tests.ops.test_cli import as_kafka_writes, kafkas_own
 from tests.ops.test_page_server import documents
 from tests.ops.test_serve_cli import asked, serving
 from tests.processes import environment
+from tests.runtime.members import queries
 from tests.waiting import wait_until
 
 ALONE = view_group(read(member(ONE, [0, 1])))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from spark_groups.protocol.config import MemberConfig
 from spark_groups.protocol.member import Member
+from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.messages import HeartbeatRequest, HeartbeatResponse
 from spark_groups.protocol.subscription import Subscription

@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from spark_groups.protocol.config import MemberConfig
 from spark_groups.protocol.member import Member
+from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.membership import (
     TRANSITIONS,
     IllegalTransitionError,

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from spark_groups.errors import ErrorCode, Reaction, rule_for
-from spark_groups.protocol.config import MemberConfig
 from spark_groups.protocol.member import Member
+from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.messages import HeartbeatRequest, HeartbeatResponse
 from spark_groups.protocol.subscription import Subscription

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from spark_groups.errors import RecordsError
 from spark_groups.records.decoder import AbortedTransaction, RangeCursor, RecordDecoder
-from spark_groups.spark.rows import ROW_SCHEMA_WITH_HEADERS
+from spark_groups.spark.reading.rows import ROW_SCHEMA_WITH_HEADERS
 from spark_groups.types import TopicPartition
 from tests.records.encoding import CREATE_TIME, LOG_APPEND_TIME, Batch, Record
 from tests.records.plain_decoder import PlainDecoder, Row, WrongError

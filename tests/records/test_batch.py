@@ -14,7 +14,7 @@ from spark_groups.records.decoder import (
     RecordDecoder,
     next_fetch_offset,
 )
-from spark_groups.spark.rows import ROW_SCHEMA
+from spark_groups.spark.reading.rows import ROW_SCHEMA
 from tests.records.decoding import END, TP, compiled_outcome, plain_outcome
 from tests.records.encoding import Batch, Record, marker, plain, varint
 

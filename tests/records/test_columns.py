@@ -8,7 +8,7 @@ import pytest
 from spark_groups.errors import RecordsError
 from spark_groups.records.columns import RowBuffers
 from spark_groups.records.decoder import RangeCursor, RecordDecoder
-from spark_groups.spark.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
+from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
 from spark_groups.types import TopicPartition
 from tests.records.decoding import END, TP, compiled_outcome, rows_of
 from tests.records.encoding import Batch, Record, plain

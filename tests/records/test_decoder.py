@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_groups.records.decoder import AbortedTransaction, RangeCursor, RecordDecoder
-from spark_groups.spark.rows import ROW_SCHEMA
+from spark_groups.spark.reading.rows import ROW_SCHEMA
 from tests.records.decoding import (
     END,
     TP,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from spark_groups.coordinator import messages as c
-from spark_groups.kafka.admin_schemas import DELETE_GROUPS, LEAVE_GROUP, OFFSET_DELETE
-from spark_groups.kafka.configuration import ConfigOrigin
-from spark_groups.kafka.connection import Connection
-from spark_groups.kafka.schemas import (
+from spark_groups.lab.coordinator import messages as c
+from spark_groups.types import TopicId, TopicIdPartition, TopicPartition
+from spark_groups.wire.configuration import ConfigOrigin
+from spark_groups.wire.connection import Connection
+from spark_groups.wire.schemas.admin import DELETE_GROUPS, LEAVE_GROUP, OFFSET_DELETE
+from spark_groups.wire.schemas.messages import (
     BOOL,
     INT8,
     INT16,
@@ -20,8 +21,7 @@ from spark_groups.kafka.schemas import (
     Message,
     Struct,
 )
-from spark_groups.kafka.topic_schemas import OFFSET_COMMIT_V9
-from spark_groups.types import TopicId, TopicIdPartition, TopicPartition
+from spark_groups.wire.schemas.topics import OFFSET_COMMIT_V9
 from tests.scenarios.world import Operated, Operation
 
 OFFSET_COMMIT_V8 = replace(OFFSET_COMMIT_V9, version=8)

@@ -20,27 +20,27 @@ from confluent_kafka.admin import (
 )
 
 from spark_groups.errors import ErrorCode
-from spark_groups.kafka.addresses import parse_bootstrap_servers
-from spark_groups.kafka.admin_schemas import INCREMENTAL_ALTER_CONFIGS
-from spark_groups.kafka.cluster import Cluster
-from spark_groups.kafka.configuration import (
+from spark_groups.protocol import messages as m
+from spark_groups.types import NO_PARTITIONS, TopicId, TopicIdPartition
+from spark_groups.wire.addresses import parse_bootstrap_servers
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.configuration import (
     ConfigResource,
     alteration_to_wire,
     configuration_from_wire,
     configuration_to_wire,
 )
-from spark_groups.kafka.connection import Connection, RequestError
-from spark_groups.kafka.coordinator import exchange
-from spark_groups.kafka.group_settings import group_settings
-from spark_groups.kafka.topic_schemas import (
+from spark_groups.wire.connection import Connection, RequestError
+from spark_groups.wire.coordinator import exchange
+from spark_groups.wire.group_settings import group_settings
+from spark_groups.wire.schemas.admin import INCREMENTAL_ALTER_CONFIGS
+from spark_groups.wire.schemas.topics import (
     DESCRIBE_CONFIGS,
     OFFSET_COMMIT_V9,
     OFFSET_COMMIT_V10,
     OFFSET_FETCH_V9,
     OFFSET_FETCH_V10,
 )
-from spark_groups.protocol import messages as m
-from spark_groups.types import NO_PARTITIONS, TopicId, TopicIdPartition
 from tests import brokers
 from tests.scenarios.broker_wire import (
     CONFIG_SOURCES,

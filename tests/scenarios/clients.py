@@ -16,8 +16,8 @@ from spark_groups.offsets.events import CoordinatorFound, PositionFound
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol import messages as m
-from spark_groups.protocol.config import MemberConfig
 from spark_groups.protocol.events import SessionTimeoutKnown
+from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.types import BatchPlan
 from tests.scenarios.scene import Command, Scene

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from spark_groups.coordinator.profile import KAFKA_4_3
-from spark_groups.coordinator.settings import BrokerSettings, Settings
 from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator.profile import KAFKA_4_3
+from spark_groups.lab.coordinator.settings import BrokerSettings, Settings
 from spark_groups.protocol import messages as m
 from spark_groups.types import TopicId
 from tests.scenarios.clients import Clients

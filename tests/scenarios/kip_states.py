@@ -6,12 +6,12 @@ A heartbeat is one atomic batch of records. The KIP tells the states between the
 
 from __future__ import annotations
 
-from spark_groups.coordinator import records as r
-from spark_groups.coordinator.group import ConsumerGroup
-from spark_groups.coordinator.log import Log
-from spark_groups.coordinator.member import ReconciliationState
-from spark_groups.coordinator.records import Record
-from spark_groups.coordinator.shard import Shard
+from spark_groups.lab.coordinator import records as r
+from spark_groups.lab.coordinator.group import ConsumerGroup
+from spark_groups.lab.coordinator.log import Log
+from spark_groups.lab.coordinator.member import ReconciliationState
+from spark_groups.lab.coordinator.records import Record
+from spark_groups.lab.coordinator.shard import Shard
 from spark_groups.types import TopicIdPartition
 from tests.scenarios.model_world import ModelWorld
 from tests.scenarios.scene import Command, RawMember, Scene

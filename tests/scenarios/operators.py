@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_groups.coordinator import messages as c
+from spark_groups.lab.coordinator import messages as c
 from spark_groups.protocol import messages as m
 from spark_groups.types import TopicPartition
 from tests.scenarios.members import RawMembers

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.coordinator.profile import KIP_848
+from spark_groups.lab.coordinator.profile import KIP_848
 from tests.scenarios.kip_states import KipStates
 from tests.scenarios.model_world import ModelWorld
 from tests.scenarios.scene import Scene

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.coordinator.profile import PROFILES
+from spark_groups.lab.coordinator.profile import PROFILES
 from tests.scenarios.broker_world import BrokerWorld
 from tests.scenarios.facts import list_anew
 from tests.scenarios.injection import Injections

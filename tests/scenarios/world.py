@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from spark_groups.coordinator import messages as c
+from spark_groups.lab.coordinator import messages as c
 from spark_groups.protocol import messages as m
 from spark_groups.types import TopicId
 

@@ -15,10 +15,10 @@ from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_groups.kafka.embedded import EmbeddedKafka
-from spark_groups.kafka.snapshots import read_snapshots
+from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.runtime.snapshots import read_snapshots
 from tests.brokers import ANSWER_S, admin
-from tests.kafka.members import committed
+from tests.runtime.members import committed
 from tests.waiting import wait_until
 
 READ_S = 120.0

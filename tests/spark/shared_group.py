@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from tests.brokers import Row, produce
-from tests.kafka.members import committed
+from tests.runtime.members import committed
 from tests.spark.applications import Application
 
 PARTITIONS = 6

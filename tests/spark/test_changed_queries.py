@@ -11,9 +11,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from tests.brokers import Row, create_topic, produce
-from tests.kafka.members import committed
+from tests.runtime.members import committed
 from tests.spark.queries import READ_S
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long]

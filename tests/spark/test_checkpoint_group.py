@@ -8,8 +8,8 @@ import pytest
 
 from spark_groups.errors import CheckpointError
 from spark_groups.offsets.plan_text import plan_as_json
-from spark_groups.spark.options import SourceOptions
-from spark_groups.spark.query_run import QueryRun
+from spark_groups.spark.options.source_options import SourceOptions
+from spark_groups.spark.source.query_run import QueryRun
 from spark_groups.types import BatchPlan, ReadTopic
 
 OPTIONS = {"kafka.bootstrap.servers": "b:1", "kafka.group.id": "g", "subscribe": "orders"}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from tests.brokers import Row, create_topic, produce
 from tests.processes import environment
 from tests.spark.applications import REPOSITORY

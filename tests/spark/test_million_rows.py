@@ -10,9 +10,9 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from tests.brokers import Row, create_topic, produce
-from tests.kafka.members import committed
+from tests.runtime.members import committed
 from tests.spark.queries import GroupQuery
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long]

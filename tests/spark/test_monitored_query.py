@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groups import figures
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from tests.brokers import ANSWER_S, create_topic
-from tests.kafka.members import fill
 from tests.monitoring.scraping import get, health, scrape
+from tests.runtime.members import fill
 from tests.spark.queries import READ_S, GroupQuery
 from tests.waiting import wait_until
 

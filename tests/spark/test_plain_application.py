@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from tests.brokers import create_topic
-from tests.kafka.members import fill
 from tests.processes import environment
+from tests.runtime.members import fill
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -21,7 +21,7 @@ APPLICATION = """
 import sys
 from pyspark.sql import SparkSession
 import spark_groups
-from spark_groups.spark import shutdown
+from spark_groups.spark.control.channel import shutdown
 
 servers, group_id, topic, checkpoint = sys.argv[1:]
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()

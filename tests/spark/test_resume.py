@@ -15,9 +15,9 @@ from confluent_kafka import TopicPartition as Place
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.plan_text import parse_plan_text
-from spark_groups.spark.source import HAS_ADMISSION_CONTROL
+from spark_groups.spark.source.source import HAS_ADMISSION_CONTROL
 from tests.brokers import ANSWER_S, Row, admin, create_topic, grow_topic, produce
 from tests.ops.commands import invoke
 from tests.spark.queries import GroupQuery

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from spark_groups.kafka.snapshots import read_snapshots
+from spark_groups.runtime.snapshots import read_snapshots
 from tests.brokers import Row, create_topic, produce
 from tests.processes import environment
 from tests.secured import CLIENT_SECRET, PASSWORDS, SecuredKafka

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
 import spark_groups
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.plan_text import planner_of
 from tests.brokers import Row, create_topic, produce
 from tests.spark.queries import READ_S, GroupQuery

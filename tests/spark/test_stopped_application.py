@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from tests.brokers import create_topic
-from tests.kafka.members import committed, queries
+from tests.runtime.members import committed, queries
 from tests.spark.applications import Application
 from tests.spark.shared_group import PARTITIONS, Feed, rows_written
 from tests.waiting import wait_until

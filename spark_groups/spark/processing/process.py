@@ -18,7 +18,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groups.errors import OptionsError, RelinquishedError
-from spark_groups.kafka.cluster import Cluster
 from spark_groups.spark.processing.attempts import Handle
 from spark_groups.spark.processing.budget import addresses_of, budget_of
 from spark_groups.spark.processing.letters import Addresses
@@ -26,8 +25,9 @@ from spark_groups.spark.processing.record import record_rows
 from spark_groups.spark.processing.strategies import Fate, Relinquish, Strategy
 from spark_groups.spark.processing.tally import TALLY_COLUMNS, Count, counts_of
 from spark_groups.spark.processing.task import Task
-from spark_groups.spark.running_query import RunningQuery, cluster_of, running_query
+from spark_groups.spark.source.running_query import RunningQuery, cluster_of, running_query
 from spark_groups.types import TopicIdPartition, TopicPartition
+from spark_groups.wire.cluster import Cluster
 
 logger = logging.getLogger(__name__)
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.processing.letters import Letter
 from spark_groups.spark.processing.record import Record, record_rows, records_of
+from spark_groups.spark.processing.record_writer import WRITERS
 from spark_groups.spark.processing.strategies import Fate
 from spark_groups.spark.processing.tally import TALLY_COLUMNS, Tally, counts_of
-from spark_groups.spark.range_settings import RangeSettings
-from spark_groups.spark.record_writer import WRITERS
 
 logger = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from math import inf
 
 import pyarrow as pa
 
+from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.processing.attempts import Attempted, Handle, attempt
 from spark_groups.spark.processing.letters import (
     Addresses,
@@ -21,10 +22,9 @@ from spark_groups.spark.processing.letters import (
     recirculated,
 )
 from spark_groups.spark.processing.record import Record, records_of
+from spark_groups.spark.processing.record_writer import WRITERS, RecordWriter
 from spark_groups.spark.processing.strategies import Fate, Recirculate, Strategy, fate_of_failed
 from spark_groups.spark.processing.tally import Tally
-from spark_groups.spark.range_settings import RangeSettings
-from spark_groups.spark.record_writer import WRITERS, RecordWriter
 from spark_groups.types import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from spark_groups.errors import GroupNotFoundError
 from spark_groups.spark.state.rows import STATE_COLUMNS, StateRow, state_rows
 
 if TYPE_CHECKING:
-    from spark_groups.spark.state.options import StateOptions
+    from spark_groups.spark.state.state_options import StateOptions
 
 
 class KafkaGroupStateDataSource(DataSource):
@@ -27,7 +27,7 @@ class KafkaGroupStateDataSource(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
-        from spark_groups.spark.state.options import StateOptions
+        from spark_groups.spark.state.state_options import StateOptions
 
         self._packed_options = pickle.dumps(StateOptions.of(options))
 
@@ -84,8 +84,8 @@ def read_state(options: StateOptions) -> Iterator[StateRow]:
         BrokerUnreachableError: Not all answers came in time.
         ProtocolError: A broker refused, or its answer cannot be read.
     """
-    from spark_groups.kafka.security_warnings import warn_of_open_secrets
     from spark_groups.observation.observe import GroupObserver
+    from spark_groups.wire.security.warnings import warn_of_open_secrets
 
     warn_of_open_secrets(options.security)
     servers = ",".join(options.bootstrap_servers)
@@ -100,7 +100,7 @@ def read_state(options: StateOptions) -> Iterator[StateRow]:
 
 
 def _all_groups(options: StateOptions) -> Iterator[str]:
-    from spark_groups.kafka.cluster import Cluster
+    from spark_groups.wire.cluster import Cluster
 
     with Cluster(
         options.bootstrap_servers,

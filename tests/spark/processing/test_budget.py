@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from spark_groups.errors import OptionsError
-from spark_groups.spark.options import SourceOptions
+from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.processing.budget import Budget, addresses_of, budget_of
 from spark_groups.spark.processing.letters import Addresses
 from spark_groups.spark.processing.strategies import (

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from tests.brokers import Row, create_topic, produce
 from tests.processes import descendants, environment, is_alive
 from tests.spark.applications import REPOSITORY
+from tests.spark.control.test_shutdown import committed_offsets
 from tests.spark.processing.topics import Seen, records_in
-from tests.spark.test_shutdown import committed_offsets
 from tests.waiting import wait_until
 
 pytestmark = [

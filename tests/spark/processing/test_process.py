@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import spark_groups
 from spark_groups import AtLast, Fate, Recirculate, RecordProcessing, RetryTo, SkipOrDeadLetter
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.processing.letters import ERROR, RETRIES, origin_of
 from spark_groups.spark.processing.record import Record
 from spark_groups.spark.processing.strategies import Strategy

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import spark_groups
 from spark_groups import Fate, ProgressDeadline, RecordProcessing, Relinquish
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.processing.record import Record
 from tests.brokers import create_topic, produce
 from tests.spark.processing.topics import Seen

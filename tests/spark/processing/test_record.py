@@ -9,7 +9,7 @@ import pytest
 
 from spark_groups.errors import OptionsError
 from spark_groups.spark.processing.record import Record, record_rows, records_of
-from spark_groups.spark.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
+from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
 
 ROW = {
     "key": None,

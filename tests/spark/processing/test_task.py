@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from spark_groups.errors import DeliveryError
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.processing.letters import Addresses, origin_of
 from spark_groups.spark.processing.record import Record
 from spark_groups.spark.processing.strategies import (
@@ -23,8 +24,7 @@ from spark_groups.spark.processing.strategies import (
 )
 from spark_groups.spark.processing.tally import counts_of
 from spark_groups.spark.processing.task import Task
-from spark_groups.spark.range_settings import RangeSettings
-from spark_groups.spark.rows import ROW_SCHEMA_WITH_HEADERS
+from spark_groups.spark.reading.rows import ROW_SCHEMA_WITH_HEADERS
 from spark_groups.types import TopicPartition
 from tests.brokers import create_topic
 from tests.spark.processing.topics import poisoned, records_in

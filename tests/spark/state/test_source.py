@@ -7,11 +7,11 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_groups
-from spark_groups.kafka.embedded import EmbeddedKafka
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.state.rows import StateRow
 from tests.brokers import Row, create_topic, produce
-from tests.kafka.members import queries
-from tests.spark.test_backlog import read_all
+from tests.runtime.members import queries
+from tests.spark.source.test_backlog import read_all
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

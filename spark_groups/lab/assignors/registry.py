@@ -1,0 +1,26 @@
+"""The assignors that a coordinator has, by the name that members ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from spark_groups.lab.assignors.assignor import Assignor
+from spark_groups.lab.assignors.range_assignor import RangeAssignor, contiguous
+from spark_groups.lab.assignors.sticky_range import sticky
+from spark_groups.lab.assignors.uniform import UniformAssignor
+
+
+@lru_cache(4)
+def assignors(*, stable_extras: bool, range_is_sticky: bool) -> Mapping[str, Assignor]:
+    """Return the server assignors by name.
+
+    Args:
+        stable_extras: Uniform leaves the partition too many where it is (from 4.0.1 on).
+        range_is_sticky: Range looks at what members have (the KIP; not Kafka 4).
+    """
+    found: tuple[Assignor, ...] = (
+        UniformAssignor(stable_extras),
+        RangeAssignor(sticky if range_is_sticky else contiguous),
+    )
+    return {each.name: each for each in found}

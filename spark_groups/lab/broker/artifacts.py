@@ -1,0 +1,143 @@
+"""The jars of a real Apache Kafka, fetched once by the Ivy that PySpark ships.
+
+A version is a folder of jars in the user's cache directory. It is filled elsewhere and renamed
+into place, so that it is there completely or not at all. What was fetched is compared with digests
+that this package keeps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_groups.errors import EmbeddedKafkaError
+from spark_groups.lab.broker.ivy import retrieve
+from spark_groups.lab.broker.jar_digests import check_jars
+from spark_groups.runtime.cache_directory import CACHE_DIR_VARIABLE, cache_dir
+from spark_groups.runtime.java import find_spark_jars
+
+DEFAULT_VERSION = "4.3.1"
+
+LOGGING_JARS = ("slf4j-api-2*", "log4j-slf4j2-impl-2*", "log4j-core-2*", "log4j-api-2*")
+"""What Kafka logs with. Its artifacts ask for an SLF4J that nothing here implements, so that these
+come from Spark's own jars, which fit each other."""
+
+UNPUBLISHED: Mapping[str, Mapping[str, str]] = {
+    "4.4.0": {"kafka-tools": "4.3.1", "kafka-tools-api": "4.3.1"},
+}
+"""Artifacts that a release lacks in Maven Central, and the version that stands in for each."""
+
+_MANIFEST = "manifest.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaArtifacts:
+    """A complete Apache Kafka on disk.
+
+    Args:
+        version: Its version.
+        directory: The folder that holds its jars.
+    """
+
+    version: str
+    directory: Path
+
+    @property
+    def class_path(self) -> str:
+        """The Java class path with all its jars."""
+        return str(self.directory / "*")
+
+
+def fetch_kafka(version: str = DEFAULT_VERSION, *, timeout_s: float = 900.0) -> KafkaArtifacts:
+    """Return an Apache Kafka of the cache, fetched first if it is not there.
+
+    Args:
+        version: Any release of Apache Kafka 4.
+        timeout_s: How long fetching, or waiting for another process that fetches, may take.
+
+    Raises:
+        EmbeddedKafkaError: It is not a version of Kafka 4, or cannot be fetched, or what was
+            fetched is not what was published; says why.
+    """
+    if not re.fullmatch(r"4\.\d+\.\d+", version):
+        raise EmbeddedKafkaError(
+            f"version {version!r} is not a release of Apache Kafka 4: say one like"
+            f" {DEFAULT_VERSION!r}"
+        )
+    deadline_s = time.monotonic() + timeout_s
+    home = cache_dir() / "kafka"
+    artifacts = KafkaArtifacts(version, home / version)
+    if _is_complete(artifacts.directory):
+        return artifacts
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with _locked(home / f"{version}.lock", deadline_s):
+            if not _is_complete(artifacts.directory):
+                _fill(artifacts, deadline_s)
+    except OSError as error:
+        raise EmbeddedKafkaError(
+            f"Apache Kafka {version} cannot be kept in {home} ({error}): make it writable, or set"
+            f" {CACHE_DIR_VARIABLE} to a directory that is"
+        ) from error
+    return artifacts
+
+
+def _fill(artifacts: KafkaArtifacts, deadline_s: float) -> None:
+    """Fetch a version into a folder beside its place, then rename it into place."""
+    spark_jars = find_spark_jars()
+    home = artifacts.directory.parent
+    with tempfile.TemporaryDirectory(prefix=f".{artifacts.version}-", dir=home) as work:
+        jars = Path(work, "jars")
+        jars.mkdir()
+        retrieve(
+            artifacts.version,
+            stand_ins=UNPUBLISHED.get(artifacts.version, {}),
+            into=jars,
+            work=Path(work, "ivy"),
+            spark_jars=spark_jars,
+            deadline_s=deadline_s,
+        )
+        check_jars(artifacts.version, jars)
+        for pattern in LOGGING_JARS:
+            for jar in spark_jars.glob(f"{pattern}.jar"):
+                shutil.copy(jar, jars)
+        lines = [f"{jar.stat().st_size} {jar.name}\n" for jar in sorted(jars.glob("*.jar"))]
+        (jars / _MANIFEST).write_text("".join(lines), encoding="utf-8")
+        if artifacts.directory.exists():
+            # Only a folder that lost some of its jars gets here.
+            artifacts.directory.rename(Path(work, "incomplete"))
+        jars.rename(artifacts.directory)
+
+
+def _is_complete(directory: Path) -> bool:
+    """Tell whether every jar that was fetched is still there, in its full size."""
+    try:
+        lines = (directory / _MANIFEST).read_text(encoding="utf-8").splitlines()
+        sizes = (line.split(" ", 1) for line in lines)
+        return all((directory / name).stat().st_size == int(size) for size, name in sizes)
+    except (OSError, ValueError):
+        return False
+
+
+@contextlib.contextmanager
+def _locked(path: Path, deadline_s: float) -> Iterator[None]:
+    """Hold a lock between processes, so that one of them fetches and the others wait for it."""
+    with path.open("w") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline_s:
+                    raise EmbeddedKafkaError(
+                        f"another process holds {path} for too long: let it finish, or end it"
+                    ) from None
+                time.sleep(0.1)
+        yield

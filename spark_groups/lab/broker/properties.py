@@ -1,0 +1,168 @@
+"""What the embedded broker is configured with: its properties, its log and its JVM's flags."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_groups.wire.properties_file import render_properties
+
+LISTENER = "CLIENT"
+"""The name of the plaintext listener that every embedded broker has."""
+
+JVM_FLAGS = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-XX:+ExitOnOutOfMemoryError",
+    "-Xss256k",
+    "-Djava.awt.headless=true",
+)
+"""A JVM that starts fast and stays small; one that is out of memory ends instead of limping."""
+
+_SINGLE_NODE: Mapping[str, str] = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": LISTENER,
+    # One node cannot replicate.
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    # Few internal partitions and small buffers: the first group is quick, the heap can be small.
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
+    "share.coordinator.state.topic.num.partitions": "5",
+    "log.cleaner.dedupe.buffer.size": "2097152",
+    "group.initial.rebalance.delay.ms": "0",
+    # Rows keep their own timestamps, which may be years old: they are not to vanish meanwhile.
+    "log.retention.ms": "-1",
+    # A node that was killed is let in again after this long; Kafka's own 9 s is for many nodes.
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
+    # Only the lower bounds: a group that asks for nothing gets Kafka's own 5 s and 45 s.
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.min.session.timeout.ms": "1000",
+}
+
+_LOG4J2 = """\
+status = ERROR
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.filePattern = {log}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = [%d] %p %m (%c)%n
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 16MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 2
+rootLogger.level = INFO
+rootLogger.appenderRef.file.ref = file
+"""
+
+_TOOL_LOG4J2 = """\
+status = ERROR
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = [%d] %p %m (%c)%n
+rootLogger.level = WARN
+rootLogger.appenderRef.stderr.ref = stderr
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFiles:
+    """The files of one broker under its folder.
+
+    Args:
+        directory: The folder.
+    """
+
+    directory: Path
+
+    @property
+    def logs(self) -> Path:
+        """Kafka's `log.dirs`: the topics."""
+        return self.directory / "logs"
+
+    @property
+    def broker_log(self) -> Path:
+        """What the broker logs."""
+        return self.directory / "broker.log"
+
+    @property
+    def output(self) -> Path:
+        """What the JVM itself writes."""
+        return self.directory / "broker.out"
+
+    @property
+    def properties(self) -> Path:
+        """The server.properties."""
+        return self.directory / "server.properties"
+
+    @property
+    def log4j2(self) -> Path:
+        """The broker's log configuration."""
+        return self.directory / "log4j2.properties"
+
+    @property
+    def tool_log4j2(self) -> Path:
+        """The log configuration of the command line tools: warnings, on standard error."""
+        return self.directory / "tool-log4j2.properties"
+
+    def write(self, properties: Mapping[str, str]) -> None:
+        """Write the configuration.
+
+        Args:
+            properties: The server.properties.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.properties.write_text(render_properties(properties), encoding="latin-1")
+        self.log4j2.write_text(_LOG4J2.format(log=self.broker_log), encoding="utf-8")
+        self.tool_log4j2.write_text(_TOOL_LOG4J2, encoding="utf-8")
+
+
+def broker_properties(
+    *,
+    ports: Mapping[str, int],
+    protocols: Mapping[str, str],
+    logs: Path,
+    server_properties: Mapping[str, str],
+) -> dict[str, str]:
+    """Return the properties of a single node that is broker and controller.
+
+    Args:
+        ports: Listener name to port, on 127.0.0.1; with CONTROLLER.
+        protocols: Listener name to security protocol; PLAINTEXT where a listener is not named.
+        logs: Kafka's `log.dirs`.
+        server_properties: What overrides anything.
+    """
+    addresses = {name: f"{name}://127.0.0.1:{port}" for name, port in ports.items()}
+    clients = [address for name, address in addresses.items() if name != "CONTROLLER"]
+    return {
+        **_SINGLE_NODE,
+        "listeners": ",".join(addresses.values()),
+        "advertised.listeners": ",".join(clients),
+        "listener.security.protocol.map": ",".join(
+            f"{name}:{protocols.get(name, 'PLAINTEXT')}" for name in ports
+        ),
+        "controller.quorum.voters": f"1@127.0.0.1:{ports['CONTROLLER']}",
+        "log.dirs": str(logs),
+        **server_properties,
+    }
+
+
+def random_cluster_id() -> str:
+    """Return a cluster id as Kafka makes them; never one that looks like an option."""
+    while True:
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
+        if not cluster_id.startswith("-"):
+            return cluster_id

@@ -1,0 +1,123 @@
+"""`spark-groups replay`: what the model of the coordinator answers to a transcript."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from spark_groups.lab.commands.simulate_options import profile_option
+from spark_groups.lab.coordinator.profile import KAFKA_4_3, PROFILES
+from spark_groups.lab.sim.transcript_check import DRAWS, Answered, play_transcript
+from spark_groups.lab.sim.transcripts import Step, TranscriptError, read_transcript
+from spark_groups.ops.connecting import JsonFlag
+
+_SHOWN_VALUE: Final = 300
+
+
+def _steps(file: Path) -> tuple[Step, ...]:
+    try:
+        return read_transcript(file.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(f"{file} is no text: {error}", param_hint="FILE") from error
+    except (TranscriptError, OSError) as error:
+        raise typer.BadParameter(f"{file}: {error}", param_hint="FILE") from error
+
+
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines.", dir_okay=False)],
+    profile: Annotated[
+        str, typer.Option(metavar="PROFILE", help=f"One of {', '.join(PROFILES)}.")
+    ] = KAFKA_4_3.name,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compare with the recorded answers.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Answer the requests of a transcript from the model of the coordinator, line by line.
+
+    What a recording does not tell, like the order of the members' ids, is looked for: the answers
+    are those that agree longest with the recorded ones. Steps that need members of the classic
+    protocol are left out, and said to be. Answers are JSON, one a line; so is --check with --json.
+
+    Example: spark-groups replay handover.jsonl --profile kafka-4.3 --check
+
+    Exit code 1 if --check finds a difference, 2 if the file cannot be read or has no answers to
+    compare with.
+    """
+    like = profile_option(profile)
+    answered = play_transcript(_steps(file), like, map(random.Random, range(DRAWS)))
+    if not check:
+        for each in answered:
+            typer.echo(_as_line(each))
+        return
+    unrecorded = [each.step.number for each in answered if each.is_unrecorded]
+    if unrecorded and not any(each.is_compared for each in answered):
+        raise typer.BadParameter(f"{file} has no recorded answers", param_hint="FILE")
+    for line in (_as_json if as_json else _report)(answered, like.name, unrecorded):
+        typer.echo(line)
+    if any(each.differences for each in answered):
+        raise typer.Exit(1)
+
+
+def _as_line(answered: Answered) -> str:
+    said: dict[str, object] = {"n": answered.step.number, "op": answered.step.operation}
+    if answered.left_out:
+        return json.dumps(said | {"left_out": answered.left_out})
+    return json.dumps(said | {"resp": answered.answer})
+
+
+def _as_json(answered: Iterable[Answered], profile: str, unrecorded: list[int]) -> Iterator[str]:
+    """Say the same as `_report`, as one document."""
+    steps = tuple(answered)
+    differences = [difference for step in steps for difference in step.differences]
+    document = {
+        "profile": profile,
+        "compared": sum(each.is_compared for each in steps),
+        "differing": sum(bool(each.differences) for each in steps),
+        "differences": [
+            {
+                "n": each.step.number,
+                "op": each.step.operation,
+                "field": each.field,
+                "recorded": each.recorded,
+                "model": each.model,
+            }
+            for each in differences
+        ],
+        "left_out": {each.step.number: each.left_out for each in steps if each.left_out},
+        "unrecorded": unrecorded,
+    }
+    yield json.dumps(document, indent=2)
+
+
+def _report(answered: Iterable[Answered], profile: str, unrecorded: list[int]) -> Iterator[str]:
+    """Say what differs, what was left out and why, and how much agrees."""
+    steps = tuple(answered)
+    for each in (difference for step in steps for difference in step.differences):
+        note = f" ({each.step.note})" if each.step.note else ""
+        yield f"step {each.step.number} {each.step.operation}{note}: {each.field or 'answer'}"
+        yield f"  recorded {_shown(each.recorded)}"
+        yield f"  model    {_shown(each.model)}"
+    for reason, group in groupby(steps, key=lambda each: each.left_out):
+        if reason:
+            yield f"left out: {_numbers(each.step.number for each in group)}: {reason}"
+    if unrecorded:
+        yield f"no recorded answer: {_numbers(unrecorded)}"
+    differing = sum(bool(each.differences) for each in steps)
+    compared = sum(each.is_compared for each in steps)
+    yield f"{compared - differing} of {compared} recorded answers agree with {profile}"
+
+
+def _numbers(steps: Iterable[int]) -> str:
+    return f"step {', '.join(map(str, steps))}"
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN_VALUE else f"{text[:_SHOWN_VALUE]}..."

@@ -1,0 +1,230 @@
+"""`spark-groups simulate`: what a group does when it is deployed, when members die, in numbers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import asdict
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from spark_groups.lab.commands.render_simulation import render_break, render_figures
+from spark_groups.lab.commands.simulate_options import (
+    AssignorName,
+    BatchLength,
+    DeployPattern,
+    Depth,
+    Duration,
+    FaultMeasure,
+    FirstSeed,
+    HeartbeatInterval,
+    Members,
+    Page,
+    Partitions,
+    Profiles,
+    RebalanceTimeout,
+    RecordsPerSecond,
+    RestartTime,
+    Schedules,
+    SeedCount,
+    SessionTimeout,
+    Shrink,
+    Static,
+    SwarmText,
+    Trigger,
+    profile_option,
+)
+from spark_groups.lab.commands.simulated_runs import BREAKS_SHOWN, Break, Run, hunt, shrink
+from spark_groups.lab.commands.simulation import Played
+from spark_groups.lab.commands.timeline_page import render_page
+from spark_groups.lab.coordinator.profile import KAFKA_4_3, PROFILES
+from spark_groups.lab.sim.exhaustive import Bounds, explore
+from spark_groups.lab.sim.figures import Figures, mean
+from spark_groups.lab.sim.swarm import Assignor, Deploy, Faults, Swarm, with_faults
+from spark_groups.lab.sim.timeline import Timeline
+from spark_groups.ops.connecting import JsonFlag
+from spark_groups.ops.output import console, write_json
+from spark_groups.ops.render_text import UNKNOWN
+
+
+def simulate(  # noqa: PLR0917
+    members: Members = 3,
+    partitions: Partitions = 12,
+    batch_length: BatchLength = 5.0,
+    trigger: Trigger = 1.0,
+    records_per_second: RecordsPerSecond = 10.0,
+    assignor: AssignorName = Assignor.UNIFORM,
+    static: Static = False,
+    heartbeat_interval: HeartbeatInterval = 5.0,
+    session_timeout: SessionTimeout = 45.0,
+    rebalance_timeout: RebalanceTimeout = 300.0,
+    deploy: DeployPattern = Deploy.ROLLING,
+    restart_time: RestartTime = 15.0,
+    faults: FaultMeasure = Faults.NONE,
+    duration: Duration = 120.0,
+    profile: Profiles = None,
+    seed: FirstSeed = 1,
+    seeds: SeedCount = 5,
+    html: Page = None,
+    as_json: JsonFlag = False,
+    schedules: Schedules = None,
+    swarm: SwarmText = None,
+    shrink_breaks: Shrink = False,
+    exhaustive: Depth = None,
+) -> None:
+    """Play groups of queries in virtual time, on a model of the coordinator.
+
+    The queries run the same client as in production. Compare profiles, deployments and time-outs
+    before you choose; or look for schedules that break a promise: a broken one is printed with its
+    seed, its event log and the command that plays it again.
+
+    What is counted begins when the group has started and is stable. A rolling deployment restarts
+    the next application when the one before reads again and the group is stable.
+
+    Example: spark-groups simulate --members 4 --batch-length 20 --deploy rolling --static
+    --restart-time 15 --records-per-second 50 --html rolling.html
+
+    Exit code 1 if a promise was broken.
+    """
+    is_hunt = schedules is not None or swarm is not None
+    otherwise = tuple(PROFILES) if is_hunt else (KAFKA_4_3.name,)
+    names = tuple(profile_option(each).name for each in profile or otherwise)
+    seed_range = range(seed, seed + seeds)
+    if exhaustive is not None:
+        _exhaust(exhaustive, names)
+    elif swarm is not None:
+        made_of = _swarm(swarm)
+        _check([Run(seed, name, made_of) for name in names], shrinks=shrink_breaks)
+    elif schedules is not None:
+        numbers = range(seed, seed + -(-schedules // len(names)))
+        _check([Run(each, name) for each in numbers for name in names], shrinks=shrink_breaks)
+    else:
+        planned = Swarm(
+            queries=members,
+            partitions=partitions,
+            batch_s=batch_length,
+            trigger_s=trigger,
+            rate=records_per_second,
+            assignor=assignor,
+            static=members if static else 0,
+            heartbeat_s=heartbeat_interval,
+            session_s=session_timeout,
+            rebalance_s=rebalance_timeout,
+            chaos_s=duration,
+            deploy=deploy,
+            restart_s=restart_time,
+            listener=1,
+            planned=1,
+        )
+        _plan(with_faults(planned, faults), names, seed_range, html, as_json=as_json)
+
+
+def _swarm(text: str) -> Swarm:
+    try:
+        return Swarm.parse(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--swarm") from error
+
+
+def _progress(title: str, total: int) -> tuple[Progress, TaskID]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    progress = Progress(*columns, transient=True, console=Console(stderr=True))
+    return progress, progress.add_task(title, total=total)
+
+
+def _plan(
+    swarm: Swarm, profiles: tuple[str, ...], seeds: range, html: Path | None, *, as_json: bool
+) -> None:
+    """Play one group on every profile and show what it cost."""
+    figures: dict[str, Figures] = {}
+    sections: list[tuple[str, str, Timeline]] = []
+    progress, bar = _progress("runs", len(profiles) * len(seeds))
+    breaks = []
+    with progress:
+        for name in profiles:
+            found = []
+            for seed in seeds:
+                played = Played(Run(seed, name, swarm))
+                found.append(played.figures)
+                breaks += [played.broken] if played.broken else []
+                if html is not None and seed == seeds[0]:
+                    sections.append((name, _sentence(played), played.timeline))
+                progress.advance(bar)
+            figures[name] = mean(found)
+    if html is not None:
+        title = f"{swarm.queries} queries, {swarm.partitions} partitions: {swarm.deploy.value}"
+        html.write_text(render_page(title, sections), encoding="utf-8")
+    if as_json:
+        seeds_played = {"first": seeds[0], "count": len(seeds)}
+        by_profile = {name: asdict(each) for name, each in figures.items()}
+        write_json({"seeds": seeds_played, "swarm": swarm.text, "profiles": by_profile})
+    else:
+        console().print(render_figures(figures, seeds))
+    _end(breaks)
+
+
+def _sentence(played: Played) -> str:
+    figures = played.figures
+    return (
+        f"Seed {played.run.seed}: {figures.partitions_moved} partitions moved;"
+        f" {figures.pauses} times a partition was not read, for {figures.longest_not_read_s:.1f} s"
+        f" at most; a record waited {figures.delay_max_s:.1f} s at most."
+    )
+
+
+def _check(runs: list[Run], *, shrinks: bool) -> None:
+    """Play runs on all cores and tell which of them broke a promise."""
+    numbers = sorted({run.seed for run in runs})
+    profiles = ", ".join(dict.fromkeys(run.profile for run in runs))
+    told = f"{len(runs):,} schedules: seeds {numbers[0]} to {numbers[-1]} on {profiles}"
+    console().print(told, soft_wrap=True)
+    progress, bar = _progress("schedules", len(runs))
+    with progress:
+        breaks = hunt(
+            runs, jobs=os.cpu_count() or 1, played=lambda count: progress.advance(bar, count)
+        )
+    if not breaks:
+        console().print(f"{len(runs):,} schedules kept every promise")
+    _end([shrink(breaks[0])] if shrinks and breaks else breaks)
+
+
+def _end(breaks: list[Break]) -> None:
+    for each in breaks[:BREAKS_SHOWN]:
+        console().print(render_break(each, _commit()), soft_wrap=True)
+    if breaks:
+        raise typer.Exit(1)
+
+
+def _commit() -> str:
+    """Return the commit of this code, with a plus if it was changed since; "—" if it has none."""
+    here = Path(__file__).parent
+    words = ["git", "describe", "--always", "--dirty=+"]
+    try:
+        said = subprocess.run(words, cwd=here, capture_output=True, check=True, text=True)
+    except (OSError, subprocess.CalledProcessError):
+        return UNKNOWN
+    return said.stdout.strip()
+
+
+def _exhaust(depth: int, profiles: tuple[str, ...]) -> None:
+    """Try every order of events, and say how many states there were."""
+    for name in profiles:
+        found = explore(PROFILES[name], Bounds(depth=depth))
+        console().print(f"{name}: {found.text}")
+        if found.broken:
+            raise typer.Exit(1)

@@ -1,0 +1,258 @@
+"""`spark_groups.simulate(...)`: what a group does when it is deployed, as values to draw and count.
+
+It plays what `spark-groups simulate` plays, and gives what that prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+from spark_groups.errors import OptionsError
+from spark_groups.lab.commands.simulated_runs import Break, Run, play
+from spark_groups.lab.coordinator.profile import KAFKA_4_3, PROFILES, profile_named
+from spark_groups.lab.sim.figures import FigureCounter, Figures, application_of, mean
+from spark_groups.lab.sim.scene import Listeners, Scene
+from spark_groups.lab.sim.swarm import Assignor, Deploy, Faults, Swarm, with_faults
+from spark_groups.lab.sim.timeline import Timeline, TimelineRecorder
+
+_LEAST: Final[Mapping[str, tuple[str, float]]] = {
+    "members": ("queries", 1),
+    "partitions": ("partitions", 1),
+    "batch_length_s": ("batch_s", 0.02),
+    "trigger_s": ("trigger_s", 0.0),
+    "records_per_second": ("rate", 0.01),
+    "heartbeat_interval_s": ("heartbeat_s", 0.1),
+    "session_timeout_s": ("session_s", 1.0),
+    "rebalance_timeout_s": ("rebalance_s", 1.0),
+    "restart_time_s": ("restart_s", 1.0),
+    "duration_s": ("chaos_s", 10.0),
+}
+"""For each argument with a least value: the field of a swarm that it becomes, and that value."""
+RECORDS_PER_SECOND_MAX: Final = 1000.0
+
+Chosen = TypeVar("Chosen", bound=Enum)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnedFor:
+    """A time in which one member had a partition.
+
+    Args:
+        partition: The partition, as topic-index.
+        application: The application that the member was a run of: q1, q2, ...
+        member_id: The member.
+        member_epoch: Its epoch.
+        is_revoking: Whether it was to give the partition up.
+        is_away: Whether it was a static member that had left and meant to be back: nobody read.
+        begins_s: Seconds of virtual time.
+        ends_s: Seconds of virtual time.
+    """
+
+    partition: str
+    application: str
+    member_id: str
+    member_epoch: int
+    is_revoking: bool
+    is_away: bool
+    begins_s: float
+    ends_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """What was done to the group from outside.
+
+    Args:
+        at_s: Seconds of virtual time.
+        text: What; a query that is stopped "leaves".
+    """
+
+    at_s: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """A group that was played in virtual time.
+
+    Args:
+        figures: What it cost: means over the seeds; of the longest times the longest.
+        ownership: Who had which partition when, with the first seed; sorted by partition and time.
+        incidents: What was done to the group, with the first seed.
+        ends_at_s: When the run with the first seed was over, in seconds of virtual time.
+        broken_promises: What went wrong that must not, with the command that plays it again; of
+            every seed. It is empty unless spark-groups has a bug.
+    """
+
+    figures: Figures
+    ownership: tuple[OwnedFor, ...]
+    incidents: tuple[Incident, ...]
+    ends_at_s: float
+    broken_promises: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "figures": asdict(self.figures),
+            "ownership": [asdict(each) for each in self.ownership],
+            "incidents": [asdict(each) for each in self.incidents],
+            "ends_at_s": self.ends_at_s,
+            "broken_promises": list(self.broken_promises),
+        }
+
+
+def simulate(
+    *,
+    members: int = 3,
+    partitions: int = 12,
+    batch_length_s: float = 5.0,
+    trigger_s: float = 1.0,
+    records_per_second: float = 10.0,
+    assignor: str = "uniform",
+    static: bool = False,
+    heartbeat_interval_s: float = 5.0,
+    session_timeout_s: float = 45.0,
+    rebalance_timeout_s: float = 300.0,
+    deploy: str = "rolling",
+    restart_time_s: float = 15.0,
+    faults: str = "none",
+    duration_s: float = 120.0,
+    profile: str = KAFKA_4_3.name,
+    seed: int = 1,
+    seeds: int = 5,
+) -> Simulation:
+    """Play a group of queries in virtual time, on a model of Kafka's group coordinator.
+
+    The queries run the same client as in production; neither Kafka nor Spark is needed. The
+    arguments are the options of `spark-groups simulate`, with their defaults.
+
+    Args:
+        members: Queries in the group.
+        partitions: Partitions of the topic.
+        batch_length_s: Seconds a batch takes at most; it takes four fifths of it at least.
+        trigger_s: Seconds of the processing-time trigger; 0 begins a batch when the last one ends.
+        records_per_second: Records that are written to each partition in a second.
+        assignor: Who assigns partitions: uniform or range.
+        static: Whether the queries have instance ids.
+        heartbeat_interval_s: The group's heartbeat interval.
+        session_timeout_s: The group's session time-out.
+        rebalance_timeout_s: How long a member may take to give partitions up.
+        deploy: How the queries are deployed anew: none, rolling, all-at-once or autoscale.
+        restart_time_s: Seconds from the leave of an application until its next run reads.
+        faults: How much goes wrong meanwhile: none, some or many.
+        duration_s: Seconds that are counted from the end of the start-up on, at least.
+        profile: Whose coordinator: kafka-4.0 to kafka-4.4, or kip-848.
+        seed: The first seed; a seed is one run, on any machine.
+        seeds: How many runs.
+
+    Raises:
+        OptionsError: A name is none of those there are, or a number is out of its range.
+    """
+    swarm = Swarm(
+        queries=members,
+        partitions=partitions,
+        batch_s=batch_length_s,
+        trigger_s=trigger_s,
+        rate=records_per_second,
+        assignor=_named(Assignor, "assignor", assignor),
+        static=members if static else 0,
+        heartbeat_s=heartbeat_interval_s,
+        session_s=session_timeout_s,
+        rebalance_s=rebalance_timeout_s,
+        chaos_s=duration_s,
+        deploy=_named(Deploy, "deploy", deploy),
+        restart_s=restart_time_s,
+        listener=1,
+        planned=1,
+    )
+    _check(swarm, seeds)
+    made_of, name = with_faults(swarm, _named(Faults, "faults", faults)), _profile(profile)
+    return simulation_of([Played(Run(seed + each, name, made_of)) for each in range(seeds)])
+
+
+class Played:
+    """A run that was played, with what was counted and drawn up meanwhile.
+
+    Args:
+        run: Which one.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.broken: Break | None = play(run, (self._count, self._record))
+        self.figures: Figures = self._counter.figures
+        self.timeline: Timeline = self._recorder.finish()
+
+    def _count(self, scene: Scene) -> Listeners:
+        self._counter = FigureCounter(scene)
+        return self._counter.listeners()
+
+    def _record(self, scene: Scene) -> Listeners:
+        self._recorder = TimelineRecorder(scene)
+        return self._recorder.listeners()
+
+
+def simulation_of(played: Sequence[Played]) -> Simulation:
+    """Return runs as one value.
+
+    Args:
+        played: One or more runs of one group, each with a seed of its own.
+    """
+    timeline = played[0].timeline
+    return Simulation(
+        figures=mean([each.figures for each in played]),
+        ownership=_ownership(timeline),
+        incidents=tuple(Incident(at_s=at_s, text=text) for at_s, text in timeline.incidents),
+        ends_at_s=timeline.ends_at,
+        broken_promises=tuple(
+            f"{each.broken.promise}: {each.broken.text}; again: {each.broken.run.command}"
+            for each in played
+            if each.broken is not None
+        ),
+    )
+
+
+def _ownership(timeline: Timeline) -> tuple[OwnedFor, ...]:
+    keys = sorted(timeline.spans, key=lambda key: (str(key.topic_id), key.partition))
+    return tuple(
+        OwnedFor(
+            partition=timeline.names[key],
+            application=application_of(span.member_id),
+            member_id=span.member_id,
+            member_epoch=span.member_epoch,
+            is_revoking=span.is_revoking,
+            is_away=span.is_away,
+            begins_s=span.begins,
+            ends_s=span.ends,
+        )
+        for key in keys
+        for span in timeline.spans[key]
+    )
+
+
+def _named(kind: type[Chosen], argument: str, text: str) -> Chosen:
+    try:
+        return kind(text)
+    except ValueError as error:
+        names = ", ".join(str(each.value) for each in kind)
+        raise OptionsError(f"{argument} is {text!r}: it is one of {names}") from error
+
+
+def _profile(text: str) -> str:
+    try:
+        return profile_named(text).name
+    except KeyError as error:
+        raise OptionsError(f"profile is {text!r}: it is one of {', '.join(PROFILES)}") from error
+
+
+def _check(swarm: Swarm, seeds: int) -> None:
+    given = {name: (getattr(swarm, of), least) for name, (of, least) in _LEAST.items()}
+    for name, (value, least) in {**given, "seeds": (seeds, 1)}.items():
+        if not value >= least:
+            raise OptionsError(f"{name} is {value!r}: it is {least:g} at least")
+    if swarm.rate > RECORDS_PER_SECOND_MAX:
+        most = f"{RECORDS_PER_SECOND_MAX:g}"
+        raise OptionsError(f"records_per_second is {swarm.rate!r}: it is {most} at most")

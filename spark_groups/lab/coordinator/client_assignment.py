@@ -1,0 +1,341 @@
+"""A target that a member computes: who is asked, what it is given, and what it may install.
+
+Source: KIP-848, "Client Side Mode", ConsumerGroupPrepareAssignment, ConsumerGroupInstallAssignment.
+One computation is in flight at a time. A member that takes too long is not fenced: another one is
+asked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator.client_assignors import brought_by, chosen, readers
+from spark_groups.lab.coordinator.effects import (
+    Computation,
+    Outcome,
+    Surroundings,
+    Timer,
+    TimerKey,
+    TimerKind,
+)
+from spark_groups.lab.coordinator.group import ConsumerGroup
+from spark_groups.lab.coordinator.group_epoch import names_of
+from spark_groups.lab.coordinator.member import GroupMember
+from spark_groups.lab.coordinator.messages import (
+    InstallAssignmentRequest,
+    InstallAssignmentResponse,
+    InstalledMember,
+    PrepareAssignmentRequest,
+    PrepareAssignmentResponse,
+    PreparedMember,
+    PreparedTopic,
+)
+from spark_groups.lab.coordinator.profile import Profile
+from spark_groups.lab.coordinator.records import (
+    Record,
+    TargetMemberKey,
+    TargetMemberValue,
+    TargetMetadataKey,
+    TargetMetadataValue,
+)
+from spark_groups.lab.coordinator.refusal import CoordinatorErrorCode, RefusedError
+from spark_groups.types import TopicIdPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a heartbeat has to do with a computation.
+
+    Args:
+        should_compute: Whether its sender is told to compute.
+        timers: What becomes of the computation.
+    """
+
+    should_compute: bool = False
+    timers: tuple[Timer, ...] = ()
+
+
+def progress(
+    group_id: str,
+    members: Mapping[str, GroupMember],
+    sender_id: str,
+    around: Surroundings,
+    *,
+    is_due: bool,
+) -> Progress:
+    """Start, announce, keep or drop the computation of a target.
+
+    Args:
+        group_id: The group.
+        members: Its members after a heartbeat.
+        sender_id: Who sent the heartbeat.
+        around: The time, and the computation in flight.
+        is_due: Whether the group has a newer epoch than its target.
+    """
+    running = around.computing
+    computation = running.computation if running else None
+    assignor = chosen(members) if is_due else None
+    if assignor is None:
+        return Progress(timers=(_stopped(group_id),) if running else ())
+    if (
+        running is None
+        or computation is None
+        or computation.assignor != assignor
+        or computation.member_id not in members
+    ):
+        running = _asked(group_id, members, around.now, first=sender_id)
+        if running is None or running.computation is None:
+            return Progress()
+        computation = running.computation
+    elif computation.member_id != sender_id or computation.is_told:
+        return Progress(computation.member_id == sender_id and computation.prepared is None)
+    if computation.member_id != sender_id:
+        return Progress(timers=(running,))
+    told = replace(computation, is_told=True)
+    at = around.now + members[sender_id].rebalance_timeout_ms / 1000
+    return Progress(should_compute=True, timers=(replace(running, at=at, computation=told),))
+
+
+def given_up(
+    group: ConsumerGroup, timer: Timer, _profile: Profile, around: Surroundings
+) -> Outcome[None]:
+    """Ask another member where one took too long.
+
+    Args:
+        group: The group.
+        timer: The timer of the computation.
+        around: The time.
+    """
+    if timer.computation is None or group.group_epoch <= group.assignment_epoch:
+        return Outcome(None)
+    former = timer.computation.member_id
+    asked = _asked(group.group_id, group.members, around.now, last=former)
+    return Outcome(None, timers=(asked,) if asked else ())
+
+
+def prepare(
+    group: ConsumerGroup,
+    request: PrepareAssignmentRequest,
+    _profile: Profile,
+    around: Surroundings,
+) -> Outcome[PrepareAssignmentResponse]:
+    """Give the chosen member the group as it is now.
+
+    Args:
+        group: The group.
+        request: What the member asks.
+        around: The topics, and the computation in flight.
+    """
+    try:
+        running, computation = _computation(group, request, around)
+    except RefusedError as refusal:
+        return Outcome(
+            PrepareAssignmentResponse(error_code=refusal.code, error_message=refusal.message)
+        )
+    prepared = _prepared(group, computation.assignor, around)
+    timer = replace(running, computation=replace(computation, prepared=prepared))
+    return Outcome(prepared, timers=(timer,))
+
+
+def install(
+    group: ConsumerGroup,
+    request: InstallAssignmentRequest,
+    _profile: Profile,
+    around: Surroundings,
+) -> Outcome[InstallAssignmentResponse]:
+    """Install what the chosen member computed, also if the group has moved on meanwhile.
+
+    Args:
+        group: The group.
+        request: The result.
+        around: The time, and the computation in flight.
+    """
+    try:
+        _, computation = _computation(group, request, around)
+        installed_epoch, records = _installed(group, request, computation.prepared)
+    except RefusedError as refusal:
+        return Outcome(
+            InstallAssignmentResponse(error_code=refusal.code, error_message=refusal.message),
+            timers=_next_asked(group, request.member_id, around, refusal),
+        )
+    is_due = group.group_epoch > installed_epoch
+    asked = _asked(group.group_id, group.members, around.now) if is_due else None
+    return Outcome(
+        InstallAssignmentResponse(), records, timers=(asked or _stopped(group.group_id),)
+    )
+
+
+def _key(group_id: str) -> TimerKey:
+    return TimerKey(TimerKind.CLIENT_ASSIGNMENT, group_id)
+
+
+def _stopped(group_id: str) -> Timer:
+    return Timer(_key(group_id), None)
+
+
+def _asked(
+    group_id: str,
+    members: Mapping[str, GroupMember],
+    now: float,
+    *,
+    first: str = "",
+    last: str = "",
+) -> Timer | None:
+    """Choose a member and start its time; None if the server computes or nobody is there."""
+    assignor = chosen(members)
+    if assignor is None:
+        return None
+    present = [each for each in readers(members, assignor) if not members[each].is_away]
+    if not present:
+        return None
+    member_id = min(present, key=lambda each: (each == last, each != first, each))
+    at = now + members[member_id].rebalance_timeout_ms / 1000
+    return Timer(_key(group_id), at, computation=Computation(member_id, assignor))
+
+
+def _next_asked(
+    group: ConsumerGroup, member_id: str, around: Surroundings, refusal: RefusedError
+) -> tuple[Timer, ...]:
+    """Ask another member where a result is not valid: its computation is over."""
+    if refusal.code != CoordinatorErrorCode.INVALID_ASSIGNMENT:
+        return ()
+    asked = _asked(group.group_id, group.members, around.now, last=member_id)
+    return (asked or _stopped(group.group_id),)
+
+
+def _computation(
+    group: ConsumerGroup,
+    request: PrepareAssignmentRequest | InstallAssignmentRequest,
+    around: Surroundings,
+) -> tuple[Timer, Computation]:
+    """Return the computation that a request is about, in the KIP's order of checks.
+
+    Raises:
+        RefusedError: INVALID_REQUEST, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH.
+    """
+    if not request.group_id or not request.member_id or request.member_epoch < 0:
+        message = "GroupId and MemberId can't be empty, and MemberEpoch must be >= 0."
+        raise RefusedError(ErrorCode.INVALID_REQUEST, message)
+    if not group.is_consumer_group:
+        message = f"Group {request.group_id} not found."
+        raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, message)
+    member = group.members.get(request.member_id)
+    if member is None:
+        message = f"Member {request.member_id} is not a member of group {request.group_id}."
+        raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID, message)
+    if member.member_epoch != request.member_epoch:
+        message = f"The member epoch is {member.member_epoch}, not {request.member_epoch}."
+        raise RefusedError(ErrorCode.STALE_MEMBER_EPOCH, message)
+    running = around.computing
+    if (
+        running is None
+        or running.computation is None
+        or running.computation.member_id != request.member_id
+    ):
+        message = f"Member {request.member_id} is not the one that computes the assignment."
+        raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID, message)
+    return running, running.computation
+
+
+def _prepared(
+    group: ConsumerGroup, assignor: str, around: Surroundings
+) -> PrepareAssignmentResponse:
+    members = []
+    topics = {}
+    for member_id, member in sorted(group.members.items()):
+        names = names_of(member, group.regexes)
+        found = [each for name in sorted(names) if (each := around.topics.by_name.get(name))]
+        topics.update({each.name: each for each in found})
+        brought = brought_by(member, assignor)
+        target = group.targets.get(member_id, TargetMemberValue())
+        members.append(
+            PreparedMember(
+                member_id=member_id,
+                member_epoch=member.member_epoch,
+                instance_id=member.instance_id,
+                rack_id=member.rack_id,
+                subscribed_topic_ids=frozenset(each.topic_id for each in found),
+                reason=brought.reason,
+                metadata_version=brought.metadata_version,
+                metadata_bytes=brought.metadata,
+                topic_partitions=target.partitions,
+            )
+        )
+    return PrepareAssignmentResponse(
+        group_epoch=group.group_epoch,
+        assignor_name=assignor,
+        members=tuple(members),
+        topics=tuple(
+            PreparedTopic(
+                topic_id=each.topic_id, topic_name=name, num_partitions=each.partition_count
+            )
+            for name, each in sorted(topics.items())
+        ),
+    )
+
+
+def _installed(
+    group: ConsumerGroup,
+    request: InstallAssignmentRequest,
+    prepared: PrepareAssignmentResponse | None,
+) -> tuple[int, tuple[Record, ...]]:
+    """Return the epoch of the new target and what installs it.
+
+    Raises:
+        RefusedError: INVALID_ASSIGNMENT.
+    """
+    if prepared is None or prepared.group_epoch != request.group_epoch:
+        raise _invalid(f"It is not computed for a group epoch that {request.member_id} was given.")
+    epoch = Record(
+        TargetMetadataKey(group.group_id),
+        TargetMetadataValue(prepared.group_epoch, error=request.error),
+    )
+    if request.error:
+        return prepared.group_epoch, (epoch,)
+    _check(request, prepared)
+    by_member = {each.member_id: each for each in request.members}
+    records = []
+    for each in prepared.members:
+        member_id = _today(group, each)
+        computed = by_member.get(each.member_id, InstalledMember(member_id=each.member_id))
+        value = TargetMemberValue(
+            computed.partitions, computed.metadata_version, computed.metadata_bytes
+        )
+        if member_id is not None and group.targets.get(member_id) != value:
+            records.append(Record(TargetMemberKey(group.group_id, member_id), value))
+    return prepared.group_epoch, (*records, epoch)
+
+
+def _today(group: ConsumerGroup, prepared: PreparedMember) -> str | None:
+    """Return who has the place of a member that was there when the group was given out."""
+    if prepared.member_id in group.members:
+        return prepared.member_id
+    if prepared.instance_id is None:
+        return None
+    successor = group.static_member(prepared.instance_id)
+    return successor.member_id if successor else None
+
+
+def _check(request: InstallAssignmentRequest, prepared: PrepareAssignmentResponse) -> None:
+    """Object to a result by what it was computed from (KIP-848, "Assignment Validation")."""
+    expected = {
+        TopicIdPartition(topic.topic_id, partition)
+        for topic in prepared.topics
+        for partition in range(topic.num_partitions)
+    }
+    assigned = Counter(key for each in request.members for key in each.partitions.partitions)
+    known = {each.member_id for each in prepared.members}
+    listed = Counter(each.member_id for each in request.members)
+    if not listed.keys() <= known or max(listed.values(), default=0) > 1:
+        raise _invalid("It names members that the group does not have, or one of them twice.")
+    if max(assigned.values(), default=0) > 1:
+        raise _invalid("It assigns a partition more than once.")
+    if assigned.keys() != expected:
+        raise _invalid("It does not assign all partitions, or some that are not subscribed.")
+
+
+def _invalid(message: str) -> RefusedError:
+    return RefusedError(CoordinatorErrorCode.INVALID_ASSIGNMENT, message)

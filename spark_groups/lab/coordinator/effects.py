@@ -1,0 +1,134 @@
+"""What a request or a timer comes to, as data: an answer, records to append, timers to set or stop.
+
+Who decides it reads a group and changes nothing. The records are applied to the group at once,
+appended to the log, and taken back if the append fails; the answer is given once they are
+replicated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from spark_groups.lab.coordinator.messages import PrepareAssignmentResponse
+from spark_groups.lab.coordinator.records import Record
+from spark_groups.lab.coordinator.settings import Settings
+from spark_groups.lab.coordinator.topic_images import TopicsImage
+from spark_groups.values import dataclass
+
+R = TypeVar("R")
+
+NEWEST_API_VERSION: Final = 32_767
+"""Greater than every version that there is: for who does not care."""
+
+
+class TimerKind(Enum):
+    """What a timer is for."""
+
+    SESSION = "a member is silent for too long"
+    REBALANCE = "a member takes too long to revoke"
+    ASSIGNMENT = "a target is due (the KIP; in Kafka a heartbeat computes it)"
+    CLIENT_ASSIGNMENT = "the member that computes the assignment takes too long"
+    REGEX = "patterns are resolved, or looked up again"
+    EXPIRY = "offsets and empty groups get old"
+
+    # Each kind is one object: its identity is a hash that costs no call, unlike that of its name.
+    __hash__ = object.__hash__
+
+
+class TimerKey(NamedTuple):
+    """Names a timer: setting it again replaces it; made and looked up with every heartbeat.
+
+    Args:
+        kind: What it is for.
+        group_id: The group.
+        member_id: The member, "" where it is about the group.
+    """
+
+    kind: TimerKind
+    group_id: str
+    member_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Computation:
+    """A target that a member of the group computes (KIP-848, "Client Side Mode").
+
+    It lives as long as the timer that gives it up, so a fail-over forgets it.
+
+    Args:
+        member_id: Who computes.
+        assignor: With which assignor.
+        is_told: Whether the member was told.
+        prepared: What it was given to compute from; None until it asks.
+    """
+
+    member_id: str
+    assignor: str
+    is_told: bool = False
+    prepared: PrepareAssignmentResponse | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """A timer to set, or to stop.
+
+    Args:
+        key: Its name.
+        at: When it fires, in seconds; None stops it.
+        member_epoch: The member epoch it was set at, where it counts.
+        computation: What it gives up, where it is about a computation.
+    """
+
+    key: TimerKey
+    at: float | None
+    member_epoch: int = -1
+    computation: Computation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[R]):
+    """What was decided.
+
+    Args:
+        response: The answer.
+        records: What to append, one atomic batch.
+        timers: What to set and stop, in this order.
+        topics_version: The version of the topics that the group's subscriptions were compared with,
+            to be kept with the group; None if they were not.
+        makes_group: The group is there from now on, also if nothing is appended.
+    """
+
+    response: R
+    records: tuple[Record, ...] = ()
+    timers: tuple[Timer, ...] = ()
+    topics_version: int | None = None
+    makes_group: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What may be looked at beside the group.
+
+    Args:
+        now: Seconds.
+        topics: The cluster's topics.
+        settings: What is configured.
+        client_id: The client id of the request.
+        client_host: Where the request comes from.
+        new_member_id: Makes an id for who joins without one.
+        api_version: The version of the request.
+        computing: The timer of the group's computation, if a member computes a target.
+        loaded_at: When this coordinator began, in seconds.
+    """
+
+    now: float
+    topics: TopicsImage
+    settings: Settings
+    client_id: str = ""
+    client_host: str = ""
+    new_member_id: Callable[[], str] = str
+    api_version: int = NEWEST_API_VERSION
+    computing: Timer | None = None
+    loaded_at: float = 0.0

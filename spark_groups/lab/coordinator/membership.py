@@ -1,0 +1,238 @@
+"""Who a heartbeat comes from: a member that is known, a new one, or one that takes a place over.
+
+Source: GroupMetadataManager.getOrMaybeSubscribe{Dynamic,Static}ConsumerGroupMember and what they
+throw; kafka_protocol.md 2.3, 2.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import replace
+
+from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator import member_records
+from spark_groups.lab.coordinator.group import ConsumerGroup
+from spark_groups.lab.coordinator.member import GroupMember
+from spark_groups.lab.coordinator.profile import Profile
+from spark_groups.lab.coordinator.records import Record, TargetMemberKey, TargetMemberValue
+from spark_groups.lab.coordinator.refusal import RefusedError
+from spark_groups.lab.coordinator.settings import BrokerSettings
+from spark_groups.protocol.messages import JOIN_GROUP_MEMBER_EPOCH, HeartbeatRequest
+from spark_groups.types import Assignment, TopicIdPartition
+from spark_groups.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """The member a heartbeat comes from, before anything in the request counts.
+
+    Args:
+        member: The member; its epoch is 0 if it is new.
+        predecessor: The id of the member whose place it takes; it may be its own.
+        records: What takes the predecessor's place.
+    """
+
+    member: GroupMember
+    predecessor: str | None = None
+    records: tuple[Record, ...] = ()
+
+
+def sender(
+    group: ConsumerGroup, request: HeartbeatRequest, member_id: str, profile: Profile
+) -> Sender:
+    """Return the member that a heartbeat comes from.
+
+    Args:
+        group: Its group.
+        request: The heartbeat; no leave.
+        member_id: Its member id, or the one that is given to it.
+        profile: Which coordinator it is.
+
+    Raises:
+        RefusedError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID or
+            UNRELEASED_INSTANCE_ID.
+    """
+    joins = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
+    if request.instance_id is None:
+        member = group.members.get(member_id)
+        if member is None:
+            if not joins:
+                raise _unknown(group, member_id)
+            return Sender(GroupMember(member_id=member_id))
+    elif not joins:
+        member = holder(group, member_id, request.instance_id, profile)
+    else:
+        return _static_joiner(group, member_id, request.instance_id, profile)
+    _check_epoch(member, request, profile)
+    return Sender(member)
+
+
+def check_exists(group: ConsumerGroup, message: str) -> None:
+    """Refuse what needs a consumer group where there is none.
+
+    Raises:
+        RefusedError: GROUP_ID_NOT_FOUND, with `message` if there is no group at all.
+    """
+    if group.is_consumer_group:
+        return
+    if group.exists:
+        message = f"Group {group.group_id} is not a consumer group."
+    raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, message)
+
+
+def leaver(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, profile: Profile
+) -> GroupMember:
+    """Return the member that a leave is about.
+
+    Raises:
+        RefusedError: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
+    """
+    if instance_id is not None:
+        return holder(group, member_id, instance_id, profile)
+    member = group.members.get(member_id)
+    if member is None:
+        raise _unknown(group, member_id)
+    return member
+
+
+def holder(group: ConsumerGroup, member_id: str, instance_id: str, profile: Profile) -> GroupMember:
+    """Return the member that holds an instance id, if it is the one that is named.
+
+    Raises:
+        RefusedError: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
+    """
+    member = static_member(group, instance_id, profile)
+    if member.member_id != member_id:
+        raise RefusedError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member"
+            f" {member.member_id}.",
+        )
+    return member
+
+
+def static_member(group: ConsumerGroup, instance_id: str, profile: Profile) -> GroupMember:
+    """Return the member that holds an instance id, whoever asks.
+
+    Raises:
+        RefusedError: UNKNOWN_MEMBER_ID.
+    """
+    member = _last_holder(group, instance_id, profile)
+    if member is None:
+        raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    return member
+
+
+def holder_id(group: ConsumerGroup, instance_id: str, profile: Profile) -> str | None:
+    """Return the member id that an instance id leads to, None if it leads nowhere.
+
+    Where members keep instance ids that they gave up, it may lead to a member that is gone.
+    """
+    if profile.keeps_old_instance_ids:
+        return group.instances.get(instance_id)
+    member = group.static_member(instance_id)
+    return member.member_id if member else None
+
+
+def _last_holder(group: ConsumerGroup, instance_id: str, profile: Profile) -> GroupMember | None:
+    """Return the member that an instance id leads to, None if it leads nowhere.
+
+    Raises:
+        RefusedError: UNKNOWN_MEMBER_ID: it leads to a member that is gone.
+    """
+    member_id = holder_id(group, instance_id, profile)
+    if member_id is None:
+        return None
+    if member_id not in group.members:
+        raise _unknown(group, member_id)
+    return group.members[member_id]
+
+
+def check_size(
+    group: ConsumerGroup,
+    request: HeartbeatRequest,
+    profile: Profile,
+    broker: BrokerSettings,
+) -> None:
+    """Refuse one more member for a group that is full.
+
+    Raises:
+        RefusedError: GROUP_MAX_SIZE_REACHED.
+    """
+    if len(group.members) < broker.max_size or request.member_id in group.members:
+        return
+    if (
+        profile.full_group_takes_static_return
+        and request.instance_id is not None
+        and group.static_member(request.instance_id) is not None
+    ):
+        return
+    raise RefusedError(
+        ErrorCode.GROUP_MAX_SIZE_REACHED,
+        f"The consumer group has reached its maximum capacity of {broker.max_size} members.",
+    )
+
+
+def _static_joiner(
+    group: ConsumerGroup, member_id: str, instance_id: str, profile: Profile
+) -> Sender:
+    predecessor = _last_holder(group, instance_id, profile)
+    if predecessor is None:
+        return Sender(group.members.get(member_id) or GroupMember(member_id=member_id))
+    if not predecessor.is_away:
+        if profile.known_static_member_rejoins and predecessor.member_id == member_id:
+            return Sender(predecessor)
+        raise RefusedError(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} cannot join the group"
+            f" because the instance id is owned by {predecessor.member_id} member.",
+        )
+    # It gets everything that the one before had, at epoch 0: it has to reconcile first.
+    member = replace(predecessor, member_id=member_id, member_epoch=0, previous_member_epoch=0)
+    group_id = group.group_id
+    target = group.targets.get(predecessor.member_id, TargetMemberValue())
+    return Sender(
+        member,
+        predecessor.member_id,
+        (
+            *member_records.gone(group_id, predecessor.member_id),
+            member_records.told(group_id, member),
+            Record(TargetMemberKey(group_id, member_id), target),
+            member_records.current(group_id, member),
+        ),
+    )
+
+
+def _check_epoch(member: GroupMember, request: HeartbeatRequest, profile: Profile) -> None:
+    received = request.member_epoch
+    if received == member.member_epoch:
+        return
+    if received == JOIN_GROUP_MEMBER_EPOCH and profile.known_member_rejoins:
+        return
+    if received > member.member_epoch:
+        comparison = "greater"
+    elif received == member.previous_member_epoch and _owns_only(
+        request.topic_partitions, member.assigned
+    ):
+        # The answer that told the member its epoch was lost.
+        return
+    else:
+        comparison = "smaller"
+    raise RefusedError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {comparison} member epoch ({received}) than the one"
+        f" known by the group coordinator ({member.member_epoch})."
+        " The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _owns_only(owned: Assignment | None, assigned: Container[TopicIdPartition]) -> bool:
+    return owned is not None and all(each in assigned for each in owned.partitions)
+
+
+def _unknown(group: ConsumerGroup, member_id: str) -> RefusedError:
+    return RefusedError(
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        f"Member {member_id} is not a member of group {group.group_id}.",
+    )

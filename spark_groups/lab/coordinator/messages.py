@@ -1,0 +1,289 @@
+"""Requests and answers that a coordinator takes beside those of `protocol.messages`.
+
+Three kinds: what operators send, what a group is configured with, and what KIP-848 has and Kafka
+dropped. Fields are the schema's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from spark_groups.lab.coordinator.member import ClientAssignor
+from spark_groups.protocol.messages import (
+    DescribeGroupRequest,
+    DescribeGroupResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from spark_groups.types import NO_PARTITIONS, Assignment, TopicId, TopicPartition
+from spark_groups.values import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListGroupsRequest:
+    """ListGroups v5; an empty filter lets everything through."""
+
+    states_filter: tuple[str, ...] = ()
+    types_filter: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedGroup:
+    """A group in a list."""
+
+    group_id: str
+    protocol_type: str = "consumer"
+    group_state: str = ""
+    group_type: str = "consumer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListGroupsResponse:
+    """ListGroups response."""
+
+    error_code: int = 0
+    groups: tuple[ListedGroup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteGroupsRequest:
+    """DeleteGroups of one group."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteGroupsResponse:
+    """DeleteGroups response of one group."""
+
+    error_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeavingMember:
+    """A member that an operator removes: by its id, or by its instance id."""
+
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveGroupRequest:
+    """LeaveGroup v5 as an operator sends it."""
+
+    group_id: str
+    members: tuple[LeavingMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftMember:
+    """What became of one member of a LeaveGroup request."""
+
+    member_id: str = ""
+    instance_id: str | None = None
+    error_code: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveGroupResponse:
+    """LeaveGroup response: an error of the request, or one for each member in its order."""
+
+    error_code: int = 0
+    members: tuple[LeftMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetDeleteRequest:
+    """OffsetDelete v0; by name, as the log has offsets."""
+
+    group_id: str
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetDeleteResponse:
+    """OffsetDelete response: an error of the request, or one for each partition."""
+
+    error_code: int = 0
+    errors: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterGroupConfigRequest:
+    """IncrementalAlterConfigs of a GROUP: new values by name; None takes one away."""
+
+    group_id: str
+    changes: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterGroupConfigResponse:
+    """IncrementalAlterConfigs response; an error changes nothing."""
+
+    error_code: int = 0
+    error_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeGroupConfigRequest:
+    """DescribeConfigs of a GROUP."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfigValue:
+    """A setting that is in force, and Kafka's number for where it comes from.
+
+    Args:
+        value: Its value.
+        source: DescribeConfigsResponse.ConfigSource.
+    """
+
+    value: str
+    source: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeGroupConfigResponse:
+    """DescribeConfigs response: what is in force for a group, which need not exist."""
+
+    error_code: int = 0
+    values: Mapping[str, GroupConfigValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KipHeartbeatRequest(HeartbeatRequest):
+    """ConsumerGroupHeartbeat as KIP-848 has it: a member may bring assignors."""
+
+    client_assignors: tuple[ClientAssignor, ...] | None = None
+    """The list of client-side assignors, best first; None: unchanged or not used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KipHeartbeatResponse(HeartbeatResponse):
+    """ConsumerGroupHeartbeat response as KIP-848 has it.
+
+    `assignment` is the KIP's AssignedTopicPartitions; what is below it comes with it.
+    """
+
+    should_compute_assignment: bool = False
+    """True if the member should compute the assignment for the group."""
+    assignment_error: int = 0
+    """The error that the assignor reported."""
+    pending_topic_partitions: Assignment = NO_PARTITIONS
+    """Assigned to the member, and not released by their former owners yet."""
+    metadata_version: int = -1
+    metadata_bytes: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareAssignmentRequest:
+    """ConsumerGroupPrepareAssignment: the chosen member asks for what it computes from."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedMember:
+    """A member as the one that computes sees it.
+
+    `reason`, `metadata_version` and `metadata_bytes` are those of the selected assignor.
+    """
+
+    member_id: str
+    member_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    subscribed_topic_ids: frozenset[TopicId] = frozenset()
+    reason: int = 0
+    metadata_version: int = 0
+    metadata_bytes: bytes = b""
+    topic_partitions: Assignment = NO_PARTITIONS
+    """The target topic-partitions of the member."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedTopic:
+    """A topic that somebody subscribes to."""
+
+    topic_id: TopicId
+    topic_name: str
+    num_partitions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareAssignmentResponse:
+    """ConsumerGroupPrepareAssignment response: the group as it is now."""
+
+    error_code: int = 0
+    error_message: str | None = None
+    group_epoch: int = 0
+    assignor_name: str = ""
+    members: tuple[PreparedMember, ...] = ()
+    topics: tuple[PreparedTopic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstalledMember:
+    """What a member is meant to have, as the chosen member computed it."""
+
+    member_id: str
+    partitions: Assignment = NO_PARTITIONS
+    metadata_version: int = -1
+    metadata_bytes: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallAssignmentRequest:
+    """ConsumerGroupInstallAssignment: what the chosen member computed."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    group_epoch: int
+    error: int = 0
+    """The assignor's error; with one, the current target is kept."""
+    members: tuple[InstalledMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallAssignmentResponse:
+    """ConsumerGroupInstallAssignment response."""
+
+    error_code: int = 0
+    error_message: str | None = None
+
+
+GroupRequest = (
+    HeartbeatRequest
+    | OffsetCommitRequest
+    | OffsetFetchRequest
+    | DescribeGroupRequest
+    | DeleteGroupsRequest
+    | LeaveGroupRequest
+    | OffsetDeleteRequest
+    | PrepareAssignmentRequest
+    | InstallAssignmentRequest
+)
+"""What is asked of one group: goes to the coordinator that has it."""
+CoordinatorRequest = GroupRequest | ListGroupsRequest
+CoordinatorResponse = (
+    HeartbeatResponse
+    | OffsetCommitResponse
+    | OffsetFetchResponse
+    | DescribeGroupResponse
+    | DeleteGroupsResponse
+    | LeaveGroupResponse
+    | OffsetDeleteResponse
+    | PrepareAssignmentResponse
+    | InstallAssignmentResponse
+    | ListGroupsResponse
+)

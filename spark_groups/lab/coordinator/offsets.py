@@ -1,0 +1,268 @@
+"""Committed offsets: who may commit, fetch and delete them, and when they are forgotten.
+
+Requests have topic ids. Before v10, and where v10 is not there, they mean the topic by name: who
+has only a name asks with the id of the topic that is called so now, or with an id of no topic.
+Source: OffsetMetadataManager, ConsumerGroup.validateOffsetCommit; KafkaApis for what a broker
+answers before it asks the coordinator; kafka_protocol.md 2.7. The KIP has the rule of 4.0 to 4.2:
+the epoch must be the member's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator.deletion import tombstones
+from spark_groups.lab.coordinator.effects import Outcome, Surroundings
+from spark_groups.lab.coordinator.group import ConsumerGroup
+from spark_groups.lab.coordinator.group_epoch import subscribed_names
+from spark_groups.lab.coordinator.member import GroupMember
+from spark_groups.lab.coordinator.messages import OffsetDeleteRequest, OffsetDeleteResponse
+from spark_groups.lab.coordinator.profile import OffsetFencing, Profile
+from spark_groups.lab.coordinator.records import OffsetCommitKey, OffsetCommitValue, Record
+from spark_groups.lab.coordinator.refusal import CoordinatorErrorCode
+from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
+from spark_groups.protocol.messages import (
+    NO_OFFSET,
+    OffsetAndMetadata,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from spark_groups.types import TopicId, TopicIdPartition
+
+_MEMBER_EPOCH_VERSION: Final = 9
+"""The version from which OffsetCommit has a member epoch."""
+_TOPIC_ID_VERSION: Final = 10
+"""The version from which OffsetCommit and OffsetFetch have topic ids."""
+_NONE_COMMITTED: Final = OffsetAndMetadata(NO_OFFSET)
+
+
+def commit(
+    group: ConsumerGroup, request: OffsetCommitRequest, profile: Profile, around: Surroundings
+) -> Outcome[OffsetCommitResponse]:
+    """Commit offsets; one partition that the member may not commit refuses them all.
+
+    Args:
+        group: The group; without records if it does not exist.
+        request: The offsets.
+        profile: Which coordinator it is.
+        around: The topics, the time, and the version of the request.
+    """
+    errors = dict.fromkeys(request.offsets, int(ErrorCode.NONE))
+    names: dict[TopicIdPartition, str] = {}
+    topics = _by_id(around.topics)
+    for key in request.offsets:
+        topic = topics.get(key.topic_id)
+        if topic is None:
+            errors[key] = _unknown_topic(profile, around)
+        elif not 0 <= key.partition < topic.partition_count:
+            errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            names[key] = topic.name
+    kept = {
+        key: name
+        for key, name in names.items()
+        # Kafka compares bytes with the number of characters.
+        if len(request.offsets[key].metadata) <= around.settings.broker.offset_metadata_max_bytes
+    }
+    error = _commit_error(group, request, kept, profile, around.api_version)
+    if error:
+        errors |= dict.fromkeys(names, error)
+        return Outcome(OffsetCommitResponse(errors=errors))
+    errors |= dict.fromkeys(names.keys() - kept.keys(), ErrorCode.OFFSET_METADATA_TOO_LARGE)
+    records = tuple(
+        Record(
+            OffsetCommitKey(group.group_id, name, key.partition),
+            _committed(key, request.offsets[key], profile, around.now),
+        )
+        for key, name in kept.items()
+    )
+    return Outcome(OffsetCommitResponse(errors=errors), records, makes_group=bool(names))
+
+
+def fetch(
+    group: ConsumerGroup, request: OffsetFetchRequest, profile: Profile, around: Surroundings
+) -> Outcome[OffsetFetchResponse]:
+    """Fetch committed offsets; a member needs its very epoch.
+
+    Args:
+        group: The group; without records if it does not exist.
+        request: What is asked for.
+        profile: Which coordinator it is.
+        around: The topics and the version of the request.
+    """
+    if error := _fetch_error(group, request):
+        return Outcome(OffsetFetchResponse(error_code=error))
+    names_topics = _names_topics(profile, around)
+    topics = _by_id(around.topics)
+    offsets: dict[TopicIdPartition, OffsetAndMetadata] = {}
+    errors: dict[TopicIdPartition, int] = {}
+    for key in sorted(request.partitions):
+        topic = topics.get(key.topic_id)
+        if topic is None and not names_topics:
+            errors[key] = ErrorCode.UNKNOWN_TOPIC_ID
+            continue
+        value = group.offsets.get((topic.name, key.partition)) if topic else None
+        if value is None or value.topic_id not in (None, key.topic_id):
+            offsets[key] = _NONE_COMMITTED
+        else:
+            offsets[key] = OffsetAndMetadata(
+                value.committed_offset, value.metadata, value.leader_epoch
+            )
+    return Outcome(OffsetFetchResponse(offsets=offsets, errors=errors))
+
+
+def delete(
+    group: ConsumerGroup, request: OffsetDeleteRequest, _profile: Profile, around: Surroundings
+) -> Outcome[OffsetDeleteResponse]:
+    """Delete offsets of topics that the group does not subscribe to (OffsetDelete).
+
+    Args:
+        group: The group; without records if it does not exist.
+        request: The partitions.
+        around: The topics.
+    """
+    errors = dict.fromkeys(sorted(request.partitions), int(ErrorCode.NONE))
+    for key in errors:
+        topic = around.topics.by_name.get(key.topic)
+        if topic is None or not 0 <= key.partition < topic.partition_count:
+            errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    known = [key for key, error in errors.items() if not error]
+    if not group.group_id:
+        return Outcome(OffsetDeleteResponse(error_code=CoordinatorErrorCode.INVALID_GROUP_ID))
+    if not group.exists:
+        return Outcome(OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
+    subscribed = subscribed_names(group.members.values(), group.regexes)
+    for key in known:
+        if key.topic in subscribed:
+            errors[key] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    gone = ((key.topic, key.partition) for key, error in errors.items() if not error)
+    return Outcome(OffsetDeleteResponse(errors=errors), _forgotten(group, gone))
+
+
+def expire(group: ConsumerGroup, _profile: Profile, around: Surroundings) -> Outcome[None]:
+    """Forget offsets that are old, and the group itself once it has neither offsets nor members.
+
+    What a member subscribes to does not get old. Retention counts from the commit, also where the
+    group got empty later (ConsumerGroup.offsetExpirationCondition).
+
+    Args:
+        group: The group.
+        around: The time and the retention.
+    """
+    retention_s = around.settings.broker.offsets_retention_s
+    subscribed = subscribed_names(group.members.values(), group.regexes)
+    old = [
+        (topic, partition)
+        for (topic, partition), value in group.offsets.items()
+        if topic not in subscribed and around.now - value.commit_timestamp_s >= retention_s
+    ]
+    if len(old) == len(group.offsets) and not group.members:
+        return Outcome(None, tombstones(group))
+    return Outcome(None, _forgotten(group, old))
+
+
+def forget(group: ConsumerGroup, topics: Collection[str]) -> tuple[Record, ...]:
+    """Return what forgets the offsets of deleted topics (onPartitionsDeleted).
+
+    Args:
+        group: The group.
+        topics: Their names.
+    """
+    return _forgotten(group, (key for key in group.offsets if key[0] in topics))
+
+
+def _commit_error(
+    group: ConsumerGroup,
+    request: OffsetCommitRequest,
+    names: Mapping[TopicIdPartition, str],
+    profile: Profile,
+    api_version: int,
+) -> int:
+    """Return why the coordinator refuses a commit, 0 if it does not."""
+    has_epochs = api_version >= _MEMBER_EPOCH_VERSION
+    if not group.exists and request.member_epoch >= 0:
+        return ErrorCode.GROUP_ID_NOT_FOUND if has_epochs else ErrorCode.ILLEGAL_GENERATION
+    if request.member_epoch < 0 and not group.members:
+        return ErrorCode.NONE
+    member = group.members.get(request.member_id)
+    if member is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if not has_epochs:
+        return ErrorCode.UNSUPPORTED_VERSION
+    if not _may_commit(member, request.member_epoch, names, profile):
+        return ErrorCode.STALE_MEMBER_EPOCH
+    return ErrorCode.NONE
+
+
+def _may_commit(
+    member: GroupMember, member_epoch: int, keys: Iterable[TopicIdPartition], profile: Profile
+) -> bool:
+    if member_epoch == member.member_epoch:
+        return True
+    relaxed = profile.offset_fencing is OffsetFencing.ASSIGNMENT_EPOCH
+    return relaxed and member_epoch < member.member_epoch and _had_all(member, keys, member_epoch)
+
+
+def _had_all(member: GroupMember, keys: Iterable[TopicIdPartition], member_epoch: int) -> bool:
+    """Tell whether a member has had partitions ever since an epoch (KIP-1251)."""
+    for key in keys:
+        since = member.assigned.get(key, member.pending_revocation.get(key))
+        if since is None or member_epoch < since:
+            return False
+    return True
+
+
+def _fetch_error(group: ConsumerGroup, request: OffsetFetchRequest) -> int:
+    """Return why the coordinator refuses a fetch, 0 if it does not.
+
+    A group that is not there, or has nothing but offsets, checks nothing.
+    """
+    if not group.is_consumer_group or (request.member_id is None and request.member_epoch < 0):
+        return ErrorCode.NONE
+    if request.member_id is None:
+        # An epoch of nobody: the broker looks for null in a map, which throws.
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    member = group.members.get(request.member_id)
+    if member is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if request.member_epoch != member.member_epoch:
+        return ErrorCode.STALE_MEMBER_EPOCH
+    return ErrorCode.NONE
+
+
+def _committed(
+    key: TopicIdPartition, offset: OffsetAndMetadata, profile: Profile, now: float
+) -> OffsetCommitValue:
+    return OffsetCommitValue(
+        offset.committed_offset,
+        offset.leader_epoch,
+        offset.metadata,
+        commit_timestamp_s=now,
+        topic_id=key.topic_id if profile.commits_topic_ids else None,
+    )
+
+
+def _forgotten(group: ConsumerGroup, partitions: Iterable[tuple[str, int]]) -> tuple[Record, ...]:
+    return tuple(
+        Record(OffsetCommitKey(group.group_id, *key), None)
+        for key in partitions
+        if key in group.offsets
+    )
+
+
+def _names_topics(profile: Profile, around: Surroundings) -> bool:
+    return not profile.commits_topic_ids or around.api_version < _TOPIC_ID_VERSION
+
+
+def _unknown_topic(profile: Profile, around: Surroundings) -> int:
+    if _names_topics(profile, around):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def _by_id(topics: TopicsImage) -> dict[TopicId, TopicImage]:
+    return {each.topic_id: each for each in topics.by_name.values()}

@@ -1,0 +1,202 @@
+"""What a coordinator writes to `__consumer_offsets`: keys, values, tombstones.
+
+Names and numbers are the schemas' own (ConsumerGroupMetadataKey and so on). A record whose value is
+None is a tombstone: compaction drops its key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from spark_groups.lab.coordinator.member import ClientAssignor, ReconciliationState
+from spark_groups.protocol.messages import NO_LEADER_EPOCH
+from spark_groups.types import NO_PARTITIONS, Assignment, TopicId, TopicIdPartition
+from spark_groups.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitKey:
+    """The offset of one partition; by name, as the log has it."""
+
+    record_type: ClassVar[int] = 1
+    group_id: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadataKey:
+    """A consumer group."""
+
+    record_type: ClassVar[int] = 3
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadataKey:
+    """The partitions of a group's topics (the KIP, 4.0)."""
+
+    record_type: ClassVar[int] = 4
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberMetadataKey:
+    """What a member told of itself."""
+
+    record_type: ClassVar[int] = 5
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TargetMetadataKey:
+    """The epoch of a group's target assignment."""
+
+    record_type: ClassVar[int] = 6
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TargetMemberKey:
+    """What a member is meant to have."""
+
+    record_type: ClassVar[int] = 7
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentAssignmentKey:
+    """What a member has."""
+
+    record_type: ClassVar[int] = 8
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegularExpressionKey:
+    """The topics that a pattern was resolved to."""
+
+    record_type: ClassVar[int] = 16
+    group_id: str
+    regular_expression: str
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitValue:
+    """A committed offset.
+
+    Args:
+        committed_offset: The next offset to read.
+        leader_epoch: A leader epoch whose log reached it, NO_LEADER_EPOCH if not known.
+        metadata: Text kept beside it.
+        commit_timestamp_s: When it was committed.
+        topic_id: The topic it belongs to; None where offsets are kept by name alone.
+    """
+
+    committed_offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+    commit_timestamp_s: float = 0.0
+    topic_id: TopicId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadataValue:
+    """A group's epoch, and from 4.1 on the hash of the partition metadata it was computed for."""
+
+    group_epoch: int
+    metadata_hash: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadataValue:
+    """How many partitions each subscribed topic has, by topic name."""
+
+    topics: Mapping[str, tuple[TopicId, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberMetadataValue:
+    """What a member told of itself."""
+
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: tuple[str, ...] = ()
+    subscribed_topic_regex: str = ""
+    rebalance_timeout_ms: int = -1
+    server_assignor: str | None = None
+    client_assignors: tuple[ClientAssignor, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TargetMetadataValue:
+    """The group epoch a target was computed for, when (4.3), and the assignor's error (the KIP)."""
+
+    assignment_epoch: int
+    assignment_timestamp_s: float = 0.0
+    error: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TargetMemberValue:
+    """What a member is meant to have, with what a client assignor tells it (the KIP)."""
+
+    partitions: Assignment = NO_PARTITIONS
+    metadata_version: int = -1
+    metadata: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurrentAssignmentValue:
+    """What a member has: each partition with the member epoch at which it was given (4.3)."""
+
+    member_epoch: int
+    previous_member_epoch: int
+    state: ReconciliationState
+    assigned: Mapping[TopicIdPartition, int]
+    pending_revocation: Mapping[TopicIdPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RegularExpressionValue:
+    """The topics a pattern matched, at which version of the metadata, and when."""
+
+    topics: tuple[str, ...]
+    version: int
+    timestamp_s: float
+
+
+Key = (
+    OffsetCommitKey
+    | GroupMetadataKey
+    | PartitionMetadataKey
+    | MemberMetadataKey
+    | TargetMetadataKey
+    | TargetMemberKey
+    | CurrentAssignmentKey
+    | RegularExpressionKey
+)
+Value = (
+    OffsetCommitValue
+    | GroupMetadataValue
+    | PartitionMetadataValue
+    | MemberMetadataValue
+    | TargetMetadataValue
+    | TargetMemberValue
+    | CurrentAssignmentValue
+    | RegularExpressionValue
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record; `value` None is a tombstone."""
+
+    key: Key
+    value: Value | None

@@ -1,0 +1,24 @@
+"""When faults stop, the group becomes stable within a bounded time, and current is target."""
+
+from __future__ import annotations
+
+from spark_groups.lab.sim import facts
+from spark_groups.lab.sim.checkers.checker import Checker
+from spark_groups.lab.sim.rest import restless
+from spark_groups.lab.sim.scene import Listeners
+
+
+class ComesToRest(Checker):
+    """Everything is stable, read and committed when the run is over.
+
+    What a late commit has left, and nobody could tell, may stay as it is.
+    """
+
+    def listeners(self) -> Listeners:
+        """Return what to call for each kind of fact."""
+        return {facts.Quiet: self._quiet}
+
+    def _quiet(self, _fact: facts.Quiet) -> None:
+        reasons = list(restless(self.scene, self.scene.late.is_race))
+        if reasons:
+            self.fail("never came to rest: " + "; ".join(reasons))

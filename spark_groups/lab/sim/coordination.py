@@ -1,0 +1,348 @@
+"""The group's coordinator on its nodes: it answers once records are replicated, crashes, moves.
+
+Its log outlives it: the next node replays what was replicated, and with luck what was not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field, replace
+from typing import Final, cast
+
+from spark_groups.client.lanes import Outgoing
+from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator.effects import TimerKey, TimerKind
+from spark_groups.lab.coordinator.error_answers import error_answer
+from spark_groups.lab.coordinator.group import ConsumerGroup
+from spark_groups.lab.coordinator.log import Log
+from spark_groups.lab.coordinator.messages import CoordinatorRequest
+from spark_groups.lab.coordinator.profile import Profile
+from spark_groups.lab.coordinator.records import OffsetCommitValue
+from spark_groups.lab.coordinator.settings import Settings
+from spark_groups.lab.coordinator.shard import Origin, Shard, Ticket
+from spark_groups.lab.sim.chance import Chance
+from spark_groups.lab.sim.network import Reply
+from spark_groups.lab.sim.schedule import Schedule
+from spark_groups.lab.sim.storage import Storage
+from spark_groups.protocol import messages as m
+from spark_groups.types import TopicIdPartition
+from spark_groups.values import dataclass
+
+FIRST_NODE: Final = m.Node(1, "broker", 9092)
+PASSING_ERRORS: Final = (
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedOffset:
+    """A commit of one partition that the coordinator took.
+
+    Args:
+        at: When, in seconds of the coordinator.
+        member_id: Who committed.
+        key: The partition.
+        committed_offset: What is committed.
+        before: What was committed before; None: nothing.
+        holder: Who held the partition then; None: nobody.
+    """
+
+    at: float
+    member_id: str
+    key: TopicIdPartition
+    committed_offset: int
+    before: int | None
+    holder: str | None
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A request that is answered when its records are replicated."""
+
+    ticket: Ticket
+    reply: Reply
+    asked_at: float
+    accepted: tuple[AcceptedOffset, ...] = ()
+
+
+@dataclass(slots=True)
+class Watch:
+    """Who is told what the coordinator does.
+
+    Args:
+        changed: Is told that the group changed.
+        committed: Is told of each offset that was committed.
+        replaced: Is told that another node took over.
+        taken_back: Is told that everything since an instant was not replicated and never counts.
+    """
+
+    changed: Callable[[ConsumerGroup], None] = lambda _: None
+    committed: Callable[[AcceptedOffset], None] = lambda _: None
+    replaced: Callable[[], None] = lambda: None
+    taken_back: Callable[[float], None] = lambda _: None
+
+
+@dataclass(slots=True)
+class Coordination:
+    """One group's coordinator, wherever it is.
+
+    Args:
+        group_id: The group.
+        profile: Which coordinator it behaves like.
+        settings: What is configured.
+        storage: The cluster's topics.
+        schedule: Virtual time.
+        chance: Decides how long replication takes.
+        replication_s: How long it takes at most.
+    """
+
+    group_id: str
+    profile: Profile
+    settings: Settings
+    storage: Storage
+    schedule: Schedule
+    chance: Chance
+    replication_s: float
+    watch: Watch = field(default_factory=Watch)
+    node: m.Node = FIRST_NODE
+    former_node: m.Node = FIRST_NODE
+    log: Log = field(default_factory=Log)
+    removed_for_slowness: set[str] = field(default_factory=set)
+    """Members that were removed because they took too long to revoke."""
+    removed_at: dict[str, float] = field(default_factory=dict)
+    """When each member was removed that was waited for too long, in seconds."""
+    heard_at: dict[str, float] = field(default_factory=dict)
+    """When each member sent its last accepted heartbeat, or another node took over."""
+    failing_until: float = 0.0
+    """Until when nothing can be appended to the log."""
+    _shard: Shard = field(init=False)
+    _loading: bool = False
+    _waiting: list[_Waiting] = field(default_factory=list)
+    _flushing: bool = False
+    _appended_at: float | None = None
+    """When the first was appended that is not replicated."""
+    _wakes_at: float | None = None
+    _doomed: Callable[[], None] | None = None
+    """What happens to the node as soon as it has appended something."""
+
+    def __post_init__(self) -> None:
+        self._shard = self._new_shard()
+
+    def _new_shard(self) -> Shard:
+        now = self.schedule.now
+        return Shard(self.profile, self.settings, self.storage.image, self.log, now)
+
+    @property
+    def group(self) -> ConsumerGroup:
+        """The group as the coordinator has it, replicated or not."""
+        return self._shard.memory.group(self.group_id)
+
+    @property
+    def answers(self) -> bool:
+        """False while its node is still reading the log."""
+        return not self._loading
+
+    def holder(self, key: TopicIdPartition) -> str | None:
+        """Return the member that has a partition, or has not released it yet."""
+        for member in self.group.members.values():
+            if key in member.assigned or key in member.pending_revocation:
+                return member.member_id
+        return None
+
+    def committed(self, key: TopicIdPartition) -> int | None:
+        """Return the committed offset of a partition, None if there is none."""
+        kept = self.kept(key)
+        return kept.committed_offset if kept else None
+
+    def kept(self, key: TopicIdPartition) -> OffsetCommitValue | None:
+        """Return what is committed of a partition, and beside it, None if nothing is."""
+        name = self.storage.name_of(key.topic_id)
+        value = self.group.offsets.get((name or "", key.partition))
+        is_of_topic = value is not None and value.topic_id in (None, key.topic_id)
+        return value if is_of_topic else None
+
+    # Requests.
+
+    def serve(self, outgoing: Outgoing, origin: Origin, error_code: int, reply: Reply) -> None:
+        """Take a request to the coordinator.
+
+        Args:
+            outgoing: The request, and the node that it went to.
+            origin: Where it comes from.
+            error_code: With which error to refuse it for now; NONE to answer it.
+            reply: Is told the answer; None if the node died before.
+        """
+        if outgoing.node != self.node:
+            error_code = ErrorCode.NOT_COORDINATOR
+        elif self._loading:
+            error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if error_code:
+            reply(error_answer(outgoing.request, error_code))
+            return
+        request = cast(CoordinatorRequest, outgoing.request)
+        accepted: tuple[AcceptedOffset, ...] = ()
+        if isinstance(request, m.OffsetCommitRequest):
+            accepted = tuple(self._accepted(request))
+        ticket = self._shard.submit(request, self.schedule.now, origin)
+        waiting = _Waiting(ticket, reply, self.schedule.now, accepted)
+        if ticket.response is not None:
+            self._answer(waiting)
+        else:
+            self._waiting.append(waiting)
+            self._changed()
+
+    def _accepted(self, request: m.OffsetCommitRequest) -> list[AcceptedOffset]:
+        return [
+            AcceptedOffset(
+                self.schedule.now,
+                request.member_id,
+                key,
+                each.committed_offset,
+                self.committed(key),
+                self.holder(key),
+            )
+            for key, each in request.offsets.items()
+        ]
+
+    def _answer(self, waiting: _Waiting) -> None:
+        response = waiting.ticket.response
+        self._note(waiting)
+        waiting.reply(response)  # type: ignore[arg-type]
+
+    def _note(self, waiting: _Waiting) -> None:
+        response, request = waiting.ticket.response, waiting.ticket.request
+        if isinstance(response, m.OffsetCommitResponse):
+            for each in waiting.accepted:
+                if response.errors.get(each.key) == ErrorCode.NONE:
+                    self.watch.committed(each)
+        elif isinstance(response, m.HeartbeatResponse) and not response.error_code:
+            assert isinstance(request, m.HeartbeatRequest)
+            member_id = response.member_id or request.member_id
+            if member_id in self.group.members:
+                self.heard_at[member_id] = waiting.asked_at
+
+    def _changed(self) -> None:
+        if self._appended_at is None:
+            self._appended_at = self.schedule.now
+        for member_id in self.heard_at.keys() - self.group.members.keys():
+            # Should it return, its silence begins anew.
+            del self.heard_at[member_id]
+        self.watch.changed(self.group)
+        if not self._flushing:
+            self._flushing = True
+            self.schedule.after(self.chance.uniform(0.0, self.replication_s), self._flush)
+        if self._doomed is not None:
+            self.schedule.after(0.0, self._doomed)
+            self._doomed = None
+        self._set_alarm()
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._loading:
+            return
+        now = self.schedule.now
+        waiting = self._settled(is_lost=now < self.failing_until)
+        for each in waiting:
+            self._answer(each)
+        if now < self.failing_until:
+            self.watch.changed(self.group)
+        self._set_alarm()
+
+    def _settled(self, *, is_lost: bool) -> list[_Waiting]:
+        """Replicate what is appended, or lose it, and return who waited for it."""
+        waiting, self._waiting = self._waiting, []
+        appended_at, self._appended_at = self._appended_at, None
+        if not is_lost:
+            self._shard.replicate(self.schedule.now)
+            return waiting
+        self._shard.fail_append(self.schedule.now)
+        if appended_at is not None:
+            self.watch.taken_back(appended_at)
+        return waiting
+
+    # Timers.
+
+    def _set_alarm(self) -> None:
+        due_at = self._shard.next_wakeup()
+        if due_at is not None and due_at != self._wakes_at:
+            self._wakes_at = due_at
+            self.schedule.at(due_at, lambda: self._wake(due_at))
+
+    def _wake(self, due_at: float) -> None:
+        if self._loading or self._wakes_at != due_at:
+            return
+        self._wakes_at = None
+        now, before = self.schedule.now, set(self.group.members)
+        end_offset = self.log.end_offset
+        fired = self._shard.wake(now)
+        for member_id in before - set(self.group.members):
+            self.removed_at[member_id] = now
+            if TimerKey(TimerKind.REBALANCE, self.group_id, member_id) in fired:
+                self.removed_for_slowness.add(member_id)
+        if self.log.end_offset != end_offset:
+            self._changed()
+        else:
+            self._set_alarm()
+
+    # What happens to it.
+
+    @property
+    def forgets_deleted_topics(self) -> bool:
+        """False while offsets of a topic that is deleted would be kept.
+
+        Kafka tries once to forget them (onPartitionsDeleted). Where offsets are kept by name,
+        until 4.1, those that stay are taken for those of the next topic of this name.
+        """
+        is_able = not self._loading and self.schedule.now >= self.failing_until
+        return is_able or self.profile.commits_topic_ids
+
+    def topics_changed(self) -> None:
+        """Hand the topics as they are now to the coordinator."""
+        if not self._loading:
+            self._shard.set_topics(self.storage.image, self.schedule.now)
+            self._changed()
+            self._flush()
+
+    def move(self, loading_s: float, *, crash: bool) -> None:
+        """Let another node take over.
+
+        Args:
+            loading_s: How long it reads the log before it answers.
+            crash: Whether the node dies, and with it perhaps what is not replicated; else it
+                hands over in good order.
+        """
+        if self._loading:
+            return
+        is_lost = crash and self.chance.random() < 0.5
+        waiting = self._settled(is_lost=is_lost)
+        for each in waiting:
+            if not is_lost:
+                self._note(each)
+            each.reply(None if crash else each.ticket.response)  # type: ignore[arg-type]
+        if self.chance.random() < 0.5:
+            self.log.compact(self.chance.randint(0, self.log.end_offset))
+        self.former_node = self.node
+        self.node = replace(self.node, node_id=self.node.node_id + 1)
+        self._loading, self._wakes_at = True, None
+        self.watch.changed(self.group)
+        self.watch.replaced()
+        self.schedule.after(loading_s, self._loaded)
+
+    def die_at_next_append(self, loading_s: float) -> None:
+        """Let the node die between the next append and its replication.
+
+        Args:
+            loading_s: How long the next node reads the log before it answers.
+        """
+        self._doomed = lambda: self.move(loading_s, crash=True)
+
+    def _loaded(self) -> None:
+        self._loading = False
+        now = self.schedule.now
+        self._shard = self._new_shard()
+        self.heard_at = dict.fromkeys(self.group.members, now)
+        self._changed()

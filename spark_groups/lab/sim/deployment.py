@@ -1,0 +1,193 @@
+"""Applications that are deployed anew: one by one, all at once, or more of them for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from spark_groups.lab.coordinator.group import GroupState
+from spark_groups.lab.sim import facts
+from spark_groups.lab.sim.queries import LEAVE_S, Query
+from spark_groups.lab.sim.scene import Listeners, Scene
+from spark_groups.lab.sim.swarm import Deploy, Swarm
+
+LOOK_S: Final = 0.1
+"""How often a planned deployment looks at the group."""
+PATIENCE_S: Final = 30.0
+"""How long it waits beside the group's own time-outs before it goes on all the same."""
+
+Act = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a planned deployment does at once, before it waits.
+
+    Args:
+        not_before: When, at the earliest; seconds.
+        queries: Which applications are stopped.
+        away_s: For how long; None: for good.
+    """
+
+    not_before: float
+    queries: Sequence[Query]
+    away_s: float | None
+
+
+class Deployment:
+    """Deploys the applications of a run anew.
+
+    By the clock in a run that is drawn. In a planned one when the start-up is over, and step by
+    step: the next follows when the applications are back, read again, and the group is stable.
+
+    Args:
+        scene: The run.
+        queries: The applications.
+    """
+
+    def __init__(self, scene: Scene, queries: Sequence[Query]) -> None:
+        self.is_over = not scene.swarm.planned
+        """True once nothing more is to be done, and the time is over that is counted."""
+        self._scene = scene
+        self._queries = queries
+        self._unstable_at = 0.0
+        """When the group was seen unstable last; seconds."""
+        self._readers: set[str] = set()
+        """Member ids that have finished a batch."""
+
+    def listeners(self) -> Listeners:
+        """Return what to call for each kind of fact."""
+        return {} if self.is_over else {facts.Finished: self._finished}
+
+    def begin(self) -> None:
+        """Set up what is going to happen."""
+        swarm = self._scene.swarm
+        if swarm.planned:
+            self._await(self._has_started, self._count, swarm.starts_s)
+            return
+        for when, step in steps_of(swarm, self._queries):
+            self._scene.schedule.at(when, step)
+
+    def _await(self, is_done: Callable[[], bool], then: Act, longest_s: float) -> None:
+        """Do something as soon as a condition holds, and at the latest when a deadline passes.
+
+        Args:
+            is_done: The condition.
+            then: What to do.
+            longest_s: How long what is awaited takes, beside batches and the group's time-outs.
+        """
+        schedule, swarm = self._scene.schedule, self._scene.swarm
+        batches_s = 4 * (swarm.batch_s + swarm.trigger_s)
+        group_s = swarm.session_s + swarm.rebalance_s
+        ends_at = schedule.now + longest_s + batches_s + group_s + PATIENCE_S
+
+        def look() -> None:
+            if is_done() or schedule.now >= ends_at:
+                then()
+            else:
+                schedule.after(LOOK_S, look)
+
+        schedule.after(0.0, look)
+
+    def _is_stable(self) -> bool:
+        state = self._scene.coordination.group.state
+        return state in (GroupState.STABLE, GroupState.EMPTY)
+
+    def _has_started(self) -> bool:
+        """Tell whether all have come, and the group has been stable for two batches."""
+        now, swarm = self._scene.now, self._scene.swarm
+        if not self._is_stable() or not all(map(self._reads, self._queries)):
+            self._unstable_at = now
+        calm_s = 2 * (swarm.batch_s + swarm.trigger_s) + swarm.heartbeat_s
+        return now >= swarm.starts_s and now - self._unstable_at >= calm_s
+
+    def _finished(self, fact: facts.Finished) -> None:
+        self._readers.add(fact.plan.member_id)
+
+    def _reads(self, query: Query) -> bool:
+        """Tell whether an application runs and has read, if there is anything for it to read."""
+        member = query.member
+        if member is None or query.restless():
+            return False
+        return member.member_id in self._readers or not member.assigned
+
+    def _count(self) -> None:
+        """Let what happens be counted, and the deployment begin."""
+        scene = self._scene
+        scene.tell(facts.CountingBegins())
+        self._next(self._steps(), scene.now + scene.swarm.chaos_s)
+
+    def _steps(self) -> Iterator[Step]:
+        now, swarm, queries = self._scene.now, self._scene.swarm, self._queries
+        match swarm.deploy:
+            case Deploy.NONE:
+                return
+            case Deploy.ROLLING:
+                for query in queries:
+                    yield Step(now, [query], swarm.restart_s)
+            case Deploy.ALL_AT_ONCE:
+                yield Step(now, queries, swarm.restart_s)
+            case Deploy.AUTOSCALE:
+                part_s = swarm.chaos_s / 3
+                yield Step(now, further(queries), part_s)
+                yield Step(now + 2 * part_s, further(queries), None)
+
+    def _next(self, steps: Iterator[Step], ends_at: float) -> None:
+        """Take the next step; after the last one let the time be over that is counted."""
+        step = next(steps, None)
+        if step is None:
+            self._scene.schedule.at(ends_at, self._end)
+        else:
+            self._scene.schedule.at(step.not_before, lambda: self._take(step, steps, ends_at))
+
+    def _take(self, step: Step, steps: Iterator[Step], ends_at: float) -> None:
+        stopped = {query.name: query.current for query in step.queries}
+        for query in step.queries:
+            query.stop(None if step.away_s is None else step.away_s - LEAVE_S)
+
+        def is_done() -> bool:
+            for query in step.queries:
+                is_new = query.current is None or query.current is not stopped[query.name]
+                if not is_new or (query.is_wanted and not self._reads(query)):
+                    return False
+            return self._is_stable()
+
+        self._await(is_done, lambda: self._next(steps, ends_at), step.away_s or LEAVE_S)
+
+    def _end(self) -> None:
+        self._scene.tell(facts.CountingEnds())
+        self.is_over = True
+
+
+def further(queries: Sequence[Query]) -> Sequence[Query]:
+    """Return the applications that autoscaling adds: the second half."""
+    return queries[(len(queries) + 1) // 2 :]
+
+
+def steps_of(swarm: Swarm, queries: Sequence[Query]) -> Iterator[tuple[float, Act]]:
+    """Yield what a deployment by the clock does, with the instant at which it does it.
+
+    Args:
+        swarm: What the run is made of.
+        queries: The applications.
+    """
+    begins_at = swarm.starts_s + (swarm.chaos_s - swarm.starts_s) / 4
+    restart_s = swarm.restart_s - LEAVE_S
+    match swarm.deploy:
+        case Deploy.NONE:
+            return
+        case Deploy.ROLLING:
+            for index, query in enumerate(queries):
+                yield begins_at + index * swarm.deploy_every_s, partial(query.stop, restart_s)
+        case Deploy.ALL_AT_ONCE:
+            for query in queries:
+                yield begins_at, partial(query.stop, restart_s)
+        case Deploy.AUTOSCALE:
+            # The second half goes for a third of the time, comes back, and goes for good.
+            part_s = (swarm.chaos_s - begins_at) / 3
+            for index, query in enumerate(further(queries)):
+                step_s = index * min(swarm.deploy_every_s, part_s / len(queries))
+                yield begins_at + step_s, partial(query.stop, part_s)
+                yield begins_at + 2 * part_s + step_s, partial(query.stop, None)

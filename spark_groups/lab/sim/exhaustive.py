@@ -1,0 +1,389 @@
+"""Every order of events of a small group, up to a depth: in the place of the TLA+ model of KIP-848.
+
+Members are abstract: what they own, what is under way. The coordinator is the model, function by
+function. States are compared by value, so that two orders that end alike are followed once. From
+each of the last states a fair schedule without faults must make the group stable.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from spark_groups.lab.coordinator import heartbeat, sessions
+from spark_groups.lab.coordinator.effects import Surroundings, Timer, TimerKey, TimerKind
+from spark_groups.lab.coordinator.group import ConsumerGroup, GroupState
+from spark_groups.lab.coordinator.profile import Profile
+from spark_groups.lab.coordinator.records import (
+    CurrentAssignmentValue,
+    PartitionMetadataValue,
+    Record,
+)
+from spark_groups.lab.coordinator.settings import BrokerSettings, Settings
+from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
+from spark_groups.protocol import messages as m
+from spark_groups.types import NO_PARTITIONS, Assignment, TopicIdPartition
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+GROUP_ID: Final = "g"
+TOPIC: Final = "orders"
+TOPIC_ID: Final = uuid.UUID(int=1)
+SETTINGS: Final = Settings(BrokerSettings(assignment_interval_s=0.0))
+FAIR_ROUNDS: Final = 12
+"""So many heartbeats of each member must be enough to make a group stable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much is tried.
+
+    Args:
+        members: How many members there are.
+        partitions: How many partitions the topic has at first.
+        depth: How many events follow each other at most.
+        faults: How many of them may be faults.
+    """
+
+    members: int = 2
+    partitions: int = 2
+    depth: int = 8
+    faults: int = 1
+
+
+class ValueMapping(dict[K, V]):
+    """A mapping that is a value: nobody changes it, so it may be hashed."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class AbstractMember:
+    """A member: what it believes, and its one request or answer under way.
+
+    Args:
+        member_id: Its id.
+        member_epoch: Its epoch; 0 while it is not in the group.
+        assigned: What it may use.
+        owned: That, and what it has not given up yet.
+        sent: A heartbeat that has not arrived.
+        answer: An answer that has not arrived.
+        is_expired: Whether its session is over: it owns nothing by its own clock.
+    """
+
+    member_id: str
+    member_epoch: int = 0
+    assigned: Assignment = NO_PARTITIONS
+    owned: Assignment = NO_PARTITIONS
+    sent: m.HeartbeatRequest | None = None
+    answer: m.HeartbeatResponse | None = None
+    is_expired: bool = False
+
+    @property
+    def is_busy(self) -> bool:
+        return self.sent is not None or self.answer is not None
+
+    def heartbeat(self, epoch: int | None = None) -> AbstractMember:
+        """Return it with a full heartbeat under way."""
+        request = m.HeartbeatRequest(
+            group_id=GROUP_ID,
+            member_id=self.member_id,
+            member_epoch=self.member_epoch if epoch is None else epoch,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=(TOPIC,),
+            topic_partitions=self.owned,
+        )
+        return replace(self, sent=request)
+
+    def told(self) -> AbstractMember:
+        """Return it after its answer arrived."""
+        answer = self.answer
+        assert answer is not None
+        idle = replace(self, answer=None)
+        if answer.error_code:
+            # A coordinator that does not take a known member back has to forget it first.
+            again = self.member_id if self.member_epoch else f"{self.member_id}'"
+            return AbstractMember(again)
+        if answer.member_epoch < 0:
+            return AbstractMember(self.member_id)
+        assigned = self.assigned if answer.assignment is None else answer.assignment
+        owned = self.owned | assigned
+        return replace(
+            idle,
+            member_epoch=answer.member_epoch,
+            assigned=assigned,
+            owned=owned,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Everything there is at one moment, as a value.
+
+    Args:
+        records: What the coordinator has.
+        compared: The version of the topics that the coordinator has compared the group with.
+        topics: The version of the topics, and how many partitions there are.
+        members: The members.
+        faults: How many faults there were.
+    """
+
+    records: frozenset[Record]
+    compared: int
+    topics: tuple[int, int]
+    members: tuple[AbstractMember, ...]
+    faults: int = 0
+
+    def group(self, profile: Profile) -> ConsumerGroup:
+        """Return the coordinator's group."""
+        group = ConsumerGroup(GROUP_ID, profile.first_group_epoch)
+        for record in self.records:
+            group.apply(record)
+        group.topics_version = self.compared
+        return group
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found.
+
+    Args:
+        states: How many states were visited.
+        depth: How many events follow each other at most.
+        broken: What was broken, with the events that led there; empty if nothing was.
+    """
+
+    states: int
+    depth: int
+    broken: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Say it in one sentence, or with the events that break a promise a line each."""
+        if not self.broken:
+            return f"{self.states:,} states visited, {self.depth} events deep: every promise kept"
+        *steps, promise = self.broken
+        return "\n".join([f"{promise} ({self.states:,} states visited), after:", *steps])
+
+
+class Explorer:
+    """Goes through the states of one group, those that are nearest first.
+
+    Args:
+        profile: Which coordinator it is.
+        bounds: How much is tried.
+    """
+
+    def __init__(self, profile: Profile, bounds: Bounds) -> None:
+        self._profile = profile
+        self._bounds = bounds
+
+    def explore(self) -> Found:
+        """Try every order of events."""
+        first = State(
+            frozenset(),
+            -1,
+            (0, self._bounds.partitions),
+            tuple(AbstractMember(f"m{number}") for number in range(1, self._bounds.members + 1)),
+        )
+        came_from: dict[State, tuple[State, str] | None] = {first: None}
+        level = [first]
+        for depth in range(1, self._bounds.depth + 1):
+            following: list[State] = []
+            for state in level:
+                for event, after in self._steps(state):
+                    if after in came_from:
+                        continue
+                    came_from[after] = (state, event)
+                    following.append(after)
+                    broken = self._broken(after)
+                    if not broken and depth == self._bounds.depth:
+                        broken = self._unsettled(after)
+                    if broken:
+                        steps = _steps_to(after, came_from)
+                        return Found(len(came_from), depth, (*steps, broken))
+            level = following
+        return Found(len(came_from), self._bounds.depth)
+
+    # What may happen.
+
+    def _steps(self, state: State) -> Iterator[tuple[str, State]]:
+        for index, member in enumerate(state.members):
+            name = member.member_id
+            if member.sent is not None:
+                yield f"{name}'s heartbeat arrives", self._arrive(state, index)
+            if member.answer is not None:
+                yield f"{name} is answered", _with(state, index, member.told())
+            if not member.is_busy:
+                yield f"{name} heartbeats", _with(state, index, member.heartbeat())
+                if member.member_epoch > 0:
+                    leaving = member.heartbeat(m.LEAVE_GROUP_MEMBER_EPOCH)
+                    nothing = replace(leaving, assigned=NO_PARTITIONS, owned=NO_PARTITIONS)
+                    yield f"{name} leaves", _with(state, index, nothing)
+            if member.owned != member.assigned:
+                given_up = replace(member, owned=member.assigned)
+                yield f"{name} gives up {_names(member)}", _with(state, index, given_up)
+        if state.faults < self._bounds.faults:
+            for event, after in self._faults(state):
+                yield event, replace(after, faults=state.faults + 1)
+
+    def _faults(self, state: State) -> Iterator[tuple[str, State]]:
+        for index, member in enumerate(state.members):
+            if member.is_busy:
+                lost = replace(member, sent=None, answer=None)
+                yield f"{member.member_id}'s message is lost", _with(state, index, lost)
+            if member.sent is not None:
+                again = _with(self._arrive(state, index), index, member)
+                yield f"{member.member_id}'s heartbeat arrives twice", self._arrive(again, index)
+            for kind in (TimerKind.SESSION, TimerKind.REBALANCE):
+                after = self._expire(state, index, kind)
+                if after is not None:
+                    yield f"{member.member_id}'s {kind.name.lower()} time-out is over", after
+        silent = tuple(replace(each, sent=None, answer=None) for each in state.members)
+        yield "the coordinator fails over", replace(state, members=silent, compared=-1)
+        version, count = state.topics
+        yield "a partition is added", replace(state, topics=(version + 1, count + 1))
+
+    # The coordinator.
+
+    def _around(self, state: State) -> Surroundings:
+        version, count = state.topics
+        image = TopicsImage.of((TopicImage(TOPIC_ID, TOPIC, count),), version)
+        return Surroundings(now=0.0, topics=image, settings=SETTINGS)
+
+    def _arrive(self, state: State, index: int) -> State:
+        member, group = state.members[index], state.group(self._profile)
+        assert member.sent is not None
+        outcome = heartbeat.heartbeat(group, member.sent, self._profile, self._around(state))
+        # A join begins another membership.
+        is_expired = member.is_expired and member.sent.member_epoch > 0
+        answered = replace(member, sent=None, answer=outcome.response, is_expired=is_expired)
+        return _applied(
+            _with(state, index, answered), group, outcome.records, outcome.topics_version
+        )
+
+    def _expire(self, state: State, index: int, kind: TimerKind) -> State | None:
+        member, group = state.members[index], state.group(self._profile)
+        known = group.members.get(member.member_id)
+        if known is None or (kind is TimerKind.REBALANCE and not known.pending_revocation):
+            return None
+        timer = Timer(TimerKey(kind, GROUP_ID, member.member_id), 0.0, known.member_epoch)
+        outcome = sessions.fired(group, timer, self._profile, self._around(state))
+        expired = _with(state, index, replace(member, is_expired=True))
+        return _applied(expired, group, outcome.records, outcome.topics_version)
+
+    # What must hold.
+
+    def _broken(self, state: State) -> str:
+        """Return which promise a state breaks, "" if none."""
+        group = state.group(self._profile)
+        holders: dict[TopicIdPartition, str] = {}
+        for each in group.members.values():
+            for key in (*each.assigned, *each.pending_revocation):
+                if holders.setdefault(key, each.member_id) != each.member_id:
+                    return f"the coordinator says {holders[key]} and {each.member_id} hold {key}"
+            if each.member_epoch > group.assignment_epoch:
+                return f"{each.member_id} is ahead of the target"
+        owners: dict[TopicIdPartition, str] = {}
+        for member in state.members:
+            for key in member.owned.partitions if not member.is_expired else ():
+                if owners.setdefault(key, member.member_id) != member.member_id:
+                    return f"{owners[key]} and {member.member_id} both own {key}"
+        meant = [key for target in group.targets.values() for key in target.partitions.partitions]
+        if len(meant) != len(set(meant)):
+            return f"a partition is meant for two members: {sorted(meant)}"
+        return _not_reconciled(group)
+
+    def _unsettled(self, state: State) -> str:
+        """Return why a fair schedule without faults does not make a group stable."""
+        ids = {each.member_id for each in state.members}
+        for strange in state.group(self._profile).members.keys() - ids:
+            # An id that nobody uses any more goes when its session is over.
+            group = state.group(self._profile)
+            timer = Timer(TimerKey(TimerKind.SESSION, GROUP_ID, strange), 0.0)
+            outcome = sessions.fired(group, timer, self._profile, self._around(state))
+            state = _applied(state, group, outcome.records, outcome.topics_version)
+        for _ in range(FAIR_ROUNDS):
+            for index in range(len(state.members)):
+                state = self._fair_turn(state, index)
+                if broken := self._broken(state):
+                    return broken
+        group, count = state.group(self._profile), state.topics[1]
+        held = {key for member in state.members for key in member.assigned.partitions}
+        if group.state is not GroupState.STABLE or len(held) != count:
+            return f"after {FAIR_ROUNDS} fair rounds the group is {group.state.value}: {held}"
+        return ""
+
+    def _fair_turn(self, state: State, index: int) -> State:
+        """Let what is under way of a member arrive, and then another heartbeat of it."""
+        for _ in range(2):
+            member = state.members[index]
+            if member.sent is None and member.answer is None:
+                given_up = replace(member, owned=member.assigned)
+                state = _with(state, index, given_up.heartbeat())
+            if state.members[index].sent is not None:
+                state = self._arrive(state, index)
+            state = _with(state, index, state.members[index].told())
+        return state
+
+
+def explore(profile: Profile, bounds: Bounds) -> Found:
+    """Try every order of events of a small group.
+
+    Args:
+        profile: Which coordinator it is.
+        bounds: How much is tried.
+    """
+    return Explorer(profile, bounds).explore()
+
+
+def _with(state: State, index: int, member: AbstractMember) -> State:
+    members = (*state.members[:index], member, *state.members[index + 1 :])
+    return replace(state, members=members)
+
+
+def _applied(
+    state: State, group: ConsumerGroup, records: tuple[Record, ...], compared: int | None
+) -> State:
+    for record in records:
+        group.apply(record)
+    version = state.compared if compared is None else compared
+    return replace(state, records=frozenset(map(_hashable, group.records())), compared=version)
+
+
+def _hashable(record: Record) -> Record:
+    value = record.value
+    if isinstance(value, CurrentAssignmentValue):
+        assigned, revoking = ValueMapping(value.assigned), ValueMapping(value.pending_revocation)
+        value = replace(value, assigned=assigned, pending_revocation=revoking)
+    elif isinstance(value, PartitionMetadataValue):
+        value = PartitionMetadataValue(ValueMapping(value.topics))
+    return Record(record.key, value)
+
+
+def _not_reconciled(group: ConsumerGroup) -> str:
+    if group.state is not GroupState.STABLE:
+        return ""
+    for each in group.members.values():
+        target = group.targets.get(each.member_id)
+        if each.assigned.keys() != (target.partitions.partitions if target else frozenset()):
+            return f"the group is stable, but {each.member_id} has not what is meant for it"
+    return ""
+
+
+def _names(member: AbstractMember) -> str:
+    return ", ".join(str(key.partition) for key in member.owned - member.assigned)
+
+
+def _steps_to(state: State, came_from: dict[State, tuple[State, str] | None]) -> list[str]:
+    steps = []
+    before = came_from[state]
+    while before is not None:
+        state, event = before
+        steps.append(event)
+        before = came_from[state]
+    return steps[::-1]

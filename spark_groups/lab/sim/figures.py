@@ -1,0 +1,355 @@
+"""What a deployment costs: who waits for records, what is read twice, how much moves.
+
+`Reading` and `Moves` count. They take what happened as arguments, so that the same definitions
+hold for a simulated run and for one that was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from math import ceil, inf
+from typing import Final, Generic, TypeVar
+
+from spark_groups.lab.coordinator.group import GroupState
+from spark_groups.lab.sim import facts
+from spark_groups.lab.sim.scene import Listeners, Scene
+from spark_groups.lab.sim.swarm import Swarm
+from spark_groups.types import TopicIdPartition
+
+SLACK_S: Final = 1.0
+"""How much longer than usual a partition or a record may wait before that is counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What was counted in a run after its start-up; times in seconds.
+
+    Args:
+        counted_s: How long was counted.
+        pauses: How often a partition that had records was in no batch, for longer than usual.
+        not_read_s: All these times together, over all partitions.
+        longest_not_read_s: The longest of them.
+        records: Records that were written in the time counted, all of which were read.
+        records_delayed: Those that waited longer than a record ever waits while nothing happens.
+        delay_p50_s: From the writing of a record to the end of the batch that read it: half of
+            the records waited no longer.
+        delay_p99_s: 99 of 100 records waited no longer.
+        delay_max_s: No record waited longer.
+        read_twice: Records that were read by one more finished batch.
+        partitions_moved: How often a partition went from one application to another.
+        moves_needed: How many of these moves followed an application that left or joined.
+        moves_not_needed: How many were made between two applications that were there all the time.
+        unstable_s: How long the group was not stable, all in all.
+        longest_unstable_s: The longest time at a stretch.
+        batches: Finished batches.
+    """
+
+    counted_s: float = 0.0
+    pauses: int = 0
+    not_read_s: float = 0.0
+    longest_not_read_s: float = 0.0
+    records: int = 0
+    records_delayed: int = 0
+    delay_p50_s: float = 0.0
+    delay_p99_s: float = 0.0
+    delay_max_s: float = 0.0
+    read_twice: int = 0
+    partitions_moved: int = 0
+    moves_needed: int = 0
+    moves_not_needed: int = 0
+    unstable_s: float = 0.0
+    longest_unstable_s: float = 0.0
+    batches: int = 0
+
+
+LONGEST: Final = ("longest_not_read_s", "delay_max_s", "longest_unstable_s")
+"""Figures of which the greatest counts; all others are means over the runs."""
+
+
+def mean(all_figures: Sequence[Figures]) -> Figures:
+    """Return the figures of several runs as one: means, and the greatest of what is longest."""
+    values: dict[str, float] = {}
+    for each in fields(Figures):
+        found = [getattr(figures, each.name) for figures in all_figures]
+        average = sum(found) / len(found)
+        is_count = isinstance(getattr(Figures(), each.name), int)
+        values[each.name] = max(found) if each.name in LONGEST else average
+        if is_count:
+            values[each.name] = round(average)
+    return Figures(**values)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """How long partitions and records wait while nothing happens, in seconds.
+
+    Args:
+        pause_s: A partition, from one batch to the next.
+        delay_s: A record that was written just after a batch was planned: for the end of that
+            batch or the trigger, whichever is later, and for the end of the next batch.
+    """
+
+    pause_s: float
+    delay_s: float
+
+    @classmethod
+    def of(cls, batch_s: float, trigger_s: float) -> Usual:
+        """Return what is usual with batches and a trigger of some length.
+
+        Args:
+            batch_s: Seconds that a batch takes at most.
+            trigger_s: Seconds of the processing-time trigger.
+        """
+        return cls(trigger_s + SLACK_S, max(batch_s, trigger_s) + batch_s + SLACK_S)
+
+
+Partition = TypeVar("Partition", bound=Hashable)
+
+
+class Reading(Generic[Partition]):
+    """Counts what whoever waits for the records feels.
+
+    A partition is read while a batch runs that has records of it and finishes. It is not read from
+    the end of such a batch, or from when there is a record to read, if that is later, until the
+    next such batch begins.
+
+    Args:
+        begins_at: From when on it counts; seconds.
+        usual: How long partitions and records wait while nothing happens.
+        ends_at: Until when it counts what is written; seconds.
+    """
+
+    def __init__(self, begins_at: float, usual: Usual, ends_at: float = inf) -> None:
+        self.pauses: dict[Partition, list[float]] = {}
+        """For each partition how long it was not read, each time; seconds."""
+        self.delays: list[float] = []
+        self.read_twice = 0
+        self.batches = 0
+        self._begins_at = begins_at
+        self.ends_at = ends_at
+        """Until when it counts what is written; seconds."""
+        self._usual = usual
+        self._read_until: dict[Partition, float] = {}
+        self._read: dict[Partition, set[int]] = {}
+
+    def finished(
+        self,
+        began_at: float,
+        ended_at: float,
+        records: Mapping[Partition, Sequence[tuple[int, float]]],
+    ) -> None:
+        """Take a batch that finished; batches have to come in the order in which they end.
+
+        Args:
+            began_at: When it began; seconds.
+            ended_at: When it ended.
+            records: What it read of each partition: records that can be told apart, and when each
+                was written; in order.
+        """
+        self.batches += self._begins_at <= ended_at < self.ends_at
+        for partition, found in records.items():
+            if not found:
+                continue
+            self._pause(partition, max(self._read_until.get(partition, 0.0), found[0][1]), began_at)
+            self._read_until[partition] = max(self._read_until.get(partition, 0.0), ended_at)
+            known = self._read.setdefault(partition, set())
+            for record, written_at in found:
+                if not self._begins_at <= written_at < self.ends_at:
+                    continue
+                if record in known:
+                    self.read_twice += 1
+                else:
+                    known.add(record)
+                    self.delays.append(ended_at - written_at)
+
+    def _pause(self, partition: Partition, from_s: float, until_s: float) -> None:
+        lasted_s = min(until_s, self.ends_at) - max(from_s, self._begins_at)
+        if lasted_s > self._usual.pause_s:
+            self.pauses.setdefault(partition, []).append(lasted_s)
+
+    def figures(self) -> dict[str, float]:
+        """Return what was counted, by the names of `Figures`."""
+        pauses = [each for found in self.pauses.values() for each in found]
+        delays = sorted(self.delays)
+        return {
+            "pauses": len(pauses),
+            "not_read_s": sum(pauses),
+            "longest_not_read_s": max(pauses, default=0.0),
+            "records": len(delays),
+            "records_delayed": sum(each > self._usual.delay_s for each in delays),
+            "delay_p50_s": quantile(delays, 0.5),
+            "delay_p99_s": quantile(delays, 0.99),
+            "delay_max_s": quantile(delays, 1.0),
+            "read_twice": self.read_twice,
+            "batches": self.batches,
+        }
+
+
+def quantile(ordered: Sequence[float], part: float) -> float:
+    """Return the least value that so great a part of the values does not exceed; 0 of none.
+
+    Args:
+        ordered: The values, the least first.
+        part: Above 0, and 1 at most.
+    """
+    return ordered[ceil(part * len(ordered)) - 1] if ordered else 0.0
+
+
+class Moves(Generic[Partition]):
+    """Counts how often partitions go from one application to another.
+
+    A static member that is away is still in the group, and a restarted application is the same: a
+    partition that waits for it and returns to it did not move.
+    """
+
+    def __init__(self) -> None:
+        self.needed = 0
+        self.not_needed = 0
+        self._owner: dict[Partition, str] = {}
+        self._members: frozenset[str] = frozenset()
+        self._joined: set[str] = set()
+        """Who joined since the group was stable."""
+        self._left: set[str] = set()
+
+    def seen(
+        self, members: Iterable[str], owners: Mapping[Partition, str], *, is_stable: bool
+    ) -> None:
+        """Take the group as it is now.
+
+        Args:
+            members: The applications that are members, also those that are away for a while.
+            owners: Which application has each partition that anybody has.
+            is_stable: Whether the group is stable.
+        """
+        now = frozenset(members)
+        self._joined |= now - self._members
+        self._left |= self._members - now
+        self._members = now
+        for partition, owner in owners.items():
+            before = self._owner.get(partition, owner)
+            self._owner[partition] = owner
+            if before != owner and (before in self._left or owner in self._joined):
+                self.needed += 1
+            elif before != owner:
+                self.not_needed += 1
+        if is_stable:
+            self._joined.clear()
+            self._left.clear()
+
+    def forget(self) -> None:
+        """Count from 0 again."""
+        self.needed = self.not_needed = 0
+
+    def figures(self) -> dict[str, float]:
+        """Return what was counted, by the names of `Figures`."""
+        return {
+            "partitions_moved": self.needed + self.not_needed,
+            "moves_needed": self.needed,
+            "moves_not_needed": self.not_needed,
+        }
+
+
+def application_of(member_id: str) -> str:
+    """Return the application that a simulated member is an incarnation of."""
+    return member_id.partition(".")[0]
+
+
+def usual_of(swarm: Swarm) -> Usual:
+    """Return how long partitions and records wait in a run while nothing happens."""
+    return Usual.of(swarm.batch_s, swarm.trigger_s)
+
+
+class FigureCounter:
+    """Counts while a run goes on, from the end of its start-up.
+
+    Args:
+        scene: The run.
+    """
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._usual = usual_of(scene.swarm)
+        self._reading: Reading[TopicIdPartition] = Reading(inf, self._usual)
+        self._moves: Moves[TopicIdPartition] = Moves()
+        self._began_at: float | None = None
+        self._counted_s = 0.0
+        self._is_over = False
+        self._batch_began_at: dict[str, float] = {}
+        self._is_stable = True
+        self._unstable_since: float | None = None
+        self._unstable: list[float] = []
+
+    def listeners(self) -> Listeners:
+        """Return what to call for each kind of fact."""
+        return {
+            facts.CountingBegins: self._begin,
+            facts.CountingEnds: self._end,
+            facts.GroupChanged: self._changed,
+            facts.Read: self._batch_begins,
+            facts.Finished: self._finished,
+            facts.Consumed: self._consumed,
+        }
+
+    @property
+    def figures(self) -> Figures:
+        """What was counted so far."""
+        values: dict[str, float] = {
+            **self._reading.figures(),
+            **self._moves.figures(),
+            "counted_s": self._counted_s,
+            "unstable_s": sum(self._unstable),
+            "longest_unstable_s": max(self._unstable, default=0.0),
+        }
+        return Figures(**values)  # type: ignore[arg-type]
+
+    def _begin(self, _fact: facts.CountingBegins) -> None:
+        self._began_at = self._scene.now
+        self._reading = Reading(self._began_at, self._usual)
+        self._moves.forget()
+        self._unstable_since = None if self._is_stable else self._began_at
+
+    def _end(self, _fact: facts.CountingEnds) -> None:
+        assert self._began_at is not None
+        self._counted_s = self._scene.now - self._began_at
+        self._reading.ends_at = self._scene.now
+        if self._unstable_since is not None:
+            self._unstable.append(self._scene.now - self._unstable_since)
+        self._is_over = True
+
+    def _changed(self, fact: facts.GroupChanged) -> None:
+        if self._is_over:
+            return
+        now, group = self._scene.now, fact.group
+        self._is_stable = group.state in (GroupState.STABLE, GroupState.EMPTY)
+        owners = {
+            key: application_of(member.member_id)
+            for member in group.members.values()
+            for key in member.assigned
+        }
+        self._moves.seen(map(application_of, group.members), owners, is_stable=self._is_stable)
+        if self._began_at is None:
+            return
+        if not self._is_stable and self._unstable_since is None:
+            self._unstable_since = now
+        elif self._is_stable and self._unstable_since is not None:
+            self._unstable.append(now - self._unstable_since)
+            self._unstable_since = None
+
+    def _batch_begins(self, fact: facts.Read) -> None:
+        self._batch_began_at[fact.who] = self._scene.now
+
+    def _finished(self, fact: facts.Finished) -> None:
+        self._count(self._batch_began_at[fact.who], fact.records)
+
+    def _consumed(self, fact: facts.Consumed) -> None:
+        self._count(self._scene.now, {fact.key: fact.records})
+
+    def _count(self, began_at: float, records: facts.Records) -> None:
+        logs = self._scene.storage.logs
+        found = {
+            key: [(each, logs[key].written_at(each)) for each in numbers]
+            for key, numbers in records.items()
+            if key in logs
+        }
+        self._reading.finished(began_at, self._scene.now, found)

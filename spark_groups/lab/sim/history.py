@@ -1,0 +1,124 @@
+"""What happened so far, for the checkers that compare with it; it objects to nothing."""
+
+from __future__ import annotations
+
+from spark_groups.lab.sim import facts
+from spark_groups.lab.sim.scene import Listeners
+from spark_groups.offsets.events import PartitionsGivenUp, RangesInherited
+from spark_groups.protocol.events import PartitionsAssigned
+from spark_groups.types import TopicIdPartition
+
+Ranges = dict[TopicIdPartition, list[tuple[int, int]]]
+
+
+class History:
+    """Everything is kept by partition.
+
+    Whoever listens before the checkers has noted a fact when they ask.
+    """
+
+    def __init__(self) -> None:
+        self.first: dict[TopicIdPartition, int] = {}
+        """The first offset that was committed."""
+        self.finished: Ranges = {}
+        """What finished batches, and plain consumers before they committed, have read."""
+        self.inherited: Ranges = {}
+        """What was finished by an earlier incarnation and committed by a later one."""
+        self.read_again = 0
+        """How many ranges a finished batch read that another had read."""
+        self.cut: dict[TopicIdPartition, int] = {}
+        """The least end of a log that lost its end: what is below may be read again."""
+        self.lowest: dict[TopicIdPartition, int] = {}
+        """From where on every record must have been read."""
+        self.added: set[TopicIdPartition] = set()
+        """Partitions that were added while the group was reading the topic."""
+        self.given_up: set[TopicIdPartition] = set()
+        """Partitions that a client gave up uncommitted, and said so, and nobody got since."""
+        self.gave_up = False
+        """Whether that ever happened."""
+        self.read: dict[TopicIdPartition, set[int]] = {}
+        """Records that were read by finished batches."""
+        self.aged: dict[TopicIdPartition, int] = {}
+        """Where a log starts that lost its beginning."""
+        self._reached: dict[TopicIdPartition, int] = {}
+        self._ahead: Ranges = {}
+        """What is finished and not below `_reached` yet."""
+        self._ends: dict[TopicIdPartition, int] = {}
+        """The end of the last range that was read."""
+
+    def listeners(self) -> Listeners:
+        """Return what to call for each kind of fact."""
+        return {
+            facts.Finished: self._finished,
+            facts.Consumed: self._consumed,
+            facts.Committed: self._committed,
+            facts.Happened: self._happened,
+            facts.Grown: self._grown,
+            facts.Cut: self._cut,
+            facts.Aged: self._aged,
+        }
+
+    def reached(self, key: TopicIdPartition) -> int:
+        """Return up to where all was in finished batches, from the first committed offset on."""
+        reached = self._reached.get(key, self.first.get(key, 0))
+        ahead = sorted(self._ahead.pop(key, ()))
+        for from_offset, until_offset in ahead:
+            # What lies between may have been dropped by retention.
+            if from_offset <= max(reached, self.aged.get(key, 0)):
+                reached = max(reached, until_offset)
+        self._ahead[key] = [each for each in ahead if each[1] > reached]
+        self._reached[key] = reached
+        return reached
+
+    def floor(self, key: TopicIdPartition, committed_offset: int) -> int:
+        """Return how low a position may be although so much is committed."""
+        return min(self.cut.get(key, committed_offset), committed_offset)
+
+    def _finished(self, fact: facts.Finished) -> None:
+        for key, found in fact.records.items():
+            self.read.setdefault(key, set()).update(found)
+        for each in fact.plan.ranges:
+            self._note(each.key, each.from_offset, each.until_offset)
+
+    def _consumed(self, fact: facts.Consumed) -> None:
+        self.read.setdefault(fact.key, set()).update(fact.records)
+        self._note(fact.key, fact.from_offset, fact.until_offset)
+
+    def _note(self, key: TopicIdPartition, from_offset: int, until_offset: int) -> None:
+        ranges = self.finished.setdefault(key, [])
+        end = self._ends.get(key, 0)
+        if from_offset < end and any(a < until_offset and from_offset < b for a, b in ranges):
+            self.read_again += 1
+        self._ends[key] = max(end, until_offset)
+        ranges.append((from_offset, until_offset))
+        self._ahead.setdefault(key, []).append((from_offset, until_offset))
+
+    def _committed(self, fact: facts.Committed) -> None:
+        each = fact.offset
+        if each.before is None and each.key not in self.first:
+            self.first[each.key] = self.lowest[each.key] = each.committed_offset
+
+    def _happened(self, fact: facts.Happened) -> None:
+        match fact.event:
+            case RangesInherited(ranges=ranges):
+                for each in ranges:
+                    offsets = (each.from_offset, each.until_offset)
+                    self.inherited.setdefault(each.key, []).append(offsets)
+            case PartitionsGivenUp(partitions=partitions):
+                self.given_up.update(partitions)
+                self.gave_up = True
+            case PartitionsAssigned(partitions=assigned):
+                self.given_up -= assigned.partitions
+
+    def _grown(self, fact: facts.Grown) -> None:
+        if any(key.topic_id == fact.key.topic_id for key in self.first):
+            self.added.add(fact.key)
+
+    def _cut(self, fact: facts.Cut) -> None:
+        key, end = fact.key, fact.end_offset
+        self.cut[key] = min(end, self.cut.get(key, end))
+        if key in self.lowest:
+            self.lowest[key] = min(end, self.lowest[key])
+
+    def _aged(self, fact: facts.Aged) -> None:
+        self.aged[fact.key] = fact.start_offset

@@ -1,0 +1,256 @@
+"""What goes wrong in a run beside the network: a table of the swarm's counts and what each does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from spark_groups.lab.sim.facts import Aged, Cut, Deleted, Grown, Incident
+from spark_groups.lab.sim.network import ANY_BROKER
+from spark_groups.lab.sim.operator import MARGIN_S, Operator, longest_reset_s
+from spark_groups.lab.sim.queries import Query
+from spark_groups.lab.sim.scene import Scene
+from spark_groups.protocol.membership import MemberState
+from spark_groups.types import TopicIdPartition
+
+LOADING_S: Final = (0.0, 0.5, 3.0)
+"""How long a coordinator reads its log before it answers."""
+AWAY_S: Final = (0.1, 3.0, 10.0, 20.0)
+"""How long a query is away that was stopped or killed."""
+TRANSACTIONS_S: Final = (0.1, 3.0, 15.0)
+"""How long a transaction is open."""
+STIRRED: Final = 6
+"""How often others come and go around a member in trouble."""
+PAUSES_S: Final = (2.0, 11.0, 14.0, 30.0)
+"""How long a query stands still: some are longer than the usual session, some almost."""
+
+
+class Incidents:
+    """Lets things go wrong.
+
+    Args:
+        scene: The run.
+        queries: Whom it may hit.
+    """
+
+    def __init__(self, scene: Scene, queries: Sequence[Query]) -> None:
+        self._scene = scene
+        self._queries = queries
+
+    def drawn(self) -> Iterator[Callable[[], None]]:
+        """Yield every incident of the run once for each time that it happens."""
+        swarm = self._scene.swarm
+        for count, act in (
+            (swarm.growth, self._grow),
+            (swarm.vanishings, self._vanish),
+            (swarm.elections, lambda: self._elect(0)),
+            (swarm.truncations, lambda: self._elect(self._pick((1, 5, 60)))),
+            (swarm.retentions, self._retain),
+            (swarm.transactions, self._transact),
+            (swarm.moves, self._move),
+            (swarm.coordinator_crashes, self._crash_node),
+            (swarm.failed_appends, self._fail_appends),
+            (swarm.partitionings, self._cut_off),
+            (swarm.deafenings, self._deafen),
+            (swarm.denials, self._deny),
+            (swarm.stops, lambda: self._one().stop(self._pick(AWAY_S[:-1]))),
+            (swarm.crashes, self._crash),
+            (swarm.failures, lambda: self._one().fail(self._pick(AWAY_S))),
+            (swarm.pauses, lambda: self._one().stand_still(self._pick(PAUSES_S))),
+            (swarm.zombies, self._replace_frozen),
+            (swarm.resets, self._reset),
+        ):
+            for _ in range(count):
+                yield act
+
+    def _pick(self, choices: Sequence[float]) -> float:
+        return self._scene.chance.choice(choices)
+
+    def _one(self) -> Query:
+        """Choose a query: one that is giving partitions up, if there is any."""
+        reconciling = [
+            each
+            for each in self._queries
+            if each.member is not None and each.member.state is MemberState.RECONCILING
+        ]
+        return self._scene.chance.choice(reconciling or self._queries)
+
+    def _say(self, what: str, *details: object) -> None:
+        self._scene.log.add(self._scene.now, "world", "", what, *details)
+        self._scene.tell(Incident(what, " ".join(map(str, details))))
+
+    # Members.
+
+    def _crash(self) -> None:
+        chance, query = self._scene.chance, self._one()
+        forget = chance.random() < self._scene.swarm.forgetting
+        if chance.random() < 0.5:
+            query.kill(self._pick(AWAY_S), forget=forget)
+            return
+        # It is back at once, and others come and go while it runs its batch again.
+        query.kill(AWAY_S[0], forget=forget)
+        self._stir(query, 2 * self._scene.swarm.session_s)
+
+    def _stir(self, spared: Query, within_s: float) -> None:
+        """Let other queries leave and come back: each time the group has a new epoch."""
+        chance = self._scene.chance
+        others = [each for each in self._queries if each is not spared]
+        for _ in range(STIRRED if others else 0):
+            query = chance.choice(others)
+            away_s, wait_s = self._pick(AWAY_S[:2]), chance.uniform(0.0, within_s)
+            # Who is killed says good-bye as soon as it is back, and need not finish its batch.
+            act = partial(query.kill, forget=False) if chance.random() < 0.7 else query.stop
+            self._scene.schedule.after(wait_s, partial(act, away_s))
+
+    def _replace_frozen(self) -> None:
+        self._one().replace_frozen(self._pick(PAUSES_S), self._pick((1.0, 5.0, 15.0)))
+
+    # The coordinator, and the way to it.
+
+    def _move(self) -> None:
+        self._say("move", self._scene.coordination.node)
+        self._scene.coordination.move(self._pick(LOADING_S), crash=False)
+
+    def _crash_node(self) -> None:
+        coordination, loading_s = self._scene.coordination, self._pick(LOADING_S)
+        self._say("crash", coordination.node)
+        if self._scene.chance.random() < 0.5:
+            coordination.die_at_next_append(loading_s)
+        else:
+            coordination.move(loading_s, crash=True)
+
+    def _fail_appends(self) -> None:
+        for_s = self._pick((0.01, 0.5, 3.0))
+        self._say("nolog", f"{for_s} s")
+        self._scene.coordination.failing_until = self._scene.now + for_s
+
+    def _cut_off(self) -> None:
+        scene = self._scene
+        current = self._one().current
+        if current is None:
+            return
+        for_s = self._pick((1.0, 5.0, 20.0))
+        coordinator = scene.coordination.node.node_id
+        nodes: tuple[int, ...] = (coordinator, ANY_BROKER)
+        if scene.chance.random() < 0.5:
+            nodes = (scene.chance.choice(nodes),)
+        self._say("cut", current.name, "from", nodes, f"{for_s} s")
+        for node_id in nodes:
+            scene.network.cut(current.name, node_id, for_s)
+
+    def _deafen(self) -> None:
+        """Let a member go on without an answer while the group changes: in the end it is fenced.
+
+        One answer that is lost may have moved it to another epoch. Of two the coordinator takes it
+        for one that has not kept up.
+        """
+        scene, query = self._scene, self._one()
+        if query.current is None:
+            return
+        for_s = self._pick((5.0, 10.0, 20.0))
+        node_id = scene.coordination.node.node_id
+        self._say("deafens", query.current.name, "to", node_id, f"{for_s} s")
+        scene.network.deafen(query.current.name, node_id, for_s)
+        self._stir(query, for_s)
+
+    def _deny(self) -> None:
+        """Take a right away, and give it back: whoever asks meanwhile is refused for good."""
+        scene = self._scene
+        until = scene.now + self._pick((0.3, 2.0, 6.0))
+        name = self._topic()
+        if name is None or scene.chance.random() < 0.4:
+            self._say("denies", "the group", f"until {until:.3f} s")
+            scene.rights.deny_group(until)
+        else:
+            self._say("denies", name, f"until {until:.3f} s")
+            scene.rights.deny_topic(name, until)
+
+    # An operator.
+
+    def _reset(self) -> None:
+        """End all queries, and set offsets back as soon as the group has no members."""
+        scene, swarm = self._scene, self._scene.swarm
+        kill = scene.chance.random() < 0.5
+        # Who was killed, or is static, is a member until its session is over.
+        away_s = swarm.session_s + MARGIN_S if kill else longest_reset_s(swarm)
+        for each in self._queries:
+            each.stay_down(away_s, kill=kill)
+        Operator(scene, self._queries, scene.now + away_s).act()
+
+    # Topics and their logs.
+
+    def _topic(self) -> str | None:
+        names = sorted(self._scene.storage.image.by_name)
+        return self._scene.chance.choice(names) if names else None
+
+    def _partition(self) -> TopicIdPartition | None:
+        keys = sorted(self._scene.storage.logs)
+        return self._scene.chance.choice(keys) if keys else None
+
+    def _grow(self) -> None:
+        scene, name = self._scene, self._topic()
+        if name is None:
+            return
+        key = scene.storage.grow(name)
+        scene.storage.logs[key].append(scene.chance.randint(0, 30), scene.now)
+        self._say("grows", key)
+        scene.tell(Grown(key))
+        scene.coordination.topics_changed()
+
+    def _vanish(self) -> None:
+        scene, name = self._scene, self._topic()
+        if name is None:
+            return
+        if not scene.coordination.forgets_deleted_topics:
+            scene.schedule.after(1.0, self._vanish)
+            return
+        topic = scene.storage.delete(name)
+        self._say("deletes", topic)
+        scene.tell(Deleted(topic))
+        scene.coordination.topics_changed()
+
+        def come_back() -> None:
+            scene.storage.create(name, scene.chance.randint(1, topic.partition_count + 1))
+            self._say("creates", name)
+            scene.coordination.topics_changed()
+
+        scene.schedule.after(self._pick((0.0, 0.5, 10.0)), come_back)
+
+    def _elect(self, lost: float) -> None:
+        """Give a partition a new leader, whose log lacks so many records and has others since."""
+        scene, key = self._scene, self._partition()
+        if key is None:
+            return
+        log = scene.storage.logs[key]
+        log.elect(int(lost), scene.now)
+        if lost:
+            scene.tell(Cut(key, log.end_offset))
+            log.append(scene.chance.choice((0, 1, 80)), scene.now)
+        self._say("elects", key, f"epoch {log.leader_epoch}, lost {lost}, ends {log.end_offset}")
+
+    def _transact(self) -> None:
+        """Open a transaction in a partition; it is committed or aborted before it is quiet."""
+        scene, key = self._scene, self._partition()
+        if key is None:
+            return
+        log = scene.storage.logs[key]
+        opened = log.open_transaction(scene.chance.choice((1, 20)), scene.now)
+        self._say("opens", key, f"a transaction at {opened.from_offset}")
+        ends_at = min(scene.now + self._pick(TRANSACTIONS_S), scene.swarm.chaos_s)
+        aborts = scene.chance.random() < 0.5
+
+        def end() -> None:
+            self._say("aborts" if aborts else "commits", key, opened.from_offset)
+            log.end_transaction(opened, scene.now, aborts=aborts)
+
+        scene.schedule.at(ends_at, end)
+
+    def _retain(self) -> None:
+        scene, key = self._scene, self._partition()
+        if key is None:
+            return
+        log = scene.storage.logs[key]
+        log.retain(scene.chance.randint(log.start_offset, log.end_offset))
+        self._say("retains", key, "from", log.start_offset)
+        scene.tell(Aged(key, log.start_offset))

@@ -1,0 +1,218 @@
+"""Plain consumers beside the queries: they give up at once and commit when they please.
+
+What they read and did not commit is read again by whoever comes next, and nobody is surprised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from spark_groups.client.lanes import Lane, Outgoing
+from spark_groups.errors import ErrorCode, Reaction
+from spark_groups.lab.sim.facts import Consumed, Sent
+from spark_groups.lab.sim.scene import Scene
+from spark_groups.protocol import messages as m
+from spark_groups.protocol.events import PartitionsLost, PartitionsRevoked
+from spark_groups.protocol.member import Member
+from spark_groups.protocol.member_config import MemberConfig
+from spark_groups.protocol.membership import MemberState
+from spark_groups.protocol.subscription import Subscription
+from spark_groups.types import TopicIdPartition
+
+POLL_S: Final = 0.25
+RECORDS_A_POLL: Final = 20
+SEARCH_AGAIN_S: Final = 0.2
+
+
+class PlainConsumer:
+    """A consumer that reads what it is assigned, from what is committed or else the beginning.
+
+    Args:
+        scene: Where it runs.
+        name: What it is called.
+        topics: What it subscribes to.
+    """
+
+    def __init__(self, scene: Scene, name: str, topics: Subscription) -> None:
+        self.name = name
+        self._scene = scene
+        self._positions: dict[TopicIdPartition, int] = {}
+        self._consumed_from: dict[TopicIdPartition, int] = {}
+        """Since the last commit."""
+        self._asked: set[TopicIdPartition] = set()
+        """Whose offsets were asked for and which were not taken away since."""
+        self._node: m.Node | None = None
+        self._busy: set[Lane] = set()
+        swarm = scene.swarm
+        config = MemberConfig(
+            group_id=scene.coordination.group_id,
+            subscription=topics,
+            rebalance_timeout_ms=int(swarm.rebalance_s * 1000),
+            session_timeout_ms=int(swarm.session_s * 1000),
+            fast_heartbeats=False,
+        )
+        ids = iter(range(1, 1_000))
+        self.member = Member(config, lambda: f"{name}.{next(ids)}")
+
+    def start(self) -> None:
+        """Join the group and poll from now on."""
+        self.member.join(self._scene.now)
+        self._poll()
+
+    def restless(self) -> str:
+        """Return why it has not come to rest, "" if it has."""
+        member = self.member
+        if member.state is not MemberState.STABLE or self._missing():
+            return f"{self.name} is not settled ({member.state.name})"
+        return ""
+
+    def _missing(self) -> frozenset[TopicIdPartition]:
+        return self.member.assigned.partitions - self._positions.keys()
+
+    def _poll(self) -> None:
+        scene = self._scene
+        for key in sorted(self._positions):
+            log = scene.storage.logs.get(key)
+            if log is None:
+                continue
+            # What is too old is skipped. Logs are not cut beside plain consumers.
+            position = max(self._positions[key], log.start_offset)
+            self._positions[key] = min(log.end_offset, position + RECORDS_A_POLL)
+        self._pump()
+        if (
+            self._node is not None
+            and self.member.state is MemberState.STABLE
+            and Lane.OFFSETS not in self._busy
+        ):
+            self._ask_about_offsets()
+        scene.schedule.after(POLL_S, self._poll)
+
+    def _pump(self) -> None:
+        now = self._scene.now
+        if self.member.revoking and self.member.state is MemberState.RECONCILING:
+            self.member.acknowledge(now)
+        self._take_events()
+        if self._node is None:
+            self._search()
+            return
+        heartbeat = self.member.poll_heartbeat(now)
+        if heartbeat is not None:
+            self._send(Lane.HEARTBEAT, heartbeat, self._heard, self._heartbeat_lost)
+
+    def _take_events(self) -> None:
+        for event in self.member.poll_events():
+            match event:
+                case PartitionsRevoked(partitions=gone) | PartitionsLost(partitions=gone):
+                    for key in gone:
+                        self._positions.pop(key, None)
+                        self._consumed_from.pop(key, None)
+                    self._asked -= gone.partitions
+            self._scene.log.add(self._scene.now, self.name, str(event.member_epoch), "says", event)
+
+    # Requests.
+
+    def _search(self) -> None:
+        if Lane.SEARCH in self._busy:
+            return
+        request = m.FindCoordinatorRequest(group_id=self.member.config.group_id)
+        self._send(Lane.SEARCH, request, self._found, self._search_later)
+
+    def _search_later(self) -> None:
+        """Keep the lane for a moment: nobody knows where the coordinator is."""
+        self._busy.add(Lane.SEARCH)
+
+        def again() -> None:
+            self._busy.discard(Lane.SEARCH)
+            self._pump()
+
+        self._scene.schedule.after(SEARCH_AGAIN_S, again)
+
+    def _found(self, response: m.Response) -> None:
+        assert isinstance(response, m.FindCoordinatorResponse)
+        self._node = response.coordinator
+        if self._node is None:
+            self._search_later()
+
+    def _heard(self, response: m.Response) -> None:
+        assert isinstance(response, m.HeartbeatResponse)
+        if self.member.handle_response(response, self._scene.now) is Reaction.REDISCOVER:
+            self._node = None
+
+    def _heartbeat_lost(self) -> None:
+        self.member.handle_failure(self._scene.now)
+        self._node = None
+
+    def _ask_about_offsets(self) -> None:
+        missing = self._missing()
+        member = self.member
+        if missing:
+            self._asked = set(missing)
+            request = m.OffsetFetchRequest(
+                group_id=member.config.group_id,
+                member_id=member.member_id,
+                member_epoch=member.member_epoch,
+                partitions=missing,
+            )
+            self._send(Lane.OFFSETS, request, self._fetched, lambda: None)
+        elif self._scene.chance.random() < (0.2 if self._scene.is_faulty else 1.0):
+            self._commit()
+
+    def _fetched(self, response: m.Response) -> None:
+        assert isinstance(response, m.OffsetFetchResponse)
+        if response.error_code:
+            return
+        for key in self._asked & response.offsets.keys():
+            committed_offset = response.offsets[key].committed_offset
+            self._positions[key] = self._consumed_from[key] = max(0, committed_offset)
+
+    def _commit(self) -> None:
+        scene, member = self._scene, self.member
+        offsets = {}
+        for key in sorted(self._positions):
+            log, position = scene.storage.logs.get(key), self._positions[key]
+            if log is None:
+                continue
+            first = min(self._consumed_from[key], position)
+            self._consumed_from[key] = position
+            offsets[key] = m.OffsetAndMetadata(position)
+            records = log.read(first, position)
+            scene.tell(Consumed(self.name, member.member_id, key, first, position, records))
+        if not offsets:
+            return
+        request = m.OffsetCommitRequest(
+            group_id=member.config.group_id,
+            member_id=member.member_id,
+            member_epoch=member.member_epoch,
+            offsets=offsets,
+        )
+        self._send(Lane.OFFSETS, request, self._committed, lambda: None)
+
+    def _committed(self, response: m.Response) -> None:
+        assert isinstance(response, m.OffsetCommitResponse)
+        if ErrorCode.NOT_COORDINATOR in response.errors.values():
+            self._node = None
+
+    def _send(
+        self,
+        lane: Lane,
+        request: m.Request,
+        answered: Callable[[m.Response], None],
+        failed: Callable[[], None],
+    ) -> None:
+        self._busy.add(lane)
+        node = self._node if lane.leads_to_coordinator else None
+        outgoing = Outgoing(lane, request, node)
+
+        def answer(response: m.Response) -> None:
+            self._busy.discard(lane)
+            answered(response)
+            self._pump()
+
+        def fail(_failed: m.RequestFailed) -> None:
+            self._busy.discard(lane)
+            failed()
+            self._pump()
+
+        self._scene.tell(Sent(self.name, outgoing))
+        self._scene.network.send(self.name, outgoing, answer, fail)

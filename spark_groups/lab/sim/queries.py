@@ -1,0 +1,494 @@
+"""Streaming queries as Spark runs them: trigger, batch, commit log; killed, stopped, restarted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import count
+from math import inf
+from typing import Final
+
+from spark_groups.client.client_config import ClientConfig
+from spark_groups.client.group_client import GroupClient
+from spark_groups.errors import AvailableNowError, DataLossError, GroupError
+from spark_groups.lab.sim.clock import EXACT, Clock
+from spark_groups.lab.sim.facts import (
+    Began,
+    Drained,
+    Finished,
+    Forgotten,
+    Incident,
+    Read,
+    Records,
+    Triggered,
+    Unavailable,
+)
+from spark_groups.lab.sim.incarnations import Incarnation
+from spark_groups.lab.sim.scene import Scene
+from spark_groups.lab.sim.swarm import Assignor
+from spark_groups.offsets.plan_text import parse_plan_text, plan_text
+from spark_groups.offsets.planning import PlanLimit
+from spark_groups.protocol.member import Member
+from spark_groups.protocol.member_config import MemberConfig
+from spark_groups.protocol.membership import MemberState
+from spark_groups.protocol.subscription import Subscription
+from spark_groups.types import BatchPlan, TopicIdPartition
+
+RESTART_S: Final = 3.0
+"""After how many seconds a query starts again that failed for good."""
+LEAVE_S: Final = 5.0
+"""How long a query that is stopped may take to leave the group."""
+NO_NEWS_S: Final = (0.05, 0.3, 1.0)
+"""After how many seconds a query asks again that found nothing to read."""
+JOB_GIVES_UP_S: Final = 60.0
+"""How long a job may be unable to tell what is left (`kafka.default.api.timeout.ms`)."""
+JOB_EVERY_S: Final = (0.5, 5.0)
+"""How long a job is away until it is started again."""
+
+FIRST_ASSIGNMENT_S: Final = 3.0
+"""How long the first plan waits for partitions that others still have (runtime/driver.py)."""
+FIRST_LOOK_S: Final = 0.05
+EMPTY_S: Final = 0.3
+"""How long a batch of a planned run takes at most that has nothing to read."""
+PLANNED_LEAST: Final = 0.8
+"""How long a batch of a planned run takes at least, as a part of how long it takes at most."""
+
+Ends = Mapping[TopicIdPartition, tuple[int, int]]
+
+
+class Query:
+    """A streaming query: its checkpoint outlives its incarnations.
+
+    Args:
+        scene: Where it runs.
+        name: What it is called.
+        subscription: What it reads.
+        instance_id: Its static identity, if it has one.
+        is_job: Whether it ends when it has read what is there, and is started again, until it is
+            quiet (AvailableNow).
+    """
+
+    def __init__(
+        self,
+        scene: Scene,
+        name: str,
+        subscription: Subscription,
+        instance_id: str | None,
+        *,
+        is_job: bool = False,
+    ) -> None:
+        self.name = name
+        self.current: Incarnation | None = None
+        self.is_wanted = True
+        """False once it was stopped for good."""
+        self._scene = scene
+        self._subscription = subscription
+        self._instance_id = instance_id
+        self._is_job = is_job
+        self._drains = False
+        """Whether this run ends when it has read what is there."""
+        self._began_at = 0.0
+        self._found_nothing_since: float | None = None
+        self._told_at = 0.0
+        """When a job knew last what is left to read."""
+        self._forgives = False
+        """Whether somebody has set `failOnDataLoss` to false for the next run."""
+        self._is_strict = False
+        """Whether this run fails where data is lost."""
+        self._incarnations = 0
+        self.plan: BatchPlan | None = None
+        """The plan that the checkpoint ends at."""
+        self._offsets_log: str | None = None
+        """That plan as Spark wrote it, before the batch ran."""
+        self._is_finished = True
+        """Whether that batch is in Spark's commit log."""
+        self._running: BatchPlan | None = None
+        """The batch that Spark runs, and that will end well."""
+        self._stop_for_s: float | None = None
+        self._down_until = 0.0
+        """Until when it is not started again."""
+        self._triggered_at = 0.0
+        """When Spark asked for the last batch; seconds."""
+
+    @property
+    def member(self) -> Member | None:
+        return self.current.client.member if self.current else None
+
+    # What is done to it.
+
+    def start(self) -> None:
+        """Start from the checkpoint: a batch that was planned and not finished runs again."""
+        if self.current is not None or not self.is_wanted:
+            return
+        scene = self._scene
+        if scene.now < self._down_until:
+            scene.schedule.at(self._down_until, self.start)
+            return
+        if self._offsets_log is not None:
+            self.plan = parse_plan_text(self._offsets_log)
+        plan = self.plan
+        self._incarnations += 1
+        self._stop_for_s = None
+        self._drains = self._is_job and scene.is_faulty
+        self._began_at, self._found_nothing_since = scene.now, None
+        swarm = scene.swarm
+        loses = swarm.truncations or swarm.retentions or swarm.vanishings
+        self._is_strict = (bool(swarm.strict) or not loses) and not self._forgives
+        self._forgives = False
+        name = f"{self.name}.{self._incarnations}"
+        serial = count(1)
+        client = GroupClient(
+            self._config(),
+            new_member_id=lambda: f"{name}.{next(serial)}",
+            checkpointed=plan,
+        )
+        self.current = current = Incarnation(scene, name, client, self._clock())
+        self._say(current, "starts", "from", self._offsets_log)
+        scene.tell(Began(self.name, name, client, self._drains))
+        if self._drains:
+            client.prepare_available_now()
+        client.start(current.now)
+        client.hold_revocations(bool(scene.swarm.holds), current.now)
+        if plan is not None and not self._is_finished:
+            client.replay(plan, current.now)
+            self._run_batch(current, plan)
+        elif scene.swarm.planned:
+            self._begin(current, inf)
+        else:
+            current.after(0.0, lambda: self._trigger(current))
+        current.pump()
+
+    def kill(self, for_s: float, *, forget: bool) -> None:
+        """End without a word; start again after some seconds.
+
+        Args:
+            for_s: How many.
+            forget: Whether it starts with a new checkpoint then.
+        """
+        if self.current is not None:
+            self._suffer(self.current, "dies", "forgets" if forget else "")
+            self.current.die()
+            self.current = None
+        if forget:
+            self.plan, self._offsets_log, self._is_finished = None, None, True
+            self._scene.tell(Forgotten(self.name))
+        self._scene.schedule.after(for_s, self.start)
+
+    def stop(self, for_s: float | None) -> None:
+        """Let the running batch end, leave the group, start again after some seconds.
+
+        Args:
+            for_s: How many, beside those that a leave may take; None: stay away for good.
+        """
+        if for_s is None:
+            self.is_wanted = False
+        if self.current is not None and self._stop_for_s is None:
+            self._stop_for_s = for_s or 0.0
+            if self._is_finished:
+                self._leave(self.current)
+
+    def stay_down(self, for_s: float, *, kill: bool) -> None:
+        """End, and do not start again for some seconds.
+
+        Args:
+            for_s: How many.
+            kill: Whether it ends without a word; else it ends when its batch does.
+        """
+        self._down_until = self._scene.now + for_s
+        if kill:
+            self.kill(for_s, forget=False)
+        else:
+            self.stop(0.0)
+
+    def fail(self, for_s: float) -> None:
+        """Let the running batch fail: the query leaves, starts again, and runs it anew."""
+        if self.current is not None and self._stop_for_s is None:
+            self._suffer(self.current, "fails")
+            self._running = None
+            self._stop_for_s = for_s
+            self._leave(self.current)
+
+    def stand_still(self, for_s: float) -> None:
+        """Do nothing, notice nothing, for some seconds."""
+        if self.current is not None:
+            self._suffer(self.current, "freezes", f"{for_s} s")
+            self.current.stand_still(for_s)
+
+    def replace_frozen(self, for_s: float, replaced_after_s: float) -> None:
+        """Stand still, be replaced by another run from the same checkpoint, and wake up beside it.
+
+        Spark finds out when it writes its logs: the old run plans nothing and finishes nothing any
+        more. Its client goes on until then.
+
+        Args:
+            for_s: How long it stands still.
+            replaced_after_s: After how many seconds the other run starts.
+        """
+        frozen = self.current
+        if frozen is None:
+            return
+        self.stand_still(for_s)
+        self._scene.schedule.after(for_s + self._scene.chance.uniform(0.0, 5.0), frozen.die)
+
+        def replace() -> None:
+            if self.current is frozen:
+                self.current = None
+                self.start()
+
+        self._scene.schedule.after(replaced_after_s, replace)
+
+    def restless(self) -> str:
+        """Return why it has not come to rest, "" if it has."""
+        if self.current is None:
+            return f"{self.name} is down" if self.is_wanted else ""
+        client = self.current.client
+        # Where nobody may describe the group, who has nothing never knows that this is all.
+        has_nothing = client.target.is_refused and not client.member.owned
+        is_stable = client.member.state is MemberState.STABLE
+        if not client.is_settled and not (has_nothing and is_stable):
+            return f"{self.name} is not settled ({client.member.state.name})"
+        # Whoever has not heard of a new leader cannot know that its log was cut.
+        logs = self._scene.storage.logs
+        for key, owned in client.ledger.owned.items():
+            if key in logs and owned.leader_epoch < logs[key].leader_epoch:
+                return f"{self.name} has not heard of the leader of {key}"
+        return ""
+
+    # What Spark does.
+
+    def _begin(self, current: Incarnation, waits_until: float) -> None:
+        """Let the first trigger wait for the assignment, as the driver of a real query does.
+
+        A run that is drawn does not wait: more can go wrong then.
+        """
+        now, client = self._scene.now, current.client
+        if waits_until == inf and client.attendance.is_member:
+            waits_until = now + FIRST_ASSIGNMENT_S
+        if client.is_settled or client.readable(current.now) or now >= waits_until:
+            self._trigger(current)
+        else:
+            current.after(FIRST_LOOK_S, lambda: self._begin(current, waits_until))
+
+    def _trigger(self, current: Incarnation) -> None:
+        """What Spark does between batches: latestOffset proves the last batch and plans."""
+        if self.current is not current or self._stop_for_s is not None:
+            return
+        scene, client = self._scene, current.client
+        self._triggered_at = scene.now
+        client.called(current.now)
+        plan = self.plan
+        if plan is not None and self._is_finished:
+            client.finish(plan, current.now)
+        if self._has_failed(client):
+            return
+        ends: Ends = {
+            key: end
+            for key in sorted(client.readable(current.now))
+            if (scene.chance.random() > 0.02 or scene.swarm.planned)
+            and (
+                end := scene.storage.list_end(
+                    key,
+                    scene.now,
+                    old=scene.chance.random() < 0.3,
+                    read_committed=bool(scene.swarm.read_committed),
+                )
+            )
+        }
+        current.after(scene.chance.uniform(0.001, 0.05), lambda: self._plan(current, ends))
+        current.pump()
+
+    def _has_failed(self, client: GroupClient) -> bool:
+        """Tell whether Spark's call raises: then the query ends, and is started again."""
+        try:
+            client.check()
+        except GroupError:
+            self.kill(RESTART_S, forget=False)
+            return True
+        except DataLossError:
+            self._forgive()
+            return True
+        except AvailableNowError as error:
+            self._fail_unavailable(error)
+            return True
+        return False
+
+    def _fail_unavailable(self, error: AvailableNowError) -> None:
+        self._scene.tell(Unavailable(self.name, str(error)))
+        self.kill(RESTART_S, forget=False)
+
+    def _forgive(self) -> None:
+        """End because data is lost; somebody lets the next run go on all the same."""
+        self._forgives = True
+        self.kill(RESTART_S, forget=False)
+
+    def _plan(self, current: Incarnation, ends: Ends) -> None:
+        if self.current is not current or self._stop_for_s is not None:
+            return
+        if self._has_failed(current.client):
+            return
+        scene, client = self._scene, current.client
+        swarm = scene.swarm
+        few = scene.chance.choice((None, swarm.max_offsets or None))
+        limit = PlanLimit(
+            max_offsets=few if scene.is_faulty else None,
+            min_offsets=swarm.min_offsets or None,
+            max_trigger_delay_s=swarm.max_delay_s,
+        )
+        offsets = {key: end for key, (end, _) in ends.items()}
+        leader_epochs = {key: leader_epoch for key, (_, leader_epoch) in ends.items()}
+        try:
+            plan = client.plan(limit, offsets, current.now, leader_epochs)
+        except DataLossError:
+            current.pump()
+            self._forgive()
+            return
+        client.call_ended(current.now)
+        current.pump()
+        scene.tell(Triggered(self.name, client, plan))
+        if plan is None and self._drains:
+            self._drain(current, can_tell=client.can_tell(offsets, current.now))
+            return
+        self._found_nothing_since = None
+        if plan is None:
+            wait_s = scene.chance.choice(NO_NEWS_S)
+            if scene.swarm.planned and scene.swarm.trigger_s:
+                wait_s = self._until_trigger_s()
+            current.after(wait_s, lambda: self._trigger(current))
+            return
+        self.plan, self._offsets_log, self._is_finished = plan, plan_text(plan), False
+        self._run_batch(current, plan)
+
+    def _drain(self, current: Incarnation, *, can_tell: bool) -> None:
+        """End a job that found nothing to read, or look again, as `GroupDriver` does."""
+        scene, client = self._scene, current.client
+        if self._found_nothing_since is None:
+            self._found_nothing_since = self._told_at = scene.now
+        if can_tell:
+            self._told_at = scene.now
+        waited_s = scene.now - self._found_nothing_since
+        is_settled = client.is_settled
+        try:
+            is_over = can_tell and client.is_available_now_over(waited_s, current.now)
+        except AvailableNowError as error:
+            self._fail_unavailable(error)
+            return
+        current.pump()
+        if is_over:
+            scene.tell(Drained(self.name, client, self._began_at, is_settled))
+            self._stop_for_s = scene.chance.choice(JOB_EVERY_S)
+            self._leave(current)
+        elif scene.now - self._told_at >= JOB_GIVES_UP_S:
+            self.kill(RESTART_S, forget=False)
+        else:
+            current.after(NO_NEWS_S[1], lambda: self._trigger(current))
+
+    def _run_batch(self, current: Incarnation, plan: BatchPlan) -> None:
+        scene = self._scene
+        self._running = plan
+        self._say(current, "runs", *plan.ranges)
+        logs = scene.storage.logs
+        if self._is_strict and any(
+            each.key not in logs
+            or each.from_offset < min(logs[each.key].start_offset, each.until_offset)
+            for each in plan.ranges
+        ):
+            # Its tasks fail: what they should read is gone.
+            current.after(0.01, lambda: self._fail_for_loss(current))
+            return
+        read_committed = bool(scene.swarm.read_committed)
+        records: Records = {
+            each.key: logs[each.key].shown(
+                each.from_offset, each.until_offset, read_committed=read_committed
+            )
+            for each in plan.ranges
+            if each.key in logs
+        }
+        scene.tell(Read(self.name, plan, records))
+
+        def end() -> None:
+            if self.current is not current or self._running is not plan:
+                return
+            self._running, self._is_finished = None, True
+            scene.tell(Finished(self.name, plan, records))
+            if self._stop_for_s is not None:
+                self._leave(current)
+                return
+            if scene.swarm.listener:
+                current.take(lambda client, now: client.finish(plan, now))
+            wait_s = scene.chance.uniform(0.0, scene.swarm.trigger_s)
+            if scene.swarm.planned:
+                wait_s = self._until_trigger_s()
+            current.after(wait_s, lambda: self._trigger(current))
+
+        longest_s = scene.swarm.batch_s if scene.is_faulty else min(1.0, scene.swarm.batch_s)
+        least_s = 0.01
+        if scene.swarm.planned:
+            longest_s = longest_s if plan.ranges else min(EMPTY_S, longest_s)
+            least_s = PLANNED_LEAST * longest_s
+        current.after(scene.chance.uniform(least_s, longest_s), end)
+
+    def _until_trigger_s(self) -> float:
+        """Return in how many seconds Spark's processing-time trigger is due.
+
+        It is due at multiples of its interval, and at once where the last batch took longer
+        (Spark's ProcessingTimeExecutor).
+        """
+        interval_s = self._scene.swarm.trigger_s
+        if not interval_s:
+            return 0.0
+        due_at = (self._triggered_at // interval_s + 1) * interval_s
+        return max(0.0, due_at - self._scene.now)
+
+    def _fail_for_loss(self, current: Incarnation) -> None:
+        if self.current is current:
+            self._forgive()
+
+    def _leave(self, current: Incarnation) -> None:
+        self._suffer(current, "leaves")
+        plan, client = self.plan, current.client
+        if plan is not None and self._is_finished:
+            client.finish(plan, current.now)
+        client.leave(
+            current.now,
+            leave_by=current.now + LEAVE_S,
+            will_return=self._instance_id is not None and self.is_wanted,
+        )
+        current.pump()
+
+        def gone() -> None:
+            current.die()
+            if self.current is current:
+                self.current = None
+                self.start()
+
+        self._scene.schedule.after(LEAVE_S + (self._stop_for_s or 0.0), gone)
+
+    def _config(self) -> ClientConfig:
+        swarm = self._scene.swarm
+        return ClientConfig(
+            member=MemberConfig(
+                group_id=self._scene.coordination.group_id,
+                subscription=self._subscription,
+                instance_id=self._instance_id,
+                rebalance_timeout_ms=int(swarm.rebalance_s * 1000),
+                server_assignor=swarm.assignor.value if swarm.assignor is Assignor.RANGE else None,
+                session_timeout_ms=int(swarm.session_s * 1000),
+            ),
+            starting_offsets=self._scene.starting,
+            read_committed=bool(swarm.read_committed),
+            fail_on_data_loss=self._is_strict,
+        )
+
+    def _clock(self) -> Clock:
+        swarm, chance = self._scene.swarm, self._scene.chance
+        if not swarm.skew:
+            return EXACT
+        return Clock(chance.uniform(0.0, 1e6), 1 + chance.uniform(-swarm.skew, swarm.skew))
+
+    def _suffer(self, current: Incarnation, what: str, *details: object) -> None:
+        """Say what is done to the query from outside."""
+        self._say(current, what, *details)
+        self._scene.tell(Incident(what, " ".join(map(str, (current.name, *details))).rstrip()))
+
+    def _say(self, current: Incarnation, what: str, *details: object) -> None:
+        epoch = str(current.client.member.member_epoch)
+        self._scene.log.add(self._scene.now, current.name, epoch, what, *details)

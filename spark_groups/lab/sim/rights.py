@@ -1,0 +1,157 @@
+"""What brokers refuse because the group's principal lacks a right, for a while or for good.
+
+Brokers look at rights before they ask the coordinator, a leader or the metadata: what is denied of
+one topic is answered beside what is allowed of others.
+Source: KafkaApis, what each request is authorized by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from math import inf
+from typing import Any, Final
+
+from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator.error_answers import error_answer
+from spark_groups.lab.coordinator.topic_images import TopicsImage
+from spark_groups.protocol import messages as m
+from spark_groups.types import TopicIdPartition
+
+Finish = Callable[[m.Response], m.Response]
+"""What makes an answer to a whole request of one to the part of it that is allowed."""
+GROUP_DENIED: Final = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+TOPIC_DENIED: Final = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+_BY_PARTITION: Final[Mapping[type, tuple[str, type]]] = {
+    m.OffsetCommitRequest: ("offsets", m.OffsetCommitResponse),
+    m.OffsetFetchRequest: ("partitions", m.OffsetFetchResponse),
+    m.ListOffsetsRequest: ("partitions", m.ListOffsetsResponse),
+    m.OffsetForLeaderEpochRequest: ("lookups", m.OffsetForLeaderEpochResponse),
+}
+"""The field with the partitions of a request, and the response that has an error for each."""
+_OF_THE_GROUP: Final = (
+    m.HeartbeatRequest,
+    m.OffsetCommitRequest,
+    m.OffsetFetchRequest,
+    m.DescribeGroupRequest,
+)
+
+
+class Rights:
+    """Which rights are missing until when."""
+
+    def __init__(self) -> None:
+        self.is_undescribed = False
+        """Whether the group may not be described: it has topics that its principal may not see."""
+        self._group_until = -inf
+        self._topics_until: dict[str, float] = {}
+
+    def deny_group(self, until: float) -> None:
+        """Take READ on the group away.
+
+        Args:
+            until: Seconds.
+        """
+        self._group_until = until
+
+    def deny_topic(self, name: str, until: float) -> None:
+        """Take all rights on a topic away.
+
+        Args:
+            name: The topic.
+            until: Seconds.
+        """
+        self._topics_until[name] = until
+
+    def missed_since(self, since: float) -> bool:
+        """Tell whether a right that a member needs was missing after an instant.
+
+        Args:
+            since: Seconds.
+        """
+        return any(until > since for until in (self._group_until, *self._topics_until.values()))
+
+    def topic_missed_since(self, name: str | None, since: float) -> bool:
+        """Tell whether the rights on a topic were missing after an instant.
+
+        Args:
+            name: The topic.
+            since: Seconds.
+        """
+        return name is not None and self._topics_until.get(name, -inf) > since
+
+    def authorize(
+        self, request: m.Request, topics: TopicsImage, now: float
+    ) -> tuple[m.Request | None, Finish | None, m.Response | None]:
+        """Return what is allowed of a request, and what is answered about the rest.
+
+        Args:
+            request: Any request.
+            topics: The topics there are.
+            now: Seconds.
+
+        Returns:
+            What the broker goes on with, and what completes its answer where some is denied; else
+            None, None and the refusal.
+        """
+        denied = {name for name, until in self._topics_until.items() if now < until}
+        refusal = _group_refusal(request) if now < self._group_until else None
+        if isinstance(request, m.DescribeGroupRequest) and (denied or self.is_undescribed):
+            refusal = refusal or error_answer(request, TOPIC_DENIED)
+        if isinstance(request, m.HeartbeatRequest) and denied & {
+            *(request.subscribed_topic_names or ())
+        }:
+            refusal = refusal or error_answer(request, TOPIC_DENIED)
+        if refusal is not None:
+            return None, None, refusal
+        if denied and isinstance(request, m.MetadataRequest):
+            return _metadata(request, denied, topics)
+        if denied and type(request) in _BY_PARTITION:
+            return _by_partition(request, denied, topics)
+        return request, None, None
+
+
+def _group_refusal(request: m.Request) -> m.Response | None:
+    if isinstance(request, m.FindCoordinatorRequest):
+        return m.FindCoordinatorResponse(error_code=GROUP_DENIED)
+    if isinstance(request, m.GroupSettingsRequest):
+        return m.GroupSettingsResponse(reason="not authorized")
+    if isinstance(request, _OF_THE_GROUP):
+        response: m.Response = error_answer(request, GROUP_DENIED)
+        return response
+    return None
+
+
+def _metadata(
+    request: m.MetadataRequest, denied: Collection[str], topics: TopicsImage
+) -> tuple[m.Request, Finish, None]:
+    """By id it is not told why there is no answer."""
+    denied_ids = {topic.topic_id for name, topic in topics.by_name.items() if name in denied}
+    allowed = replace(
+        request,
+        topic_names=request.topic_names - frozenset(denied),
+        topic_ids=request.topic_ids - denied_ids,
+    )
+    errors = dict.fromkeys(sorted(request.topic_names & frozenset(denied)), TOPIC_DENIED)
+    return allowed, lambda response: _with_errors(response, errors), None
+
+
+def _by_partition(
+    request: Any, denied: Collection[str], topics: TopicsImage
+) -> tuple[m.Request | None, Finish | None, m.Response | None]:
+    field, response_type = _BY_PARTITION[type(request)]
+    asked: Collection[TopicIdPartition] = getattr(request, field)
+    denied_ids = {topic.topic_id for name, topic in topics.by_name.items() if name in denied}
+    errors = {key: TOPIC_DENIED for key in asked if key.topic_id in denied_ids}
+    if errors and len(errors) == len(asked):
+        return None, None, response_type(errors=errors)
+    if isinstance(asked, Mapping):
+        rest: object = {key: asked[key] for key in asked if key not in errors}
+    else:
+        rest = frozenset(asked) - errors.keys()
+    return replace(request, **{field: rest}), lambda each: _with_errors(each, errors), None
+
+
+def _with_errors(response: Any, errors: Mapping[Any, int]) -> m.Response:
+    completed: m.Response = replace(response, errors={**response.errors, **errors})
+    return completed

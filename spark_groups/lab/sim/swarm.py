@@ -1,0 +1,315 @@
+"""What a run is made of, all of it drawn from the seed: TigerBeetle's swarm testing.
+
+Each run has some faults and not others, in other measures each time: faults that are always there
+hide what only happens without them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from enum import Enum
+from typing import Final
+
+from spark_groups.lab.sim.chance import Chance
+
+
+class Deploy(Enum):
+    """How applications are deployed anew; the values are what the command line takes."""
+
+    NONE = "none"
+    ROLLING = "rolling"
+    ALL_AT_ONCE = "all-at-once"
+    AUTOSCALE = "autoscale"
+
+
+class Assignor(Enum):
+    """Who assigns partitions; the values are Kafka's names."""
+
+    UNIFORM = "uniform"
+    RANGE = "range"
+
+
+class Faults(Enum):
+    """How much goes wrong; the values are what the command line takes."""
+
+    NONE = "none"
+    SOME = "some"
+    MANY = "many"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swarm:
+    """What one run is made of; as it stands it is a calm one.
+
+    Args:
+        queries: How many streaming queries share the group.
+        consumers: How many plain consumers share it with them.
+        topics: How many topics they subscribe to.
+        partitions: How many partitions each topic has at first.
+        from_latest: Whether `startingOffsets` is latest; else it is earliest.
+        named: 1 if `startingOffsets` names some partitions, as JSON.
+        by_pattern: Whether queries subscribe by a pattern.
+        static: How many of the queries are static members.
+        batch_s: How long a batch takes at most.
+        trigger_s: How long a query waits between two triggers at most.
+        rate: Records written to each partition in a second, about.
+        listener: 1 if a listener says at once when a batch has ended.
+        max_offsets: `maxOffsetsPerTrigger` of some triggers; 0 for no limit.
+        min_offsets: `minOffsetsPerTrigger`; 0 for none.
+        max_delay_s: `maxTriggerDelay`.
+        available_now: How many of the queries are AvailableNow jobs, again and again, until it is
+            quiet.
+        read_committed: 1 if queries read only what transactions have committed.
+        transactions: How often a transaction is open in a partition for a while.
+        strict: 1 if `failOnDataLoss` is true also where data gets lost.
+        heartbeat_s: The group's heartbeat interval.
+        session_s: The group's session time-out.
+        rebalance_s: How long the coordinator waits for a revocation.
+        replication_s: How long it takes at most until a record of the coordinator is replicated.
+        undescribed: 1 if the group may not be described.
+        holds: 1 if a rebalance listener holds each revocation for a while.
+        starts_s: Within how many seconds the members start.
+        chaos_s: How long things happen to them; then it is quiet.
+        deploy: How the applications are deployed anew meanwhile.
+        deploy_every_s: Seconds between two steps of it.
+        restart_s: How long an application is away that is deployed anew, from its leave on.
+        assignor: Which assignor the queries ask for.
+        planned: 1 for a run to plan with: records are written at an even rate, every end is known,
+            batches are about as long as they may be, triggers come at multiples of `trigger_s`, and
+            a deployment begins when the start-up is over and goes on when the group is stable.
+        stops: How often a query leaves the group and comes back.
+        growth: How often a topic gets one more partition.
+        vanishings: How often a topic is deleted and, later, created again.
+        elections: How often a partition gets another leader that has the whole log.
+        moves: How often the coordinator moves to another node in good order.
+        loss: Chance that a connection breaks under a request.
+        delay: Chance that an answer takes long.
+        duplicates: Chance that a request arrives twice.
+        errors: Chance that a broker refuses for now.
+        partitionings: How often a member is cut off from a node.
+        deafenings: How often a member's requests arrive and no answer comes back, for a while.
+        denials: How often a right is missing for a while.
+        coordinator_crashes: How often the node of the coordinator dies.
+        failed_appends: How often the coordinator's log takes nothing for a moment.
+        crashes: How often a query is killed and started again from its checkpoint.
+        forgetting: Chance that it starts with a new checkpoint.
+        failures: How often a batch fails and the query is started again.
+        pauses: How often a query stands still, at times for longer than its session.
+        zombies: How often one stands still, is replaced, and wakes up.
+        truncations: How often a partition gets a leader that lacks the end of its log.
+        retentions: How often the beginning of a log is dropped.
+        resets: How often all queries are ended and an operator sets committed offsets back.
+        skew: By how much clocks run fast or slow at most; 0.001 is one second in 1,000.
+        late: 1 if a request may arrive after its sender gave it up.
+    """
+
+    queries: int = 2
+    consumers: int = 0
+    topics: int = 1
+    partitions: int = 4
+    from_latest: int = 1
+    named: int = 0
+    by_pattern: int = 0
+    static: int = 0
+    batch_s: float = 1.0
+    trigger_s: float = 0.5
+    rate: float = 6.0
+    listener: int = 0
+    max_offsets: int = 0
+    min_offsets: int = 0
+    max_delay_s: float = 5.0
+    available_now: int = 0
+    read_committed: int = 0
+    transactions: int = 0
+    strict: int = 0
+    heartbeat_s: float = 2.0
+    session_s: float = 12.0
+    rebalance_s: float = 60.0
+    replication_s: float = 0.004
+    undescribed: int = 0
+    holds: int = 0
+    starts_s: float = 10.0
+    chaos_s: float = 60.0
+    deploy: Deploy = Deploy.NONE
+    deploy_every_s: float = 5.0
+    restart_s: float = 6.0
+    assignor: Assignor = Assignor.UNIFORM
+    planned: int = 0
+    stops: int = 0
+    growth: int = 0
+    vanishings: int = 0
+    elections: int = 0
+    moves: int = 0
+    loss: float = 0.0
+    delay: float = 0.0
+    duplicates: float = 0.0
+    errors: float = 0.0
+    partitionings: int = 0
+    deafenings: int = 0
+    denials: int = 0
+    coordinator_crashes: int = 0
+    failed_appends: int = 0
+    crashes: int = 0
+    forgetting: float = 0.0
+    failures: int = 0
+    pauses: int = 0
+    zombies: int = 0
+    truncations: int = 0
+    retentions: int = 0
+    resets: int = 0
+    skew: float = 0.0
+    late: int = 0
+
+    @property
+    def faults(self) -> dict[str, float]:
+        """Return the measure of every fault, by name."""
+        return {name: getattr(self, name) for name in FAULTS}
+
+    @property
+    def is_calm(self) -> bool:
+        """True if nothing goes wrong: then nothing is read twice, and nobody waits for long.
+
+        Members give up at nine tenths of a rebalance time-out: an answer that is replicated later
+        than the rest of it is a fault, too.
+        """
+        is_timely = self.replication_s < 0.1 * self.rebalance_s
+        return is_timely and not any(self.faults.values())
+
+    @property
+    def text(self) -> str:
+        """Return what differs from a calm run of the default size, as `parse` reads it."""
+        named = {each.name: getattr(self, each.name) for each in fields(self)}
+        return ",".join(
+            f"{name}={value.value if isinstance(value, Enum) else value}"
+            for name, value in named.items()
+            if value != getattr(CALM, name)
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> Swarm:
+        """Read what `text` wrote.
+
+        Raises:
+            ValueError: It has a name or a value that a swarm does not have.
+        """
+        known = {each.name: type(getattr(CALM, each.name)) for each in fields(cls)}
+        read: dict[str, object] = {}
+        for each in filter(None, text.split(",")):
+            name, _, value = each.partition("=")
+            if name not in known:
+                raise ValueError(f"{name!r} is not a part of a swarm; there are {', '.join(known)}")
+            read[name] = known[name](value)
+        return replace(CALM, **read)  # type: ignore[arg-type]
+
+
+CALM: Final = Swarm()
+FAULTS: Final = (
+    *("loss", "delay", "duplicates", "errors", "partitionings", "deafenings", "denials"),
+    *("coordinator_crashes", "failed_appends", "crashes", "forgetting", "failures", "pauses"),
+    *("zombies", "truncations", "retentions", "resets", "skew", "late", "vanishings"),
+    *("consumers", "moves"),
+)
+"""The fields that are faults, for the promise that a calm run reads nothing twice.
+
+Plain consumers commit when they please, and a topic that is deleted takes what was read with it:
+that is nobody's fault, but the promise does not hold beside them.
+"""
+
+
+def drawn(chance: Chance) -> Swarm:
+    """Draw everything; about one run in four has no faults at all."""
+    pick = chance.choice
+    queries = pick((1, 2, 2, 3, 3, 4))
+    calm = Swarm(
+        queries=queries,
+        topics=pick((1, 1, 1, 2)),
+        partitions=chance.randint(1, 6),
+        from_latest=pick((0, 1)),
+        named=pick((0, 0, 0, 1)),
+        by_pattern=pick((0, 0, 0, 1)),
+        static=pick((0, 0, 0, queries, chance.randint(0, queries))),
+        batch_s=pick((0.05, 1.0, 6.0, 20.0, 40.0)),
+        trigger_s=pick((0.05, 0.5, 2.0)),
+        rate=pick((0.5, 6.0, 30.0)),
+        listener=pick((0, 1)),
+        max_offsets=pick((0, 10, 60)),
+        min_offsets=pick((0, 0, 0, 40)),
+        max_delay_s=pick((2.0, 8.0)),
+        available_now=pick((0, 0, 0, 1, queries)),
+        read_committed=pick((0, 0, 1)),
+        transactions=pick((0, 0, 3, 8)),
+        strict=pick((0, 0, 1)),
+        session_s=pick((6.0, 12.0, 12.0)),
+        rebalance_s=pick((5.0, 10.0, 30.0, 120.0)),
+        replication_s=pick((0.004, 0.004, 0.3, 1.0)),
+        undescribed=pick((0, 0, 0, 1)),
+        holds=pick((0, 0, 1)),
+        chaos_s=pick((20.0, 40.0, 60.0)),
+        deploy=pick((Deploy.NONE, Deploy.NONE, *Deploy)),
+        stops=chance.randint(0, 6),
+        growth=chance.randint(0, 2),
+        elections=pick((0, 0, 3, 10)),
+        moves=pick((0, 0, 1)),
+    )
+    return calm if chance.random() < 0.25 else _with_faults(calm, chance)
+
+
+def _with_faults(calm: Swarm, chance: Chance) -> Swarm:
+    pick = chance.choice
+    consumers = pick((0, 0, 0, 1, 2))
+    return replace(
+        calm,
+        consumers=consumers,
+        vanishings=pick((0, 0, 0, 1, 2)),
+        moves=chance.randint(0, 3),
+        loss=pick((0.0, 0.02, 0.1, 0.3)),
+        delay=pick((0.0, 0.05, 0.3)),
+        duplicates=pick((0.0, 0.0, 0.05, 0.3)),
+        errors=pick((0.0, 0.02, 0.2)),
+        partitionings=pick((0, 1, 3, 6)),
+        deafenings=pick((0, 2, 5)),
+        # A plain consumer that was refused for good does not come back.
+        denials=0 if consumers else pick((0, 0, 2)),
+        coordinator_crashes=pick((0, 0, 1, 4)),
+        failed_appends=pick((0, 0, 3)),
+        crashes=chance.randint(0, 5),
+        forgetting=pick((0.0, 0.0, 0.3)),
+        failures=pick((0, 0, 3)),
+        pauses=chance.randint(0, 4),
+        zombies=pick((0, 0, 2)),
+        # A plain consumer does not ask the next leader what its log has lost.
+        truncations=0 if consumers else pick((0, 0, 2, 8)),
+        retentions=pick((0, 0, 3)),
+        # A plain consumer never ends, and an operator is refused while there are members.
+        resets=0 if consumers else pick((0, 0, 2)),
+        skew=pick((0.0, 0.0, 0.001, 0.01)),
+        late=pick((0, 0, 1)),
+    )
+
+
+def with_faults(swarm: Swarm, faults: Faults) -> Swarm:
+    """Return a swarm with a fixed measure of faults, to plan with.
+
+    Args:
+        swarm: What it is made of beside.
+        faults: How much goes wrong.
+    """
+    match faults:
+        case Faults.NONE:
+            return swarm
+        case Faults.SOME:
+            return replace(swarm, loss=0.01, delay=0.02, crashes=1, moves=1, pauses=1)
+        case Faults.MANY:
+            return replace(
+                swarm,
+                loss=0.1,
+                delay=0.1,
+                duplicates=0.05,
+                errors=0.05,
+                partitionings=2,
+                coordinator_crashes=2,
+                crashes=3,
+                moves=2,
+                pauses=3,
+                zombies=1,
+            )

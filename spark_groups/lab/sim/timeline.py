@@ -1,0 +1,145 @@
+"""Who owned which partition when, and which batches ran: what the page of a run is drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from spark_groups.lab.sim import facts
+from spark_groups.lab.sim.scene import Listeners, Scene
+from spark_groups.protocol.messages import LEAVE_GROUP_STATIC_MEMBER_EPOCH
+from spark_groups.types import TopicIdPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A time in which one member had a partition, at one epoch.
+
+    Args:
+        member_id: The member.
+        member_epoch: Its epoch.
+        is_revoking: Whether it is to give the partition up.
+        begins: Seconds.
+        ends: Seconds.
+    """
+
+    member_id: str
+    member_epoch: int
+    is_revoking: bool
+    begins: float
+    ends: float = 0.0
+
+    @property
+    def is_away(self) -> bool:
+        """True while a static member is away and means to be back: nobody reads the partition."""
+        return self.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSpan:
+    """A batch, as long as it ran.
+
+    Args:
+        who: The query.
+        ranges: What it read of each partition.
+        begins: Seconds.
+        ends: Seconds; None: it never finished.
+    """
+
+    who: str
+    ranges: Mapping[TopicIdPartition, tuple[int, int]]
+    begins: float
+    ends: float | None = None
+
+
+@dataclass(slots=True)
+class Timeline:
+    """What happened to each partition in a run.
+
+    Args:
+        names: How partitions are called.
+        spans: Who had each of them.
+        batches: What was read.
+        incidents: What was done from outside, and when.
+        ends_at: When the run was over, in seconds.
+    """
+
+    names: dict[TopicIdPartition, str] = field(default_factory=dict)
+    spans: dict[TopicIdPartition, list[Span]] = field(default_factory=dict)
+    batches: list[BatchSpan] = field(default_factory=list)
+    incidents: list[tuple[float, str]] = field(default_factory=list)
+    ends_at: float = 0.0
+
+
+class TimelineRecorder:
+    """Draws up a timeline while a run goes on.
+
+    Args:
+        scene: The run.
+    """
+
+    def __init__(self, scene: Scene) -> None:
+        self.timeline = Timeline()
+        self._scene = scene
+        self._open: dict[TopicIdPartition, Span] = {}
+        self._running: dict[str, BatchSpan] = {}
+
+    def listeners(self) -> Listeners:
+        """Return what to call for each kind of fact."""
+        return {
+            facts.GroupChanged: self._changed,
+            facts.Read: self._read,
+            facts.Finished: self._finished,
+            facts.Incident: self._incident,
+            facts.CountingBegins: lambda _: self._mark("what is counted begins"),
+            facts.CountingEnds: lambda _: self._mark("what is counted ends"),
+        }
+
+    def finish(self) -> Timeline:
+        """Return the timeline of a run that is over."""
+        self._follow({})
+        self.timeline.batches += self._running.values()
+        self.timeline.batches.sort(key=lambda each: each.begins)
+        self.timeline.ends_at = self._scene.now
+        return self.timeline
+
+    def _changed(self, fact: facts.GroupChanged) -> None:
+        now: dict[TopicIdPartition, Span] = {}
+        for member in fact.group.members.values():
+            for held, is_revoking in ((member.assigned, False), (member.pending_revocation, True)):
+                for key in held:
+                    began_at = self._scene.now
+                    now[key] = Span(member.member_id, member.member_epoch, is_revoking, began_at)
+        self._follow(now)
+
+    def _follow(self, now: Mapping[TopicIdPartition, Span]) -> None:
+        for key in self._open.keys() | now.keys():
+            before, after = self._open.get(key), now.get(key)
+            if before and after and replace(after, begins=before.begins) == before:
+                continue
+            if before is not None:
+                del self._open[key]
+                ended = replace(before, ends=self._scene.now)
+                self.timeline.spans.setdefault(key, []).append(ended)
+            if after is not None:
+                self._open[key] = after
+                name = self._scene.storage.name_of(key.topic_id) or str(key.topic_id)
+                self.timeline.names.setdefault(key, f"{name}-{key.partition}")
+
+    def _read(self, fact: facts.Read) -> None:
+        unfinished = self._running.get(fact.who)
+        if unfinished is not None:
+            self.timeline.batches.append(unfinished)
+        ranges = {each.key: (each.from_offset, each.until_offset) for each in fact.plan.ranges}
+        self._running[fact.who] = BatchSpan(fact.who, ranges, self._scene.now)
+
+    def _finished(self, fact: facts.Finished) -> None:
+        batch = self._running.pop(fact.who, None)
+        if batch is not None and batch.ranges:
+            self.timeline.batches.append(replace(batch, ends=self._scene.now))
+
+    def _incident(self, fact: facts.Incident) -> None:
+        self._mark(f"{fact.what} {fact.text}".rstrip())
+
+    def _mark(self, text: str) -> None:
+        self.timeline.incidents.append((self._scene.now, text))

@@ -1,0 +1,194 @@
+"""Whether the model answers what a transcript recorded, field by field.
+
+Recordings replaced member ids and topic ids, random UUIDs, by names. Which member keeps a partition
+too many follows from the order in which Java goes through a hash map of those ids, which is lost.
+So ids are drawn again and again until all answers agree: the recording is one that the model could
+have given. How many requests were answered before a change of topics was known is drawn with them.
+Where no draw agrees, the one that agrees longest is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from spark_groups.lab.coordinator.profile import Profile
+from spark_groups.lab.sim.chance import Bits
+from spark_groups.lab.sim.transcript_draws import Draw, Redrawn
+from spark_groups.lab.sim.transcript_hints import broker_of
+from spark_groups.lab.sim.transcript_replay import TranscriptReplay
+from spark_groups.lab.sim.transcripts import Step
+
+DRAWS: Final = 3000
+"""How often is drawn, at most, before it counts as a difference."""
+DRAWS_IN_A_ROW: Final = 300
+"""How often before it is begun anew: a search may come to an end that is none."""
+SAME_ENDS: Final = 3
+"""Searches that come to the same end: what differs there is no matter of what is drawn."""
+
+CLASSIC: Final = "classic-client "
+MODELLED_CONFIG: Final = "consumer."
+"""The model has the settings of consumer groups, not those of share and streams groups."""
+ABSENT: Final = "(absent)"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One field that the model answers otherwise.
+
+    Args:
+        step: The step.
+        field: Where in the answer.
+        recorded: What was recorded.
+        model: What the model says.
+    """
+
+    step: Step
+    field: str
+    recorded: object
+    model: object
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """One step as the model answered it.
+
+    Args:
+        step: The step.
+        answer: The answer, as a transcript writes it.
+        left_out: Why it was not played; "" if it was.
+        differences: What was recorded otherwise.
+    """
+
+    step: Step
+    answer: object = None
+    left_out: str = ""
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def is_compared(self) -> bool:
+        return not self.left_out and None not in (self.answer, self.step.response)
+
+    @property
+    def is_unrecorded(self) -> bool:
+        """Whether the model answers, and there is nothing to compare that with."""
+        return self.answer is not None and self.step.response is None
+
+
+def play_transcript(
+    steps: Iterable[Step], profile: Profile, chances: Iterable[Bits]
+) -> tuple[Answered, ...]:
+    """Answer a transcript from the model, by that draw which agrees with it longest.
+
+    Args:
+        steps: The transcript.
+        profile: Which coordinator the model behaves like.
+        chances: What to draw from, each for another draw; at least one.
+    """
+    wanted = tuple(steps)
+    broker = broker_of(wanted)
+    ended: list[_Played] = []
+    best: _Played | None = None
+    for number, chance in enumerate(chances):
+        if best and number % DRAWS_IN_A_ROW == 0:
+            ended.append(best)
+            if sum(best.draw.differing == each.draw.differing for each in ended) == SAME_ENDS:
+                break
+            best = None
+        draw = best.draw.changed(chance) if best else Draw(Redrawn(chance))
+        replay = TranscriptReplay(profile, draw.numbers, broker)
+        best = _played(wanted, replay, draw, best.draw if best else None) or best
+        if best and not best.draw.can_be_better:
+            break
+    return max([*ended, best] if best else ended, key=lambda each: each.draw.agreement).answered
+
+
+@dataclass(frozen=True, slots=True)
+class _Played:
+    """A draw, and what was answered with it."""
+
+    draw: Draw
+    answered: tuple[Answered, ...]
+
+
+def _played(
+    steps: tuple[Step, ...], replay: TranscriptReplay, draw: Draw, best: Draw | None
+) -> _Played | None:
+    """Play a draw; None as soon as it is known to be behind the best one."""
+    answered: list[Answered] = []
+    for each in _answers(steps, replay):
+        if each.differences:
+            draw.note_difference(len(answered))
+            if best and draw.is_behind(best):
+                return None
+        answered.append(each)
+    return _Played(draw, tuple(answered))
+
+
+def _answers(steps: Iterable[Step], replay: TranscriptReplay) -> Iterator[Answered]:
+    classic_since: int | None = None
+    for step in steps:
+        if step.operation.startswith(CLASSIC):
+            classic_since = step.number if classic_since is None else classic_since
+            yield Answered(step, left_out="the model has no classic members")
+        elif classic_since is not None and step.operation != "note":
+            reason = f"a classic member takes part since step {classic_since}"
+            yield Answered(step, left_out=reason)
+        else:
+            answer = replay.play(step)
+            yield Answered(step, answer, differences=tuple(differing_fields(step, answer)))
+
+
+def differing_fields(step: Step, answer: object) -> Iterator[Difference]:
+    """Compare an answer with the recorded one.
+
+    Args:
+        step: The step; without a recorded answer there is nothing to compare.
+        answer: What the model says; None if the step is none that is answered.
+    """
+    if step.response is None or answer is None:
+        return
+    for field, recorded, model in _differing_values("", _comparable(step.response), answer):
+        yield Difference(step, field, recorded, model)
+
+
+def _comparable(response: object) -> object:
+    """Leave out of a recorded answer what the model cannot know.
+
+    The order of subscribed names is that of a Java set of names that recordings replaced.
+    """
+    if not isinstance(response, Mapping):
+        return response
+    kept = dict(response)
+    if "configs" in kept:
+        kept["configs"] = {
+            name: value
+            for name, value in kept["configs"].items()
+            if name.startswith(MODELLED_CONFIG)
+        }
+    if "members" in kept:
+        kept["members"] = [{**each, "names": sorted(each["names"])} for each in kept["members"]]
+    return kept
+
+
+def _differing_values(
+    where: str, recorded: object, model: object
+) -> Iterator[tuple[str, object, object]]:
+    match recorded, model:
+        case Mapping(), Mapping():
+            # A recorded answer may leave fields out; what is by topic or partition is all there.
+            names = recorded if _is_message(recorded) else dict.fromkeys((*recorded, *model))
+            for name in names:
+                inner = f"{where}.{name}" if where else str(name)
+                pair = recorded.get(name, ABSENT), model.get(name, ABSENT)
+                yield from _differing_values(inner, *pair)
+        case list(), list() if len(recorded) == len(model) and all(map(_is_message, recorded)):
+            for number, pair in enumerate(zip(recorded, model, strict=True), start=1):
+                yield from _differing_values(f"{where}[{number}]", *pair)
+        case _ if recorded != model:
+            yield where, recorded, model
+
+
+def _is_message(value: object) -> bool:
+    return isinstance(value, Mapping) and ("err" in value or "member" in value)

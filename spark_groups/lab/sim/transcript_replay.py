@@ -1,0 +1,391 @@
+"""Plays the steps of a transcript on the model of one coordinator, and answers in its format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any, Final
+
+from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator import messages as c
+from spark_groups.lab.coordinator.configuration import alter, describe_config
+from spark_groups.lab.coordinator.effects import NEWEST_API_VERSION
+from spark_groups.lab.coordinator.log import Log
+from spark_groups.lab.coordinator.profile import Profile
+from spark_groups.lab.coordinator.settings import BrokerSettings, Settings
+from spark_groups.lab.coordinator.shard import Origin, Shard
+from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
+from spark_groups.lab.sim import transcript_hints as hints
+from spark_groups.lab.sim.chance import Bits
+from spark_groups.lab.sim.transcript_names import TranscriptNames
+from spark_groups.lab.sim.transcripts import Step
+from spark_groups.protocol import messages as p
+from spark_groups.types import Assignment
+
+GROUP: Final = "g"
+"""What a transcript calls its group."""
+ORIGIN: Final = Origin("k848", "/127.0.0.1")
+
+KNOWN_AFTER_S: Final = 0.1
+"""After so long the coordinators of the recordings knew of every change of topics."""
+UNKNOWN_BITS: Final = 2
+"""How many requests a coordinator answers before it knows of a change is a number of so many bits:
+recordings have 0, 1 and 2."""
+AGAIN_S: Final = 0.1
+"""How often a heartbeat is repeated where the transcript does not say."""
+
+
+@dataclass
+class _Coming:
+    """A change of topics that the coordinator does not know of yet.
+
+    Args:
+        topics: The topics then.
+        requests: How many requests it answers before.
+        at: When it knows at the latest.
+    """
+
+    topics: TopicsImage
+    requests: int
+    at: float
+
+
+@dataclass
+class TranscriptReplay:
+    """One coordinator that is asked what a transcript was asked.
+
+    Args:
+        profile: Which coordinator it behaves like.
+        chance: What is drawn that the transcript does not tell: ids, and how soon a change of
+            topics is known.
+        broker: How the broker of the recording was configured.
+    """
+
+    profile: Profile
+    chance: Bits
+    broker: BrokerSettings = hints.RECORDED
+    now: float = 0.0
+    group_id: str = GROUP
+    _epochs: dict[str, int] = field(default_factory=dict)
+    _topics: TopicsImage = field(default_factory=TopicsImage)
+    _coming: list[_Coming] = field(default_factory=list)
+    names: TranscriptNames = field(init=False)
+    _settings: Settings = field(init=False)
+    _shard: Shard = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.names = TranscriptNames(self.chance)
+        self._settings = Settings(self.broker)
+        self._shard = Shard(self.profile, self._settings, self._topics, Log(), self.now)
+
+    def play(self, step: Step) -> object:
+        """Play a step and return the answer, as a transcript writes it.
+
+        Args:
+            step: Any step but those of classic members.
+        """
+        began = self.now
+        lasts_s = _fields(step).get("seconds", 0.0) if step.operation == "sleep" else 0.0
+        ends = max(began, began + lasts_s if step.at is None else step.at)
+        if step.operation in ("hb", "hb-until") and _is_repeated(step):
+            return self._beat_until(step, began, ends)
+        self._pass_to(ends)
+        return _ANSWERS[step.operation](self, step)
+
+    # Time.
+
+    def _pass_to(self, at: float) -> None:
+        """Let time pass: timers fire, and changes of topics become known, each in its turn."""
+        while True:
+            fires_at = self._shard.next_wakeup()
+            fires_at = inf if fires_at is None else fires_at
+            known_at = self._coming[0].at if self._coming else inf
+            if min(fires_at, known_at) > at:
+                break
+            self.now = max(self.now, min(fires_at, known_at))
+            if known_at <= fires_at:
+                self._learn()
+            else:
+                self._shard.wake(self.now)
+                self._shard.replicate(self.now)
+        self.now = at
+
+    def _learn(self) -> None:
+        self._shard.set_topics(self._coming.pop(0).topics, self.now)
+
+    def _set_topics(self, topics: TopicsImage) -> None:
+        """Change the topics; recordings wait for those that are there before the first group."""
+        self._topics = topics
+        requests = self.chance.getrandbits(UNKNOWN_BITS)
+        self._coming.append(_Coming(topics, requests, self.now + KNOWN_AFTER_S))
+        if not self._shard.groups:
+            self._learn()
+
+    # Heartbeats.
+
+    def _beat_until(self, step: Step, began: float, ends: float) -> object:
+        """Repeat a heartbeat as the transcript did, until there is news near its end.
+
+        News that comes too early is not what the transcript was told: the answers go on.
+        """
+        told = hints.heartbeats(step)
+        count = max(int((ends - began) / AGAIN_S) + 1 if told is None else told, 1)
+        gap_s = (ends - began) / max(count - 1, 1)
+        for number in range(1, count + 1):
+            self._pass_to(ends - gap_s * (count - number))
+            request = self._heartbeat_request(step)
+            answer = self._beat(request, step)
+            is_new = answer.assignment is not None or answer.member_epoch != request.member_epoch
+            if (answer.error_code or is_new) and self.now >= ends - gap_s * 1.5:
+                break
+        return self._heartbeat_answer(answer)
+
+    def _heartbeat(self, step: Step) -> object:
+        return self._heartbeat_answer(self._beat(self._heartbeat_request(step), step))
+
+    def _heartbeat_request(self, step: Step) -> p.HeartbeatRequest:
+        said = _fields(step)
+        owned = said.get("owned")
+        topics = said.get("topics")
+        name = said.get("member")
+        return p.HeartbeatRequest(
+            group_id=self._group_of(step),
+            member_id=self.names.member_id(name),
+            member_epoch=said.get("epoch", self._epochs.get(name or "", 0)),
+            instance_id=said.get("inst"),
+            rack_id=said.get("rack"),
+            rebalance_timeout_ms=said.get("rebal", -1),
+            subscribed_topic_names=None if topics is None else tuple(topics),
+            subscribed_topic_regex=said.get("regex"),
+            server_assignor=said.get("assignor"),
+            topic_partitions=None if owned is None else self._assignment(owned),
+        )
+
+    def _beat(self, request: p.HeartbeatRequest, step: Step) -> p.HeartbeatResponse:
+        answer: p.HeartbeatResponse = self._ask(request, _fields(step).get("v", 1))
+        if answer.error_code == ErrorCode.NONE:
+            self._epochs[self.names.member(answer.member_id or "")] = answer.member_epoch
+        return answer
+
+    def _heartbeat_answer(self, answer: p.HeartbeatResponse) -> object:
+        if answer.error_code:
+            return self._refused(answer) | {"epoch": answer.member_epoch}
+        told = answer.assignment
+        return {
+            "err": "NONE",
+            "member": self.names.member(answer.member_id or ""),
+            "epoch": answer.member_epoch,
+            "hb_ms": answer.heartbeat_interval_ms,
+            "asg": None if told is None else self.names.partitions(told),
+        }
+
+    # Offsets.
+
+    def _commit(self, step: Step) -> object:
+        said = _fields(step)
+        api_version = said.get("v", 9)
+        keys = {self.names.key(each): each for each in said.get("offsets", {})}
+        request = p.OffsetCommitRequest(
+            group_id=self._group_of(step),
+            member_id=self.names.member_id(said.get("member")),
+            member_epoch=said.get("epoch", -1),
+            instance_id=said.get("inst"),
+            offsets={
+                key: p.OffsetAndMetadata(said["offsets"][each], hints.metadata_of(step, each))
+                for key, each in keys.items()
+            },
+        )
+        answer = self._ask(request, api_version)
+        return {
+            # By topic id the answer is told by what that id is called by now.
+            (f"{self.names.topic(key.topic_id)}-{key.partition}" if api_version >= 10 else each): (
+                ErrorCode.name_of(answer.errors[key])
+            )
+            for key, each in keys.items()
+        }
+
+    def _fetch(self, step: Step) -> object:
+        said = _fields(step)
+        group_id = self._group_of(step)
+        parts = said.get("parts", self._committed(group_id))
+        keys = {
+            self.names.key(f"{topic}-{partition}"): f"{topic}-{partition}"
+            for topic, partitions in parts.items()
+            for partition in partitions
+        }
+        request = p.OffsetFetchRequest(
+            group_id=group_id,
+            member_id=self.names.member_id(said["member"]) if "member" in said else None,
+            member_epoch=said.get("epoch", -1),
+            partitions=frozenset(keys),
+        )
+        answer = self._ask(request, said.get("v", 9))
+        found = {key: each.committed_offset for key, each in answer.offsets.items()}
+        found |= {key: ErrorCode.name_of(code) for key, code in answer.errors.items()}
+        return {
+            "err": ErrorCode.name_of(answer.error_code),
+            "offsets": {text: found[key] for key, text in keys.items() if key in found},
+        }
+
+    def _committed(self, group_id: str) -> dict[str, list[int]]:
+        """Return all partitions with an offset, which is what no list of partitions asks for."""
+        group = self._shard.groups.get(group_id)
+        found: dict[str, list[int]] = {}
+        for topic, partition in sorted(group.offsets) if group else ():
+            found.setdefault(topic, []).append(partition)
+        return found
+
+    # Operators.
+
+    def _describe(self, step: Step) -> object:
+        answer = self._ask(p.DescribeGroupRequest(group_id=self._group_of(step)))
+        if answer.error_code:
+            return self._refused(answer)
+        return {
+            "err": "NONE",
+            "state": answer.group_state,
+            "group_epoch": answer.group_epoch,
+            "assignment_epoch": answer.assignment_epoch,
+            "assignor": answer.assignor_name,
+            "members": sorted(map(self._member, answer.members), key=lambda each: each["member"]),
+        }
+
+    def _member(self, member: p.DescribedMember) -> dict[str, Any]:
+        return {
+            "member": self.names.member(member.member_id),
+            "inst": member.instance_id,
+            "epoch": member.member_epoch,
+            "type": member.member_type,
+            "names": sorted(member.subscribed_topic_names),
+            "regex": member.subscribed_topic_regex or "",
+            "asg": self.names.partitions(member.assignment),
+            "target": self.names.partitions(member.target_assignment),
+            "client_id": member.client_id,
+            "host": member.client_host,
+        }
+
+    def _list(self, step: Step) -> object:
+        said = _fields(step)
+        request = c.ListGroupsRequest(
+            states_filter=tuple(said.get("states", ())), types_filter=tuple(said.get("types", ()))
+        )
+        answer = self._ask(request)
+        return {
+            "err": ErrorCode.name_of(answer.error_code),
+            "groups": [
+                [GROUP, each.protocol_type, each.group_state, each.group_type]
+                for each in answer.groups
+                if each.group_id == self.group_id
+            ],
+        }
+
+    def _alter(self, step: Step) -> object:
+        changes = _fields(step)
+        request = c.AlterGroupConfigRequest(group_id=self.group_id, changes=changes)
+        self._settings, answer = alter(self._settings, request, self.profile)
+        self._shard.set_settings(self._settings, self.now)
+        return {"err": ErrorCode.name_of(answer.error_code), "msg": answer.error_message}
+
+    def _describe_config(self, _step: Step) -> object:
+        request = c.DescribeGroupConfigRequest(group_id=self.group_id)
+        answer = describe_config(self._settings, request, self.profile)
+        return {
+            "err": ErrorCode.name_of(answer.error_code),
+            "configs": {name: [each.value, each.source] for name, each in answer.values.items()},
+        }
+
+    # Topics.
+
+    def _create(self, step: Step) -> object:
+        topics = self._topics
+        for name, count in _fields(step).items():
+            topics = topics.with_topic(TopicImage(self.names.created(name), name, count))
+        self._set_topics(topics)
+        return {}
+
+    def _grow(self, step: Step) -> object:
+        topics, counts = self._topics, _fields(step)
+        for name in counts.keys() & topics.by_name.keys():
+            grown = replace(topics.by_name[name], partition_count=counts[name])
+            topics = topics.with_topic(grown)
+        return self._changed(topics, counts)
+
+    def _delete(self, step: Step) -> object:
+        topics = self._topics
+        for name in topics.by_name.keys() & set(step.request):
+            self.names.deleted(name)
+            topics = topics.without(name)
+        return self._changed(topics, step.request)
+
+    def _changed(self, topics: TopicsImage, names: Iterable[str]) -> object:
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
+        answer = {name: "NONE" if name in self._topics.by_name else unknown for name in names}
+        self._set_topics(topics)
+        return answer
+
+    # What all of them share.
+
+    def _ask(self, request: c.CoordinatorRequest, api_version: int = NEWEST_API_VERSION) -> Any:
+        while self._coming and self._coming[0].requests <= 0:
+            self._learn()
+        for each in self._coming:
+            each.requests -= 1
+        answer = self._shard.ask(request, self.now, ORIGIN, api_version)
+        if self._next_group in self._shard.groups:
+            # It is there now: what follows is about that one.
+            self.group_id = self._next_group
+        return answer
+
+    def _group_of(self, step: Step) -> str:
+        """Return the group of a request: recordings do not tell it, but their answers may.
+
+        One that was not there and is not named is the next group.
+        """
+        if "group" in step.request:
+            return str(_fields(step)["group"])
+        named = hints.named_group(step)
+        if named is None and hints.is_about_another_group(step):
+            return self._next_group
+        return self.group_id if named in (None, GROUP) else named
+
+    @property
+    def _next_group(self) -> str:
+        return self.group_id + "'"
+
+    def _refused(self, answer: Any) -> dict[str, object]:
+        message = self.names.text(answer.error_message or "")
+        return {
+            "err": ErrorCode.name_of(answer.error_code),
+            "msg": message.replace(self._next_group, GROUP).replace(self.group_id, GROUP),
+        }
+
+    def _assignment(self, by_name: Mapping[str, list[int]]) -> Assignment:
+        return Assignment.of({self.names.topic_id(name): by_name[name] for name in by_name})
+
+
+def _is_repeated(step: Step) -> bool:
+    """Whether a heartbeat is one of many; without an epoch it goes on with what it is told."""
+    return step.operation == "hb-until" or "epoch" not in step.request
+
+
+def _fields(step: Step) -> dict[str, Any]:
+    """Return the fields of a request; null is how a transcript writes that one is absent."""
+    assert isinstance(step.request, dict)
+    return step.request
+
+
+_ANSWERS: Final[Mapping[str, Callable[[TranscriptReplay, Step], object]]] = {
+    "create-topics": TranscriptReplay._create,
+    "create-partitions": TranscriptReplay._grow,
+    "delete-topics": TranscriptReplay._delete,
+    "hb": TranscriptReplay._heartbeat,
+    "commit": TranscriptReplay._commit,
+    "fetch": TranscriptReplay._fetch,
+    "describe": TranscriptReplay._describe,
+    "list": TranscriptReplay._list,
+    "alter-group-config": TranscriptReplay._alter,
+    "describe-group-config": TranscriptReplay._describe_config,
+    "sleep": lambda _replay, _step: None,
+    "note": lambda _replay, _step: None,
+}

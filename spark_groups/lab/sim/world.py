@@ -1,0 +1,336 @@
+"""A run: queries and plain consumers in one group, a virtual clock, faults by seed.
+
+Everything that happens is an entry of one heap, ordered by time, and all chance comes from one
+source: a seed and a profile are the whole run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from spark_groups.client.lanes import Outgoing
+from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator.profile import Profile
+from spark_groups.lab.coordinator.settings import BrokerSettings, Settings
+from spark_groups.lab.coordinator.shard import NOBODY
+from spark_groups.lab.sim import facts
+from spark_groups.lab.sim.by_name import Answer, sent_by_name
+from spark_groups.lab.sim.chance import Chance
+from spark_groups.lab.sim.checkers.registry import all_checkers
+from spark_groups.lab.sim.coordination import (
+    PASSING_ERRORS,
+    AcceptedOffset,
+    Coordination,
+    Watch,
+)
+from spark_groups.lab.sim.deployment import Deployment
+from spark_groups.lab.sim.history import History
+from spark_groups.lab.sim.incarnations import HELD_S
+from spark_groups.lab.sim.incidents import Incidents
+from spark_groups.lab.sim.network import Network, Reply
+from spark_groups.lab.sim.operator import NO_MEMBER_ID, longest_reset_s
+from spark_groups.lab.sim.plain_consumer import PlainConsumer
+from spark_groups.lab.sim.queries import Query
+from spark_groups.lab.sim.rest import restless
+from spark_groups.lab.sim.rights import Finish
+from spark_groups.lab.sim.scene import Listeners, Scene
+from spark_groups.lab.sim.schedule import Schedule
+from spark_groups.lab.sim.storage import NONE_REFUSED, Refused, Storage
+from spark_groups.lab.sim.swarm import Swarm
+from spark_groups.offsets.starting import StartingOffsets, StartingPoint
+from spark_groups.protocol import messages as m
+from spark_groups.protocol.subscription import Subscription
+from spark_groups.types import TopicIdPartition, TopicPartition
+
+GROUP_ID: Final = "g"
+LEADER_ERRORS: Final = (
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.REQUEST_TIMED_OUT,
+)
+WRITTEN_EVERY_S: Final = 0.1
+"""How often a planned run writes the records that are due."""
+QUIET_S: Final = 30.0
+"""How long after the last fault a group may take to come to rest, beside its own time-outs."""
+
+
+class World:
+    """One run.
+
+    Args:
+        chance: Decides everything else.
+        profile: Which coordinator it is played on.
+        swarm: What the run is made of.
+        listeners: Who else is told what happens.
+    """
+
+    def __init__(
+        self,
+        chance: Chance,
+        profile: Profile,
+        swarm: Swarm,
+        listeners: Sequence[Callable[[Scene], Listeners]] = (),
+    ) -> None:
+        names = [f"orders{number}" for number in range(1, swarm.topics + 1)]
+        schedule = Schedule()
+        storage = Storage(dict.fromkeys(names, swarm.partitions))
+        for log in storage.logs.values():
+            log.append(chance.randint(0, 50))
+        coordination = Coordination(
+            GROUP_ID, profile, _settings(swarm), storage, schedule, chance, swarm.replication_s
+        )
+        network = Network(schedule, chance, swarm, self._serve, self._serve_late)
+        self.scene = scene = Scene(schedule, chance, swarm, storage, coordination, network)
+        scene.starting = _starting(swarm, storage, chance)
+        scene.rights.is_undescribed = bool(swarm.undescribed)
+        subscription = (
+            Subscription.of_pattern("orders.*")
+            if swarm.by_pattern
+            else Subscription.of_names(names)
+        )
+        self.queries = [
+            Query(
+                scene,
+                f"q{each}",
+                subscription,
+                f"i{each}" if each <= swarm.static else None,
+                is_job=each <= swarm.available_now,
+            )
+            for each in range(1, swarm.queries + 1)
+        ]
+        consumed = Subscription.of_names(names)
+        self.consumers = [
+            PlainConsumer(scene, f"c{each}", consumed) for each in range(1, swarm.consumers + 1)
+        ]
+        scene.participants += [*self.queries, *self.consumers]
+        history = History()
+        checkers = all_checkers(scene, history)
+        scene.listen([scene.late.listeners(), history.listeners()])
+        scene.listen(each.listeners() for each in checkers)
+        scene.listen(each(scene) for each in listeners)
+        coordination.watch = Watch(
+            lambda group: scene.tell(facts.GroupChanged(group)),
+            self._committed,
+            self._replaced,
+            lambda since: scene.tell(facts.TakenBack(since)),
+        )
+        self._incidents = Incidents(scene, self.queries)
+        self._deployment = Deployment(scene, self.queries)
+        scene.listen([self._deployment.listeners()])
+        self._written = dict.fromkeys(storage.logs, 0)
+        """How many records were written evenly to each partition."""
+
+    @property
+    def quiet_s(self) -> float:
+        """How long a group may take to come to rest once nothing goes wrong any more."""
+        swarm = self.scene.swarm
+        # A member that Spark calls seldom has a longer budget, all of which a listener may use.
+        held_s = swarm.holds * 2 * max(HELD_S)
+        down_s = min(1, swarm.resets) * longest_reset_s(swarm)
+        waits_s = 3 * swarm.session_s + 2 * swarm.batch_s + swarm.rebalance_s + held_s + down_s
+        return QUIET_S + waits_s
+
+    def run(self) -> None:
+        """Faults first, then quiet until everything is read, committed and stable.
+
+        Raises:
+            BrokenInvariantError: A promise was broken.
+        """
+        scene, swarm, schedule = self.scene, self.scene.swarm, self.scene.schedule
+        self.begin()
+        schedule.run_until(swarm.chaos_s)
+        while not self._deployment.is_over:
+            schedule.run_until(scene.now + 1.0)
+        scene.network.is_faulty = False
+        self._say("quiet")
+        ends_at = scene.now + self.quiet_s
+        while scene.now < ends_at and next(restless(scene), None):
+            schedule.run_until(scene.now + 1.0)
+        scene.tell(facts.Quiet())
+
+    def begin(self) -> None:
+        """Set everything up that is going to happen."""
+        scene, swarm = self.scene, self.scene.swarm
+        chance, schedule = scene.chance, scene.schedule
+        for start in (each.start for each in scene.participants):
+            schedule.at(chance.uniform(0.0, swarm.starts_s), start)
+        self._deployment.begin()
+        schedule.at(0.0, self._produce_evenly if swarm.planned else self._produce)
+        if swarm.planned:
+            scene.listen([{facts.CountingBegins: lambda _: self._let_go_wrong(0.0)}])
+        else:
+            self._let_go_wrong(min(5.0, swarm.chaos_s / 2))
+
+    def _let_go_wrong(self, from_s: float) -> None:
+        """Let incidents happen, so many seconds from now on at the earliest."""
+        scene = self.scene
+        for act in self._incidents.drawn():
+            scene.schedule.after(scene.chance.uniform(from_s, scene.swarm.chaos_s), act)
+
+    def _committed(self, offset: AcceptedOffset) -> None:
+        if offset.member_id != NO_MEMBER_ID:
+            self.scene.tell(facts.Committed(offset))
+            return
+        self._say("resets", offset.key, "to", offset.committed_offset)
+        self.scene.tell(facts.OffsetReset(offset.key, offset.committed_offset))
+
+    def _replaced(self) -> None:
+        self._say("moves", "to", self.scene.coordination.node)
+        self.scene.tell(facts.Replaced())
+
+    def _say(self, what: str, *details: object) -> None:
+        group = self.scene.coordination.group
+        epochs = f"{group.group_epoch}/{group.assignment_epoch}"
+        self.scene.log.add(self.scene.now, "group", epochs, what, *details)
+
+    def _produce(self) -> None:
+        scene, swarm = self.scene, self.scene.swarm
+        wait_s = scene.chance.uniform(0.2, 3.0)
+        for log in scene.storage.logs.values():
+            count = int(scene.chance.choice((0.0, 0.0, 0.2, 1.0, 4.0)) * swarm.rate * wait_s)
+            log.append(count, scene.now)
+        if scene.now < swarm.chaos_s:
+            scene.schedule.after(wait_s, self._produce)
+
+    def _produce_evenly(self) -> None:
+        scene, logs = self.scene, self.scene.storage.logs
+        for index, (key, log) in enumerate(logs.items()):
+            # Not all of them at once: each partition has its own part of a record's time.
+            due = int(scene.swarm.rate * scene.now + index / len(logs))
+            log.append(due - self._written.get(key, 0), scene.now)
+            self._written[key] = due
+        if scene.is_faulty:
+            scene.schedule.after(WRITTEN_EVERY_S, self._produce_evenly)
+
+    # The brokers.
+
+    def _serve(self, outgoing: Outgoing, reply: Reply) -> None:
+        scene = self.scene
+        storage = scene.storage
+        request, finish, refusal = scene.rights.authorize(
+            outgoing.request, storage.image, scene.now
+        )
+        if request is None:
+            self._say("denies", outgoing.request, "->", refusal)
+            reply(refusal)
+            return
+        if finish is not None:
+            outgoing, reply = replace(outgoing, request=request), _finishing(finish, reply)
+        fails = scene.is_faulty and scene.chance.random() < scene.swarm.errors
+        match request:
+            case m.FindCoordinatorRequest():
+                reply(self._coordinator(fails=fails))
+            case m.MetadataRequest():
+                reply(_electing(request) if fails else storage.metadata(request))
+            case m.GroupSettingsRequest():
+                reply(m.GroupSettingsResponse(session_timeout_ms=int(scene.swarm.session_s * 1000)))
+            case m.ListOffsetsRequest():
+                reply(storage.list_offsets(request, self._refused(request.partitions, fails)))
+            case m.OffsetForLeaderEpochRequest():
+                reply(storage.epoch_ends(request, self._refused(request.lookups, fails)))
+            case _:
+                code = scene.chance.choice(PASSING_ERRORS) if fails else ErrorCode.NONE
+                self._ask_coordinator(outgoing, code, reply)
+
+    def _serve_late(self, outgoing: Outgoing, reply: Reply) -> None:
+        """Serve what its sender gave up, and tell what a heartbeat took from it."""
+        scene, request = self.scene, outgoing.request
+        scene.tell(facts.CameLate(request, scene.now))
+        if not isinstance(request, m.HeartbeatRequest):
+            self._serve(outgoing, reply)
+            return
+        held = self._held(request.member_id)
+        self._serve(outgoing, reply)
+        taken = held - self._held(request.member_id)
+        if taken:
+            scene.tell(facts.Misheard(request.member_id, taken))
+
+    def _held(self, member_id: str) -> frozenset[TopicIdPartition]:
+        """Return what a member owns, and has as far as the coordinator knows."""
+        scene = self.scene
+        members = [each.member for each in scene.participants if each.member]
+        owned = [each.owned for each in members if each.member_id == member_id]
+        return frozenset(
+            key for each in owned for key in each if scene.coordination.holder(key) == member_id
+        )
+
+    def _coordinator(self, *, fails: bool) -> m.FindCoordinatorResponse:
+        """Answer where the coordinator is; a broker may not know, or not know yet that it moved."""
+        coordination = self.scene.coordination
+        if not fails:
+            return m.FindCoordinatorResponse(coordinator=coordination.node)
+        if self.scene.chance.random() < 0.5:
+            return m.FindCoordinatorResponse(coordinator=coordination.former_node)
+        return m.FindCoordinatorResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _refused(self, partitions: Iterable[TopicIdPartition], fails: bool) -> Refused:
+        """Return of which partitions the leaders refuse: some, or all, where a broker fails."""
+        chance = self.scene.chance
+        if not fails:
+            return NONE_REFUSED
+        return {
+            key: chance.choice(LEADER_ERRORS) for key in sorted(partitions) if chance.random() < 0.7
+        }
+
+    def _ask_coordinator(self, outgoing: Outgoing, code: int, reply: Reply) -> None:
+        coordination = self.scene.coordination
+        request = outgoing.request
+        whole: Answer = _as_it_is
+        if not coordination.profile.commits_topic_ids:
+            request, whole = sent_by_name(request, self.scene.storage.image)
+            if request is not outgoing.request:
+                outgoing = replace(outgoing, request=request)
+
+        def answer(response: m.Response | None) -> None:
+            self._say("answers", request, "->", response)
+            reply(response and whole(response))
+
+        coordination.serve(outgoing, NOBODY, code, answer)
+
+
+def _finishing(finish: Finish, reply: Reply) -> Reply:
+    return lambda response: reply(response and finish(response))
+
+
+def _electing(request: m.MetadataRequest) -> m.MetadataResponse | None:
+    """Answer as a broker that knows of no leaders; of topics by id that cannot be said."""
+    if request.topic_ids:
+        return None
+    code = int(ErrorCode.LEADER_NOT_AVAILABLE)
+    return m.MetadataResponse(errors=dict.fromkeys(sorted(request.topic_names), code))
+
+
+def _starting(swarm: Swarm, storage: Storage, chance: Chance) -> StartingOffsets:
+    """Draw `startingOffsets`: a default, and what it names of the partitions there are."""
+    default = StartingPoint.LATEST if swarm.from_latest else StartingPoint.EARLIEST
+    named = {}
+    for key in sorted(storage.logs) if swarm.named else ():
+        if chance.random() < 0.6:
+            first = chance.randint(0, storage.logs[key].end_offset)
+            name = storage.name_of(key.topic_id) or ""
+            offset = chance.choice((m.EARLIEST_TIMESTAMP, m.LATEST_TIMESTAMP, first, first))
+            named[TopicPartition(name, key.partition)] = offset
+    return StartingOffsets(default, named)
+
+
+def _as_it_is(response: m.Response) -> m.Response:
+    return response
+
+
+def _settings(swarm: Swarm) -> Settings:
+    return Settings(
+        BrokerSettings(
+            session_timeout_s=swarm.session_s,
+            min_session_timeout_s=swarm.session_s,
+            heartbeat_interval_s=swarm.heartbeat_s,
+            min_heartbeat_interval_s=swarm.heartbeat_s,
+            max_session_timeout_s=max(60.0, swarm.session_s),
+        )
+    )

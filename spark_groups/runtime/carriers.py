@@ -1,0 +1,178 @@
+"""Four threads that carry a client's requests to brokers and bring the answers back."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from spark_groups.client import Lane, Outgoing
+from spark_groups.errors import AccessError, ProtocolError
+from spark_groups.protocol.messages import (
+    DescribeGroupRequest,
+    FindCoordinatorRequest,
+    GroupSettingsRequest,
+    GroupSettingsResponse,
+    HeartbeatRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    Node,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    OffsetForLeaderEpochRequest,
+    RequestFailed,
+    Response,
+)
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.connection import RequestError
+from spark_groups.wire.coordinator import CoordinatorLane
+from spark_groups.wire.group_settings import SESSION_TIMEOUT_MS, group_settings
+from spark_groups.wire.security.security import Security
+
+SETTINGS_TIMEOUT_S: Final = 2.0
+
+Answered = Callable[[Outgoing, "Response | RequestFailed"], None]
+Crashed = Callable[[BaseException], None]
+
+
+class Carriers:
+    """Carries one request for each lane at a time.
+
+    Args:
+        bootstrap_servers: `host:port` of one or more brokers.
+        client_id: What brokers call this client.
+        security: How connections are secured.
+        answered: Called in a carrier's thread with each answer, or with why there is none.
+        crashed: Called when a carrier's thread dies of anything else, and with an AccessError when
+            a broker refuses who we are, of which no thread dies.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: tuple[str, ...],
+        *,
+        client_id: str,
+        security: Security,
+        answered: Answered,
+        crashed: Crashed,
+    ) -> None:
+        self._answered = answered
+        self._crashed = crashed
+        self._search = Cluster(bootstrap_servers, client_id=client_id, security=security)
+        self._cluster = Cluster(bootstrap_servers, client_id=client_id, security=security)
+        # Metadata and starting positions wait behind it, so it is given up soon.
+        self._settings = Cluster(
+            bootstrap_servers,
+            client_id=client_id,
+            security=security,
+            request_timeout_s=SETTINGS_TIMEOUT_S,
+        )
+        self._coordinators = {
+            lane: CoordinatorLane(client_id=client_id, security=security)
+            for lane in Lane
+            if lane.leads_to_coordinator
+        }
+        self._inbox: dict[Lane, queue.SimpleQueue[Outgoing | None]] = {
+            lane: queue.SimpleQueue() for lane in Lane
+        }
+        self._offsets_node: Node | None = None
+        self._threads = [
+            threading.Thread(
+                target=self._carry,
+                args=(lane,),
+                name=f"kafka-group-{lane.name.lower()}",
+                daemon=True,
+            )
+            for lane in Lane
+        ]
+
+    def start(self) -> None:
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def send(self, outgoing: Outgoing) -> None:
+        """Hand a request over; its answer comes to `answered` in another thread."""
+        self._inbox[outgoing.lane].put(outgoing)
+
+    def coordinator_is(self, node: Node) -> None:
+        """End what waits for another coordinator: it would sit there until its deadline."""
+        if self._offsets_node not in (None, node):
+            self._coordinators[Lane.OFFSETS].interrupt()
+
+    def shutdown(self, timeout_s: float) -> None:
+        """End the threads and what they wait for.
+
+        Args:
+            timeout_s: Seconds to wait for each of them.
+        """
+        for lane in self._coordinators.values():
+            lane.shutdown()
+        for cluster in (self._search, self._cluster, self._settings):
+            cluster.shutdown()
+        for inbox in self._inbox.values():
+            inbox.put(None)
+        for thread in self._threads:
+            if thread is not threading.current_thread() and thread.ident is not None:
+                thread.join(timeout_s)
+
+    def _carry(self, lane: Lane) -> None:
+        try:
+            while (outgoing := self._inbox[lane].get()) is not None:
+                self._answered(outgoing, self._ask(outgoing))
+        except Exception as error:
+            self._crashed(error)
+        finally:
+            match lane:
+                case Lane.SEARCH:
+                    self._search.close()
+                case Lane.CLUSTER:
+                    self._cluster.close()
+                    self._settings.close()
+                case _:
+                    self._coordinators[lane].close()
+
+    def _ask(self, outgoing: Outgoing) -> Response | RequestFailed:
+        try:
+            if outgoing.node is None:
+                return self._ask_cluster(outgoing)
+            return self._ask_coordinator(outgoing, outgoing.node)
+        except RequestError as error:
+            return error.as_failure()
+        except ProtocolError as error:
+            return RequestFailed(str(error), may_have_arrived=True)
+        except AccessError as error:
+            self._crashed(error)
+            return RequestFailed(str(error), may_have_arrived=True)
+
+    def _ask_coordinator(self, outgoing: Outgoing, node: Node) -> Response:
+        request = outgoing.request
+        assert isinstance(
+            request,
+            HeartbeatRequest | OffsetCommitRequest | OffsetFetchRequest | DescribeGroupRequest,
+        )
+        if outgoing.lane is Lane.OFFSETS:
+            self._offsets_node = node
+        return self._coordinators[outgoing.lane].send(node, request, outgoing.timeout_s)
+
+    def _ask_cluster(self, outgoing: Outgoing) -> Response:
+        match outgoing.request:
+            case FindCoordinatorRequest() as request:
+                return self._search.find_coordinator(request)
+            case MetadataRequest() as request:
+                return self._cluster.metadata(request)
+            case ListOffsetsRequest() as request:
+                return self._cluster.list_offsets(request)
+            case OffsetForLeaderEpochRequest() as request:
+                return self._cluster.epoch_ends(request)
+            case GroupSettingsRequest() as request:
+                found = group_settings(self._settings, request.group_id)
+                setting = found.of(SESSION_TIMEOUT_MS)
+                return GroupSettingsResponse(
+                    session_timeout_ms=found.session_timeout_ms,
+                    session_timeout_max_ms=None if setting is None else setting.maximum,
+                    reason=found.reason,
+                )
+            case other:
+                raise TypeError(f"{type(other).__name__} does not go to any broker")

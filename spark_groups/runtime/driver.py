@@ -1,0 +1,402 @@
+"""Drives a GroupClient with the real clock and real connections: what Spark's runner talks to."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from spark_groups.client import ClientConfig, GroupClient
+from spark_groups.client.narration import NameOf
+from spark_groups.client.parts import Event
+from spark_groups.client.snapshot import take_snapshot
+from spark_groups.errors import BrokerUnreachableError, DeadOwnershipError
+from spark_groups.offsets.planning import PlanLimit
+from spark_groups.protocol.messages import ListOffsetsResponse
+from spark_groups.runtime.carriers import Carriers
+from spark_groups.runtime.clock import suspension_clock
+from spark_groups.runtime.engine import Engine
+from spark_groups.runtime.instance_lock import InstanceLock
+from spark_groups.runtime.leave import leave_at_once
+from spark_groups.types import BatchPlan, TopicPartition
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.log_ends import LogEnds
+from spark_groups.wire.security.security import Security
+
+logger = logging.getLogger(__name__)
+
+FIRST_ASSIGNMENT_S: Final = 3.0
+"""How long the first plan waits for partitions that others still own."""
+OUTAGE_S: Final = 300.0
+"""How long a query that was running goes on without any broker answering."""
+POLL_AGAIN_S: Final = 0.1
+NEWS_S: Final = 0.1
+"""How long a plan waits for a heartbeat that is under way, and for what it brings: a healthy
+coordinator answers in milliseconds, and a slow one must not slow every batch down."""
+VALIDATION_S: Final = 2.0
+"""How long a plan waits for new leaders to confirm positions; what they have not is left out."""
+
+
+class GroupDriver(Engine):
+    """One member of a consumer group with its threads; one for each run of a query.
+
+    Args:
+        config: How the client behaves.
+        bootstrap_servers: `host:port` of one or more brokers.
+        client_id: What brokers call this client.
+        security: How connections are secured.
+        api_timeout_s: Seconds in which the first answer must come.
+        request_timeout_s: Seconds that listing log ends may take.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        *,
+        bootstrap_servers: tuple[str, ...],
+        client_id: str,
+        security: Security,
+        api_timeout_s: float = 60.0,
+        request_timeout_s: float = 30.0,
+    ) -> None:
+        super().__init__(config.member.group_id)
+        self._config = config
+        self._servers = bootstrap_servers
+        self._client_id = client_id
+        self._security = security
+        self._api_timeout_s = api_timeout_s
+        self._request_timeout_s = request_timeout_s
+        self._ends: LogEnds | None = None
+        self._available_now = False
+        self._has_begun = False
+        self._instance_lock: InstanceLock | None = None
+        self._holds_revocations = False
+
+    def start(self, checkpointed: BatchPlan | None) -> None:
+        """Join in the background; only the first call does anything.
+
+        Args:
+            checkpointed: The plan that Spark's checkpoint ended at; its member id is released.
+
+        Raises:
+            GroupError: Another query of this host runs with the same instance id.
+        """
+        self._lock_instance()
+        with self._changed:
+            if self._client is not None:
+                return
+            client = GroupClient(
+                self._config,
+                new_member_id=lambda: str(uuid.uuid4()),
+                checkpointed=checkpointed,
+            )
+            if self._available_now:
+                client.prepare_available_now()
+            if self._instance_lock is not None:
+                self._instance_lock.note(member_id=client.member.member_id)
+            client.hold_revocations(self._holds_revocations, suspension_clock())
+            self._ends = LogEnds(
+                Cluster(
+                    self._servers,
+                    client_id=self._client_id,
+                    security=self._security,
+                    request_timeout_s=self._request_timeout_s,
+                ),
+                read_committed=self._config.read_committed,
+            )
+            carriers = Carriers(
+                self._servers,
+                client_id=self._client_id,
+                security=self._security,
+                answered=self._answered,
+                crashed=self._crashed,
+            )
+            self._run(client, carriers)
+
+    def replay(self, plan: BatchPlan) -> None:
+        """Take it that Spark runs an old plan again."""
+        with self._changed:
+            self._started().replay(plan, suspension_clock())
+            self._pump(suspension_clock())
+
+    def finish(self, plan: BatchPlan) -> None:
+        """Take it as proven that a batch is finished, and commit its offsets; idempotent."""
+        with self._changed:
+            self._started().finish(plan, suspension_clock())
+            self._pump(suspension_clock())
+
+    def observe(self, observe: Callable[[Event, NameOf], None]) -> None:
+        """Have one more function called with each event, and with what names topics.
+
+        Args:
+            observe: Called with the lock of this driver: it must not wait for anything.
+        """
+        self._timeline.observers.append(observe)
+
+    def expect_calls_every(self, gap_s: float) -> None:
+        """Take it that the query's trigger lets `gap_s` seconds pass between two calls."""
+        with self._changed:
+            self._started().attendance.liveness.expect_calls_every(gap_s)
+            self._changed.notify_all()
+
+    def hold_revocations(self, is_wanted: bool) -> None:
+        """Hold each revocation until it is released, or do so no more.
+
+        Args:
+            is_wanted: Whether a rebalance listener wants to be told before partitions are gone.
+        """
+        with self._changed:
+            self._holds_revocations = is_wanted
+            if self._client is not None:
+                self._client.hold_revocations(is_wanted, suspension_clock())
+                self._pump(suspension_clock())
+
+    def release_revocation(self, number: int) -> None:
+        """Let a held revocation go; `number` is that of its `RevocationHeld`."""
+        with self._changed:
+            if self._client is not None:
+                self._client.release_revocation(number, suspension_clock())
+                self._pump(suspension_clock())
+
+    def prepare_available_now(self) -> None:
+        """Read up to what is there when each partition becomes ours, then end."""
+        with self._changed:
+            self._available_now = True
+            if self._client is not None:
+                self._client.prepare_available_now()
+
+    def plan(self, limit: PlanLimit) -> BatchPlan | None:
+        """Return the next plan, or None: nothing to read and nothing new to record.
+
+        The first call waits until the member has what it is meant to have, for a bounded time;
+        under AvailableNow each call that finds nothing does.
+
+        Raises:
+            GroupError: The coordinator refused the member for good.
+            DataLossError: Offsets are gone and `failOnDataLoss` is true.
+            BrokerUnreachableError: No broker answered for too long; names the addresses.
+            AvailableNowError: AvailableNow cannot read all that it is meant to.
+        """
+        client, settle_s = self._started(), self._config.settling.timeout_s
+        began_at = suspension_clock()
+        with self._calling(client):
+            if not self._has_begun:
+                self._await_first_answer(client)
+                self._has_begun = True
+                began_at = suspension_clock()
+                wait_s = settle_s if self._available_now else FIRST_ASSIGNMENT_S
+                self._await(lambda: self._may_begin(client), wait_s)
+            if not self._available_now:
+                self._await_news(client)
+                return self._plan_from(client, limit, self._readable_ends(client))
+            return self._plan_available_now(client, limit, began_at)
+
+    def await_commits(self, timeout_s: float) -> bool:
+        """Wait until every finished batch is committed.
+
+        Returns:
+            False if that did not happen in time.
+        """
+        client = self._started()
+        return self._await(lambda: not client.commits.pending(), timeout_s)
+
+    def latest_offsets(self) -> dict[TopicPartition, int]:
+        """Return the ends of this member's partitions, as last listed."""
+        with self._changed:
+            if self._client is None:
+                return {}
+            topics = self._client.topics
+            return {
+                TopicPartition(topics.name(key.topic_id) or "", key.partition): end
+                for key, end in self._client.planner.log_ends.items()
+            }
+
+    def note_end(self) -> None:
+        """Say that the run is about to leave: its successor on this host waits for that."""
+        if self._instance_lock is not None:
+            self._instance_lock.note(leaving=True)
+
+    def leave(self, timeout_s: float = 5.0, *, will_return: bool = False) -> None:
+        """Commit what is finished and leave the group, best effort; then end all threads.
+
+        Args:
+            timeout_s: Seconds that it may take.
+            will_return: True for a static member that keeps its partitions.
+        """
+        with self._changed:
+            client = self._client
+            if client is None or self._closing:
+                return
+            now = suspension_clock()
+            self.note_end()
+            if self._crash is None:
+                client.leave(now, leave_by=now + timeout_s, will_return=will_return)
+                self._pump(now)
+        self._wait_for(lambda: client.has_left or self._crash is not None, timeout_s + 0.5)
+        coordinator = client.parts.coordinator
+        if self._crash is not None and not client.has_left and coordinator is not None:
+            leave_at_once(
+                self._config.member,
+                client.member.member_id,
+                coordinator,
+                will_return=will_return,
+                client_id=self._client_id,
+                security=self._security,
+                timeout_s=timeout_s,
+            )
+        self._close()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what the member is and does right now, as plain values."""
+        with self._changed:
+            if self._client is None:
+                return {"group": self._config.member.group_id, "state": "UNSUBSCRIBED"}
+            view = take_snapshot(self._client, suspension_clock())
+            view["timeline"] = self._timeline.lines()
+            if self._crash is not None:
+                view["failure"] = f"the thread that keeps the time died: {self._crash!r}"
+            return view
+
+    def _plan_available_now(
+        self, client: GroupClient, limit: PlanLimit, began_at: float
+    ) -> BatchPlan | None:
+        """Plan until it is certain that nothing is left: an unanswered question is no end."""
+        told_at = suspension_clock()
+        unknown_s = max(self._config.settling.timeout_s, self._api_timeout_s)
+        while True:
+            ends = self._readable_ends(client)
+            with self._changed:
+                plan = self._plan_from(client, limit, ends)
+                now = suspension_clock()
+                can_tell = client.can_tell(ends.offsets, now)
+                told_at = now if can_tell else told_at
+                if plan is not None:
+                    return plan
+                is_over = can_tell and client.is_available_now_over(now - began_at, now)
+                self._pump(now)
+            if is_over:
+                return None
+            if now - told_at >= unknown_s:
+                raise BrokerUnreachableError(
+                    f"what is left to be read could not be found out within {unknown_s:.0f} s from"
+                    f" {', '.join(self._servers)}: {self._what_is_unknown()}"
+                )
+            self._await(lambda: client.is_settled, POLL_AGAIN_S)
+            # Settled, but unanswered or in doubt about a topic: the next question waits a moment.
+            may_ask = can_tell and not client.available_now.is_in_doubt
+            self._wait_for(lambda: self._closing, 0 if may_ask else POLL_AGAIN_S)
+
+    def _readable_ends(self, client: GroupClient) -> ListOffsetsResponse:
+        with self._changed:
+            self._check(client)
+            keys = client.readable(suspension_clock())
+        ends = self._ends.list(keys) if self._ends is not None else ListOffsetsResponse()
+        validator = client.parts.validator
+        with self._changed:
+            if validator.compare(ends.offsets, ends.leader_epochs):
+                self._pump(suspension_clock())
+                self._await(lambda: not validator.is_waiting, VALIDATION_S)
+        return ends
+
+    def _plan_from(
+        self, client: GroupClient, limit: PlanLimit, ends: ListOffsetsResponse
+    ) -> BatchPlan | None:
+        with self._changed:
+            now = suspension_clock()
+            plan = client.plan(limit, ends.offsets, now, ends.leader_epochs)
+            self._pump(now)
+            return plan
+
+    def _await_news(self, client: GroupClient) -> None:
+        """Plan with what the heartbeat of this batch boundary brings, not a batch later."""
+        since = suspension_clock() - NEWS_S
+        self._await(lambda: not client.exchange.is_news_near(since), NEWS_S)
+
+    def _what_is_unknown(self) -> str:
+        return (self._ends.problem if self._ends is not None else "") or "no proof of membership"
+
+    def _may_begin(self, client: GroupClient) -> bool:
+        if self._available_now:
+            return client.may_begin_available_now
+        if client.is_settled:
+            return True
+        # Who may not describe the group would wait for a word that never comes.
+        may_read = client.target.is_refused or client.readable(suspension_clock())
+        return bool(may_read)
+
+    def _await_first_answer(self, client: GroupClient) -> None:
+        """Wait for an answer, and for an instance id that is not released yet."""
+        began_at = suspension_clock()
+        wait_s = self._api_timeout_s
+        while not self._await(lambda: client.attendance.is_member, wait_s):
+            with self._changed:
+                now = suspension_clock()
+                # Until then the member decides by itself that it has waited for long enough.
+                released_by = client.member.instance_deadline or began_at
+                wait_s = released_by + self._api_timeout_s - now
+                if wait_s <= 0:
+                    raise BrokerUnreachableError(self._unreachable(client, now - began_at))
+
+    def _lock_instance(self) -> None:
+        instance_id = self._config.member.instance_id
+        if instance_id is None or self._instance_lock is not None:
+            return
+        lock = InstanceLock(self._servers, self._config.member.group_id, instance_id)
+        lock.acquire()
+        self._instance_lock = lock
+
+    @contextmanager
+    def _calling(self, client: GroupClient) -> Iterator[None]:
+        """Spark calls: as long as it waits for the answer, it lives."""
+        with self._changed:
+            was_absent = client.attendance.is_absent
+            client.called(suspension_clock())
+            if was_absent:
+                self._has_begun = False
+                self._pump(suspension_clock())
+        try:
+            yield
+        finally:
+            with self._changed:
+                client.call_ended(suspension_clock())
+
+    def _await(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        client = self._started()
+
+        def met_or_failed() -> bool:
+            self._check(client)
+            return condition()
+
+        return self._wait_for(met_or_failed, timeout_s)
+
+    def _check(self, client: GroupClient) -> None:
+        if self._crash is not None:
+            raise DeadOwnershipError(
+                f"the thread that keeps the membership alive died: {self._crash!r}"
+            ) from self._crash
+        if self._closing:
+            raise DeadOwnershipError("the member has left the group")
+        client.check()
+        since, now = client.exchange.failing_since, suspension_clock()
+        released_by = client.member.instance_deadline
+        if released_by is not None and now <= released_by + self._api_timeout_s:
+            # The member decides by itself that it has waited for long enough, if it is answered.
+            return
+        if since is not None and now - since > max(OUTAGE_S, self._api_timeout_s):
+            raise BrokerUnreachableError(self._unreachable(client, OUTAGE_S))
+
+    def _unreachable(self, client: GroupClient, waited_s: float) -> str:
+        reason = client.exchange.last_failure or "the coordinator did not answer a join"
+        return (
+            f"no broker of {', '.join(self._servers)} let group"
+            f" {self._config.member.group_id!r} in within {waited_s:.0f} s: {reason}"
+        )
+
+    def _close(self) -> None:
+        super()._close()
+        if self._ends is not None:
+            self._ends.shutdown()
+        if self._instance_lock is not None:
+            self._instance_lock.release()

@@ -1,0 +1,123 @@
+"""One running query for each `group.instance.id` on a host.
+
+Brokers would let the second one wait for a session that never ends, and the first one be fenced by
+a restart that is none. So a query that runs holds a lock on a file of this user's private
+directory; the kernel lets go of it when the process dies, however it dies. The file says who holds
+it. A query on another host is found out by the group's coordinator only.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from spark_groups.errors import GroupError
+from spark_groups.runtime.private_directory import make_private
+from spark_groups.runtime.snapshots import snapshot_directory
+
+logger = logging.getLogger(__name__)
+
+GRACE_S: Final = 1.0
+"""How long a holder may take to be gone whose query was just stopped."""
+LEAVING_S: Final = 10.0
+"""How long a holder may take to leave its group."""
+_POLL_S: Final = 0.05
+
+
+class InstanceLock:
+    """The right to be the one member with this instance id, as far as this host goes.
+
+    Args:
+        bootstrap_servers: The cluster, as the query names it.
+        group_id: The group.
+        instance_id: The instance id.
+        directory: Where the files lie; None is this user's own directory.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: Iterable[str],
+        group_id: str,
+        instance_id: str,
+        *,
+        directory: Path | None = None,
+    ) -> None:
+        self._group_id = group_id
+        self._instance_id = instance_id
+        self._directory = directory or snapshot_directory()
+        key = "\0".join([*sorted(bootstrap_servers), group_id, instance_id])
+        name = hashlib.sha256(key.encode("utf-8")).hexdigest()[:32]
+        self._path = self._directory / f"{name}.instance"
+        self._descriptor: int | None = None
+        self._facts: dict[str, Any] = {"pid": os.getpid()}
+
+    def acquire(self) -> None:
+        """Take the lock; where no file can be made, say so and go on without.
+
+        Raises:
+            GroupError: A query that runs on this host holds it; names its process and member.
+        """
+        began_at_s = time.monotonic()
+        try:
+            make_private(self._directory)
+            while not self._try():
+                self._wait_for_holder(time.monotonic() - began_at_s)
+        except OSError as error:
+            logger.warning("two queries with one instance id would go unnoticed: %s", error)
+            return
+        self.note()
+
+    def note(self, **facts: Any) -> None:
+        """Add what others are to know of the holder: its member id, that it is leaving."""
+        self._facts |= facts
+        if self._descriptor is not None:
+            content = json.dumps(self._facts).encode("utf-8")
+            os.pwrite(self._descriptor, content, 0)
+            os.ftruncate(self._descriptor, len(content))
+
+    def release(self) -> None:
+        """Let go of the lock, if it is held."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            self._path.unlink(missing_ok=True)
+            os.close(descriptor)
+
+    def _try(self) -> bool:
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The last holder may have removed the file between the two calls.
+            is_current = os.fstat(descriptor).st_ino == self._path.stat().st_ino
+        except (BlockingIOError, FileNotFoundError):
+            is_current = False
+        if not is_current:
+            os.close(descriptor)
+            return False
+        self._descriptor = descriptor
+        return True
+
+    def _wait_for_holder(self, waited_s: float) -> None:
+        holder = self._holder()
+        if waited_s < (LEAVING_S if holder.get("leaving") else GRACE_S):
+            time.sleep(_POLL_S)
+            return
+        raise GroupError(
+            f"kafka.group.instance.id {self._instance_id!r} of group {self._group_id!r} belongs to"
+            f" a query that runs on this host: process {holder.get('pid', 'unknown')}, member"
+            f" {holder.get('member_id', 'not joined yet')}. Give each query an instance id of its"
+            " own, or stop the other one first"
+        )
+
+    def _holder(self) -> dict[str, Any]:
+        try:
+            found = json.loads(self._path.read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}

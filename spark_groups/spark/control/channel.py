@@ -1,0 +1,398 @@
+"""The channel between a driver and its runners: unix sockets in a directory of this user alone.
+
+It lies in the JVM's `XDG_RUNTIME_DIR`, or below the files of the SparkContext: nobody else can put
+anything in its place, as anybody can in `/tmp`. Both sides belong to one JVM and so know both
+directories; a driver takes the first that it can, a runner looks in both now and then. Sockets are
+named after the JVM's pid, so nobody has to be told where they are. Everything is bounded: the
+length of a line, what waits to be sent, the number of runners. Each side of a connection has one
+thread that reads and one that writes, so that a side which does not read keeps nobody waiting.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import os
+import queue
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.core.files import SparkFiles
+
+from spark_groups.runtime.private_directory import is_private, runtime_directory
+from spark_groups.runtime.private_socket import connect_to, end_listening, listen_at
+from spark_groups.spark.control.messages import Introduced, Listening, Message, as_line, from_line
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_S: Final = 0.5
+CONNECT_TIMEOUT_S: Final = 1.0
+MAX_LINE_BYTES: Final = 16 * 1024 * 1024
+MAX_WAITING_MESSAGES: Final = 256
+MAX_LINKS: Final = 256
+_numbers = itertools.count()
+
+
+def control_directories(runtime: str | None, files: Path | None) -> tuple[Path, ...]:
+    """Return where drivers' sockets may lie, the best place first; they need not exist.
+
+    Args:
+        runtime: What `XDG_RUNTIME_DIR` says in the JVM's environment, if anything.
+        files: The directory of the SparkContext's files, if it is known.
+    """
+    # Where a system gives each user a temporary directory (macOS), sockets have short paths there.
+    places = (runtime_directory(runtime), runtime_directory(tempfile.gettempdir()), files)
+    return tuple(place / "spark-groups-control" for place in places if place is not None)
+
+
+def directories_of_driver(jvm: Any) -> tuple[Path, ...]:
+    """Return where the sockets of a driver may lie.
+
+    Args:
+        jvm: py4j's view of the driver's JVM, which has a SparkContext.
+    """
+    files = Path(jvm.org.apache.spark.SparkFiles.getRootDirectory())
+    return control_directories(jvm.java.lang.System.getenv("XDG_RUNTIME_DIR"), files)
+
+
+def directories_of_runner() -> tuple[Path, ...]:
+    """Return where a runner looks for the sockets of drivers: it has the JVM's environment."""
+    return control_directories(os.environ.get("XDG_RUNTIME_DIR"), files_directory())
+
+
+def files_directory() -> Path | None:
+    """Return the directory of the SparkContext's files, where a runner was told of one."""
+    root = SparkFiles._root_directory
+    directory = Path(root).parent if root else None
+    return directory if directory is not None and directory.exists() else None
+
+
+def _sweep(directory: Path) -> None:
+    """Remove the sockets of processes that are gone: nobody of their JVM may ever look for them."""
+    for path in directory.glob("*-*-*.*"):
+        pid = path.name.split("-")[1]
+        try:
+            if pid.isdigit():
+                os.kill(int(pid), 0)
+        except ProcessLookupError:
+            path.unlink(missing_ok=True)
+        except OSError:
+            # Somebody else's process has the number now.
+            continue
+
+
+class Link:
+    """One connection between a driver and a runner; both sides have one.
+
+    Args:
+        connection: A connected stream socket.
+        received: Called with each message, on the link's own thread; must not raise.
+        closed: Called once when the connection is over.
+    """
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        received: Callable[[Link, Message], None],
+        closed: Callable[[Link], None],
+    ) -> None:
+        self._connection = connection
+        self._received = received
+        self._closed = closed
+        self._waiting: queue.Queue[bytes | None] = queue.Queue(MAX_WAITING_MESSAGES)
+        self._ending = threading.Lock()
+        self.is_open = True
+
+    def start(self) -> None:
+        """Begin to read and to write."""
+        for target, name in ((self._read, "read"), (self._write, "write")):
+            threading.Thread(target=target, name=f"kafka-group-link-{name}", daemon=True).start()
+
+    def send(self, message: Message) -> None:
+        """Send a message some time soon; a side that takes nothing for long is cut off.
+
+        Args:
+            message: What to say.
+        """
+        if not self.is_open:
+            return
+        try:
+            self._waiting.put_nowait(as_line(message))
+        except queue.Full:
+            logger.warning("the other side of a control link takes nothing: it is cut off")
+            # Whoever sends may hold locks that the end of the link wants to take.
+            threading.Thread(target=self.close, name="kafka-group-link-cut", daemon=True).start()
+
+    def close(self) -> None:
+        """End the connection; a second call does nothing."""
+        if not self._ending.acquire(blocking=False):
+            return
+        self.is_open = False
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+        with contextlib.suppress(queue.Full):
+            self._waiting.put_nowait(None)
+        self._closed(self)
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError, ValueError), self._connection.makefile("rb") as lines:
+            while line := lines.readline(MAX_LINE_BYTES + 1):
+                if len(line) > MAX_LINE_BYTES:
+                    logger.warning("a control message of more than %d bytes", MAX_LINE_BYTES)
+                    break
+                try:
+                    message = from_line(line)
+                except ValueError as error:
+                    logger.warning("the control link ignores a line: %s", error)
+                else:
+                    self._received(self, message)
+        self.close()
+
+    def _write(self) -> None:
+        with contextlib.suppress(OSError):
+            while (line := self._waiting.get()) is not None and self.is_open:
+                self._connection.sendall(line)
+        self.close()
+
+
+class ControlServer:
+    """A driver's end: a socket that the runners of its JVM connect to.
+
+    Args:
+        jvm_pid: The JVM's pid.
+        listening: What each runner is told first.
+        received: Called with each message of a runner.
+        directories: Where the socket may lie, the best place first.
+        told_before: What a runner is told before that, asked for anew for each of them.
+    """
+
+    def __init__(
+        self,
+        jvm_pid: int,
+        listening: Listening,
+        received: Callable[[Link, Message], None],
+        directories: Sequence[Path],
+        told_before: Callable[[], Iterable[Message]] = tuple,
+    ) -> None:
+        self._told_before = told_before
+        self._listening = listening
+        self._received = received
+        self._directories = directories
+        self._name = f"{jvm_pid}-{os.getpid()}-{next(_numbers)}.sock"
+        self._path: Path | None = None
+        self._changed = threading.Condition()
+        self._pids: dict[Link, int | None] = {}
+        self._socket: socket.socket | None = None
+
+    def start(self, missing: str) -> None:
+        """Begin to listen; where no socket can be made, say so and go on without.
+
+        Args:
+            missing: What there is not without it, for whoever reads the warning.
+        """
+        problems: list[str] = []
+        self._socket = listener = self._listen(problems)
+        if listener is None:
+            logger.warning(
+                "there is no control channel to the runners of this application's queries, so %s."
+                " The queries run without it. Have XDG_RUNTIME_DIR in the environment of the"
+                " driver's JVM name a directory of its user with mode 0700, or spark.local.dir one"
+                " that it can write, and start the application again (%s)",
+                missing,
+                "; ".join(problems) or "no such directory is known",
+            )
+            return
+        threading.Thread(
+            target=self._accept, args=(listener,), name="kafka-group-control", daemon=True
+        ).start()
+
+    def broadcast(self, message: Message) -> int:
+        """Tell all runners.
+
+        Args:
+            message: What to say.
+
+        Returns:
+            How many there are.
+        """
+        with self._changed:
+            links = list(self._pids)
+        for link in links:
+            link.send(message)
+        return len(links)
+
+    def await_runners(self, pids: set[int], timeout_s: float) -> bool:
+        """Wait until the runners of some processes are connected.
+
+        Args:
+            pids: The processes.
+            timeout_s: How long at most.
+
+        Returns:
+            False if some are missing.
+        """
+        if self._socket is None:
+            return False
+        with self._changed:
+            return self._changed.wait_for(lambda: pids <= set(self._pids.values()), timeout_s)
+
+    def close(self) -> None:
+        """Stop to listen, end all connections and remove the socket."""
+        listener, self._socket = self._socket, None
+        if listener is None or self._path is None:
+            return
+        end_listening(listener, self._path)
+        with self._changed:
+            links = list(self._pids)
+        for link in links:
+            link.close()
+
+    def _listen(self, problems: list[str]) -> socket.socket | None:
+        for directory in self._directories:
+            self._path = directory / self._name
+            try:
+                listener = listen_at(self._path, MAX_LINKS)
+            except OSError as error:
+                problems.append(f"{directory}: {error}")
+            else:
+                _sweep(directory)
+                return listener
+        return None
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError as error:
+                if self._socket is None:
+                    return
+                # Too many open files, most likely: whoever waits is taken when there is room.
+                logger.warning("a runner could not be taken: %s", error)
+                with self._changed:
+                    self._changed.wait(LOOK_EVERY_S)
+                continue
+            link = Link(connection, self._take, self._forget)
+            with self._changed:
+                is_full = len(self._pids) >= MAX_LINKS
+                if not is_full and self._socket is not None:
+                    self._pids[link] = None
+            if is_full or self._socket is None:
+                link.close()
+                continue
+            for message in (*self._told_before(), self._listening):
+                link.send(message)
+            link.start()
+
+    def _take(self, link: Link, message: Message) -> None:
+        if isinstance(message, Introduced):
+            with self._changed:
+                if link in self._pids:
+                    self._pids[link] = message.pid
+                self._changed.notify_all()
+        self._received(link, message)
+
+    def _forget(self, link: Link) -> None:
+        with self._changed:
+            self._pids.pop(link, None)
+            self._changed.notify_all()
+
+
+class ControlClient:
+    """A runner's end: a link to every driver process of its JVM that listens.
+
+    Args:
+        jvm_pid: The JVM's pid.
+        introduced: What each driver is told first.
+        received: Called with each message of a driver.
+        closed: Called when a link is over.
+        directories: Where the sockets may lie.
+    """
+
+    def __init__(
+        self,
+        jvm_pid: int,
+        introduced: Introduced,
+        received: Callable[[Link, Message], None],
+        closed: Callable[[Link], None],
+        directories: Sequence[Path],
+    ) -> None:
+        self._jvm_pid = jvm_pid
+        self._introduced = introduced
+        self._received = received
+        self._closed = closed
+        self._directories = directories
+        self._links: dict[Path, Link] = {}
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+
+    def start(self) -> int:
+        """Connect to every driver that listens, and look for new ones from now on.
+
+        Returns:
+            How many there are now.
+        """
+        found = self._look()
+        threading.Thread(target=self._keep_looking, name="kafka-group-look", daemon=True).start()
+        return found
+
+    def broadcast(self, message: Message) -> None:
+        """Tell all drivers.
+
+        Args:
+            message: What to say.
+        """
+        for link in self.links():
+            link.send(message)
+
+    def links(self) -> list[Link]:
+        """Return the links that are open."""
+        with self._lock:
+            return [link for link in self._links.values() if link.is_open]
+
+    def close(self) -> None:
+        """End all links; none is looked for any more."""
+        self._ended.set()
+        for link in self.links():
+            link.close()
+
+    def _keep_looking(self) -> None:
+        while not self._ended.wait(LOOK_EVERY_S):
+            self._try_to_look()
+
+    def _try_to_look(self) -> None:
+        try:
+            self._look()
+        except Exception as error:
+            # Too many open files, or threads: the next look may find room again.
+            logger.warning("drivers that listen could not be looked for: %r", error)
+
+    def _look(self) -> int:
+        with self._lock:
+            self._links = {path: link for path, link in self._links.items() if link.is_open}
+            known = set(self._links)
+        for directory in self._directories:
+            paths = sorted(directory.glob(f"{self._jvm_pid}-*.sock"))
+            if not paths or not is_private(directory):
+                continue
+            for path in paths:
+                if path not in known and len(known) < MAX_LINKS:
+                    self._connect(path)
+        return len(self.links())
+
+    def _connect(self, path: Path) -> None:
+        try:
+            connection = connect_to(path, CONNECT_TIMEOUT_S)
+        except OSError:
+            return
+        connection.settimeout(None)
+        link = Link(connection, self._received, self._closed)
+        with self._lock:
+            self._links[path] = link
+        link.send(self._introduced)
+        link.start()

@@ -1,0 +1,64 @@
+"""What a `load()` asks for, in the form in which it travels from process to process.
+
+Whoever unpickles options has to import what checks them, and all that they consist of. So they
+travel packed: only the process that checks them and a query's runner ever import that.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from spark_groups.spark.reading.columns import RANGE_COLUMNS, columns
+
+if TYPE_CHECKING:
+    from spark_groups.spark.options.range_settings import RangeSettings
+    from spark_groups.spark.options.source_options import SourceOptions
+
+
+@dataclass(frozen=True)
+class Load:
+    """What one `load()` asks for.
+
+    Args:
+        columns: The schema, as Spark's DDL.
+        emits_ranges: Whether the rows are ranges, not records.
+        range_settings: How executors read.
+        packed_options: All options, pickled; with secrets, which its text does not show.
+    """
+
+    columns: str
+    emits_ranges: bool
+    range_settings: RangeSettings
+    packed_options: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Load:
+        """Check the options of a load.
+
+        Args:
+            options: What was given, by name.
+
+        Raises:
+            OptionsError: Some of them are wrong; all that is wrong is listed.
+        """
+        from spark_groups.spark.options.source_options import SourceOptions
+        from spark_groups.spark.options.values import Emit
+
+        checked = SourceOptions.of(options)
+        emits_ranges = checked.emit is Emit.RANGES
+        return cls(
+            columns=RANGE_COLUMNS
+            if emits_ranges
+            else columns(include_headers=checked.include_headers),
+            emits_ranges=emits_ranges,
+            range_settings=checked.range_settings(),
+            packed_options=pickle.dumps(checked),
+        )
+
+    def options(self) -> SourceOptions:
+        """Return the options as they were checked."""
+        unpacked: SourceOptions = pickle.loads(self.packed_options)
+        return unpacked

@@ -1,0 +1,60 @@
+"""What executors need to know to read ranges: plain, small, and cheap to unpickle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from spark_groups.protocol.rights import Identity
+from spark_groups.wire.security.security import PLAINTEXT, Security
+
+MEMORY_BYTES: Final = 256 * 1024 * 1024
+
+
+class ReaderChoice(Enum):
+    """Which of the readers reads the ranges: the option `reader`."""
+
+    AUTO = "auto"
+    FAST = "fast"
+    LIBRDKAFKA = "librdkafka"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeSettings:
+    """How executors read offset ranges; hashable, so that consumers can be kept by it.
+
+    Args:
+        bootstrap_servers: `host:port` of brokers.
+        group_id: The group in whose name is read; executors do not join it.
+        client_id: How brokers call the consumer.
+        rack: `client.rack`: fetch from a replica nearby.
+        read_committed: Leave out records of transactions that are not committed.
+        include_headers: Whether rows have headers.
+        fail_on_data_loss: Whether offsets that are gone are an error.
+        poll_timeout_s: Seconds to wait for the next record.
+        request_timeout_s: Seconds to wait for one answer.
+        reader: Which reader is used.
+        memory_bytes: How much memory the fast reader may use for a task.
+        tuning: Further settings in librdkafka's words.
+        security: How connections are secured; with secrets, which its text does not show.
+    """
+
+    bootstrap_servers: tuple[str, ...]
+    group_id: str
+    client_id: str = "spark-groups"
+    rack: str | None = None
+    read_committed: bool = False
+    include_headers: bool = False
+    fail_on_data_loss: bool = True
+    poll_timeout_s: float = 120.0
+    request_timeout_s: float = 30.0
+    reader: ReaderChoice = ReaderChoice.AUTO
+    memory_bytes: int = MEMORY_BYTES
+    tuning: tuple[tuple[str, str], ...] = ()
+    security: Security = PLAINTEXT
+
+    @property
+    def identity(self) -> Identity:
+        """Who reads, for errors about missing rights."""
+        return Identity(principal=self.security.principal, bootstrap_servers=self.bootstrap_servers)

@@ -1,0 +1,425 @@
+"""The options of the `kafka-group` source: names, defaults, meanings, and what is refused.
+
+Every option is declared once, with its documentation, in `SourceOptions` or in `FETCH_TUNING`;
+`option_table()` writes the table that the README shows. All that is wrong with the options of a
+load() is listed in one error.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveInt,
+)
+from pydantic.dataclasses import dataclass
+from pydantic.fields import FieldInfo
+
+from spark_groups.errors import OptionsError
+from spark_groups.offsets.planning import PlanLimit
+from spark_groups.offsets.settling import Settling, WhenUnsettled
+from spark_groups.offsets.starting import StartingOffsets, StartingPoint
+from spark_groups.protocol.member_config import MemberConfig
+from spark_groups.protocol.subscription import Subscription
+from spark_groups.spark.options.checks import (
+    read_subscription,
+    read_tuning,
+    refuse_load,
+    uncovered_topics,
+    unknown_or_refused,
+    validated,
+)
+from spark_groups.spark.options.range_settings import MEMORY_BYTES, RangeSettings, ReaderChoice
+from spark_groups.spark.options.security import SECURITY_OPTIONS, read_security
+from spark_groups.spark.options.values import (
+    Emit,
+    LogLevel,
+    MoveWithState,
+    one_of,
+    parse_bytes,
+    parse_duration_s,
+    parse_instance_id,
+    parse_isolation,
+    parse_limit_s,
+    parse_servers,
+    parse_starting_offsets,
+    parse_unreleased,
+)
+from spark_groups.spark.reading.fetch_tuning import FETCH_DEFAULTS, FETCH_TUNING
+from spark_groups.wire.security.security import PLAINTEXT, Security
+
+if TYPE_CHECKING:
+    from spark_groups.client import ClientConfig
+
+GROUP_PROTOCOL: Final = "consumer"
+MEMORY_BYTES_MIN: Final = 16 * 1024 * 1024
+
+
+def _option(name: str, meaning: str, *, default: Any = ..., shown: str | None = None) -> Any:
+    """Declare an option: `shown` is its default in the table, else the default itself."""
+    if shown is None:
+        shown = "none" if default is None else str(default).lower()
+    return Field(default, alias=name, description=meaning, json_schema_extra={"default": shown})
+
+
+def _text(value: str) -> str:
+    if not value.strip():
+        raise ValueError("is empty")
+    return value.strip()
+
+
+def _group_protocol(value: str) -> str:
+    if value.lower() != GROUP_PROTOCOL:
+        raise ValueError(
+            f"{value!r} cannot be: the source is a member by the consumer protocol (KIP-848);"
+            " a classic group has neither epochs nor a coordinator that assigns"
+        )
+    return GROUP_PROTOCOL
+
+
+Text = Annotated[str, BeforeValidator(_text)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(arbitrary_types_allowed=True))
+class SourceOptions:
+    """The checked options of one load(); each field documents its option."""
+
+    bootstrap_servers: Annotated[tuple[str, ...], BeforeValidator(parse_servers)] = _option(
+        "kafka.bootstrap.servers",
+        "Brokers to begin with, as host:port,host:port.",
+        shown="required",
+    )
+    group_id: Text = _option(
+        "kafka.group.id", "The consumer group that the query joins as a member.", shown="required"
+    )
+    subscribe: Subscription | None = _option(
+        "subscribe",
+        "Topics, separated by commas; a stream needs this or subscribePattern.",
+        default=None,
+    )
+    subscribe_pattern: Subscription | None = _option(
+        "subscribePattern",
+        "An RE2 expression that matches whole topic names; the coordinator evaluates it.",
+        default=None,
+    )
+    starting_offsets: Annotated[StartingOffsets, BeforeValidator(parse_starting_offsets)] = _option(
+        "startingOffsets",
+        "Where a partition starts for which the group has committed nothing: latest, earliest, or"
+        ' JSON like {"orders": {"0": 23, "1": -2}}.',
+        default=StartingOffsets(default=StartingPoint.LATEST),
+        shown="latest",
+    )
+    max_offsets_per_trigger: PositiveInt | None = _option(
+        "maxOffsetsPerTrigger", "How many offsets one batch reads at most.", default=None
+    )
+    min_offsets_per_trigger: PositiveInt | None = _option(
+        "minOffsetsPerTrigger", "A smaller backlog waits for more.", default=None
+    )
+    max_trigger_delay_s: Annotated[float, BeforeValidator(parse_duration_s)] = _option(
+        "maxTriggerDelay", "How long it waits at most.", default=900.0, shown="15m"
+    )
+    min_partitions: PositiveInt | None = _option(
+        "minPartitions",
+        "How many tasks read a batch at least; large ranges are split. Without it ranges share as"
+        " many tasks as the driver has processors.",
+        default=None,
+    )
+    max_records_per_partition: PositiveInt | None = _option(
+        "maxRecordsPerPartition", "How many offsets one task reads at most.", default=None
+    )
+    emit: Annotated[Emit, BeforeValidator(partial(one_of, Emit))] = _option(
+        "emit",
+        "What the rows are: records, or ranges of offsets for `spark_groups.foreach_batch_rows`.",
+        default=Emit.RECORDS,
+        shown="records",
+    )
+    reader: Annotated[ReaderChoice, BeforeValidator(partial(one_of, ReaderChoice))] = _option(
+        "reader",
+        "What tasks read with: fast, which needs numba; librdkafka; or auto, which is fast where it"
+        " can be. Both give the same rows.",
+        default=ReaderChoice.AUTO,
+        shown="auto",
+    )
+    memory_bytes: Annotated[int, BeforeValidator(parse_bytes), Field(ge=MEMORY_BYTES_MIN)] = (
+        _option(
+            "maxMemoryPerTask",
+            "How much memory the fast reader uses in a task at most, such as 64m or 1g; at least"
+            " five times the largest record.",
+            default=MEMORY_BYTES,
+            shown="256m",
+        )
+    )
+    fail_on_data_loss: bool = _option(
+        "failOnDataLoss",
+        "Whether a query fails where offsets are gone; else it goes on from the earliest; after"
+        " a truncation from where the logs part.",
+        default=True,
+    )
+    include_headers: bool = _option(
+        "includeHeaders", "Whether rows have the column headers.", default=False
+    )
+    move_with_state: Annotated[MoveWithState, BeforeValidator(partial(one_of, MoveWithState))] = (
+        _option(
+            "partitionMoveWithState",
+            "warn, fail or ignore when partitions move away from a query that keeps state; needs"
+            " `spark_groups.listen`.",
+            default=MoveWithState.WARN,
+            shown="warn",
+        )
+    )
+    settle_timeout_s: Annotated[float, BeforeValidator(parse_duration_s)] = _option(
+        "availableNowSettleTimeout",
+        "How long AvailableNow and Once wait for the partitions that other members still own.",
+        default=10.0,
+        shown="10s",
+    )
+    when_unsettled: Annotated[WhenUnsettled, BeforeValidator(partial(one_of, WhenUnsettled))] = (
+        _option(
+            "availableNowUnsettled",
+            "What AvailableNow and Once do if partitions are still missing then: warn and end,"
+            " fail, or wait up to the session timeout plus 10 s and then fail.",
+            default=WhenUnsettled.WARN,
+            shown="warn",
+        )
+    )
+    poll_timeout_ms: PositiveInt = _option(
+        "kafkaConsumer.pollTimeoutMs",
+        "How long a task waits for the next record of its ranges.",
+        default=120_000,
+    )
+    instance_id: Annotated[str, BeforeValidator(parse_instance_id)] | None = _option(
+        "kafka.group.instance.id",
+        "Makes the query a static member; each query needs its own. ${HOSTNAME}, ${POD_NAME} and"
+        " the like are taken from the driver's environment.",
+        default=None,
+    )
+    leave_on_stop: bool = _option(
+        "leaveOnStop",
+        "Whether a static member that is stopped gives its partitions away at once.",
+        default=False,
+    )
+    await_instance: Annotated[bool, BeforeValidator(parse_unreleased)] = _option(
+        "unreleasedInstance",
+        "What to do where another member holds the instance id: wait, at most for the session"
+        " time-outs of two holders, or fail.",
+        default=True,
+        shown="wait",
+    )
+    fast_heartbeats: bool = _option(
+        "fastHeartbeats",
+        "Whether a member heartbeats several times a second while partitions move.",
+        default=True,
+    )
+    max_idle_s: Annotated[float, BeforeValidator(parse_limit_s)] | None = _option(
+        "maxIdleTime",
+        "After which silence of Spark, with no batch running, the member leaves; none is never.",
+        default=None,
+        shown="4 times the longest gap between calls, at least 10m",
+    )
+    max_batch_s: Annotated[float, BeforeValidator(parse_limit_s)] = _option(
+        "maxBatchTime",
+        "After which time in one batch the member leaves; the batch goes on, uncommitted.",
+        default=inf,
+        shown="none",
+    )
+    log_level: Annotated[LogLevel, BeforeValidator(partial(one_of, LogLevel))] | None = _option(
+        "logLevel",
+        "Which lines about the query's member reach the driver's log: debug, info, warn, error or"
+        " off.",
+        default=None,
+        shown="info",
+    )
+    metrics_port: Annotated[int, Field(ge=0, le=65_535)] | None = _option(
+        "metricsPort",
+        "Where /metrics, /live, /ready and /health are served by the driver's host; 0: any free"
+        " port, which is logged.",
+        default=None,
+    )
+    metrics_host: Text = _option(
+        "metricsHost", "The address that it listens on.", default="127.0.0.1"
+    )
+    remote_assignor: Text | None = _option(
+        "kafka.group.remote.assignor",
+        "The coordinator's assignor: uniform or range.",
+        default=None,
+        shown="the broker's",
+    )
+    rack: Text | None = _option("kafka.client.rack", "Where the query runs.", default=None)
+    client_id: Text = _option(
+        "kafka.client.id", "How brokers call the query in logs and quotas.", default="spark-groups"
+    )
+    max_poll_interval_ms: Annotated[PositiveInt, Field(le=2**31 - 1)] = _option(
+        "kafka.max.poll.interval.ms",
+        "The rebalance time-out: how long a batch may hold partitions that are to be given up.",
+        default=300_000,
+    )
+    read_committed: Annotated[bool, BeforeValidator(parse_isolation)] = _option(
+        "kafka.isolation.level",
+        "read_committed leaves out what transactions have not committed.",
+        default=False,
+        shown="read_uncommitted",
+    )
+    api_timeout_ms: PositiveInt = _option(
+        "kafka.default.api.timeout.ms",
+        "How long the driver tries to reach the group and its topics.",
+        default=60_000,
+    )
+    request_timeout_ms: PositiveInt = _option(
+        "kafka.request.timeout.ms", "How long it waits for one answer.", default=30_000
+    )
+    group_protocol: Annotated[str, BeforeValidator(_group_protocol)] = _option(
+        "kafka.group.protocol", "Only consumer, the protocol of KIP-848.", default=GROUP_PROTOCOL
+    )
+    fetch_tuning: tuple[tuple[str, str], ...] = ()
+    security: Security = PLAINTEXT
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> SourceOptions:
+        """Check the options of a load().
+
+        Args:
+            options: Texts by name; names in any case.
+
+        Raises:
+            OptionsError: Some are unknown, missing, wrong or contradict each other; lists all.
+        """
+        given = {name.lower(): str(value) for name, value in options.items()}
+        problems = [*unknown_or_refused(given, _KNOWN)]
+        values: dict[str, Any] = {}
+        for name in _OPTION_NAMES:
+            if name.lower() in given:
+                values[name] = given[name.lower()]
+        problems += read_subscription(given, values)
+        problems += uncovered_topics(given, values)
+        values["fetch_tuning"] = read_tuning(given, problems)
+        values["security"] = read_security(given, problems)
+        checked = validated(cls, values, _OPTION_NAMES, problems)
+        problems += _contradictions(checked) if checked else ()
+        if problems or checked is None:
+            refuse_load("kafka-group", problems)
+        return checked
+
+    @property
+    def subscription(self) -> Subscription:
+        """What the member subscribes to; only a stream needs it, which a load() does not tell."""
+        if self.chosen is None:
+            raise OptionsError(
+                "subscribe or subscribePattern is missing: name the topics that the query reads"
+            )
+        return self.chosen
+
+    @property
+    def chosen(self) -> Subscription | None:
+        """Which topics are read; None: nothing is said about it."""
+        return self.subscribe or self.subscribe_pattern
+
+    def client_config(self, restart_s: float | None = None) -> ClientConfig:
+        """Return how the group's member behaves.
+
+        Args:
+            restart_s: How many seconds a restart of the application takes, if that is known.
+        """
+        from spark_groups.client import ClientConfig
+        from spark_groups.client.liveness import LivenessLimits
+
+        return ClientConfig(
+            member=MemberConfig(
+                group_id=self.group_id,
+                subscription=self.subscription,
+                instance_id=self.instance_id,
+                rack_id=self.rack,
+                rebalance_timeout_ms=self.max_poll_interval_ms,
+                server_assignor=self.remote_assignor,
+                fast_heartbeats=self.fast_heartbeats,
+                await_instance=self.await_instance,
+                restart_s=restart_s,
+                identity=self.range_settings().identity,
+            ),
+            starting_offsets=self.starting_offsets,
+            read_committed=self.read_committed,
+            fail_on_data_loss=self.fail_on_data_loss,
+            liveness=LivenessLimits(max_idle_s=self.max_idle_s, max_batch_s=self.max_batch_s),
+            settling=Settling(self.settle_timeout_s, self.when_unsettled),
+            command_options=self.command_options(),
+        )
+
+    def command_options(self) -> str:
+        """Return the options with which a `spark-groups` command reaches the same brokers."""
+        options = ("--bootstrap-server", ",".join(self.bootstrap_servers))
+        secured = () if self.security == PLAINTEXT else ("--command-config", "client.properties")
+        return shlex.join((*options, *secured))
+
+    def plan_limit(self) -> PlanLimit:
+        """Return how much a batch may and should read."""
+        return PlanLimit(
+            max_offsets=self.max_offsets_per_trigger,
+            min_offsets=self.min_offsets_per_trigger,
+            max_trigger_delay_s=self.max_trigger_delay_s,
+        )
+
+    def range_settings(self) -> RangeSettings:
+        """Return what executors read ranges with."""
+        return RangeSettings(
+            bootstrap_servers=self.bootstrap_servers,
+            group_id=self.group_id,
+            client_id=self.client_id,
+            rack=self.rack,
+            read_committed=self.read_committed,
+            include_headers=self.include_headers,
+            fail_on_data_loss=self.fail_on_data_loss,
+            poll_timeout_s=self.poll_timeout_ms / 1000,
+            request_timeout_s=self.request_timeout_ms / 1000,
+            reader=self.reader,
+            memory_bytes=self.memory_bytes,
+            tuning=self.fetch_tuning,
+            security=self.security,
+        )
+
+
+_DECLARED: Final[tuple[tuple[str, Any], ...]] = tuple(
+    (field.default.alias, field.default)
+    for field in fields(SourceOptions)
+    if isinstance(field.default, FieldInfo) and field.default.alias
+)
+_OPTION_NAMES: Final = tuple(name for name, _ in _DECLARED)
+_KNOWN: Final = {
+    name.lower(): name
+    for name in (
+        *_OPTION_NAMES,
+        *(name for name, _, _ in SECURITY_OPTIONS),
+        *(tuning.name for tuning in FETCH_TUNING),
+    )
+}
+
+
+def option_table() -> str:
+    """Return the table of all options as Markdown."""
+    rows = [
+        (name, field.json_schema_extra["default"], field.description) for name, field in _DECLARED
+    ]
+    rows += SECURITY_OPTIONS
+    rows += [(tuning.name, tuning.default, tuning.meaning) for tuning in FETCH_TUNING]
+    lines = ["| option | default | meaning |", "|---|---|---|"]
+    return "\n".join(lines + [f"| `{name}` | {default} | {why} |" for name, default, why in rows])
+
+
+def _contradictions(options: SourceOptions) -> Iterator[str]:
+    least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
+    if least is not None and most is not None and least > most:
+        yield f"minOffsetsPerTrigger is {least}, more than maxOffsetsPerTrigger, which is {most}"
+    tuned = {**FETCH_DEFAULTS, **dict(options.fetch_tuning)}
+    pause_ms = tuned["reconnect.backoff.ms"]
+    longest_ms = tuned["reconnect.backoff.max.ms"]
+    if int(pause_ms) > int(longest_ms):
+        yield (
+            f"kafka.reconnect.backoff.ms is {pause_ms}, more than kafka.reconnect.backoff.max.ms,"
+            f" which is {longest_ms}"
+        )

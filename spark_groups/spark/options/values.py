@@ -1,0 +1,266 @@
+"""The texts that options have, turned into values: lists, durations, starting offsets.
+
+Each function raises ValueError with what is wrong, so that the options can list it by name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from enum import Enum
+from math import inf
+from typing import Any, Final, TypeVar
+
+from spark_groups.errors import OptionsError
+from spark_groups.offsets.starting import StartingOffsets, StartingPoint
+from spark_groups.protocol.subscription import LEGAL_TOPIC_NAME
+from spark_groups.types import TopicPartition
+from spark_groups.wire.addresses import parse_bootstrap_servers
+from spark_groups.wire.security.config_references import Allowed
+
+Choice = TypeVar("Choice", bound=Enum)
+
+EARLIEST_OFFSET: Final = -2
+"""The lowest offset in `startingOffsets`: -2 is the earliest, -1 the latest."""
+
+# The suffixes of Spark's JavaUtils.timeStringAs; a bare number is in milliseconds.
+_UNIT_S: Final = dict(
+    [("", 1e-3), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)],
+    m=60.0,
+    min=60.0,
+    h=3600.0,
+    d=86400.0,
+)
+
+# Those of its byteStringAs; a bare number is in bytes.
+_UNIT_BYTES: Final[dict[str, int]] = {"": 1, "b": 1} | {
+    f"{unit}{b}": 1024**power for power, unit in enumerate("kmg", 1) for b in ("", "b")
+}
+
+
+def parse_servers(text: str) -> tuple[str, ...]:
+    """Read `kafka.bootstrap.servers`.
+
+    Args:
+        text: `host:port` of one or more brokers, separated by commas.
+
+    Raises:
+        ValueError: There is none, or one is not `host:port`.
+    """
+    try:
+        return tuple(str(address) for address in parse_bootstrap_servers(text))
+    except OptionsError as error:
+        reason = str(error).removeprefix("kafka.bootstrap.servers").lstrip(": ")
+        raise ValueError(reason) from error
+
+
+def parse_duration_s(text: str) -> float:
+    """Read a duration as Spark writes it, in seconds.
+
+    Args:
+        text: A number and one of us, ms, s, m, min, h, d; without a unit: milliseconds.
+
+    Raises:
+        ValueError: It is not such a text.
+    """
+    found = re.fullmatch(r"(\d+)\s*([a-z]*)", str(text).strip().lower())
+    if found is None or found[2] not in _UNIT_S:
+        units = ", ".join(unit for unit in _UNIT_S if unit)
+        raise ValueError(f"{text!r} is not a duration: a number and one of {units}")
+    return int(found[1]) * _UNIT_S[found[2]]
+
+
+def parse_limit_s(text: str) -> float:
+    """Read a duration that may be no limit at all, in seconds.
+
+    Args:
+        text: A duration as for `parse_duration_s`; `none` and 0 are no limit.
+
+    Raises:
+        ValueError: It is not such a text.
+    """
+    if str(text).strip().lower() == "none":
+        return inf
+    try:
+        return parse_duration_s(text) or inf
+    except ValueError as error:
+        raise ValueError(f"{error}; or none") from error
+
+
+def parse_bytes(text: str) -> int:
+    """Read a size as Spark writes it, in bytes.
+
+    Args:
+        text: A number and one of b, k, kb, m, mb, g, gb; without a unit: bytes.
+
+    Raises:
+        ValueError: It is not such a text.
+    """
+    found = re.fullmatch(r"(\d+)\s*([a-z]*)", str(text).strip().lower())
+    if found is None or found[2] not in _UNIT_BYTES:
+        units = ", ".join(unit for unit in _UNIT_BYTES if unit)
+        raise ValueError(f"{text!r} is not a size: a number and one of {units}")
+    return int(found[1]) * _UNIT_BYTES[found[2]]
+
+
+def parse_instance_id(text: str) -> str:
+    """Read `kafka.group.instance.id`; `${NAME}` is taken from the environment of the driver.
+
+    Args:
+        text: The instance id. `${HOSTNAME}` is this host's name where it is not set.
+
+    Raises:
+        ValueError: A variable is not set, or may not be read, or what comes out is not what Kafka
+            takes.
+    """
+    missing: list[str] = []
+
+    def value_of(found: re.Match[str]) -> str:
+        Allowed.by(os.environ).check_bare_variable(found[1])
+        value = os.environ.get(found[1])
+        if not value and found[1] == "HOSTNAME":
+            value = socket.gethostname()
+        if not value:
+            missing.append(found[1])
+        return value or ""
+
+    expanded = re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", value_of, text.strip())
+    if missing:
+        names = ", ".join(dict.fromkeys(missing))
+        raise ValueError(f"{text!r} needs {names} in the environment of the driver: set it there")
+    if not LEGAL_TOPIC_NAME.fullmatch(expanded) or expanded in (".", ".."):
+        became = "" if expanded == text.strip() else f", which becomes {expanded!r},"
+        raise ValueError(
+            f"{text!r}{became} is not an instance id: up to 249 letters, digits, '.', '_', '-';"
+            " ${NAME} is taken from the environment of the driver"
+        )
+    return expanded
+
+
+def one_of(choices: type[Choice], text: str) -> Choice:
+    """Read the value of an option that has a few.
+
+    Args:
+        choices: What it may be.
+        text: One of their values, in any case.
+
+    Raises:
+        ValueError: It is another text.
+    """
+    try:
+        return choices(text.strip().lower())
+    except ValueError:
+        names = " nor ".join(str(each.value) for each in choices)
+        raise ValueError(f"{text!r} is neither {names}") from None
+
+
+class Emit(Enum):
+    """What the rows of a stream are: the option `emit`."""
+
+    RECORDS = "records"
+    RANGES = "ranges"
+
+
+def parse_unreleased(text: str) -> bool:
+    """Read `unreleasedInstance`; True to wait.
+
+    Args:
+        text: `wait` or `fail`.
+
+    Raises:
+        ValueError: It is another text.
+    """
+    choices = {"wait": True, "fail": False}
+    if text.strip().lower() not in choices:
+        raise ValueError(f"{text!r} is neither wait nor fail")
+    return choices[text.strip().lower()]
+
+
+def parse_isolation(text: str) -> bool:
+    """Read `kafka.isolation.level`; True for read_committed.
+
+    Args:
+        text: One of Kafka's two names.
+
+    Raises:
+        ValueError: It is another text.
+    """
+    levels = {"read_uncommitted": False, "read_committed": True}
+    if text not in levels:
+        raise ValueError(f"{text!r} is neither read_uncommitted nor read_committed")
+    return levels[text]
+
+
+class MoveWithState(Enum):
+    """What happens when partitions move away from state that stays: `partitionMoveWithState`."""
+
+    WARN = "warn"
+    FAIL = "fail"
+    IGNORE = "ignore"
+
+
+class LogLevel(Enum):
+    """What reaches the driver's log: the option `logLevel`, with Spark's names."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARN = "warn"
+    ERROR = "error"
+    OFF = "off"
+
+
+def parse_starting_offsets(text: str) -> StartingOffsets:
+    """Read `startingOffsets` as Spark's Kafka source spells it.
+
+    A partition that the JSON does not name starts at its beginning, as Spark reads a partition
+    that it discovers later: so nothing is left out in silence.
+
+    Args:
+        text: `latest`, `earliest`, or JSON `{"topic": {"0": 23, "1": -2}}`.
+
+    Raises:
+        ValueError: It is none of these.
+    """
+    named = {point.name.lower(): point for point in StartingPoint}
+    if text.strip().lower() in named:
+        return StartingOffsets(default=named[text.strip().lower()])
+    try:
+        topics = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{text!r} is neither earliest nor latest nor JSON: {error}") from error
+    if not isinstance(topics, dict) or not topics:
+        raise _not_offsets("it is not an object of topics")
+    return StartingOffsets(
+        default=StartingPoint.EARLIEST,
+        by_partition={
+            _partition(topic, index): _starting_offset(topic, index, value)
+            for topic, offsets in topics.items()
+            for index, value in _items(topic, offsets)
+        },
+    )
+
+
+def _items(topic: str, offsets: Any) -> Any:
+    if not isinstance(offsets, dict) or not offsets:
+        raise _not_offsets(f"{topic!r} has no object of partitions")
+    return offsets.items()
+
+
+def _partition(topic: str, index: str) -> TopicPartition:
+    if re.fullmatch(r"[0-9]{1,9}", index) is None:
+        raise _not_offsets(f"{index!r} is not a partition of {topic!r}")
+    return TopicPartition(topic, int(index))
+
+
+def _starting_offset(topic: str, index: str, value: Any) -> int:
+    if type(value) is not int or value < EARLIEST_OFFSET:
+        raise _not_offsets(
+            f"{value!r} is not an offset of {topic}-{index}; -2 is the earliest, -1 the latest"
+        )
+    return value
+
+
+def _not_offsets(reason: str) -> ValueError:
+    return ValueError(f'the JSON is not {{"topic": {{"partition": offset}}}}: {reason}')

@@ -1,0 +1,64 @@
+"""Consumers, and writers, made once for a worker process, then kept between its tasks."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, Generic, Protocol, TypeVar
+
+from spark_groups.spark.options.range_settings import RangeSettings
+
+IDLE_CONSUMERS_MAX: Final = 4
+
+
+class Cached(Protocol):
+    """What is kept for the next task of a worker process."""
+
+    def rest(self) -> None:
+        """Forget the task that ended."""
+
+    def close(self) -> None:
+        """Close the connections."""
+
+
+_Cached = TypeVar("_Cached", bound=Cached)
+
+
+class ConsumerCache(Generic[_Cached]):
+    """Consumers that wait for the next task of a worker process.
+
+    Args:
+        make: Makes one.
+        idle_max: How many are kept; the one that waited longest is closed.
+    """
+
+    def __init__(
+        self, make: Callable[[RangeSettings], _Cached], idle_max: int = IDLE_CONSUMERS_MAX
+    ) -> None:
+        self._make = make
+        self._idle_max = idle_max
+        self._idle: OrderedDict[RangeSettings, _Cached] = OrderedDict()
+
+    @contextmanager
+    def borrow(self, settings: RangeSettings) -> Iterator[_Cached]:
+        """Lend a consumer, and keep it afterwards unless the reading failed.
+
+        Args:
+            settings: How ranges are read.
+        """
+        consumer = self._idle.pop(settings, None) or self._make(settings)
+        try:
+            yield consumer
+            consumer.rest()
+        except BaseException:
+            consumer.close()
+            raise
+        self._idle[settings] = consumer
+        while len(self._idle) > self._idle_max:
+            self._idle.popitem(last=False)[1].close()
+
+    def close(self) -> None:
+        """Close every consumer that waits."""
+        while self._idle:
+            self._idle.popitem()[1].close()

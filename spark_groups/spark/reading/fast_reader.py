@@ -1,0 +1,160 @@
+"""Reads offset ranges by the package's own connections, decoded straight into Arrow's columns.
+
+Memory is bounded by `memory_bytes`, which is shared out here: a response that is received, a batch
+that is decompressed, and the columns of up to three record batches, which a single record may fill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+
+from spark_groups.errors import SparkGroupsError
+from spark_groups.records.decoder import (
+    AbortedTransaction,
+    RangeCursor,
+    RecordDecoder,
+    next_fetch_offset,
+)
+from spark_groups.spark.options.range_settings import RangeSettings
+from spark_groups.spark.reading.consumer_cache import ConsumerCache
+from spark_groups.spark.reading.fetch_tuning import FETCH_DEFAULTS, THE_SYSTEMS
+from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
+from spark_groups.spark.source.planned_ranges import lose, rounds
+from spark_groups.types import OffsetRange
+from spark_groups.wire.addresses import parse_bootstrap_servers
+from spark_groups.wire.cluster import CONNECT_TIMEOUT_S, Cluster
+from spark_groups.wire.fetch.fetcher import Fetcher
+from spark_groups.wire.fetch.messages import FetchCursor, FetchSettings
+from spark_groups.wire.frame_buffer import FrameBuffer
+from spark_groups.wire.pool import ConnectionPool
+from spark_groups.wire.transport import FrameTooLargeError
+
+_RESPONSE_SHARE: Final = 8
+_LARGEST_SHARE: Final = 5
+_COLUMN_SHARE: Final = 32
+_COLUMN_BYTES_MAX: Final = 16 * 1024 * 1024
+_FRAME_SPARE_BYTES: Final = 1024 * 1024
+"""What a response has beside records."""
+
+
+def read_ranges(
+    settings: RangeSettings,
+    ranges: Iterable[OffsetRange],
+    *,
+    cache: ConsumerCache[FastConsumer] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Read ranges: all rows of each, in the order of their offsets.
+
+    Args:
+        settings: How they are read.
+        ranges: What is read; ranges of one partition must not overlap.
+        cache: Where connections are kept between tasks.
+
+    Raises:
+        BrokerUnreachableError: No record came for `poll_timeout_s`; names what was waited for.
+        DataLossError: Offsets are gone, and `failOnDataLoss` is true.
+        RecordsError: Records cannot be decoded.
+    """
+    with (cache or FAST_CONSUMERS).borrow(settings) as consumer:
+        for each in rounds(ranges):
+            yield from consumer.read(each)
+        yield from consumer.rest_of_rows()
+
+
+class FastConsumer:
+    """Connections to a cluster, and the memory that its records go through.
+
+    Args:
+        settings: How ranges are read.
+    """
+
+    def __init__(self, settings: RangeSettings) -> None:
+        tuning = {**FETCH_DEFAULTS, **dict(settings.tuning)}
+        memory_bytes = settings.memory_bytes
+        response_bytes = memory_bytes // _RESPONSE_SHARE
+        largest_bytes = memory_bytes // _LARGEST_SHARE
+        self._settings = settings
+        fetching = FetchSettings(
+            read_committed=settings.read_committed,
+            rack=settings.rack or "",
+            min_bytes=int(tuning["fetch.min.bytes"]),
+            max_wait_ms=int(tuning["fetch.wait.max.ms"]),
+            max_bytes=min(int(tuning["fetch.max.bytes"]), response_bytes),
+            partition_max_bytes=min(int(tuning["max.partition.fetch.bytes"]), response_bytes),
+            request_timeout_s=settings.request_timeout_s,
+            poll_timeout_s=settings.poll_timeout_s,
+            identity=settings.identity,
+        )
+        self._cluster = Cluster(
+            settings.bootstrap_servers,
+            client_id=settings.client_id,
+            security=settings.security,
+            request_timeout_s=settings.request_timeout_s,
+        )
+        buffer_bytes = tuning.get("socket.receive.buffer.bytes", THE_SYSTEMS)
+        self._pool = ConnectionPool(
+            parse_bootstrap_servers(settings.bootstrap_servers),
+            client_id=settings.client_id,
+            security=settings.security,
+            connect_timeout_s=CONNECT_TIMEOUT_S,
+            max_frame_bytes=largest_bytes + _FRAME_SPARE_BYTES,
+            receive_buffer_bytes=None if buffer_bytes == THE_SYSTEMS else int(buffer_bytes),
+        )
+        self._fetcher = Fetcher(
+            self._cluster,
+            self._pool,
+            FrameBuffer(response_bytes + _FRAME_SPARE_BYTES),
+            fetching,
+            next_offset=next_fetch_offset,
+            lose=partial(lose, settings),
+        )
+        self._decoder = RecordDecoder(
+            ROW_SCHEMA_WITH_HEADERS if settings.include_headers else ROW_SCHEMA,
+            bytes_max=min(_COLUMN_BYTES_MAX, memory_bytes // _COLUMN_SHARE),
+            batch_bytes_max=min(largest_bytes, 2**31 - 1),
+            check_crcs=tuning["check.crcs"] == "true",
+        )
+
+    def read(self, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
+        """Read ranges; the last rows are left for `rest_of_rows`.
+
+        Args:
+            ranges: At most one of each partition.
+        """
+        try:
+            for each in self._fetcher.fetch(map(FetchCursor.of, ranges)):
+                yield from self._decoder.decode(
+                    each.records,
+                    RangeCursor(each.topic_partition, each.from_offset, each.until_offset),
+                    [AbortedTransaction(*transaction) for transaction in each.aborted],
+                )
+                # A frame that is too large for the buffer must go before the next one comes.
+                del each
+        except FrameTooLargeError as error:
+            raise SparkGroupsError(
+                f"{error}: a batch of records is too large for the memory that a task may use:"
+                f" raise maxMemoryPerTask, which is {self._settings.memory_bytes}, to five times"
+                " the size of the frame"
+            ) from error
+
+    def rest_of_rows(self) -> Iterator[pa.RecordBatch]:
+        """Return the rows that do not fill a record batch, if there are any."""
+        rows = self._decoder.take()
+        if rows is not None:
+            yield rows
+
+    def rest(self) -> None:
+        """Keep the connections for the next task: nothing is under way."""
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pool.close()
+        self._cluster.close()
+
+
+FAST_CONSUMERS: Final = ConsumerCache(FastConsumer)
+"""The connections of this worker process."""

@@ -1,0 +1,244 @@
+"""One run of a query, in its runner: what Spark's calls prove and want, told to the group member.
+
+`latestOffset(start)` proves that the batch which ended at `start` is in Spark's commit log, so the
+batch is finished there, one trigger earlier than Spark's own `commit` would say so. On Spark 4.0
+and 4.1, which pass no start, the next call proves the last plan. A driver that listens says so
+earlier still: as soon as the batch is in the commit log.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from spark_groups.errors import CheckpointError
+from spark_groups.offsets.plan_text import (
+    NOTHING_PLANNED,
+    plan_as_json,
+    plan_from_json,
+)
+from spark_groups.offsets.planning import PlanLimit
+from spark_groups.offsets.starting import reset_command
+from spark_groups.protocol.pattern_hints import surprising
+from spark_groups.runtime.driver import GroupDriver
+from spark_groups.spark.control.runner_control import RunnerControl
+from spark_groups.spark.options.source_options import SourceOptions
+from spark_groups.spark.source.application_age import restart_s
+from spark_groups.spark.source.siblings import Application
+from spark_groups.types import BatchPlan, OffsetRange
+from spark_groups.wire.security.warnings import warn_of_open_secrets
+
+logger = logging.getLogger(__name__)
+
+Offset = Mapping[str, Any]
+LAST_COMMIT_TIMEOUT_S: Final = 30.0
+JVM_DYING_S: Final = 0.3
+LAST_REPORT_TIMEOUT_S: Final = 3.0
+"""How long the end of a run waits to hear whether its last batch is finished."""
+
+
+class QueryRun:
+    """The live side of a stream reader: a group member, and the last plan handed to Spark.
+
+    Args:
+        options: The options of the load.
+        tells_start: Whether Spark says where the last batch ended when it asks for the next; 4.0
+            and 4.1 do not.
+    """
+
+    def __init__(self, options: SourceOptions, *, tells_start: bool = True) -> None:
+        self._tells_start = tells_start
+        self._options = options
+        self._jvm_pid = os.getppid()
+        self.application = Application(
+            jvm_pid=self._jvm_pid,
+            subscription=options.subscription,
+            instance_id=options.instance_id,
+        )
+        self._is_ending = False
+        self.driver = GroupDriver(
+            options.client_config(restart_s(self._jvm_pid)),
+            bootstrap_servers=options.bootstrap_servers,
+            client_id=options.client_id,
+            security=options.security,
+            api_timeout_s=options.api_timeout_ms / 1000,
+            request_timeout_s=options.request_timeout_ms / 1000,
+        )
+        self.control = RunnerControl(
+            self.driver, group_id=options.group_id, move_with_state=options.move_with_state
+        )
+        self._limit = options.plan_limit()
+        warn_of_open_secrets(options.security)
+        hint = surprising(options.subscription.topic_regex or "")
+        if hint is not None:
+            logger.warning("%s", hint)
+        self._handed_out: Offset | None = None
+        self._proven: Offset | None = None
+        self._known: tuple[Offset, BatchPlan | None] = (NOTHING_PLANNED, None)
+        """The offset that was made or read last, and its plan: it comes back several times."""
+        self._available_now = False
+        self._said_drain = False
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what the member is and does right now, and whose it is, as plain values."""
+        view = {**self.driver.snapshot(), **self.application.as_plain()}
+        return {**view, "spark_ui": self.control.spark_ui, "is_ending": self._is_ending}
+
+    def prepare_available_now(self) -> None:
+        """Read what is there when each partition becomes ours, then end."""
+        self._available_now = True
+        self.driver.prepare_available_now()
+
+    def latest_offset(self, start: Offset | None, *, everything: bool = False) -> Offset:
+        """Finish the batch that Spark has proven, and plan the next.
+
+        Args:
+            start: Where the last batch ended; None on Spark 4.0 and 4.1.
+            everything: Whether this is the only batch: then it has no limit.
+
+        Returns:
+            The next plan, or `start` itself if there is nothing to read.
+
+        Raises:
+            SparkGroupsError: The query cannot go on.
+        """
+        self.control.check()
+        proven = start if start is not None else (self._handed_out or NOTHING_PLANNED)
+        if proven != self._proven:
+            plan = self._plan_of(proven)
+            self.driver.start(checkpointed=plan)
+            if plan is not None:
+                self.driver.finish(plan)
+            self._proven = proven
+            self.control.expect(None)
+        planned = (
+            None
+            if self._must_drain()
+            else self.driver.plan(PlanLimit() if everything else self._limit)
+        )
+        if planned is None:
+            if self._available_now and not self.driver.await_commits(LAST_COMMIT_TIMEOUT_S):
+                logger.warning(
+                    "the last offsets were not accepted within %g s; the next run of this"
+                    " checkpoint commits them",
+                    LAST_COMMIT_TIMEOUT_S,
+                )
+            return proven
+        self._handed_out = plan_as_json(planned)
+        self._known = (self._handed_out, planned)
+        self.control.expect(planned)
+        return self._handed_out
+
+    def ranges(self, start: Offset, end: Offset) -> tuple[OffsetRange, ...]:
+        """Return what the batch from `start` to `end` reads: what its plan says, whoever owns it.
+
+        A plan that this run did not make is one that Spark runs again.
+
+        Raises:
+            CheckpointError: The checkpoint was written in another group, on Spark 4.0 or 4.1; or
+                Spark runs a batch again that reads none of this stream's topics.
+        """
+        if not self._tells_start:
+            self._refuse_another_group(start, end)
+        plan = self._plan_of(end)
+        self.driver.start(checkpointed=plan)
+        if start == end or plan is None:
+            self._handed_out = self._handed_out or end
+            return ()
+        if end != self._handed_out:
+            self._check_topics(plan)
+            self.driver.replay(plan)
+            self._handed_out = end
+            self.control.expect(plan)
+        return plan.ranges
+
+    def _refuse_another_group(self, start: Offset, end: Offset) -> None:
+        """Refuse a batch of this group that follows one of another.
+
+        Where Spark does not say where the last batch ended, nothing was compared before.
+        """
+        own = self._options.group_id
+        if start.get("group") in (None, own):
+            return
+        before, plan = plan_from_json(start), self._plan_of(end)
+        if before is None or not before.topics or plan is None or plan.group_id != own:
+            return
+        named = (word for each in before.topics for word in ("--topic", each.name))
+        options = self._options.command_options()
+        copy = reset_command(own, options, "--from-group", before.group_id, *named)
+        raise CheckpointError(
+            f"the checkpoint was written in the group {before.group_id!r}, but this query reads in"
+            f" the group {own!r}, and Spark before 4.2 cannot go on from there. Give the query a"
+            f" new checkpointLocation. To go on where {before.group_id!r} stands, first stop all"
+            f" members of {own!r} and run: {copy}"
+        )
+
+    def _check_topics(self, plan: BatchPlan) -> None:
+        """Check that a batch which Spark runs again is one of this stream.
+
+        Spark gives the offsets in a checkpoint to the streams of a query by their order.
+        """
+        subscription = self._options.subscription
+        read = {each.topic for each in plan.ranges}
+        others = sorted(each for each in read if not subscription.matches(each))
+        if read and len(others) == len(read):
+            wanted = subscription.topic_regex or ", ".join(subscription.topic_names)
+            raise CheckpointError(
+                f"the last batch of the checkpoint is not finished; it reads {', '.join(others)},"
+                f" and this stream subscribes to {wanted}: either its topics were changed, or the"
+                " streams of the query have another order. Start the query once as it was, so that"
+                " the batch is finished, or give it a new checkpointLocation"
+            )
+        if others:
+            logger.warning(
+                "the last batch of the checkpoint was not finished and is run again; it reads %s"
+                " too, which the query does not subscribe to any more: these offsets are not"
+                " committed, and who subscribes to them in this group reads these rows again",
+                ", ".join(others),
+            )
+
+    def _plan_of(self, offset: Offset) -> BatchPlan | None:
+        if offset != self._known[0]:
+            self._known = (offset, plan_from_json(offset))
+        return self._known[1]
+
+    def await_last_report(self, timeout_s: float = LAST_REPORT_TIMEOUT_S) -> None:
+        """Wait to hear whether the last batch is finished, if a driver listens: then it counts.
+
+        Args:
+            timeout_s: How long at most.
+        """
+        self._is_ending = True
+        self.driver.note_end()
+        if not self.control.await_report(timeout_s):
+            logger.warning(
+                "the last batch is not known to be finished, so its offsets are not committed: the"
+                " next run of this checkpoint does that, if it gets the partitions back; else they"
+                " are read again%s",
+                "" if self.control.is_reported_to else ". spark_groups.listen(spark) would know",
+            )
+
+    def leave(self, timeout_s: float = 5.0) -> None:
+        """Commit what is known to be finished and leave the group; a second call does nothing."""
+        # An application that crashed was not stopped: it will be back.
+        will_return = not self._options.leave_on_stop or self._jvm_is_gone()
+        self.driver.leave(timeout_s, will_return=will_return)
+        self.control.close()
+
+    def _jvm_is_gone(self) -> bool:
+        """Whether the JVM died; its connections end a moment before it does."""
+        deadline_s = time.monotonic() + JVM_DYING_S
+        while os.getppid() == self._jvm_pid and time.monotonic() < deadline_s:
+            time.sleep(JVM_DYING_S / 10)
+        return os.getppid() != self._jvm_pid
+
+    def _must_drain(self) -> bool:
+        """Whether the driver asked for an end; says so the first time."""
+        is_requested = self.control.is_draining
+        if is_requested and not self._said_drain:
+            self._said_drain = True
+            logger.info("the driver asked for an end: this run plans nothing more")
+        return is_requested

@@ -1,0 +1,81 @@
+"""Makes the sources known to a session, or says why Spark does not find them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from typing import Final
+
+from pyspark import __version__ as pyspark_version
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from spark_groups.errors import OptionsError
+
+try:
+    from pyspark.sql.datasource import DataSource
+except ImportError as error:
+    raise ImportError(
+        f"spark-groups needs Spark 4.0 or newer, and this is pyspark {pyspark_version}: Spark 3"
+        " knows no Python data sources, and says DATA_SOURCE_NOT_FOUND"
+    ) from error
+
+from spark_groups.spark.source.source import KafkaGroupDataSource
+from spark_groups.spark.state.source import KafkaGroupStateDataSource
+
+WORKER_TIMEOUT_S: Final = 60.0
+
+
+def register(spark: SparkSession) -> None:
+    """Register `format("kafka-group")` and `format("kafka-group-state")` with a session.
+
+    It is not needed where the package is installed in the Python of Spark's workers: Spark then
+    finds them by itself. Where it says `[DATA_SOURCE_NOT_FOUND]`, this says why.
+
+    Args:
+        spark: The session.
+
+    Raises:
+        OptionsError: Spark's workers run a Python that does not have the package.
+    """
+    _check_workers(spark)
+    for source in (KafkaGroupDataSource, KafkaGroupStateDataSource):
+        _register(spark, source)
+
+
+def _check_workers(spark: SparkSession) -> None:
+    """Import the package in the Python of the workers, if that is another one on this machine."""
+    # A session of Spark Connect has its workers elsewhere.
+    context = getattr(spark, "_sc", None)
+    python = getattr(context, "pythonExec", None)
+    # Not their real paths: the Pythons of two environments may be one file.
+    if python is None or os.path.abspath(shutil.which(python) or python) == sys.executable:
+        return
+    try:
+        subprocess.run(
+            (python, "-c", "import spark_groups, pyspark"),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=WORKER_TIMEOUT_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        said = str(getattr(error, "stderr", None) or error).strip().splitlines()[-1]
+        raise OptionsError(
+            f"Spark's workers run {python}, which cannot import spark_groups ({said}). Set"
+            f" PYSPARK_PYTHON={sys.executable} before the session starts, or install spark-groups"
+            " there: `spark-groups doctor` checks it"
+        ) from error
+
+
+def _register(spark: SparkSession, source: type[DataSource]) -> None:
+    try:
+        spark.dataSource.register(source)
+    except AnalysisException as error:
+        # Spark 4.0 refuses what it has found by itself.
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise

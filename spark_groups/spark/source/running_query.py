@@ -1,0 +1,164 @@
+"""The query that a batch of `foreachBatch` belongs to: its options, its run, and what it reads.
+
+All of it is taken from the running query, so that nothing has to be told twice, and no secret is
+kept anywhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import combinations
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+
+from spark_groups.errors import OptionsError
+from spark_groups.offsets.plan_text import parse_plan_text
+from spark_groups.spark.options.source_options import SourceOptions
+from spark_groups.spark.source.source import KafkaGroupDataSource
+from spark_groups.types import OffsetRange
+from spark_groups.wire.cluster import Cluster
+
+_QUERY_ID: Final = "sql.streaming.queryId"
+_LOADED_STREAM: Final = "StreamingRelationV2"
+
+
+@dataclass(frozen=True, slots=True)
+class RunningQuery:
+    """A query that reads one stream of kafka-group.
+
+    Args:
+        options: The options of its stream, by name; with secrets, which its text does not show.
+        run_id: Spark's id of this run.
+        ranges: What the batch reads.
+        is_as_loaded: Whether nothing is done with the stream before it is written.
+    """
+
+    options: tuple[tuple[str, str], ...] = field(repr=False)
+    run_id: str
+    ranges: tuple[OffsetRange, ...]
+    is_as_loaded: bool
+
+    @property
+    def checked(self) -> SourceOptions:
+        """The options as the source takes them."""
+        return _checked(self.options)
+
+
+def running_query(batch: DataFrame, caller: str) -> RunningQuery:
+    """Find the query that a batch belongs to.
+
+    Args:
+        batch: What `foreachBatch` was given.
+        caller: Who asks, for the error.
+
+    Raises:
+        OptionsError: It cannot be found, or does not read one stream of kafka-group.
+    """
+    session: Any = batch.sparkSession
+    if not hasattr(session, "_jsparkSession"):
+        raise OptionsError(
+            f"{caller} needs a classic session: Spark Connect does not show the query"
+        )
+    query_id = session.sparkContext.getLocalProperty(_QUERY_ID)
+    if query_id is None:
+        raise OptionsError(
+            f"{caller} does not know the query: call its function on the thread that foreachBatch"
+            " calls it on, and leave PYSPARK_PIN_THREAD as it is"
+        )
+    key = session.sparkContext._jvm.java.util.UUID.fromString(query_id)
+    execution = session._jsparkSession.sharedState().activeStreamingQueries().get(key)
+    plan = execution.analyzedPlan()
+    streams = _streams(plan)
+    if len(streams) != 1:
+        raise OptionsError(
+            f"{caller} takes a query that reads one stream of kafka-group, not {len(streams)}"
+        )
+    options = _given(streams[0])
+    end = _text(execution.availableOffsets())
+    planned = parse_plan_text(end) if end != _text(execution.committedOffsets()) else None
+    return RunningQuery(
+        options,
+        execution.runId().toString(),
+        planned.ranges if planned else (),
+        is_as_loaded=_is_loaded(plan),
+    )
+
+
+def split_group(execution: Any) -> tuple[str, str] | None:
+    """Find a group that a query would join as several members which divide its topics.
+
+    Each stream of a query is a member. A stream that is joined with itself becomes two streams with
+    the same options; one that is united with itself stays one.
+
+    Args:
+        execution: The query, as the JVM has it.
+
+    Returns:
+        The group, and why such a query is refused; None if there is no such group.
+    """
+    streams: list[Any] = []
+    for leaf in _streams(execution.analyzedPlan()):
+        if not any(leaf.equals(each) for each in streams):
+            streams.append(leaf)
+    for one, other in combinations(map(_options_of, streams), 2):
+        is_one_group = one.group_id == other.group_id
+        is_one_cluster = set(one.bootstrap_servers) & set(other.bootstrap_servers)
+        topics = one.subscription, other.subscription
+        if is_one_group and is_one_cluster and topics[0].shares_topics_with(topics[1]):
+            return one.group_id, (
+                f"the query is refused: it has two streams in the group {one.group_id!r} with the"
+                " same topics, and each would get only a part of their partitions. A stream that"
+                " is joined with itself becomes two: load it twice, and give each load a"
+                " kafka.group.id of its own"
+            )
+    return None
+
+
+def cluster_of(checked: SourceOptions) -> Cluster:
+    """Return the cluster of a stream, connected to as its options say.
+
+    Args:
+        checked: The options.
+    """
+    return Cluster(
+        checked.bootstrap_servers,
+        client_id=checked.client_id,
+        security=checked.security,
+        request_timeout_s=checked.api_timeout_ms / 1000,
+    )
+
+
+@lru_cache(maxsize=16)
+def _checked(options: tuple[tuple[str, str], ...]) -> SourceOptions:
+    """Check options once for all batches: files of certificates take a while."""
+    return SourceOptions.of(dict(options))
+
+
+def _streams(plan: Any) -> list[Any]:
+    """Return the streams of kafka-group in a plan, as often as it has them."""
+    leaves = plan.collectLeaves()
+    return [leaf for leaf in map(leaves.apply, range(leaves.size())) if _is_group(leaf)]
+
+
+def _given(stream: Any) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(dict(stream.extraOptions().asCaseSensitiveMap()).items()))
+
+
+def _options_of(stream: Any) -> SourceOptions:
+    return _checked(_given(stream))
+
+
+def _is_loaded(plan: Any) -> bool:
+    return bool(plan.getClass().getSimpleName() == _LOADED_STREAM)
+
+
+def _is_group(plan: Any) -> bool:
+    return _is_loaded(plan) and plan.sourceName() == KafkaGroupDataSource.name()
+
+
+def _text(progress: Any) -> str:
+    """Return where the only stream of a query stands; nothing if it has not begun."""
+    offset = progress.values().headOption()
+    return str(offset.get().json()) if offset.isDefined() else ""

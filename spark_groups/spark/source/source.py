@@ -1,0 +1,269 @@
+"""`format("kafka-group")`: the data source, its stream reader, and its reader of a backlog.
+
+Spark makes several copies of a reader: one lives in a runner process of its own on the driver's
+host and joins the group in its first call; another is pickled to executors and only reads. Spark
+finds sources, checks a load and plans a read in processes of their own, too, one after the other
+while a query starts: so each imports here only what it does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.types import StructType
+
+from spark_groups.errors import OptionsError
+from spark_groups.offsets.plan_text import NOTHING_PLANNED
+from spark_groups.spark.options.packed import Load
+from spark_groups.spark.source.packing import pack
+from spark_groups.types import OffsetRange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spark_groups.monitoring.endpoint import MonitoringEndpoint
+    from spark_groups.runtime.snapshots import SnapshotPublisher
+    from spark_groups.spark.options.source_options import SourceOptions
+    from spark_groups.spark.source.query_run import QueryRun
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+
+    HAS_ADMISSION_CONTROL: Final = True
+except ImportError:  # Spark 4.0 and 4.1
+    HAS_ADMISSION_CONTROL = False  # type: ignore[misc]
+
+NO_LIMIT_ROWS: Final = 2**62
+"""The read limit of a query without one: `ReadAllAvailable` then tells Trigger.Once."""
+
+
+class KafkaGroupDataSource(DataSource):
+    """Topics of a Kafka cluster, read as a member of a consumer group."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        self._load = Load.of(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "kafka-group"
+
+    def schema(self) -> str:
+        """Return the columns of Spark's own Kafka source, or those of ranges."""
+        return self._load.columns
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002
+        """Return the reader of one query."""
+        return KafkaGroupStreamReader(self._load)
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
+        """Return the reader of what the group has not read yet."""
+        return KafkaGroupBacklogReader(self._load)
+
+
+@dataclass
+class RangesPartition(InputPartition):
+    """The offset ranges that one task reads."""
+
+    ranges: tuple[OffsetRange, ...]
+
+
+class KafkaGroupBacklogReader(DataSourceReader):
+    """Reads what a group has not read yet, without being a member of it.
+
+    Args:
+        load: What the load asks for.
+    """
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the tasks that read the backlog as it is now; runs on the driver."""
+        from spark_groups.spark.source.backlog import read_backlog
+
+        options = self._load.options()
+        return _tasks(self._load, options, read_backlog(options))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the ranges of one task, or tell them; runs in executors."""
+        # Spark makes a task out of nothing where there is none.
+        if isinstance(partition, RangesPartition):
+            yield from _rows(self._load, partition)
+
+
+class _StreamReader(DataSourceStreamReader):
+    """The reader without what Spark 4.2 added.
+
+    Args:
+        load: What the load asks for.
+    """
+
+    _run: QueryRun | None = None
+    _publisher: SnapshotPublisher | None = None
+    _endpoint: MonitoringEndpoint | None = None
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_load": self._load}
+
+    @cached_property
+    def _options(self) -> SourceOptions:
+        return self._load.options()
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return a constant: where the group starts is for Kafka to say."""
+        return dict(NOTHING_PLANNED)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Return the tasks of a batch: exactly the ranges of its plan."""
+        return _tasks(self._load, self._options, self._live().ranges(start, end))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the ranges of one task, or tell them; runs in executors."""
+        assert isinstance(partition, RangesPartition)
+        yield from _rows(self._load, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing: the next `latestOffset` proved the same one trigger earlier."""
+
+    def stop(self) -> None:
+        """Leave the group, once it is known whether the last batch is finished."""
+        if self._endpoint is not None:
+            # First: the query's next run wants the same port.
+            self._endpoint.close()
+        if self._run is not None:
+            # The connection may end before the signal comes: both ways lead here.
+            self._run.await_last_report()
+            self._run.leave()
+        if self._publisher is not None:
+            self._publisher.close()
+
+    def _live(self) -> QueryRun:
+        """Return the live side of this reader; the first call makes it, in the runner."""
+        if self._run is None:
+            from spark_groups.runtime.snapshots import SnapshotPublisher
+            from spark_groups.spark.control.channel import files_directory
+            from spark_groups.spark.control.runner_log import log_to_stderr
+            from spark_groups.spark.control.runner_signals import RunnerEnd, jvm_connection
+            from spark_groups.spark.source.query_run import QueryRun
+            from spark_groups.spark.source.siblings import warn_of_siblings
+
+            log_to_stderr(
+                self._options.log_level, lambda: self._run.control.query_id if self._run else None
+            )
+            # Asked before the member makes connections of its own.
+            connection = jvm_connection()
+            self._run = QueryRun(self._options, tells_start=HAS_ADMISSION_CONTROL)
+            RunnerEnd(
+                self.stop, files_directory=files_directory(), jvm_connection=connection
+            ).watch()
+            # Only now: threads that are made before cannot be kept from taking signals.
+            self._run.control.start()
+            self._publisher = SnapshotPublisher(self._run.snapshot)
+            self._publisher.start()
+            warn_of_siblings(self._options.group_id, self._run.application)
+            self._endpoint = self._monitored(self._run)
+        return self._run
+
+    def _monitored(self, run: QueryRun) -> MonitoringEndpoint | None:
+        """Begin to serve metrics and health, if that is wanted."""
+        if self._options.metrics_port is None:
+            return None
+        from spark_groups.monitoring.endpoint import MonitoringEndpoint
+
+        endpoint = MonitoringEndpoint(
+            run.driver.snapshot,
+            host=self._options.metrics_host,
+            port=self._options.metrics_port,
+        )
+        endpoint.start()
+        return endpoint
+
+
+if HAS_ADMISSION_CONTROL:
+
+    class KafkaGroupStreamReader(_StreamReader, SupportsTriggerAvailableNow):
+        """The reader on Spark 4.2 and later, with admission control."""
+
+        def getDefaultReadLimit(self) -> ReadLimit:
+            """Return maxOffsetsPerTrigger, or a limit that is none."""
+            return ReadMaxRows(self._options.max_offsets_per_trigger or NO_LIMIT_ROWS)
+
+        def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+            """Return the next plan, or `start` if there is nothing to read."""
+            run = self._live()
+            if not isinstance(limit, ReadAllAvailable):
+                return dict(run.latest_offset(start))
+            if not run.control.is_reported_to:
+                raise OptionsError(
+                    "Trigger.Once is refused: only a listener says that its only batch is finished,"
+                    " so without one its offsets would not be committed. Use"
+                    " trigger(availableNow=True), or call spark_groups.listen(spark) before the"
+                    " query starts"
+                )
+            run.prepare_available_now()
+            return dict(run.latest_offset(start, everything=True))
+
+        def prepareForTriggerAvailableNow(self) -> None:
+            """Read what is there when each partition becomes ours, then end."""
+            self._live().prepare_available_now()
+
+        def reportLatestOffset(self) -> dict[str, Any]:
+            """Return the ends of this member's partitions, in the shape of Spark's Kafka source."""
+            ends: dict[str, Any] = {}
+            for each, end in sorted(self._live().driver.latest_offsets().items()):
+                ends.setdefault(each.topic, {})[str(each.partition)] = end
+            return ends
+
+else:
+
+    class KafkaGroupStreamReader(_StreamReader):  # type: ignore[no-redef]
+        """The reader on Spark 4.0 and 4.1."""
+
+        def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
+            """Return the next plan, or the last one if there is nothing to read."""
+            return dict(self._live().latest_offset(None))
+
+
+def _tasks(
+    load: Load, options: SourceOptions, ranges: tuple[OffsetRange, ...]
+) -> list[InputPartition]:
+    if load.emits_ranges:
+        return [RangesPartition(ranges)] if ranges else []
+    tasks = pack(
+        ranges,
+        default_tasks=os.cpu_count() or 1,
+        min_partitions=options.min_partitions,
+        max_records_per_partition=options.max_records_per_partition,
+    )
+    return [RangesPartition(ranges) for ranges in tasks]
+
+
+def _rows(load: Load, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
+    if load.emits_ranges:
+        from spark_groups.spark.source.emitted_ranges import range_rows
+
+        yield range_rows(partition.ranges)
+    else:
+        from spark_groups.spark.reading.reader import read_ranges
+
+        yield from read_ranges(load.range_settings, partition.ranges)

@@ -1,0 +1,144 @@
+"""Settings of groups, brokers and topics as the cluster has them, and changes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+from spark_groups.errors import ErrorCode, ProtocolError, rule_for
+from spark_groups.wire.schemas.codec import Values
+
+
+class ConfigResource(IntEnum):
+    """What a configuration belongs to (org.apache.kafka.common.config.ConfigResource.Type)."""
+
+    TOPIC = 2
+    BROKER = 4
+    GROUP = 32
+
+
+class ConfigOrigin(Enum):
+    """Where a value comes from (org.apache.kafka.clients.admin.ConfigEntry.ConfigSource)."""
+
+    UNKNOWN = "unknown"
+    TOPIC = "topic"
+    BROKER = "broker, dynamic"
+    ALL_BROKERS = "all brokers, dynamic"
+    STATIC_BROKER = "broker, static"
+    DEFAULT = "default"
+    GROUP = "group"
+
+
+_ORIGINS: Mapping[int, ConfigOrigin] = {
+    1: ConfigOrigin.TOPIC,
+    2: ConfigOrigin.BROKER,
+    3: ConfigOrigin.ALL_BROKERS,
+    4: ConfigOrigin.STATIC_BROKER,
+    5: ConfigOrigin.DEFAULT,
+    8: ConfigOrigin.GROUP,
+}
+"""By `config_source` of DescribeConfigs."""
+
+
+class _Operation(IntEnum):
+    """org.apache.kafka.clients.admin.AlterConfigOp.OpType."""
+
+    SET = 0
+    DELETE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """A setting as a broker has it.
+
+    Args:
+        value: Its value; None if it is sensitive.
+        origin: Where the value comes from.
+    """
+
+    value: str | None
+    origin: ConfigOrigin
+
+
+def configuration_to_wire(
+    resource: ConfigResource, name: str, keys: Iterable[str] | None
+) -> Values:
+    """Ask for the configuration of one resource; all keys if None."""
+    asked = {
+        "resource_type": int(resource),
+        "resource_name": name,
+        "configuration_keys": None if keys is None else tuple(keys),
+    }
+    return {"resources": (asked,), "include_synonyms": False, "include_documentation": False}
+
+
+def configuration_from_wire(values: Values, name: str) -> Mapping[str, ConfigEntry]:
+    """Read the configuration of one resource.
+
+    Raises:
+        ProtocolError: The broker refused, or its answer is not about one resource.
+    """
+    if len(values["results"]) != 1:
+        raise ProtocolError(f"{len(values['results'])} configurations, asked was for {name!r}")
+    (result,) = values["results"]
+    refuse(result["error_code"], f"DescribeConfigs of {name!r}", result["error_message"])
+    return {
+        each["name"]: ConfigEntry(
+            each["value"], _ORIGINS.get(each["config_source"], ConfigOrigin.UNKNOWN)
+        )
+        for each in result["configs"]
+    }
+
+
+def alteration_to_wire(
+    resource: ConfigResource, name: str, changes: Mapping[str, str | None]
+) -> Values:
+    """Ask for changes of the configuration of one resource: all of them, or none.
+
+    Args:
+        resource: What it belongs to.
+        name: Its name.
+        changes: New values by key; None takes the resource's own value away.
+    """
+    configs = tuple(
+        {
+            "name": key,
+            "config_operation": int(_Operation.DELETE if value is None else _Operation.SET),
+            "value": value,
+        }
+        for key, value in changes.items()
+    )
+    altered = {"resource_type": int(resource), "resource_name": name, "configs": configs}
+    return {"resources": (altered,), "validate_only": False}
+
+
+def check_alteration(values: Values, name: str) -> None:
+    """Raise unless the configuration of one resource was changed.
+
+    Raises:
+        ProtocolError: The broker refused, or its answer is not about one resource.
+    """
+    if len(values["responses"]) != 1:
+        raise ProtocolError(f"{len(values['responses'])} answers, one change was of {name!r}")
+    (answer,) = values["responses"]
+    message = answer["error_message"]
+    if answer["error_code"] == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        message = f"{message or ''} (the principal needs ALTER_CONFIGS on the group)".lstrip()
+    refuse(answer["error_code"], f"IncrementalAlterConfigs of {name!r}", message)
+
+
+def refuse(error_code: int, asked: str, message: str | None = None) -> None:
+    """Raise if an answer is an error.
+
+    Args:
+        error_code: Kafka's error code.
+        asked: What was asked, for people.
+        message: The broker's own words, if it gave any.
+
+    Raises:
+        ProtocolError: It is an error.
+    """
+    if error_code:
+        reason = message or rule_for(error_code).remedy
+        raise ProtocolError(f"{asked} was refused: {ErrorCode.name_of(error_code)}, {reason}")

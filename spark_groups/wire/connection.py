@@ -1,0 +1,347 @@
+"""One blocking connection to one broker: a request goes out, its response comes back.
+
+One request is in flight at a time, because a broker answers one connection strictly in order.
+Everything that waits (name resolution, connect, send, receive) ends at a monotonic deadline; after
+any failure the connection is closed, since a late response could be taken for the next one's.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from spark_groups.errors import AccessError, BrokerUnreachableError, ErrorCode, ProtocolError
+from spark_groups.protocol.messages import RequestFailed
+from spark_groups.wire.addresses import Address
+from spark_groups.wire.api_versions import ApiVersions
+from spark_groups.wire.frame_buffer import FrameBuffer
+from spark_groups.wire.schemas.codec import Frame, Values, decode, decode_start, encode
+from spark_groups.wire.schemas.messages import (
+    API_VERSIONS_V0,
+    API_VERSIONS_V3,
+    API_VERSIONS_V4,
+    Message,
+    Struct,
+)
+from spark_groups.wire.schemas.sasl import SASL_HANDSHAKE
+from spark_groups.wire.security.authentication import log_in
+from spark_groups.wire.security.security import Security
+from spark_groups.wire.security.tls_refusals import no_tls
+from spark_groups.wire.transport import HungUpError, Transport
+
+CLIENT_SOFTWARE_NAME: Final = "spark-groups"
+CLIENT_SOFTWARE_VERSION: Final = "0.1.0"
+MAX_FRAME_BYTES: Final = 32 * 1024 * 1024
+_CORRELATION_IDS: Final = 2**31
+_PROBE_S: Final = 2.0
+"""How long it may take to find out what kind of listener it is that hung up."""
+
+_UNSUPPORTED_VERSION: Final = struct.pack(">h", ErrorCode.UNSUPPORTED_VERSION)
+
+
+class RequestError(BrokerUnreachableError):
+    """A request got no answer.
+
+    Args:
+        reason: What happened, with the address.
+        may_have_arrived: False only when it is certain that no byte of the request was sent.
+    """
+
+    def __init__(self, reason: str, *, may_have_arrived: bool) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.may_have_arrived = may_have_arrived
+
+    def as_failure(self) -> RequestFailed:
+        """Return it as the value that the group client reads."""
+        return RequestFailed(self.reason, self.may_have_arrived)
+
+
+@dataclass(frozen=True, slots=True)
+class _InFlight:
+    message: Message
+    correlation_id: int
+    deadline: float
+
+
+class Connection:
+    """A connection to one address; used by one thread, but for `shutdown`.
+
+    Args:
+        host: Host name or address of the broker.
+        port: Port of its listener.
+        client_id: What the broker calls this client in its logs and quotas.
+        security: How to secure it.
+        max_frame_bytes: The longest response that is read.
+        receive_buffer_bytes: Size of the socket's receive buffer; None leaves it to the system.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str = CLIENT_SOFTWARE_NAME,
+        security: Security | None = None,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
+        receive_buffer_bytes: int | None = None,
+    ) -> None:
+        self.address = Address(host, port)
+        self.client_id = client_id
+        self.security = security or Security()
+        self.versions = ApiVersions()
+        self._transport = Transport(
+            self.address, self.security, max_frame_bytes, receive_buffer_bytes
+        )
+        self._correlation_id = 0
+        self._in_flight: _InFlight | None = None
+        self._was_answered = False
+        self._usable_until = math.inf
+
+    def connect(self, timeout_s: float) -> None:
+        """Connect, learn which versions the broker has, and log in where that is wanted.
+
+        Args:
+            timeout_s: Seconds until all of it must be done.
+
+        Raises:
+            RequestError: The address cannot be resolved or reached, or did not answer in time.
+            ProtocolError: What answered is not a Kafka broker.
+            AccessError: The broker's certificate, ours or the login was refused.
+        """
+        deadline = time.monotonic() + timeout_s
+        try:
+            self._open(deadline)
+            self.versions = self._negotiate(deadline)
+            if self.security.uses_sasl:
+                self._usable_until = log_in(
+                    lambda message, values: self._exchange(message, values, deadline),
+                    self.security,
+                    self.address,
+                    deadline,
+                )
+            self._transport.allow_full_frames()
+            self._was_answered = False
+        except BrokerUnreachableError as error:
+            self.close()
+            raise RequestError(str(error), may_have_arrived=False) from error
+        except (ProtocolError, AccessError):
+            self.close()
+            raise
+
+    def _open(self, deadline: float) -> None:
+        try:
+            self._transport.open(deadline)
+        except HungUpError:
+            if self._speaks_plaintext():
+                raise no_tls(self.address) from None
+            raise
+
+    def _negotiate(self, deadline: float) -> ApiVersions:
+        software = {
+            "client_software_name": CLIENT_SOFTWARE_NAME,
+            "client_software_version": CLIENT_SOFTWARE_VERSION,
+        }
+        message, values = API_VERSIONS_V4, self._exchange(API_VERSIONS_V4, software, deadline)
+        if values["error_code"] == ErrorCode.UNSUPPORTED_VERSION:
+            offered = ApiVersions.of(values)
+            message = API_VERSIONS_V3 if offered.supports(API_VERSIONS_V3) else API_VERSIONS_V0
+            values = self._exchange(message, software if message.version else {}, deadline)
+        if values["error_code"]:
+            raise ProtocolError(
+                f"{self.address} answered {message} with {ErrorCode.name_of(values['error_code'])}"
+            )
+        return ApiVersions.of(values)
+
+    def _speaks_plaintext(self) -> bool:
+        """Ask in the open, saying nothing but hello, what it is that hung up."""
+        other = Connection(self.address.host, self.address.port, client_id=self.client_id)
+        try:
+            other.connect(_PROBE_S)
+        except (RequestError, ProtocolError, AccessError):
+            return False
+        other.close()
+        return True
+
+    def _fail_if_login_is_wanted(self) -> None:
+        """Find out whether a broker hung up because nobody had logged in."""
+        other = Connection(
+            self.address.host, self.address.port, client_id=self.client_id, security=self.security
+        )
+        try:
+            other.connect(_PROBE_S)
+            deadline = time.monotonic() + _PROBE_S
+            offered = other._exchange(SASL_HANDSHAKE, {"mechanism": ""}, deadline)["mechanisms"]
+        except (RequestError, ProtocolError):
+            return
+        finally:
+            other.close()
+        if offered:
+            wanted = "SASL_SSL" if self.security.uses_tls else "SASL_PLAINTEXT"
+            raise AccessError(
+                f"{self.address} wants a login, and kafka.security.protocol is"
+                f" {self.security.protocol}: set it to {wanted}, and kafka.sasl.mechanism to one"
+                f" of {', '.join(offered)}"
+            )
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport.is_open
+
+    def is_usable(self) -> bool:
+        """Say whether a request may be sent: open, and the broker has not hung up meanwhile.
+
+        A session that is about to outlive its lifetime is not: the broker would end it.
+        """
+        if self._in_flight is not None or time.monotonic() >= self._usable_until:
+            return False
+        return self._transport.is_quiet()
+
+    def supports(self, message: Message) -> bool:
+        """Say whether the broker speaks this version of an API."""
+        return self.versions.supports(message)
+
+    def request(self, message: Message, values: Mapping[str, Any], timeout_s: float) -> Values:
+        """Send one request and wait for its response.
+
+        Args:
+            message: The API and version.
+            values: The request's fields, by name.
+            timeout_s: Seconds until the response must have arrived.
+
+        Raises:
+            RequestError: No response, with the reason; the connection is closed.
+            ProtocolError: The values do not fit the table, the broker does not have this version,
+                or its response cannot be read; after the last the connection is closed.
+        """
+        self.send(message, values, timeout_s)
+        return self.receive()
+
+    def send(self, message: Message, values: Mapping[str, Any], timeout_s: float) -> None:
+        """Send one request, whose response `receive` waits for; errors are those of `request`."""
+        if not self.supports(message):
+            raise ProtocolError(
+                f"{self.address} does not support {message}, it has"
+                f" {self.versions.text(message)}: Apache Kafka 4.0 or later is needed"
+            )
+        self._send(message, values, time.monotonic() + timeout_s)
+
+    def receive(self) -> Values:
+        """Wait for the response to what was sent, until the deadline given there."""
+        return self._receive(lambda in_flight: self._transport.receive(in_flight.deadline))
+
+    def receive_into(self, buffer: FrameBuffer, idle_s: float) -> Values:
+        """Wait for the response to what was sent, in time or not, and put it into a buffer.
+
+        Args:
+            buffer: Where records stay, until it is used again; all else is copied from it.
+            idle_s: For how long nothing may come, in seconds; see `Transport.receive_into`.
+        """
+        return self._receive(lambda _: self._transport.receive_into(buffer, idle_s))
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor, as `selectors` want it; -1 if there is none."""
+        return self._transport.fileno()
+
+    def _receive(self, read_frame: Callable[[_InFlight], Frame]) -> Values:
+        in_flight, self._in_flight = self._in_flight, None
+        if in_flight is None:
+            raise ProtocolError(f"nothing was sent to {self.address}")
+        try:
+            values = self._read_response(in_flight, read_frame(in_flight))
+        except BrokerUnreachableError as error:
+            self.close()
+            reason = str(error)
+            if isinstance(error, HungUpError):
+                reason = self._why_hung_up(in_flight.message, reason)
+            raise self._failed(in_flight.message, reason) from error
+        except (ProtocolError, AccessError):
+            self.close()
+            raise
+        self._was_answered = True
+        return values
+
+    def _why_hung_up(self, message: Message, reason: str) -> str:
+        if self._was_answered or self._transport.is_shut_down:
+            return reason
+        protocol = self.security.protocol
+        if message.api_key == API_VERSIONS_V0.api_key:
+            return f"{reason} at once: is this a {protocol} Kafka listener?"
+        if message is not SASL_HANDSHAKE and not self.security.uses_sasl:
+            self._fail_if_login_is_wanted()
+        return reason
+
+    def close(self) -> None:
+        """Close it; only for the thread that uses it, the others call `shutdown`."""
+        self._in_flight = None
+        self._transport.close()
+
+    def shutdown(self) -> None:
+        """Make a blocked or later call of the using thread fail at once; for any thread."""
+        self._transport.shutdown()
+
+    def _exchange(self, message: Message, values: Mapping[str, Any], deadline: float) -> Values:
+        self._send(message, values, deadline)
+        return self.receive()
+
+    def _send(self, message: Message, values: Mapping[str, Any], deadline: float) -> None:
+        if self._in_flight is not None:
+            raise ProtocolError(f"a request to {self.address} is already in flight")
+        self._correlation_id = (self._correlation_id + 1) % _CORRELATION_IDS
+        header = {
+            "request_api_key": message.api_key,
+            "request_api_version": message.version,
+            "correlation_id": self._correlation_id,
+            "client_id": self.client_id,
+        }
+        payload = encode(message.request_header, header) + encode(message.request, values)
+        try:
+            self._transport.fail_if_shut_down()
+        except BrokerUnreachableError as error:
+            raise RequestError(str(error), may_have_arrived=False) from error
+        if not self._transport.is_open:
+            raise RequestError(f"not connected to {self.address}", may_have_arrived=False)
+        if deadline <= time.monotonic():
+            raise RequestError(
+                f"no time left to send {message} to {self.address}", may_have_arrived=False
+            )
+        try:
+            self._transport.send(payload, deadline)
+        except BrokerUnreachableError as error:
+            self.close()
+            raise self._failed(message, str(error)) from error
+        except AccessError:
+            self.close()
+            raise
+        self._in_flight = _InFlight(message, self._correlation_id, deadline)
+
+    def _read_response(self, in_flight: _InFlight, frame: Frame) -> Values:
+        message = in_flight.message
+        try:
+            header, place = decode_start(message.response_header, frame)
+            values = decode(_response_schema(message, frame, place), frame, place)
+        except ProtocolError as error:
+            raise ProtocolError(f"{self.address}: {error}") from error
+        if header["correlation_id"] != in_flight.correlation_id:
+            raise ProtocolError(
+                f"{self.address} answered request {header['correlation_id']},"
+                f" but {message} was request {in_flight.correlation_id}"
+            )
+        return values
+
+    def _failed(self, message: Message, reason: str) -> RequestError:
+        if self._transport.is_shut_down:
+            reason = "the connection was shut down"
+        return RequestError(f"{message} to {self.address}: {reason}", may_have_arrived=True)
+
+
+def _response_schema(message: Message, frame: Frame, place: int) -> Struct:
+    """Return the table of a response: a refused ApiVersions is answered in its oldest version."""
+    refused = frame[place : place + 2] == _UNSUPPORTED_VERSION
+    if refused and message.api_key == API_VERSIONS_V0.api_key:
+        return API_VERSIONS_V0.response
+    return message.response

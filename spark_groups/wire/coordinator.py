@@ -1,0 +1,239 @@
+"""Requests to the group coordinator, over one connection that follows it.
+
+A member has two such lanes: one carries heartbeats and nothing else, because a broker answers a
+connection strictly in order and a heartbeat must never wait behind another request.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from spark_groups.errors import ErrorCode
+from spark_groups.protocol.messages import (
+    DescribeGroupRequest,
+    DescribeGroupResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    Node,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from spark_groups.types import TopicIdPartition
+from spark_groups.wire.addresses import Address
+from spark_groups.wire.connection import (
+    CLIENT_SOFTWARE_NAME,
+    Connection,
+    RequestError,
+)
+from spark_groups.wire.schemas.topics import METADATA, OFFSET_FETCH_V9, OFFSET_FETCH_V10
+from spark_groups.wire.security.security import Security
+from spark_groups.wire.topic_metadata import ClusterMetadata, metadata_from_wire, metadata_to_wire
+from spark_groups.wire.translation import TRANSLATIONS, fetch_all_to_wire, fetched_offsets, single
+
+CONNECT_TIMEOUT_S: Final = 2.0
+
+GroupRequest = (
+    HeartbeatRequest
+    | OffsetCommitRequest
+    | OffsetFetchRequest
+    | DescribeGroupRequest
+    | FindCoordinatorRequest
+)
+GroupResponse = (
+    HeartbeatResponse
+    | OffsetCommitResponse
+    | OffsetFetchResponse
+    | DescribeGroupResponse
+    | FindCoordinatorResponse
+)
+
+
+def exchange(connection: Connection, request: GroupRequest, timeout_s: float) -> GroupResponse:
+    """Send one request over an open connection and return its response.
+
+    Where the broker's OffsetCommit and OffsetFetch want topic names (before Kafka 4.2), the ids
+    are looked up on the same connection first, so that no offset of a deleted topic is written or
+    read under a name that means another topic by now.
+
+    Args:
+        connection: A connection to the coordinator, or to any broker for FindCoordinator.
+        request: The request.
+        timeout_s: Seconds until the response must have arrived.
+
+    Raises:
+        RequestError: No response, with the reason.
+        ProtocolError: The response cannot be read, or is not about what was asked.
+    """
+    deadline = time.monotonic() + timeout_s
+    translation = TRANSLATIONS[type(request)]
+    message, metadata = translation.message, None
+    if not connection.supports(message):
+        if isinstance(request, HeartbeatRequest):
+            return HeartbeatResponse(
+                error_code=ErrorCode.UNSUPPORTED_VERSION,
+                error_message=f"{connection.address} does not support {message}",
+            )
+        if translation.message_by_name is not None:
+            message = translation.message_by_name
+            metadata = _metadata_of(connection, _partitions_of(request), timeout_s)
+    values = connection.request(
+        message, translation.to_wire(request, metadata), deadline - time.monotonic()
+    )
+    response: GroupResponse = translation.from_wire(values, request, metadata)
+    if isinstance(request, HeartbeatRequest) and isinstance(response, HeartbeatResponse):
+        return _with_reason(connection, request, response, deadline)
+    return response
+
+
+def _with_reason(
+    connection: Connection, request: HeartbeatRequest, response: HeartbeatResponse, deadline: float
+) -> HeartbeatResponse:
+    """Say why a broker refuses a heartbeat, where it does not tell by itself."""
+    reason = response.error_message
+    if response.error_code == ErrorCode.UNSUPPORTED_VERSION and not reason:
+        reason = f"the cluster of {connection.address}: feature group.version is 0"
+    elif response.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        # One topic is enough for the whole heartbeat to be refused, and is not named there.
+        denied = _denied(connection, request.subscribed_topic_names or (), deadline)
+        reason = f"no right to DESCRIBE {', '.join(map(repr, denied))}" if denied else reason
+    return replace(response, error_message=reason)
+
+
+def _denied(connection: Connection, names: Iterable[str], deadline: float) -> list[str]:
+    """Return which topics this principal may not describe, if the broker can be asked."""
+    asked = metadata_to_wire(names)
+    try:
+        values = connection.request(METADATA, asked, deadline - time.monotonic())
+    except RequestError:
+        return []
+    errors = metadata_from_wire(values).errors
+    return sorted(e for e, code in errors.items() if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+def _partitions_of(request: GroupRequest) -> Iterable[TopicIdPartition]:
+    if isinstance(request, OffsetCommitRequest):
+        return request.offsets
+    return request.partitions if isinstance(request, OffsetFetchRequest) else ()
+
+
+def _metadata_of(
+    connection: Connection, partitions: Iterable[TopicIdPartition], timeout_s: float
+) -> ClusterMetadata:
+    topic_ids = {each.topic_id for each in partitions}
+    if not topic_ids:
+        return ClusterMetadata()
+    asked = metadata_to_wire(topic_ids=topic_ids)
+    try:
+        return metadata_from_wire(connection.request(METADATA, asked, timeout_s))
+    except RequestError as error:
+        raise RequestError(error.reason, may_have_arrived=False) from error
+
+
+def fetch_all(connection: Connection, group_id: str, timeout_s: float) -> OffsetFetchResponse:
+    """Fetch every committed offset of a group, as an operator does: without a member.
+
+    Args:
+        connection: A connection to the coordinator.
+        group_id: The group.
+        timeout_s: Seconds until the response must have arrived.
+
+    Raises:
+        RequestError: No response, with the reason.
+        ProtocolError: The response cannot be read, or is not about what was asked.
+    """
+    deadline = time.monotonic() + timeout_s
+    by_id = connection.supports(OFFSET_FETCH_V10)
+    message = OFFSET_FETCH_V10 if by_id else OFFSET_FETCH_V9
+    values = connection.request(message, fetch_all_to_wire(group_id), timeout_s)
+    group = single(values["groups"], "group_id", group_id)
+    if group["error_code"]:
+        return OffsetFetchResponse(error_code=group["error_code"])
+    metadata = None
+    if not by_id:
+        asked = metadata_to_wire({each["name"] for each in group["topics"]})
+        answer = connection.request(METADATA, asked, deadline - time.monotonic())
+        metadata = metadata_from_wire(answer)
+    return fetched_offsets(group["topics"], metadata, {})
+
+
+class CoordinatorLane:
+    """One connection that carries requests to the coordinator, wherever that is.
+
+    It is used by one thread, but for `interrupt` and `shutdown`, which any thread may call.
+
+    Args:
+        client_id: What the broker calls this client in its logs and quotas.
+        security: How to secure connections.
+        connect_timeout_s: Seconds that connecting may take, at most.
+    """
+
+    def __init__(
+        self,
+        *,
+        client_id: str = CLIENT_SOFTWARE_NAME,
+        security: Security | None = None,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    ) -> None:
+        self._client_id = client_id
+        self._security = security or Security()
+        self._connect_timeout_s = connect_timeout_s
+        self._connection: Connection | None = None
+        self._lock = threading.Lock()
+        self._shut_down = False
+
+    def send(self, node: Node, request: GroupRequest, timeout_s: float) -> GroupResponse:
+        """Send one request to a broker and return its response.
+
+        Args:
+            node: The coordinator; the lane connects anew when it is another one than before.
+            request: The request.
+            timeout_s: Seconds until the response must have arrived, connecting included.
+
+        Raises:
+            RequestError: No response, with the reason, and whether the request may have arrived.
+            ProtocolError: The response cannot be read, or is not about what was asked.
+        """
+        deadline = time.monotonic() + timeout_s
+        connection = self._connection_to(node, timeout_s)
+        return exchange(connection, request, deadline - time.monotonic())
+
+    def _connection_to(self, node: Node, timeout_s: float) -> Connection:
+        current = self._connection
+        address = Address(node.host, node.port)
+        if current is not None:
+            if current.address == address and current.is_usable():
+                return current
+            current.close()
+        fresh = Connection(node.host, node.port, client_id=self._client_id, security=self._security)
+        with self._lock:
+            if self._shut_down:
+                raise RequestError("the member was shut down", may_have_arrived=False)
+            self._connection = fresh
+        fresh.connect(min(timeout_s, self._connect_timeout_s + self._security.handshake_s))
+        return fresh
+
+    def interrupt(self) -> None:
+        """Make the request under way fail at once; the next one connects anew."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.shutdown()
+
+    def shutdown(self) -> None:
+        """Make the request under way, and all later ones, fail at once."""
+        with self._lock:
+            self._shut_down = True
+            if self._connection is not None:
+                self._connection.shutdown()
+
+    def close(self) -> None:
+        """Close the connection; only for the thread that uses the lane."""
+        if self._connection is not None:
+            self._connection.close()

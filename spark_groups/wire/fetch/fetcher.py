@@ -1,0 +1,383 @@
+"""Reads records of any number of ranges from the leaders of their partitions.
+
+Each broker has one request under way: the next one is sent as soon as a response is there, before
+anybody decodes it. Responses are received one at a time, into one buffer; those of other brokers
+wait in the system's buffers, which bound themselves.
+"""
+
+from __future__ import annotations
+
+import math
+import selectors
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
+
+from spark_groups.errors import BrokerUnreachableError, ErrorCode
+from spark_groups.protocol.backoff import Backoff
+from spark_groups.protocol.messages import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    ListOffsetsRequest,
+    Node,
+)
+from spark_groups.types import TopicIdPartition, TopicPartition, topic_id_text
+from spark_groups.wire.addresses import Address
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.connection import Connection, RequestError
+from spark_groups.wire.fetch.leaders import FetchLeaders, LostTopic, fail_if_final
+from spark_groups.wire.fetch.messages import (
+    NO_REPLICA,
+    FetchCursor,
+    FetchSettings,
+    fetch_from_wire,
+    fetch_to_wire,
+)
+from spark_groups.wire.frame_buffer import FrameBuffer
+from spark_groups.wire.pool import ConnectionPool
+from spark_groups.wire.schemas.codec import Values
+from spark_groups.wire.schemas.fetch import FETCH
+
+_TOPICS_S: Final = 5.0
+"""How long a broker that has not caught up may name other topics than those that were planned."""
+
+NextOffset = Callable[[memoryview, int], int]
+"""From records and the offset that was asked for: the offset behind the records."""
+Lose = Callable[[str], None]
+"""Takes what is lost, in words; raises an error, or returns to go on with what there is."""
+
+
+class Fetched(NamedTuple):
+    """Records of one partition, until the next ones are asked for.
+
+    Args:
+        topic_partition: Whose records they are.
+        from_offset: The offset that was asked for.
+        next_offset: The offset behind the last whole batch.
+        until_offset: The first offset that is not wanted.
+        records: Whole batches, perhaps more than is wanted, perhaps followed by a part of one.
+        aborted: Producer id and first offset of aborted transactions, under read_committed.
+    """
+
+    topic_partition: TopicPartition
+    from_offset: int
+    next_offset: int
+    until_offset: int
+    records: memoryview
+    aborted: tuple[tuple[int, int], ...]
+
+
+class Fetcher:
+    """Reads ranges, and keeps leaders for those that it reads next; used by one thread.
+
+    Args:
+        cluster: For metadata and lists of offsets, with connections of its own.
+        pool: The connections that records come by.
+        buffer: Where responses are received.
+        settings: How records are read.
+        next_offset: What finds the offset behind records.
+        lose: What is told of offsets that are gone.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        pool: ConnectionPool,
+        buffer: FrameBuffer,
+        settings: FetchSettings,
+        *,
+        next_offset: NextOffset,
+        lose: Lose,
+    ) -> None:
+        self._cluster = cluster
+        self._pool = pool
+        self._buffer = buffer
+        self._settings = settings
+        self._next_offset = next_offset
+        self._lose = lose
+        self._leaders = FetchLeaders(cluster, settings.identity)
+        self._wanted: dict[TopicIdPartition, FetchCursor] = {}
+        """What has not arrived; who waited longest comes first."""
+        self._asked: dict[Connection, list[FetchCursor]] = {}
+        """What is under way."""
+        self._backoffs: dict[Address, Backoff] = {}
+        """When each broker may be asked again."""
+        self._deadline = 0.0
+        self._heard_at = 0.0
+
+    def fetch(self, cursors: Iterable[FetchCursor]) -> Iterator[Fetched]:
+        """Read to the end of all ranges.
+
+        Args:
+            cursors: What is read, at most one for each partition; they are moved.
+
+        Raises:
+            BrokerUnreachableError: No record came for `poll_timeout_s`.
+            SparkGroupsError: A broker refuses for good; a remedy is named.
+            AccessError: Who we are, or what we trust, was refused.
+            ProtocolError: A response cannot be read.
+        """
+        self._wanted = {each.key: each for each in cursors if not each.is_fetched}
+        self._leaders.begin(self._wanted)
+        self._backoffs.clear()
+        self._wait_anew()
+        try:
+            while self._wanted:
+                self._refresh()
+                self._send()
+                connection = self._await_response()
+                if connection is None:
+                    continue
+                arrived = self._receive(connection)
+                # The next response is on its way while these are decoded.
+                self._send()
+                yield from arrived
+                if any(each.next_offset > each.from_offset for each in arrived):
+                    # What is done with records takes no time from the brokers.
+                    self._wait_anew()
+                # Nothing may hold a frame of its own size while the next one comes.
+                arrived = []
+        finally:
+            # A response that nobody waits for would be taken for the next one's.
+            self._drop_asked()
+
+    def _wait_anew(self) -> None:
+        self._heard_at = time.monotonic()
+        self._deadline = self._heard_at + self._settings.poll_timeout_s
+
+    def _refresh(self) -> None:
+        """Look up leaders, if it is time to; topics that stay unknown are lost."""
+        lost = self._leaders.refresh(self._wanted)
+        if not self._asked:
+            self._pool.learn(self._leaders.nodes.values())
+        patience_s = min(_TOPICS_S, self._settings.request_timeout_s)
+        if lost and time.monotonic() - self._heard_at >= patience_s:
+            for each in lost:
+                self._lose_topic(each)
+
+    def _lose_topic(self, topic: LostTopic) -> None:
+        lost = [each for each in self._wanted.values() if each.key.topic_id == topic.topic_id]
+        offsets = sum(each.until_offset - each.next_offset for each in lost)
+        happened = "was deleted and created again" if topic.is_recreated else "is gone"
+        self._lose(
+            f"the topic {topic.name} ({topic_id_text(topic.topic_id)}) {happened}:"
+            f" {offsets} offsets cannot be read"
+        )
+        for each in lost:
+            del self._wanted[each.key]
+
+    # Requests
+
+    def _send(self) -> None:
+        """Ask every broker that is not busy for what is wanted from it."""
+        addresses = {each.address for each in self._asked}
+        nodes = self._leaders.nodes.values()
+        if addresses and all(Address(each.host, each.port) in addresses for each in nodes):
+            return
+        busy = {each.key for asked in self._asked.values() for each in asked}
+        free = [each for key, each in self._wanted.items() if key not in busy]
+        for node_id, cursors in self._leaders.route(free).items():
+            node = self._leaders.nodes[node_id]
+            address = Address(node.host, node.port)
+            backoff = self._backoffs.get(address)
+            if backoff is not None and time.monotonic() < backoff.not_before:
+                continue
+            if address not in addresses:
+                addresses.add(address)
+                self._send_to(node, cursors)
+
+    def _send_to(self, node: Node, cursors: list[FetchCursor]) -> None:
+        epochs = self._leaders.leader_epochs(cursors)
+        try:
+            connection = self._pool.to(node, self._deadline)
+            connection.send(
+                FETCH,
+                fetch_to_wire(self._settings, cursors, epochs),
+                self._settings.request_timeout_s,
+            )
+        except RequestError as error:
+            self._leaders.note(str(error), cursors)
+        else:
+            if not self._asked:
+                # Until now there was nobody to be heard of.
+                self._heard_at = max(self._heard_at, time.monotonic())
+            self._asked[connection] = cursors
+
+    def _await_response(self) -> Connection | None:
+        """Return a connection that has something to read, None if there is something else to do.
+
+        Raises:
+            BrokerUnreachableError: No record came in time.
+        """
+        if time.monotonic() >= self._deadline:
+            self._end_cut()
+            return None
+        patience_s = self._settings.request_timeout_s + self._settings.max_wait_ms / 1000
+        silent_at = self._heard_at + patience_s if self._asked else math.inf
+        now = time.monotonic()
+        paused = (each.not_before for each in self._backoffs.values() if each.not_before > now)
+        wake_at = min(self._deadline, silent_at, self._leaders.wake_at, *paused)
+        with selectors.DefaultSelector() as selector:
+            for each in self._asked:
+                selector.register(each, selectors.EVENT_READ, each)
+            ready = selector.select(max(0.0, wake_at - time.monotonic()))
+        if ready:
+            connection: Connection = ready[0][0].data
+            return connection
+        if time.monotonic() >= silent_at:
+            self._leaders.note(f"nothing came for {patience_s:g} s", self._drop_asked())
+        return None
+
+    def _drop_asked(self) -> list[FetchCursor]:
+        """Hang up on all that is under way, and return whose records it was."""
+        asked, self._asked = self._asked, {}
+        for connection in asked:
+            connection.close()
+        return [each for cursors in asked.values() for each in cursors]
+
+    # Responses
+
+    def _receive(self, connection: Connection) -> list[Fetched]:
+        """Return the records of a response, and act on the errors in it."""
+        cursors = self._asked.pop(connection)
+        try:
+            idle_s = min(self._settings.request_timeout_s, self._settings.poll_timeout_s)
+            values = connection.receive_into(self._buffer, idle_s)
+        except RequestError as error:
+            self._leaders.note(str(error), cursors)
+            return []
+        self._heard_at = time.monotonic()
+        if values["error_code"]:
+            fail_if_final(str(connection.address), values["error_code"])
+            name = ErrorCode.name_of(values["error_code"])
+            self._leaders.note(f"{connection.address} answered {name}", cursors)
+        self._leaders.learn_nodes(values["node_endpoints"])
+        answers = fetch_from_wire(values)
+        arrived = [
+            self._take(each, answers[each.key])
+            for each in cursors
+            # A topic may have been given up meanwhile.
+            if each.key in answers and each.key in self._wanted
+        ]
+        found = [each for each in arrived if each is not None]
+        self._pace(connection.address, values["throttle_time_ms"], found)
+        if not found:
+            # A request may not have room for all that is wanted: others have their turn.
+            for each in cursors:
+                if each.key in self._wanted:
+                    self._wanted[each.key] = self._wanted.pop(each.key)
+        return found
+
+    def _pace(self, address: Address, throttle_time_ms: int, found: list[Fetched]) -> None:
+        """Note when a broker may be asked again: at once only after an answer with records.
+
+        A broker that throttles says for how long it will not answer (KIP-219).
+        """
+        backoff = self._backoffs.setdefault(address, Backoff())
+        now = time.monotonic()
+        if any(each.next_offset > each.from_offset for each in found):
+            backoff.succeeded()
+        else:
+            backoff.failed(now)
+        if throttle_time_ms > 0:
+            backoff.not_before = max(backoff.not_before, now + throttle_time_ms / 1000)
+            self._leaders.last_error = f"{address} throttles this client for {throttle_time_ms} ms"
+
+    def _take(self, cursor: FetchCursor, answer: Values) -> Fetched | None:
+        code = answer["error_code"]
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE and cursor.reads_from_leader:
+            self._skip_lost(cursor)
+        elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            # A follower may be behind: its leader knows.
+            cursor.read_from_leader()
+        elif code:
+            self._leaders.note_refusal(cursor, code, answer["current_leader"])
+        elif answer["preferred_read_replica"] != NO_REPLICA:
+            cursor.replica_id = answer["preferred_read_replica"]
+        elif answer["records"]:
+            return self._arrived(cursor, answer)
+        elif answer["high_watermark"] <= cursor.next_offset:
+            # A follower that is behind may stay so: its leader knows who has what is wanted.
+            cursor.read_from_leader()
+        return None
+
+    def _arrived(self, cursor: FetchCursor, answer: Values) -> Fetched:
+        records, from_offset = answer["records"], cursor.next_offset
+        next_offset = self._next_offset(records, from_offset)
+        if next_offset > from_offset:
+            cursor.move(next_offset, len(records))
+        else:
+            self._leaders.note(f"{cursor.topic_partition}: records without a whole batch", [cursor])
+        del self._wanted[cursor.key]
+        if not cursor.is_fetched:
+            # Behind those that wait: a response is full before everybody had a share of it.
+            self._wanted[cursor.key] = cursor
+        aborted = answer["aborted_transactions"] or ()
+        return Fetched(
+            cursor.topic_partition,
+            from_offset,
+            next_offset,
+            cursor.until_offset,
+            records,
+            tuple((each["producer_id"], each["first_offset"]) for each in aborted),
+        )
+
+    def _skip_lost(self, cursor: FetchCursor) -> None:
+        """Go on after offsets that the broker no longer has, or has not."""
+        there = self._offsets_there([cursor]).get(cursor.key)
+        if there is None or there.start <= cursor.next_offset < there.stop:
+            # Nothing is lost if it has them now: a new leader may have been behind for a moment.
+            self._leaders.note(f"{cursor.topic_partition}: OFFSET_OUT_OF_RANGE", [cursor])
+            return
+        self._lose_offsets(cursor, there)
+        if cursor.next_offset < there.start < cursor.until_offset:
+            cursor.next_offset = there.start
+        else:
+            del self._wanted[cursor.key]
+
+    def _end_cut(self) -> None:
+        """Give up what waits behind the end of its partition, where a log was truncated.
+
+        A broker answers who asks for its very end with nothing, as if more were to come. A leader
+        that may have more than it shows does not list its end (KIP-207).
+
+        Raises:
+            BrokerUnreachableError: Nothing waits there: no record came in time.
+        """
+        there = self._offsets_there(self._wanted.values())
+        cut = [each for each in there if self._wanted[each].next_offset >= there[each].stop]
+        if not cut:
+            raise self._timed_out()
+        for each in cut:
+            self._lose_offsets(self._wanted.pop(each), there[each])
+        self._wait_anew()
+
+    def _lose_offsets(self, cursor: FetchCursor, there: range) -> None:
+        self._lose(
+            f"{cursor} cannot be read: the broker has offsets from {there.start} until {there.stop}"
+        )
+
+    def _offsets_there(self, cursors: Iterable[FetchCursor]) -> dict[TopicIdPartition, range]:
+        """Return which offsets there are, of partitions whose leaders say so."""
+        keys = frozenset(each.key for each in cursors)
+        try:
+            starts, ends = (
+                self._cluster.list_offsets(
+                    ListOffsetsRequest(partitions=keys, timestamp_ms=timestamp_ms)
+                ).offsets
+                for timestamp_ms in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
+            )
+        except BrokerUnreachableError:
+            return {}
+        return {each: range(starts[each], ends[each]) for each in starts.keys() & ends.keys()}
+
+    def _timed_out(self) -> BrokerUnreachableError:
+        waiting = sorted(self._wanted.values(), key=lambda each: each.topic_partition)
+        more = f" and {len(waiting) - 1} more ranges" if len(waiting) > 1 else ""
+        nodes = self._leaders.nodes.values()
+        brokers = ",".join(sorted(f"{each.host}:{each.port}" for each in nodes))
+        happened = f"; at last: {self._leaders.last_error}" if self._leaders.last_error else ""
+        return BrokerUnreachableError(
+            f"no answer when reading {waiting[0]}{more} for {self._settings.poll_timeout_s:g} s"
+            f" (kafkaConsumer.pollTimeoutMs), from brokers of {brokers}{happened}"
+        )

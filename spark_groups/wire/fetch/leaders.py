@@ -1,0 +1,214 @@
+"""Which broker is asked for the records of which partition, while leaders move."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from spark_groups.errors import (
+    BrokerUnreachableError,
+    ErrorCode,
+    Reaction,
+    SparkGroupsError,
+    rule_for,
+)
+from spark_groups.protocol.messages import Node
+from spark_groups.protocol.rights import Identity, remedy_of
+from spark_groups.types import TopicId, TopicIdPartition
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.fetch.messages import NO_REPLICA, FetchCursor
+from spark_groups.wire.schemas.codec import Values
+from spark_groups.wire.topic_metadata import NO_LEADER, Leader
+
+_RETRY_S: Final = 0.1
+"""How long it takes until leaders are looked up again."""
+_KNOWN_S: Final = 300.0
+"""How long leaders are kept for what is read next; one that has moved says so when it is asked."""
+
+_ASKED_AT_ONCE: Final = 2_000
+
+Wanted = Mapping[TopicIdPartition, FetchCursor]
+
+
+class LostTopic(NamedTuple):
+    """A topic that nobody knows by its id.
+
+    Args:
+        topic_id: The id.
+        name: The name it had.
+        is_recreated: Whether another topic has the name now.
+    """
+
+    topic_id: TopicId
+    name: str
+    is_recreated: bool
+
+
+def fail_if_final(
+    name: str, code: int, identity: Identity | None = None, topics: Iterable[str] = ()
+) -> None:
+    """Raise an error with its remedy, if asking again is of no use.
+
+    Args:
+        name: What could not be read.
+        code: The error code of an answer.
+        identity: Who reads.
+        topics: Of which topics.
+
+    Raises:
+        SparkGroupsError: It is final.
+    """
+    if rule_for(code).lookup is Reaction.FAIL:
+        remedy = remedy_of(code, identity, group_id="", topics=topics)
+        raise SparkGroupsError(f"{name} cannot be read: {ErrorCode.name_of(code)}; {remedy}")
+
+
+class FetchLeaders:
+    """The leaders of partitions that are read, as far as they are known.
+
+    Args:
+        cluster: Where they are looked up.
+        identity: Who reads, for errors about missing rights.
+    """
+
+    def __init__(self, cluster: Cluster, identity: Identity | None = None) -> None:
+        self._identity = identity
+        self.nodes: dict[int, Node] = {}
+        self.last_error = ""
+        """What went wrong last."""
+        self._cluster = cluster
+        self._leaders: dict[TopicIdPartition, Leader] = {}
+        self._forget_at = 0.0
+        self._outdated: set[TopicIdPartition] = set()
+        self._refresh_at = 0.0
+
+    def begin(self, wanted: Wanted) -> None:
+        """Begin to read: leaders that nobody knows, or that went wrong last, are looked up.
+
+        Args:
+            wanted: What is read.
+        """
+        now = time.monotonic()
+        if now >= self._forget_at:
+            self._leaders.clear()
+            self._forget_at = now + _KNOWN_S
+        unknown = wanted.keys() - self._leaders.keys()
+        self._outdated = unknown | (self._outdated & wanted.keys())
+        self._refresh_at = 0.0
+        self.last_error = ""
+
+    @property
+    def wake_at(self) -> float:
+        """When leaders are looked up again; infinite if all are known."""
+        return self._refresh_at if self._outdated else math.inf
+
+    def note(self, problem: str, cursors: Iterable[FetchCursor]) -> None:
+        """Take note of what went wrong with partitions, whose leaders are looked up again.
+
+        Args:
+            problem: What happened, in words.
+            cursors: The partitions; replicas nearby are left.
+        """
+        self.last_error = problem
+        for each in cursors:
+            each.read_from_leader()
+            self._outdated.add(each.key)
+        self._refresh_at = max(self._refresh_at, time.monotonic() + _RETRY_S)
+
+    def refresh(self, wanted: Wanted) -> list[LostTopic]:
+        """Look up the leaders that are not known, if it is time to, and return topics without any.
+
+        Args:
+            wanted: What is still read.
+
+        Raises:
+            BrokerUnreachableError: No broker answered, and none ever did.
+            SparkGroupsError: A broker refuses for good.
+        """
+        self._outdated &= wanted.keys()
+        if time.monotonic() < self.wake_at:
+            return []
+        cursors = [wanted[each] for each in self._outdated]
+        try:
+            known = self._cluster.topics({each.topic_partition.topic for each in cursors})
+        except BrokerUnreachableError as error:
+            if not self._leaders:
+                raise
+            self.note(str(error), cursors)
+            return []
+        self.nodes = dict(known.nodes)
+        for name, code in known.errors.items():
+            fail_if_final(name, code, self._identity, [name])
+        self._outdated.clear()
+        names = {each.topic.name for each in known.topics.values()}
+        lost: set[LostTopic] = set()
+        for each in cursors:
+            name, topic = each.topic_partition.topic, known.topics.get(each.key.topic_id)
+            leader = topic.leaders.get(each.key.partition) if topic is not None else None
+            if leader is not None and leader.node_id != NO_LEADER:
+                self._leaders[each.key] = leader
+                continue
+            self.note(f"{each.topic_partition} has no leader", [each])
+            if topic is None and name not in known.errors:
+                lost.add(LostTopic(each.key.topic_id, name, name in names))
+        return sorted(lost)
+
+    def route(self, cursors: Iterable[FetchCursor]) -> dict[int, list[FetchCursor]]:
+        """Return partitions by the broker that is asked for them, without those not known.
+
+        A broker is asked for a bounded number of them: a response has room for few, and each
+        request names all that it asks for.
+        """
+        by_node: dict[int, list[FetchCursor]] = {}
+        unknown: list[FetchCursor] = []
+        for each in cursors:
+            key = each.key
+            if key in self._outdated:
+                continue
+            node_id = each.replica_id
+            if node_id == NO_REPLICA:
+                node_id = self._leaders[key].node_id
+            if node_id in self.nodes:
+                asked = by_node.setdefault(node_id, [])
+                if len(asked) < _ASKED_AT_ONCE:
+                    asked.append(each)
+            else:
+                unknown.append(each)
+                self.last_error = f"broker {node_id} is not there"
+        if unknown:
+            self.note(self.last_error, unknown)
+        return by_node
+
+    def leader_epochs(self, cursors: Iterable[FetchCursor]) -> dict[TopicIdPartition, int]:
+        """Return the leader epochs of partitions that were routed."""
+        return {each.key: self._leaders[each.key].leader_epoch for each in cursors}
+
+    def learn_nodes(self, endpoints: Iterable[Values]) -> None:
+        """Take note of the brokers that a response names for leaders that moved (KIP-951)."""
+        for each in endpoints:
+            self.nodes[each["node_id"]] = Node(each["node_id"], each["host"], each["port"])
+
+    def note_refusal(self, cursor: FetchCursor, code: int, told: Values) -> None:
+        """Act on an error of a partition: ask the leader that the answer names, or look it up.
+
+        Args:
+            cursor: The partition.
+            code: The error code.
+            told: The leader in the answer, if it names one.
+
+        Raises:
+            SparkGroupsError: The error is final.
+        """
+        partition = cursor.topic_partition
+        fail_if_final(str(partition), code, self._identity, [partition.topic])
+        leader = Leader(told["leader_id"], told["leader_epoch"])
+        if (
+            leader.leader_epoch > self._leaders[cursor.key].leader_epoch
+            and leader.node_id in self.nodes
+        ):
+            self._leaders[cursor.key] = leader
+            cursor.read_from_leader()
+        else:
+            self.note(f"{cursor.topic_partition}: {ErrorCode.name_of(code)}", [cursor])

@@ -1,0 +1,148 @@
+"""What is asked of the leaders of partitions when records are read, and how far a range is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from spark_groups.protocol.rights import Identity
+from spark_groups.types import OffsetRange, TopicIdPartition, TopicPartition
+from spark_groups.wire.schemas.codec import Values
+
+NO_REPLICA: Final = -1
+_NO_SESSION_ID, _NO_SESSION_EPOCH = 0, -1
+_NOT_KNOWN: Final = -1
+_READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
+_FIRST_BYTES_PER_OFFSET: Final = 4096
+_SPARE_BYTES: Final = 64 * 1024
+_SPARE_SHARE: Final = 1.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSettings:
+    """How records are read.
+
+    Args:
+        read_committed: Leave out records of transactions that are not committed.
+        rack: `client.rack`: read from a replica nearby; empty for the leader.
+        min_bytes: `fetch.min.bytes`: what a broker waits for.
+        max_wait_ms: `fetch.max.wait.ms`: how long it waits.
+        max_bytes: `fetch.max.bytes`: how many bytes of records a response has, unless its first
+            batch alone has more.
+        partition_max_bytes: `max.partition.fetch.bytes`: the same for each partition.
+        request_timeout_s: For how long a broker may be silent until it is asked anew.
+        poll_timeout_s: For how long there may be no record of what is read.
+        identity: Who reads, for errors about missing rights.
+    """
+
+    read_committed: bool
+    rack: str
+    min_bytes: int
+    max_wait_ms: int
+    max_bytes: int
+    partition_max_bytes: int
+    request_timeout_s: float
+    poll_timeout_s: float
+    identity: Identity | None = None
+
+
+@dataclass(slots=True)
+class FetchCursor:
+    """How far a range is fetched.
+
+    Args:
+        topic_partition: The partition by name.
+        key: The partition by topic id.
+        next_offset: The first offset that has not arrived.
+        until_offset: The first offset that is not wanted.
+        replica_id: The broker to read it from in place of the leader; NO_REPLICA for the leader.
+        bytes_per_offset: How large its records are, as far as is known.
+    """
+
+    topic_partition: TopicPartition
+    key: TopicIdPartition
+    next_offset: int
+    until_offset: int
+    replica_id: int = NO_REPLICA
+    bytes_per_offset: float = _FIRST_BYTES_PER_OFFSET
+
+    @classmethod
+    def of(cls, wanted: OffsetRange) -> FetchCursor:
+        """Return the cursor of a range of which nothing has arrived."""
+        return cls(wanted.topic_partition, wanted.key, wanted.from_offset, wanted.until_offset)
+
+    @property
+    def is_fetched(self) -> bool:
+        """Whether everything has arrived."""
+        return self.next_offset >= self.until_offset
+
+    @property
+    def reads_from_leader(self) -> bool:
+        """Whether no replica nearby is asked."""
+        return self.replica_id == NO_REPLICA
+
+    def read_from_leader(self) -> None:
+        """Ask the leader from now on, until it names a replica nearby again."""
+        self.replica_id = NO_REPLICA
+
+    def move(self, next_offset: int, size_bytes: int) -> None:
+        """Take note of records that arrived, of so many bytes, and with them offsets."""
+        self.bytes_per_offset = size_bytes / (next_offset - self.next_offset)
+        self.next_offset = next_offset
+
+    def wanted_bytes(self, bytes_max: int) -> int:
+        """Return how much to ask for: little more than the rest of the range is."""
+        left = (self.until_offset - self.next_offset) * self.bytes_per_offset
+        return min(bytes_max, int(left * _SPARE_SHARE) + _SPARE_BYTES)
+
+    def __str__(self) -> str:
+        return f"{self.topic_partition} from offset {self.next_offset} until {self.until_offset}"
+
+
+def fetch_to_wire(
+    settings: FetchSettings,
+    cursors: Iterable[FetchCursor],
+    leader_epochs: Mapping[TopicIdPartition, int],
+) -> Values:
+    """Ask for records; what comes first is answered even if its first batch is too large.
+
+    Args:
+        settings: How records are read.
+        cursors: What is read, one for each partition.
+        leader_epochs: The epoch of each partition's leader.
+    """
+    topics: dict[Any, list[Values]] = {}
+    for each in cursors:
+        topics.setdefault(each.key.topic_id, []).append(
+            {
+                "partition": each.key.partition,
+                "current_leader_epoch": leader_epochs[each.key],
+                "fetch_offset": each.next_offset,
+                "last_fetched_epoch": _NOT_KNOWN,
+                "log_start_offset": _NOT_KNOWN,
+                "partition_max_bytes": each.wanted_bytes(settings.partition_max_bytes),
+            }
+        )
+    return {
+        "max_wait_ms": settings.max_wait_ms,
+        "min_bytes": settings.min_bytes,
+        "max_bytes": settings.max_bytes,
+        "isolation_level": _READ_COMMITTED if settings.read_committed else _READ_UNCOMMITTED,
+        "session_id": _NO_SESSION_ID,
+        "session_epoch": _NO_SESSION_EPOCH,
+        "topics": [
+            {"topic_id": topic_id, "partitions": asked} for topic_id, asked in topics.items()
+        ],
+        "forgotten_topics_data": (),
+        "rack_id": settings.rack,
+    }
+
+
+def fetch_from_wire(values: Values) -> dict[TopicIdPartition, Values]:
+    """Return what a response says of each partition."""
+    return {
+        TopicIdPartition(topic["topic_id"], each["partition_index"]): each
+        for topic in values["responses"]
+        for each in topic["partitions"]
+    }

@@ -1,0 +1,199 @@
+"""References in settings to where a secret is kept, as Kafka's own configuration providers have it.
+
+    ${env:NAME}                  a variable of the environment
+    ${file:PATH:KEY}             a property of a file of properties
+    ${directory:PATH:FILE}       a file of a directory, as secrets are mounted into containers
+
+So a secret need not stand where settings are shown. Whoever gives settings need not be whoever runs
+the driver, and must not read its files: what may be referred to stands in the driver's environment.
+The variables are named after the settings of Kafka's own providers.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from spark_groups.errors import OptionsError
+from spark_groups.wire.properties_file import read_properties
+
+PROVIDERS_VARIABLE: Final = "SPARK_GROUPS_CONFIG_PROVIDERS"
+"""Which of env, file and directory are allowed; none: none of them."""
+PATHS_VARIABLE: Final = "SPARK_GROUPS_ALLOWED_PATHS"
+"""Below which paths files may be read: absolute ones, separated by commas."""
+PATTERN_VARIABLE: Final = "SPARK_GROUPS_ALLOWLIST_PATTERN"
+"""A regular expression of the whole names of variables that env may read."""
+URLS_VARIABLE: Final = "SPARK_GROUPS_ALLOWED_URLS"
+"""From where tokens may be fetched: whole addresses, separated by commas."""
+PROVIDERS: Final = ("env", "file", "directory")
+HOST_VARIABLES: Final = frozenset({"HOSTNAME", "POD_NAME", "NODE_NAME"})
+"""Variables that name a host and so may be read by anybody."""
+
+_REFERENCE: Final = re.compile(r"\$\{(env|file|directory):([^}]*)\}")
+_ARTIFACTS_VARIABLE: Final = "SPARK_JOB_ARTIFACT_UUID"
+"""Set for Spark's Python workers: the session's id on Spark Connect, else `default`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowed:
+    """What settings may refer to.
+
+    Args:
+        providers: Which providers.
+        paths: Below which paths files may be read; None is everywhere.
+        pattern: Which variables may be read, as a regular expression; None is every one.
+        urls: From where tokens may be fetched; None is everywhere.
+        is_connect: Whether the settings came through Spark Connect.
+    """
+
+    providers: frozenset[str]
+    paths: tuple[str, ...] | None
+    pattern: str | None = None
+    urls: frozenset[str] | None = None
+    is_connect: bool = False
+
+    @classmethod
+    def by(cls, environ: Mapping[str, str]) -> Allowed:
+        """Return what an environment allows.
+
+        Args:
+            environ: The environment of the driver, or of a process that Spark started there.
+
+        Raises:
+            ValueError: It cannot be understood.
+        """
+        is_connect = environ.get(_ARTIFACTS_VARIABLE, "default") != "default"
+        named = _listed(environ.get(PROVIDERS_VARIABLE, ""))
+        if not named:
+            named = [] if is_connect else list(PROVIDERS)
+        unknown = [each for each in named if each not in (*PROVIDERS, "none")]
+        if unknown:
+            raise ValueError(
+                f"{PROVIDERS_VARIABLE} in the environment of the driver says {unknown[0]!r}, which"
+                f" is none of {', '.join(PROVIDERS)} and none"
+            )
+        pattern = environ.get(PATTERN_VARIABLE) or None
+        try:
+            re.compile(pattern or "")
+        except re.error as error:
+            raise ValueError(
+                f"{PATTERN_VARIABLE} in the environment of the driver is no regular expression:"
+                f" {error}"
+            ) from None
+        urls = _listed(environ.get(URLS_VARIABLE, ""))
+        return cls(
+            providers=frozenset(named) - {"none"},
+            paths=tuple(_listed(environ.get(PATHS_VARIABLE, ""))),
+            pattern=pattern,
+            urls=frozenset(urls) if urls or is_connect else None,
+            is_connect=is_connect,
+        )
+
+    def check_provider(self, provider: str) -> None:
+        """Raise a ValueError unless a provider is allowed."""
+        if provider in self.providers:
+            return
+        where = "on Spark Connect by default" if self.is_connect else "here"
+        raise ValueError(
+            f"the configuration provider {provider} is not allowed {where}. Whoever runs the driver"
+            f" can allow it: {PROVIDERS_VARIABLE}={provider} in its environment"
+        )
+
+    def check_path(self, path: str) -> None:
+        """Raise a ValueError unless a file may be read, wherever links lead."""
+        found = os.path.realpath(path)
+        roots = None if self.paths is None else [os.path.realpath(each) for each in self.paths]
+        if roots is None or any(os.path.commonpath((root, found)) == root for root in roots):
+            return
+        led = f", which is {found}," if found != os.path.normpath(path) else ""
+        raise ValueError(
+            f"{path}{led} may not be read: it is below no path that {PATHS_VARIABLE} names in the"
+            f" environment of the driver. Whoever runs the driver can allow it, for instance by"
+            f" {PATHS_VARIABLE}={os.path.dirname(found)}"
+        )
+
+    def check_variable(self, name: str) -> None:
+        """Raise a ValueError unless a variable of the environment may be read."""
+        if self.pattern is not None and not re.fullmatch(self.pattern, name):
+            raise ValueError(
+                f"the variable {name} may not be read: {PATTERN_VARIABLE} in the environment of the"
+                f" driver does not match it"
+            )
+
+    def check_bare_variable(self, name: str) -> None:
+        """Raise a ValueError unless a variable may stand in an instance id, as `${NAME}`."""
+        if name not in HOST_VARIABLES:
+            self.check_provider("env")
+            self.check_variable(name)
+
+    def check_url(self, url: str) -> None:
+        """Raise a ValueError unless tokens may come from an address."""
+        if urllib.parse.urlsplit(url).scheme == "file":
+            self.check_provider("file")
+            self.check_path(urllib.request.url2pathname(urllib.parse.urlsplit(url).path))
+        elif self.urls is not None and url not in self.urls:
+            raise ValueError(
+                f"tokens may not be fetched from there: {URLS_VARIABLE} in the environment of the"
+                " driver does not name the address. Whoever runs the driver can add it"
+            )
+
+
+EVERYTHING: Final = Allowed(providers=frozenset(PROVIDERS), paths=None)
+"""For settings of whoever runs the process."""
+
+
+def resolved(text: str, allowed: Allowed) -> str:
+    """Return a setting with what its references stand for.
+
+    Args:
+        text: The setting.
+        allowed: What it may refer to.
+
+    Raises:
+        ValueError: What is referred to is not there, or may not be read; never repeats what was
+            found.
+    """
+    return _REFERENCE.sub(lambda found: _resolve(found[0], found[1], found[2], allowed), text)
+
+
+def _resolve(reference: str, provider: str, rest: str, allowed: Allowed) -> str:
+    try:
+        allowed.check_provider(provider)
+        if provider == "env":
+            allowed.check_variable(rest)
+    except ValueError as error:
+        raise ValueError(f"{reference}: {error}") from None
+    if provider == "env":
+        if rest not in os.environ:
+            raise ValueError(f"{reference}: there is no such variable in the environment")
+        return os.environ[rest]
+    place, colon, name = rest.rpartition(":")
+    if not colon or not place or not name:
+        raise ValueError(f"{reference} is not ${{{provider}:PATH:NAME}}")
+    path = Path(place, name) if provider == "directory" else Path(place)
+    try:
+        allowed.check_path(str(path))
+    except ValueError as error:
+        raise ValueError(f"{reference}: {error}") from None
+    try:
+        if provider == "directory":
+            return path.read_text(encoding="utf-8").rstrip("\n")
+        properties = read_properties(path)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ValueError(f"{reference} cannot be read: {reason}") from None
+    except OptionsError as error:
+        raise ValueError(f"{reference}: {error}") from None
+    if name not in properties:
+        raise ValueError(f"{reference}: the file has no property {name}")
+    return properties[name]
+
+
+def _listed(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]

@@ -1,0 +1,106 @@
+"""How connections to a cluster are secured: one value for our connections and for librdkafka's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from spark_groups.errors import OptionsError
+from spark_groups.wire.security.sasl import Login, PasswordLogin, TokenLogin
+from spark_groups.wire.security.tls import Tls
+from spark_groups.wire.security.tokens import TOKENS
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+HANDSHAKE_S: Final = 3.0
+TOKEN_TIMEOUT_S: Final = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """How a connection is secured and authenticated; its text shows no secret.
+
+    Args:
+        protocol: Kafka's `security.protocol`.
+        tls: What TLS trusts and shows, where the protocol has it.
+        login: Who logs in, where the protocol has SASL.
+
+    Raises:
+        OptionsError: The protocol is unknown, or does not go with the login.
+    """
+
+    protocol: str = "PLAINTEXT"
+    tls: Tls = field(default=Tls())
+    login: Login | None = None
+
+    def __post_init__(self) -> None:
+        if self.protocol not in PROTOCOLS:
+            raise OptionsError(
+                f"kafka.security.protocol: {self.protocol!r} is none of {', '.join(PROTOCOLS)}"
+            )
+        if self.uses_sasl != (self.login is not None):
+            needs = "needs a login" if self.uses_sasl else "has no login"
+            raise OptionsError(f"kafka.security.protocol: {self.protocol} {needs}")
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether everything is encrypted."""
+        return self.protocol.endswith("SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether somebody logs in."""
+        return self.protocol.startswith("SASL_")
+
+    @property
+    def principal(self) -> str:
+        """What brokers call this client; empty: only they know, by a certificate or a token."""
+        if isinstance(self.login, PasswordLogin):
+            return f"User:{self.login.username}"
+        is_anonymous = self.login is None and not (self.uses_tls and self.tls.certificate_pem)
+        return "User:ANONYMOUS" if is_anonymous else ""
+
+    @property
+    def handshake_s(self) -> float:
+        """Seconds that securing a connection may take beside connecting it."""
+        if isinstance(self.login, TokenLogin):
+            return TOKEN_TIMEOUT_S
+        return HANDSHAKE_S if self.uses_tls or self.uses_sasl else 0.0
+
+    def librdkafka_settings(self) -> dict[str, Any]:
+        """Return the same in librdkafka's words, secrets included."""
+        settings: dict[str, Any] = {"security.protocol": self.protocol}
+        if self.uses_tls:
+            settings |= _tls_settings(self.tls)
+        if self.login is not None:
+            settings["sasl.mechanism"] = self.login.mechanism.value
+        if isinstance(self.login, PasswordLogin):
+            settings["sasl.username"] = self.login.username
+            settings["sasl.password"] = self.login.password
+        elif isinstance(self.login, TokenLogin):
+            settings["oauth_cb"] = _token_callback(self.login, self.tls)
+        return settings
+
+
+PLAINTEXT: Final = Security()
+"""Nothing is encrypted, and nobody logs in."""
+
+
+def _tls_settings(tls: Tls) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "enable.ssl.certificate.verification": True,
+        "ssl.endpoint.identification.algorithm": "https" if tls.verify_host_name else "none",
+    }
+    if tls.trusted_pem is not None:
+        settings["ssl.ca.pem"] = tls.trusted_pem
+    if tls.certificate_pem is not None:
+        settings["ssl.certificate.pem"] = tls.certificate_pem
+        settings["ssl.key.pem"] = tls.key_pem
+    return settings
+
+
+def _token_callback(login: TokenLogin, tls: Tls) -> Any:
+    def token(_: str) -> tuple[str, float, str, dict[str, str]]:
+        found = TOKENS.token(login, tls, TOKEN_TIMEOUT_S)
+        return found.text, found.expires_at_s, login.client_id or "", dict(login.extensions)
+
+    return token

@@ -1,0 +1,317 @@
+"""Kafka's settings for security, under the names that its Java clients have, as one value.
+
+Files are read once, here, so that nothing has to be where executors run. No message repeats a
+secret.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeVar
+
+from spark_groups.errors import OptionsError
+from spark_groups.wire.security.config_references import Allowed, resolved
+from spark_groups.wire.security.jaas import LoginModule, parse_jaas
+from spark_groups.wire.security.sasl import Login, Mechanism, PasswordLogin, TokenLogin
+from spark_groups.wire.security.security import PROTOCOLS, Security
+from spark_groups.wire.security.tls import Tls
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class SecuritySetting:
+    """One of Kafka's settings.
+
+    Args:
+        name: Kafka's name of it.
+        default: The default, as tables show it.
+        meaning: What it does.
+    """
+
+    name: str
+    default: str
+    meaning: str
+
+
+SECURITY_SETTINGS: Final = (
+    SecuritySetting("security.protocol", "PLAINTEXT", "PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL."),
+    SecuritySetting(
+        "sasl.mechanism", "required with SASL", "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER."
+    ),
+    SecuritySetting(
+        "sasl.jaas.config",
+        "none",
+        "Who logs in: PlainLoginModule, ScramLoginModule or OAuthBearerLoginModule.",
+    ),
+    SecuritySetting(
+        "sasl.oauthbearer.token.endpoint.url",
+        "none",
+        "Where tokens come from: https://, http://, or file:// with a token.",
+    ),
+    SecuritySetting(
+        "sasl.oauthbearer.client.credentials.client.id", "none", "The client that gets a token."
+    ),
+    SecuritySetting("sasl.oauthbearer.client.credentials.client.secret", "none", "Its secret."),
+    SecuritySetting("sasl.oauthbearer.scope", "none", "The scope of the token."),
+    SecuritySetting(
+        "ssl.truststore.location", "the system's", "A file with the authorities to trust."
+    ),
+    SecuritySetting("ssl.truststore.type", "what the file is", "PEM or PKCS12."),
+    SecuritySetting("ssl.truststore.password", "none", "The password of a PKCS12 file."),
+    SecuritySetting("ssl.truststore.certificates", "none", "The authorities themselves, as PEM."),
+    SecuritySetting(
+        "ssl.keystore.location", "none", "A file with the client's certificate and key."
+    ),
+    SecuritySetting("ssl.keystore.type", "what the file is", "PEM or PKCS12."),
+    SecuritySetting("ssl.keystore.password", "none", "The password of a PKCS12 file."),
+    SecuritySetting(
+        "ssl.keystore.certificate.chain", "none", "The client's certificates themselves, as PEM."
+    ),
+    SecuritySetting("ssl.keystore.key", "none", "Its key itself, as PEM."),
+    SecuritySetting("ssl.key.password", "none", "The password of a key in PEM."),
+    SecuritySetting(
+        "ssl.endpoint.identification.algorithm",
+        "https",
+        "Whether a certificate must name the broker's host; empty: no.",
+    ),
+)
+"""Every setting that is taken; each means what it means to Kafka's own clients."""
+
+_JAAS: Final = "sasl.jaas.config"
+_PACKAGE: Final = "org.apache.kafka.common.security."
+_PLAIN_MODULE: Final = f"{_PACKAGE}plain.PlainLoginModule"
+_SCRAM_MODULE: Final = f"{_PACKAGE}scram.ScramLoginModule"
+_TOKEN_MODULE: Final = f"{_PACKAGE}oauthbearer.OAuthBearerLoginModule"
+_MODULES: Final = {
+    Mechanism.PLAIN: _PLAIN_MODULE,
+    Mechanism.SCRAM_SHA_256: _SCRAM_MODULE,
+    Mechanism.SCRAM_SHA_512: _SCRAM_MODULE,
+    Mechanism.OAUTHBEARER: _TOKEN_MODULE,
+}
+_SHADED: Final = "kafkashaded."
+"""What Databricks writes before Kafka's class names."""
+_EXTENSION: Final = "extension_"
+_TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"
+_CLIENT: Final = "sasl.oauthbearer.client.credentials.client."
+
+
+def security_of(
+    settings: Mapping[str, str], *, prefix: str = "kafka.", allowed: Allowed | None = None
+) -> Security:
+    """Return the security that settings describe.
+
+    Args:
+        settings: Kafka's settings by Kafka's own names; others are not looked at.
+        prefix: What the user writes before the names, for messages.
+        allowed: What they may refer to; None is what the environment of this process allows.
+
+    Raises:
+        OptionsError: Something is wrong with them; lists everything.
+    """
+    if allowed is None:
+        try:
+            allowed = Allowed.by(os.environ)
+        except ValueError as error:
+            raise OptionsError(str(error)) from None
+    given = {name: value for name, value in settings.items() if value is not None}
+    reading = _Reading(given, allowed)
+    found = reading.security()
+    if found is None or reading.problems:
+        raise OptionsError(
+            "\n".join(f"{prefix}{name}: {problem}" for name, problem in reading.problems)
+        )
+    return found
+
+
+class _Reading:
+    """One reading of settings, which goes on behind what is wrong to find the rest of it."""
+
+    def __init__(self, settings: Mapping[str, str], allowed: Allowed) -> None:
+        self._allowed = allowed
+        self.problems: list[tuple[str, str]] = []
+        self._settings: dict[str, str] = {}
+        for name in (each.name for each in SECURITY_SETTINGS if each.name in settings):
+            text = self._try(name, partial(resolved, settings[name], allowed))
+            if text is not None:
+                self._settings[name] = text
+
+    def security(self) -> Security | None:
+        if self.problems:
+            return None
+        protocol = self._settings.get("security.protocol", "PLAINTEXT").strip().upper()
+        if protocol not in PROTOCOLS:
+            self._wrong("security.protocol", f"{protocol!r} is none of {', '.join(PROTOCOLS)}")
+            return None
+        self._find_unused(protocol)
+        # A token endpoint is reached by TLS whatever the broker's listener is.
+        tls = self._tls() if protocol.endswith("SSL") or _TOKEN_URL in self._settings else Tls()
+        login = self._login() if protocol.startswith("SASL_") else None
+        return None if self.problems else Security(protocol, tls, login)
+
+    def _find_unused(self, protocol: str) -> None:
+        """A setting that is not obeyed is worse than an error: somebody counts on it."""
+        for start, uses in (("ssl.", "SSL"), ("sasl.", "SASL_")):
+            given = [each.name for each in SECURITY_SETTINGS if each.name in self._settings]
+            unused = [name for name in given if name.startswith(start) and uses not in protocol]
+            if unused and not (start == "ssl." and _TOKEN_URL in self._settings):
+                self._wrong(
+                    unused[0], f"is set, but security.protocol is {protocol}, which does not use it"
+                )
+
+    def _tls(self) -> Tls:
+        trusted = self._trusted()
+        certificate, key = self._identity() or (None, None)
+        name = "ssl.endpoint.identification.algorithm"
+        algorithm = self._settings.get(name, "https").strip().lower()
+        if algorithm not in ("https", ""):
+            self._wrong(name, f"{algorithm!r} is neither https nor empty")
+        return Tls(
+            trusted_pem=trusted,
+            certificate_pem=certificate,
+            key_pem=key,
+            verify_host_name=algorithm != "",
+        )
+
+    def _trusted(self) -> str | None:
+        # What it imports takes a tenth of a second, which not every executor should wait for.
+        from spark_groups.wire.security import keystores  # noqa: PLC0415
+
+        location, texts = "ssl.truststore.location", "ssl.truststore.certificates"
+        path, text = self._settings.get(location), self._settings.get(texts)
+        if path is not None and text is not None:
+            self._wrong(texts, f"is set beside {location}: give one of them")
+        elif text is not None:
+            return self._try(texts, lambda: keystores.trusted_from_pem(text))
+        elif path is not None:
+            return self._try(location, lambda: self._trusted_in(path))
+        return None
+
+    def _check_store(self, path: str) -> None:
+        """Whoever gives settings through Spark Connect must not use the driver's own keys."""
+        if self._allowed.is_connect:
+            self._allowed.check_path(path)
+
+    def _trusted_in(self, path: str) -> str:
+        from spark_groups.wire.security import keystores  # noqa: PLC0415
+
+        self._check_store(path)
+        kind, content = keystores.read_store(path, self._settings.get("ssl.truststore.type"))
+        if kind == "PEM":
+            return keystores.trusted_from_pem(content.decode("latin-1"))
+        return keystores.trusted_from_pkcs12(content, self._settings.get("ssl.truststore.password"))
+
+    def _identity(self) -> tuple[str, str] | None:
+        from spark_groups.wire.security import keystores  # noqa: PLC0415
+
+        location, chain, key = (
+            f"ssl.keystore.{each}" for each in ("location", "certificate.chain", "key")
+        )
+        given = [name for name in (location, chain, key) if name in self._settings]
+        password = self._settings.get("ssl.key.password")
+        if given == [location]:
+            return self._try(location, lambda: self._identity_in(self._settings[location]))
+        if given == [chain, key]:
+            texts = self._settings[chain], self._settings[key]
+            return self._try(chain, lambda: keystores.identity_from_pem(*texts, password))
+        if given:
+            self._wrong(given[0], f"give either {location}, or both of {chain} and {key}")
+        return None
+
+    def _identity_in(self, path: str) -> tuple[str, str]:
+        from spark_groups.wire.security import keystores  # noqa: PLC0415
+
+        self._check_store(path)
+        kind, content = keystores.read_store(path, self._settings.get("ssl.keystore.type"))
+        if kind == "PEM":
+            text = content.decode("latin-1")
+            return keystores.identity_from_pem(text, text, self._settings.get("ssl.key.password"))
+        return keystores.identity_from_pkcs12(content, self._settings.get("ssl.keystore.password"))
+
+    def _login(self) -> Login | None:
+        name = self._settings.get("sasl.mechanism", "").strip().upper()
+        try:
+            mechanism = Mechanism(name)
+        except ValueError:
+            offered = ", ".join(each.value for each in Mechanism)
+            what = f"{name!r} is none of {offered}" if name else f"is missing: one of {offered}"
+            self._wrong("sasl.mechanism", what)
+            return None
+        module = None
+        if _JAAS in self._settings:
+            module = self._try(_JAAS, lambda: parse_jaas(self._settings[_JAAS]))
+            if module is None:
+                return None
+            wanted, class_name = _MODULES[mechanism], module.name.removeprefix(_SHADED)
+            if class_name != wanted:
+                why = (
+                    "belongs to another mechanism"
+                    if class_name in _MODULES.values()
+                    else ("is a Java class that only a JVM could run")
+                )
+                self._wrong(
+                    _JAAS, f"{module.name} {why}: sasl.mechanism={mechanism.value} needs {wanted}"
+                )
+                return None
+        if mechanism is Mechanism.OAUTHBEARER:
+            return self._token_login(module)
+        if module is None:
+            self._wrong(
+                _JAAS, f'is missing: {_MODULES[mechanism]} required username=".." password="..";'
+            )
+            return None
+        return self._password_login(mechanism, module)
+
+    def _password_login(self, mechanism: Mechanism, module: LoginModule) -> Login | None:
+        missing = [each for each in ("username", "password") if not module.options.get(each)]
+        unknown = [each for each in module.options if each not in ("username", "password")]
+        if missing:
+            self._wrong(_JAAS, f"{' and '.join(missing)} is missing")
+        if unknown:
+            self._wrong(_JAAS, f"{', '.join(unknown)} is not supported")
+        if missing or unknown:
+            return None
+        return PasswordLogin(mechanism, module.options["username"], module.options["password"])
+
+    def _token_login(self, module: LoginModule | None) -> Login | None:
+        options = dict(module.options) if module is not None else {}
+        url = self._settings.get(_TOKEN_URL)
+        scheme = (url or "").partition(":")[0].lower()
+        if scheme not in ("https", "http", "file"):
+            what = "is not an https://, http:// or file:// address" if url else "is missing"
+            self._wrong(_TOKEN_URL, what)
+            return None
+        self._try(_TOKEN_URL, lambda: self._allowed.check_url(url or ""))
+        extensions = tuple(
+            (name.removeprefix(_EXTENSION), options.pop(name))
+            for name in sorted(options)
+            if name.startswith(_EXTENSION)
+        )
+        client_id = self._settings.get(f"{_CLIENT}id") or options.pop("clientId", None)
+        secret = self._settings.get(f"{_CLIENT}secret") or options.pop("clientSecret", None)
+        scope = self._settings.get("sasl.oauthbearer.scope") or options.pop("scope", None)
+        left = [each for each in options if each not in ("clientId", "clientSecret", "scope")]
+        if left:
+            self._wrong(_JAAS, f"{', '.join(left)} is not supported")
+        if scheme != "file" and not (client_id and secret):
+            self._wrong(f"{_CLIENT}id", f"it and {_CLIENT}secret are needed to get a token")
+        return TokenLogin(
+            endpoint_url=url or "",
+            client_id=client_id,
+            client_secret=secret,
+            scope=scope,
+            extensions=extensions,
+        )
+
+    def _try(self, name: str, read: Callable[[], Result]) -> Result | None:
+        try:
+            return read()
+        except ValueError as error:
+            self._wrong(name, str(error))
+            return None
+
+    def _wrong(self, name: str, problem: str) -> None:
+        self.problems.append((name, problem))

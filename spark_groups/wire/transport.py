@@ -1,0 +1,343 @@
+"""Frames over one socket, in the open or encrypted; everything that waits ends at a deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import struct
+import threading
+import time
+from typing import Final
+
+from spark_groups.errors import AccessError, BrokerUnreachableError, ProtocolError
+from spark_groups.wire.addresses import Address, resolve
+from spark_groups.wire.frame_buffer import FrameBuffer
+from spark_groups.wire.security.security import Security
+from spark_groups.wire.security.tls import ssl_context
+from spark_groups.wire.security.tls_refusals import tls_refusal
+
+_RECEIVE_BYTES: Final = 256 * 1024
+_LEAST_FRAME_BYTES: Final = 4
+_FIRST_FRAMES_BYTES: Final = 1024 * 1024
+"""The longest frame that is read before it is known who sends it."""
+_LEAST_BYTES_PER_S: Final = 128 * 1024
+"""How fast a frame must come, on average, once it has begun; `request.timeout.ms` of Kafka's own
+consumer, 30 s for all of a response, asks for more."""
+_FRAME_SIZE = struct.Struct(">i")
+_TLS_ALERT: Final = b"\x15\x03"
+_FOREIGN_GREETINGS: Final = {
+    b"\x16\x03": "a TLS handshake: this is not a Kafka listener for security.protocol PLAINTEXT",
+    b"HTTP": "an HTTP answer: this is not a Kafka listener",
+    b"SSH-": "an SSH greeting: this is not a Kafka listener",
+}
+
+
+class HungUpError(BrokerUnreachableError):
+    """The other end closed the connection, and did not say why."""
+
+
+class FrameTooLargeError(ProtocolError):
+    """A broker sent a frame that is longer than what is read."""
+
+
+class Transport:
+    """A socket that carries frames; used by one thread, but for `shutdown`.
+
+    Args:
+        address: Where the listener is.
+        security: How to secure it; logging in is not done here.
+        max_frame_bytes: The longest frame that is read, once `allow_full_frames` was called.
+        receive_buffer_bytes: Size of the socket's receive buffer; None leaves it to the system.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        security: Security,
+        max_frame_bytes: int,
+        receive_buffer_bytes: int | None = None,
+    ) -> None:
+        self._address = address
+        self._security = security
+        self._full_frame_bytes = max_frame_bytes
+        self._max_frame_bytes = min(max_frame_bytes, _FIRST_FRAMES_BYTES)
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self._socket: socket.socket | None = None
+        self._lock = threading.Lock()
+        self._is_shut_down = False
+        self._is_trusted = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a socket that nobody has shut down."""
+        return self._socket is not None and not self._is_shut_down
+
+    @property
+    def is_shut_down(self) -> bool:
+        """Whether somebody has shut it down."""
+        return self._is_shut_down
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor, as `selectors` want it; -1 if there is none."""
+        return self._socket.fileno() if self._socket is not None else -1
+
+    def open(self, deadline: float) -> None:
+        """Connect, and encrypt the connection if that is wanted.
+
+        Args:
+            deadline: Monotonic seconds until which both must be done.
+
+        Raises:
+            BrokerUnreachableError: It cannot be resolved or reached, or did not answer in time.
+            HungUpError: It hung up during the TLS handshake.
+            AccessError: Its certificate is refused, or ours was.
+        """
+        self._connect(deadline)
+        if self._security.uses_tls:
+            self._encrypt(deadline)
+
+    def allow_full_frames(self) -> None:
+        """Read frames of up to `max_frame_bytes` from now on: the peer is known."""
+        self._max_frame_bytes = self._full_frame_bytes
+
+    def _connect(self, deadline: float) -> None:
+        targets = resolve(self._address, deadline)
+        reasons = []
+        for index, (family, target) in enumerate(targets):
+            left_s = max(0.001, deadline - time.monotonic()) / (len(targets) - index)
+            candidate = socket.socket(family, socket.SOCK_STREAM)
+            with self._lock:
+                self._socket = candidate
+            try:
+                self.fail_if_shut_down()
+                if self._receive_buffer_bytes is not None:
+                    # Before it connects: the window is agreed upon then.
+                    size = self._receive_buffer_bytes
+                    candidate.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
+                candidate.settimeout(left_s)
+                candidate.connect(target)
+            except OSError as error:
+                self.close()
+                reasons.append(_reason(error))
+            else:
+                candidate.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                candidate.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                return
+        self.fail_if_shut_down()
+        raise BrokerUnreachableError(
+            f"cannot connect to {self._address}: {'; '.join(dict.fromkeys(reasons))}"
+        )
+
+    def _encrypt(self, deadline: float) -> None:
+        context = ssl_context(self._security.tls)
+        with self._lock:
+            self.fail_if_shut_down()
+            assert self._socket is not None
+            secured = context.wrap_socket(
+                self._socket, server_hostname=self._address.host, do_handshake_on_connect=False
+            )
+            self._socket = secured
+        try:
+            secured.settimeout(max(0.001, deadline - time.monotonic()))
+            secured.do_handshake()
+        except OSError as error:
+            self.fail_if_shut_down()
+            refusal = tls_refusal(error, self._address, self._security.tls)
+            if refusal is not None:
+                raise refusal from None
+            kind = BrokerUnreachableError if isinstance(error, TimeoutError) else HungUpError
+            raise kind(
+                f"the TLS handshake with {self._address} failed: {_reason(error)}"
+            ) from error
+
+    def is_quiet(self) -> bool:
+        """Say whether it is open, and neither hung up nor sent what nobody asked for."""
+        connected = self._socket
+        if connected is None or self._is_shut_down:
+            return False
+        try:
+            connected.settimeout(0)
+            # Reading over TLS also takes what belongs to TLS alone: tickets of its sessions.
+            connected.recv(1)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return True
+        except OSError:
+            return False
+        return False
+
+    def send(self, payload: bytes, deadline: float) -> None:
+        """Send one frame.
+
+        Args:
+            payload: What is in it.
+            deadline: Monotonic seconds.
+
+        Raises:
+            BrokerUnreachableError: It could not be sent; may have arrived in part.
+            AccessError: The other end refused the handshake after it seemed done (TLS 1.3).
+        """
+        connected = self._socket
+        if connected is None:
+            raise BrokerUnreachableError("it is not connected")
+        try:
+            connected.settimeout(max(0.001, deadline - time.monotonic()))
+            connected.sendall(_FRAME_SIZE.pack(len(payload)) + payload)
+        except OSError as error:
+            raise self._refusal(error) or self._alert(connected) or _lost(error) from error
+
+    def receive(self, deadline: float) -> bytes:
+        """Wait for one frame and return what is in it.
+
+        Args:
+            deadline: Monotonic seconds.
+
+        Raises:
+            BrokerUnreachableError: It did not come.
+            HungUpError: The other end closed the connection.
+            AccessError: The other end speaks TLS, or refused the handshake after it seemed done.
+            ProtocolError: What came is no frame.
+        """
+        return self._receive_exactly(self._receive_size(deadline), deadline)
+
+    def receive_into(self, buffer: FrameBuffer, idle_s: float) -> memoryview:
+        """Wait for one frame and put what is in it into a buffer.
+
+        A frame may be large and a network slow, so there is no fixed deadline: it fails when
+        nothing comes for `idle_s`, or when it comes more slowly than 128 KiB a second after that
+        time. Errors are those of `receive`.
+
+        Args:
+            buffer: Where to put it.
+            idle_s: For how long nothing may come, in seconds.
+
+        Returns:
+            The part of the buffer that has it, until the buffer is used again.
+        """
+        size = self._receive_size(time.monotonic() + idle_s)
+        frame = buffer.room(size)
+        began_at, place = time.monotonic(), 0
+        while place < size:
+            waited_s = time.monotonic() - began_at
+            # A peer that drips never lets a single call run into its timeout.
+            left_s = idle_s + place / _LEAST_BYTES_PER_S - waited_s
+            try:
+                connected = self._connected(min(idle_s, left_s))
+                received = connected.recv_into(frame[place:])
+            except (TimeoutError, BrokerUnreachableError) as error:
+                self.fail_if_shut_down()
+                raise BrokerUnreachableError(
+                    f"only {place} bytes of a frame of {size} bytes came in {waited_s:.1f} s:"
+                    f" {_LEAST_BYTES_PER_S} bytes a second are needed. On a slow network let a"
+                    " fetch bring less: lower kafka.fetch.max.bytes and"
+                    " kafka.max.partition.fetch.bytes"
+                ) from error
+            except OSError as error:
+                raise self._refusal(error) or _lost(error) from error
+            if not received:
+                raise HungUpError("it closed the connection")
+            place += received
+        return frame.toreadonly()
+
+    def _receive_size(self, deadline: float) -> int:
+        head = self._receive_exactly(_FRAME_SIZE.size, deadline)
+        size = int(_FRAME_SIZE.unpack(head)[0])
+        if not _LEAST_FRAME_BYTES <= size <= self._max_frame_bytes:
+            raise self._foreign(head, size)
+        self._is_trusted = True
+        return size
+
+    def _foreign(self, head: bytes, size: int) -> Exception:
+        """Return the error for what no broker sends here."""
+        if self._is_trusted and size > self._max_frame_bytes:
+            return FrameTooLargeError(
+                f"{self._address} sent a frame of {size} bytes; at most"
+                f" {self._max_frame_bytes} are read"
+            )
+        if head.startswith(_TLS_ALERT):
+            return AccessError(
+                f"{self._address} sent a TLS alert: it is a TLS listener, and"
+                f" kafka.security.protocol is {self._security.protocol}; set it to SSL or SASL_SSL"
+            )
+        for greeting, meaning in _FOREIGN_GREETINGS.items():
+            if head.startswith(greeting):
+                return ProtocolError(f"{self._address} sent {meaning}")
+        return ProtocolError(
+            f"{self._address} sent a frame of {size} bytes, which is not within"
+            f" {_LEAST_FRAME_BYTES} and {self._max_frame_bytes}: is this a Kafka listener?"
+        )
+
+    def _receive_exactly(self, size: int, deadline: float) -> bytes:
+        """Read bytes as they come, so that a length alone never allocates anything."""
+        received = bytearray()
+        while len(received) < size:
+            connected = self._connected(deadline - time.monotonic())
+            try:
+                chunk = connected.recv(min(size - len(received), _RECEIVE_BYTES))
+            except OSError as error:
+                raise self._refusal(error) or _lost(error) from error
+            if not chunk:
+                raise HungUpError("it closed the connection")
+            received += chunk
+        return bytes(received)
+
+    def _connected(self, timeout_s: float) -> socket.socket:
+        """Return the socket, with a time-out for the next call.
+
+        Raises:
+            BrokerUnreachableError: There is no time left, or no socket.
+        """
+        if timeout_s <= 0 or self._socket is None:
+            raise BrokerUnreachableError("no response in time")
+        self._socket.settimeout(timeout_s)
+        return self._socket
+
+    def _refusal(self, error: OSError) -> AccessError | None:
+        """Return what an error before the first frame says about the handshake.
+
+        With TLS 1.3 a client that is refused hears of it only when it reads.
+        """
+        if self._is_trusted or self._is_shut_down or not self._security.uses_tls:
+            return None
+        return tls_refusal(error, self._address, self._security.tls)
+
+    def _alert(self, connected: socket.socket) -> AccessError | None:
+        """Return why the other end hung up, if it said so before."""
+        try:
+            connected.settimeout(0)
+            connected.recv(1)
+        except OSError as error:
+            return self._refusal(error)
+        return None
+
+    def fail_if_shut_down(self) -> None:
+        """Raise BrokerUnreachableError if somebody has shut it down."""
+        if self._is_shut_down:
+            raise BrokerUnreachableError(f"the connection to {self._address} was shut down")
+
+    def close(self) -> None:
+        """Close it; only for the thread that uses it, the others call `shutdown`."""
+        with self._lock:
+            if self._socket is not None:
+                self._socket.close()
+                self._socket = None
+
+    def shutdown(self) -> None:
+        """Make a blocked or later call of the using thread fail at once; for any thread."""
+        with self._lock:
+            self._is_shut_down = True
+            if self._socket is not None:
+                with contextlib.suppress(OSError):
+                    # Not an SSLSocket's own shutdown(), which would let it go on in the open.
+                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+
+def _lost(error: OSError) -> BrokerUnreachableError:
+    hung_up = isinstance(error, ConnectionError | ssl.SSLEOFError | ssl.SSLZeroReturnError)
+    return (HungUpError if hung_up else BrokerUnreachableError)(_reason(error))
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return error.strerror or str(error) or type(error).__name__

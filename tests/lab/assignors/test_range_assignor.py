@@ -1,0 +1,52 @@
+"""Exact ranges: the examples in the documentation of Kafka's RangeAssignor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from spark_groups.lab.assignors.range_assignor import RangeAssignor
+from tests.lab.assignors.groups import group, has, member
+
+
+def test_topics_of_equal_size_are_cut_alike() -> None:
+    spec = group({"m1": member("t", "u"), "m0": member("t", "u")}, t=3, u=3)
+    assert RangeAssignor().assign(spec) == {
+        "m0": has(t=[0, 1], u=[0, 1]),
+        "m1": has(t=[2], u=[2]),
+    }
+
+
+def test_what_members_have_does_not_matter() -> None:
+    spec = group(
+        {"m0": member("t", target=has(t=[2])), "m1": member("t", target=has(t=[0, 1]))}, t=3
+    )
+    assert RangeAssignor().assign(spec) == {"m0": has(t=[0, 1]), "m1": has(t=[2])}
+
+
+def test_static_members_come_first_by_their_instance_id() -> None:
+    spec = group(
+        {
+            "a": member("t"),
+            "b": member("t", instance_id="i2"),
+            "c": member("t", instance_id="i1"),
+        },
+        t=4,
+    )
+    assert RangeAssignor().assign(spec) == {"c": has(t=[0, 1]), "b": has(t=[2]), "a": has(t=[3])}
+
+
+def test_a_topic_is_cut_among_its_subscribers() -> None:
+    spec = group({"a": member("t", "u"), "b": member("u"), "c": member("t")}, t=3, u=2)
+    assert RangeAssignor().assign(spec) == {
+        "a": has(t=[0, 1], u=[0]),
+        "b": has(u=[1]),
+        "c": has(t=[2]),
+    }
+
+
+def test_who_comes_first_decides_where_all_are_taken_to_subscribe_alike() -> None:
+    """A coordinator may believe so although it is not (tests/scenarios/no_subscription.txt)."""
+    spec = replace(group({"a": member("t"), "b": member()}, t=3), is_homogeneous=True)
+    assert RangeAssignor().assign(spec) == {"a": has(t=[0, 1]), "b": has(t=[2])}
+    spec = replace(group({"a": member(), "b": member("t")}, t=3), is_homogeneous=True)
+    assert RangeAssignor().assign(spec) == {"a": has(), "b": has()}

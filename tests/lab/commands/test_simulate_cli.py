@@ -1,0 +1,126 @@
+"""`spark-groups simulate`: figures, pages, and runs that break a promise."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from spark_groups.client.group_client import GroupClient
+from spark_groups.lab.commands import simulate_cli, simulated_runs
+from spark_groups.lab.commands.simulated_runs import Break, Run, play
+from spark_groups.lab.coordinator.profile import PROFILES
+from spark_groups.lab.sim.figures import Figures
+from spark_groups.lab.sim.swarm import Assignor, Swarm
+from spark_groups.offsets.planning import PlanLimit
+from spark_groups.ops.cli import app
+
+SHORT = ("--duration", "20", "--session-timeout", "10", "--heartbeat-interval", "2")
+
+
+def simulate(*words: str) -> Result:
+    return CliRunner().invoke(app, ["simulate", *words])
+
+
+def test_profiles_are_compared() -> None:
+    found = simulate(*SHORT, "--seeds", "2", "--profile", "kafka-4.0", "--profile", "kafka-4.3")
+    assert found.exit_code == 0, found.output
+    assert found.stdout.splitlines()[0].split() == ["kafka-4.0", "kafka-4.3"]
+    assert "partitions moved" in found.stdout
+    assert "mean of seeds 1 to 2" in found.stdout
+
+
+def test_the_same_as_json() -> None:
+    found = simulate(*SHORT, "--seeds", "1", "--members", "1", "--deploy", "none", "--json")
+    document = json.loads(found.stdout)
+    assert document["seeds"] == {"first": 1, "count": 1}
+    figures = document["profiles"]["kafka-4.3"]
+    assert figures.keys() == {each.name for each in fields(Figures)}
+    assert figures["partitions_moved"] == figures["read_twice"] == figures["not_read_s"] == 0
+    assert figures["records"] == pytest.approx(12 * 10 * 20, rel=0.05)
+
+
+def test_what_is_planned_goes_into_the_run() -> None:
+    words = ("--static", "--restart-time", "7", "--assignor", "range", "--records-per-second", "2")
+    found = simulate(*SHORT, "--seeds", "1", "--members", "2", *words, "--json")
+    assert found.exit_code == 0, found.output
+    document = json.loads(found.stdout)
+    made_of = Swarm.parse(document["swarm"])
+    assert (made_of.static, made_of.restart_s, made_of.rate) == (2, 7.0, 2.0)
+    assert (made_of.assignor, made_of.planned) == (Assignor.RANGE, 1)
+    figures = document["profiles"]["kafka-4.3"]
+    assert figures["partitions_moved"] == 0
+    assert figures["longest_not_read_s"] == pytest.approx(7.0, rel=0.1)
+
+
+def test_the_page_has_a_section_for_each_profile(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    words = ("--seeds", "1", "--profile", "kafka-4.0", "--profile", "kafka-4.4")
+    found = simulate(*SHORT, *words, "--html", str(page))
+    assert found.exit_code == 0, found.output
+    text = page.read_text(encoding="utf-8")
+    assert [text.count(f"<h2>{name}</h2>") for name in ("kafka-4.0", "kafka-4.4")] == [1, 1]
+    # A chart has its names in a column of its own.
+    assert text.count("<svg") == 2 * text.count('<svg class="names"') == 4
+    assert text.count('class="own"') > 12
+
+
+@pytest.mark.parametrize("deploy", ["rolling", "all-at-once", "autoscale"])
+@pytest.mark.parametrize("faults", ["some", "many"])
+def test_deployments_and_faults_keep_every_promise(deploy: str, faults: str) -> None:
+    found = simulate(*SHORT, "--seeds", "1", "--deploy", deploy, "--faults", faults)
+    assert found.exit_code == 0, found.output
+
+
+def test_schedules_are_told_with_their_seeds() -> None:
+    found = simulate("--schedules", "12", "--seed", "100")
+    assert found.exit_code == 0, found.output
+    assert f"12 schedules: seeds 100 to 101 on {', '.join(PROFILES)}" in found.stdout
+    assert "12 schedules kept every promise" in found.stdout
+
+
+def test_a_broken_promise_is_told_with_the_way_to_see_it_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(runs: Sequence[Run], **_: object) -> list[Break]:
+        return [Break(run, "no gap", "no gap: rows skipped", ("a line",)) for run in runs]
+
+    monkeypatch.setattr(simulate_cli, "hunt", broken)
+    found = simulate("--schedules", "9", "--seed", "31", "--profile", "kafka-4.2")
+    assert found.exit_code == 1
+    assert found.stdout.count("no gap: rows skipped") == simulated_runs.BREAKS_SHOWN
+    assert "spark-groups simulate --profile kafka-4.2 --seed 31 --schedules 1" in found.stdout
+    assert "commit" in found.stdout
+
+
+def test_the_command_of_a_broken_run_breaks_it_again_and_shrinks_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def everything(self: GroupClient, _limit: PlanLimit, *rest: object) -> object:
+        raise ArithmeticError("no plan")
+
+    monkeypatch.setattr(GroupClient, "plan", everything)
+    monkeypatch.setattr(simulate_cli, "hunt", lambda runs, **_: [play(run) for run in runs])
+    found = simulate("--swarm", "queries=3,loss=0.02", "--profile", "kafka-4.3", "--shrink")
+    assert found.exit_code == 1
+    assert "no plan" in found.stdout
+    assert "--swarm batch_s" not in found.stdout
+    assert "chaos_s=10.0" in found.stdout
+    assert "queries=1" in found.stdout
+
+
+def test_every_order_of_events() -> None:
+    found = simulate("--exhaustive", "4")
+    assert found.exit_code == 0
+    assert "states visited, 4 events deep: every promise kept" in found.stdout
+
+
+@pytest.mark.parametrize("words", [("--profile", "kafka-3.9"), ("--swarm", "lost=1")])
+def test_what_does_not_exist_is_refused(words: tuple[str, str]) -> None:
+    found = simulate(*words)
+    assert found.exit_code == 2
+    assert words[0] in found.output

@@ -1,0 +1,349 @@
+"""Targets that members compute: asked, prepared, installed, given up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator import messages as m
+from spark_groups.lab.coordinator.log import Log
+from spark_groups.lab.coordinator.member import ClientAssignor
+from spark_groups.lab.coordinator.profile import KIP_848
+from spark_groups.lab.coordinator.refusal import CoordinatorErrorCode
+from spark_groups.lab.coordinator.settings import Settings
+from spark_groups.lab.coordinator.shard import Shard
+from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
+from spark_groups.types import NO_PARTITIONS, Assignment, TopicId
+
+FOO = TopicImage(TopicId(int=1), "foo", 3)
+TOPICS = TopicsImage.of([FOO])
+STREAMS = ClientAssignor("streams", 0, 5, metadata_version=5, metadata=b"told")
+
+
+def foo(*partitions: int) -> Assignment:
+    return Assignment.of({FOO.topic_id: partitions})
+
+
+class Group:
+    """A group on a coordinator of its own; everything is replicated at once."""
+
+    def __init__(self, *members: str, **join: Any) -> None:
+        self.log = Log()
+        self.now = 0.0
+        self.shard = Shard(KIP_848, Settings(), TOPICS, self.log, 0.0)
+        self.epochs: dict[str, int] = {}
+        for each in members:
+            self.join(each, **join)
+
+    def beat(self, member_id: str, **fields: Any) -> m.KipHeartbeatResponse:
+        """Heartbeat; as long as a member has epoch 0 each of its heartbeats is a join."""
+        member_epoch = self.epochs.get(member_id, 0)
+        if member_epoch == 0:
+            return self.join(member_id, **fields)
+        return self._ask(member_id, member_epoch=member_epoch, **fields)
+
+    def join(self, member_id: str, **fields: Any) -> m.KipHeartbeatResponse:
+        said = {
+            "member_epoch": 0,
+            "rebalance_timeout_ms": 10_000,
+            "subscribed_topic_names": ("foo",),
+            "topic_partitions": NO_PARTITIONS,
+            "client_assignors": (STREAMS,),
+        }
+        return self._ask(member_id, **(said | fields))
+
+    def leave(self, member_id: str, member_epoch: int = -1, instance_id: str | None = None) -> None:
+        request = m.KipHeartbeatRequest(
+            group_id="g", member_id=member_id, member_epoch=member_epoch, instance_id=instance_id
+        )
+        self.shard.ask(request, self.now)
+
+    def _ask(self, member_id: str, **fields: Any) -> m.KipHeartbeatResponse:
+        request = m.KipHeartbeatRequest(group_id="g", member_id=member_id, **fields)
+        response = self.shard.ask(request, self.now)
+        assert isinstance(response, m.KipHeartbeatResponse), response
+        self.epochs[member_id] = response.member_epoch
+        return response
+
+    def prepare(self, member_id: str) -> m.PrepareAssignmentResponse:
+        request = m.PrepareAssignmentRequest(
+            group_id="g", member_id=member_id, member_epoch=self.epochs[member_id]
+        )
+        response = self.shard.ask(request, self.now)
+        assert isinstance(response, m.PrepareAssignmentResponse)
+        return response
+
+    def install(
+        self, member_id: str, group_epoch: int, targets: dict[str, Assignment], error: int = 0
+    ) -> int:
+        request = m.InstallAssignmentRequest(
+            group_id="g",
+            member_id=member_id,
+            member_epoch=self.epochs[member_id],
+            group_epoch=group_epoch,
+            error=error,
+            members=tuple(
+                m.InstalledMember(
+                    member_id=each, partitions=target, metadata_version=5, metadata_bytes=b"given"
+                )
+                for each, target in targets.items()
+            ),
+        )
+        response = self.shard.ask(request, self.now)
+        assert isinstance(response, m.InstallAssignmentResponse)
+        return response.error_code
+
+    def targets(self) -> dict[str, Assignment]:
+        return {each: value.partitions for each, value in self.shard.groups["g"].targets.items()}
+
+    def elapse(self, seconds: float) -> None:
+        self.now += seconds
+        self.shard.wake(self.now)
+        self.shard.replicate(self.now)
+
+
+def test_a_member_is_told_to_compute_and_what_it_installs_is_reconciled() -> None:
+    group = Group()
+    joined = group.join("a")
+    assert joined.should_compute_assignment
+    assert joined.assignment == NO_PARTITIONS
+    prepared = group.prepare("a")
+    assert prepared == m.PrepareAssignmentResponse(
+        group_epoch=1,
+        assignor_name="streams",
+        members=(
+            m.PreparedMember(
+                member_id="a",
+                member_epoch=0,
+                subscribed_topic_ids=frozenset({FOO.topic_id}),
+                metadata_version=5,
+                metadata_bytes=b"told",
+            ),
+        ),
+        topics=(m.PreparedTopic(topic_id=FOO.topic_id, topic_name="foo", num_partitions=3),),
+    )
+    assert group.install("a", 1, {"a": foo(0, 1, 2)}) == ErrorCode.NONE
+    answer = group.beat("a", topic_partitions=NO_PARTITIONS)
+    assert answer.assignment == foo(0, 1, 2)
+    assert (answer.metadata_version, answer.metadata_bytes) == (5, b"given")
+    assert answer.member_epoch == 1
+    assert not answer.should_compute_assignment
+    assert group.shard.groups["g"].assignment_epoch == 1
+
+
+def test_it_is_told_again_until_it_asks_and_nobody_else_is_told() -> None:
+    group = Group("a")
+    assert not group.join("b").should_compute_assignment
+    assert group.beat("a").should_compute_assignment
+    group.prepare("a")
+    assert not group.beat("a").should_compute_assignment
+
+
+def test_a_result_is_installed_although_the_group_has_moved_on_and_the_next_one_is_asked_for() -> (
+    None
+):
+    group = Group("a")
+    assert group.prepare("a").group_epoch == 1
+    group.join("b")
+    assert group.shard.groups["g"].group_epoch == 2
+    assert group.install("a", 1, {"a": foo(0, 1, 2)}) == ErrorCode.NONE
+    assert group.shard.groups["g"].assignment_epoch == 1
+    assert group.targets() == {"a": foo(0, 1, 2)}
+    assert group.beat("a", topic_partitions=NO_PARTITIONS).should_compute_assignment
+    assert group.prepare("a").group_epoch == 2
+
+
+def test_a_member_that_left_while_a_result_was_computed_gets_no_target() -> None:
+    group = Group("a", "b")
+    group_epoch = group.prepare("a").group_epoch
+    group.leave("b")
+    assert group.install("a", group_epoch, {"a": foo(0, 1), "b": foo(2)}) == ErrorCode.NONE
+    assert group.targets() == {"a": foo(0, 1)}
+
+
+def test_a_static_member_that_came_back_gets_what_its_former_life_was_given() -> None:
+    group = Group("a")
+    group.join("b", instance_id="i")
+    group_epoch = group.prepare("a").group_epoch
+    group.leave("b", -2, "i")
+    group.join("c", instance_id="i")
+    assert group.install("a", group_epoch, {"a": foo(0, 1), "b": foo(2)}) == ErrorCode.NONE
+    assert group.targets() == {"a": foo(0, 1), "c": foo(2)}
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [
+        {"a": foo(0, 1)},
+        {"a": foo(0, 1, 2), "b": foo(2)},
+        {"a": foo(0, 1, 2, 3)},
+        {"a": foo(0, 1, 2), "nobody": NO_PARTITIONS},
+        {"a": Assignment.of({TopicId(int=9): [0]}), "b": foo(0, 1, 2)},
+        {},
+    ],
+    ids=["not all", "one twice", "one too many", "unknown member", "unknown topic", "nothing"],
+)
+def test_a_result_that_is_not_valid_is_refused_and_another_member_is_asked(
+    targets: dict[str, Assignment],
+) -> None:
+    group = Group("a", "b")
+    group_epoch = group.prepare("a").group_epoch
+    assert group.install("a", group_epoch, targets) == CoordinatorErrorCode.INVALID_ASSIGNMENT
+    assert group.targets() == {}
+    assert not group.beat("a").should_compute_assignment
+    assert group.beat("b").should_compute_assignment
+    assert group.install("a", group_epoch, {"a": foo(0, 1, 2)}) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_result_for_what_was_never_given_out_is_refused() -> None:
+    group = Group("a")
+    assert group.install("a", 1, {"a": foo(0, 1, 2)}) == CoordinatorErrorCode.INVALID_ASSIGNMENT
+    group.beat("a")
+    group_epoch = group.prepare("a").group_epoch
+    assert (
+        group.install("a", group_epoch + 1, {"a": foo(0, 1, 2)})
+        == CoordinatorErrorCode.INVALID_ASSIGNMENT
+    )
+
+
+def test_an_error_keeps_the_target_and_is_told() -> None:
+    group = Group("a")
+    group.prepare("a")
+    group.install("a", 1, {"a": foo(0, 1, 2)})
+    group.beat("a", topic_partitions=NO_PARTITIONS)
+    group.join("b")
+    group.beat("a", topic_partitions=foo(0, 1, 2))
+    chosen = "a" if group.beat("a").should_compute_assignment else "b"
+    group_epoch = group.prepare(chosen).group_epoch
+    assert group.install(chosen, group_epoch, {}, error=3) == ErrorCode.NONE
+    assert group.targets() == {"a": foo(0, 1, 2)}
+    answer = group.beat("a", topic_partitions=foo(0, 1, 2))
+    assert answer.assignment_error == 3
+    assert answer.member_epoch == group_epoch
+    assert not answer.should_compute_assignment
+
+
+def test_who_takes_too_long_is_not_fenced_and_another_one_is_asked() -> None:
+    group = Group("a", "b")
+    assert group.beat("a").should_compute_assignment
+    group.prepare("a")
+    group.elapse(9.0)
+    assert not group.beat("b").should_compute_assignment
+    group.elapse(1.1)
+    assert not group.beat("a").should_compute_assignment
+    assert group.beat("b").should_compute_assignment
+    assert group.prepare("a").error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.prepare("b").error_code == ErrorCode.NONE
+
+
+def test_the_time_starts_when_the_member_is_told() -> None:
+    group = Group("a", "b")
+    group.elapse(10.1)
+    group.elapse(8.0)
+    assert group.beat("b").should_compute_assignment
+    group.elapse(8.0)
+    assert group.beat("b").should_compute_assignment
+    assert not group.beat("a").should_compute_assignment
+
+
+def test_when_the_one_that_computes_is_gone_another_one_is_asked() -> None:
+    group = Group("a", "b")
+    group.leave("a")
+    assert group.beat("b").should_compute_assignment
+
+
+def test_a_new_coordinator_asks_anew() -> None:
+    group = Group("a", "b")
+    group.prepare("a")
+    group.shard = Shard(KIP_848, Settings(), TOPICS, group.log, group.now)
+    assert group.prepare("a").error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.beat("b").should_compute_assignment
+
+
+def test_an_append_that_fails_forgets_the_computation_that_came_with_it() -> None:
+    group = Group()
+    request = m.KipHeartbeatRequest(
+        group_id="g",
+        member_id="a",
+        member_epoch=0,
+        rebalance_timeout_ms=10_000,
+        subscribed_topic_names=("foo",),
+        topic_partitions=NO_PARTITIONS,
+        client_assignors=(STREAMS,),
+    )
+    group.shard.submit(request, 0.0)
+    group.shard.fail_append(0.0)
+    assert group.shard.groups == {}
+    group.elapse(11.0)
+    assert group.join("b").should_compute_assignment
+
+
+def test_the_server_computes_once_somebody_has_no_assignor_in_common() -> None:
+    group = Group("a")
+    group.prepare("a")
+    group.join("b", client_assignors=None)
+    assert group.shard.groups["g"].assignment_epoch == 2
+    assert sorted(map(len, group.targets().values())) == [1, 2]
+    assert group.install("a", 1, {"a": foo(0, 1, 2)}) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        ClientAssignor("streams", 0, 5, reason=2, metadata_version=5, metadata=b"told"),
+        ClientAssignor("streams", 0, 5, metadata_version=5, metadata=b"else"),
+        ClientAssignor("streams", 0, 6, metadata_version=5, metadata=b"told"),
+    ],
+    ids=["reason", "metadata", "versions"],
+)
+def test_a_change_of_what_a_member_brings_is_a_new_group_epoch(changed: ClientAssignor) -> None:
+    group = Group("a")
+    group.beat("a", client_assignors=(STREAMS,))
+    assert group.shard.groups["g"].group_epoch == 1
+    group.beat("a", client_assignors=(changed,))
+    assert group.shard.groups["g"].group_epoch == 2
+
+
+def test_requests_are_checked_in_the_order_of_the_kip() -> None:
+    group = Group("a")
+    shard = group.shard
+
+    def code(group_id: str, member_id: str, member_epoch: int) -> int:
+        request = m.PrepareAssignmentRequest(
+            group_id=group_id, member_id=member_id, member_epoch=member_epoch
+        )
+        response = shard.ask(request, 0.0)
+        assert isinstance(response, m.PrepareAssignmentResponse)
+        return response.error_code
+
+    assert code("", "a", 0) == ErrorCode.INVALID_REQUEST
+    assert code("g", "", 0) == ErrorCode.INVALID_REQUEST
+    assert code("g", "a", -1) == ErrorCode.INVALID_REQUEST
+    assert code("other", "a", 0) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert code("g", "b", 0) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code("g", "a", 1) == ErrorCode.STALE_MEMBER_EPOCH
+    assert code("g", "a", 0) == ErrorCode.NONE
+
+
+def test_who_was_given_up_in_an_append_that_failed_is_given_up_again() -> None:
+    group = Group("a", "b")
+    assert group.beat("a").should_compute_assignment
+    leave = m.KipHeartbeatRequest(group_id="g", member_id="b", member_epoch=-1)
+    group.shard.submit(leave, 9.9)
+    group.shard.wake(10.0)
+    group.shard.fail_append(10.0)
+    group.now = 10.2
+    assert group.beat("a").should_compute_assignment
+    group.elapse(0.5)
+    assert group.beat("b").should_compute_assignment
+
+
+def test_a_static_member_at_epoch_0_may_wait_for_its_target() -> None:
+    group = Group("a")
+    group.join("b", instance_id="i")
+    assert group.prepare("a").group_epoch == 2
+    group.join("b", instance_id="i")
+    group.install("a", 2, {"a": foo(0, 1), "b": foo(2)})
+    assert group.join("b", instance_id="i").assignment == foo(2)

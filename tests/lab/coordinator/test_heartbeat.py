@@ -1,0 +1,297 @@
+"""One heartbeat through the whole protocol: what is written, in which order, what is answered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator.effects import TimerKey, TimerKind
+from spark_groups.lab.coordinator.group import GroupState
+from spark_groups.lab.coordinator.member import ReconciliationState
+from spark_groups.lab.coordinator.profile import KAFKA_4_0, KAFKA_4_3, KIP_848, PROFILES, Profile
+from spark_groups.lab.coordinator.settings import BrokerSettings, Settings
+from spark_groups.types import NO_PARTITIONS, Assignment
+from tests.lab.coordinator.driving import JOIN, Driven, bar, foo, record_types
+
+EVERY = pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
+
+
+def key(kind: TimerKind, member_id: str) -> TimerKey:
+    return TimerKey(kind, "g", member_id)
+
+
+class TestJoin:
+    @pytest.mark.parametrize(
+        ("profile", "epoch", "types"),
+        [
+            (KIP_848, 1, [5, 4, 3, 7, 6, 8]),
+            (KAFKA_4_0, 1, [5, 4, 3, 7, 6, 8]),
+            (KAFKA_4_3, 2, [5, 3, 7, 6, 8]),
+        ],
+    )
+    def test_the_first_member_gets_everything(
+        self, profile: Profile, epoch: int, types: list[int]
+    ) -> None:
+        driven = Driven(profile)
+        outcome = driven.decide("m1", 0, **JOIN, subscribed_topic_names=("foo",))
+        assert record_types(outcome) == types
+        answer = outcome.response
+        assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "m1", epoch)
+        assert answer.assignment == foo(0, 1, 2, 3, 4, 5)
+        assert answer.heartbeat_interval_ms == 5000
+        assert driven.group.state is GroupState.STABLE
+        assert driven.timers[key(TimerKind.SESSION, "m1")].at == driven.now + 45.0
+
+    @EVERY
+    def test_a_second_one_waits_for_what_the_first_gives_up(self, profile: Profile) -> None:
+        driven = Driven(profile)
+        first = driven.join("m1", "foo").member_epoch
+        joined = driven.join("m2", "foo")
+        assert (joined.member_epoch, joined.assignment) == (first + 1, NO_PARTITIONS)
+        told = driven.beat("m1")
+        assert (told.member_epoch, told.assignment) == (first, foo(0, 1, 2))
+        timer = driven.timers[key(TimerKind.REBALANCE, "m1")]
+        assert (timer.at, timer.member_epoch) == (driven.now + 30.0, first)
+        assert driven.beat("m1").assignment is None or profile is KIP_848
+        acknowledged = driven.beat("m1", topic_partitions=foo(0, 1, 2))
+        assert acknowledged.member_epoch == first + 1
+        assert key(TimerKind.REBALANCE, "m1") not in driven.timers
+        assert driven.beat("m2").assignment == foo(3, 4, 5)
+        assert driven.group.state is GroupState.STABLE
+
+    @EVERY
+    def test_a_duplicate_of_a_join_writes_nothing_and_tells_the_same(
+        self, profile: Profile
+    ) -> None:
+        driven = Driven(profile)
+        first = driven.join("m1", "foo")
+        again = driven.decide("m1", 0, **JOIN, subscribed_topic_names=("foo",))
+        assert again.records == ()
+        assert again.response == first
+
+    @pytest.mark.parametrize(("profile", "epoch"), [(KAFKA_4_0, 1), (KAFKA_4_3, 1), (KIP_848, 1)])
+    def test_a_group_that_subscribes_to_nothing_has_an_epoch_all_the_same(
+        self, profile: Profile, epoch: int
+    ) -> None:
+        driven = Driven(profile)
+        answer = driven.join("m1")
+        assert (answer.member_epoch, answer.assignment) == (epoch, NO_PARTITIONS)
+        assert driven.group.state is GroupState.STABLE
+
+    def test_the_kip_counts_every_join(self) -> None:
+        driven = Driven(KIP_848)
+        assert [driven.join("m1").member_epoch, driven.join("m2").member_epoch] == [1, 2]
+        later = Driven(KAFKA_4_3)
+        assert [later.join("m1").member_epoch, later.join("m2").member_epoch] == [1, 1]
+
+    @pytest.mark.parametrize(("profile", "api_version"), [(KIP_848, 1), (KAFKA_4_3, 0)])
+    def test_an_id_is_made_here(self, profile: Profile, api_version: int) -> None:
+        driven = Driven(profile, api_version=api_version)
+        assert driven.join("", "foo").member_id == "made-here"
+        assert list(driven.group.members) == ["made-here"]
+
+
+class TestRegular:
+    @pytest.fixture
+    def driven(self) -> Driven:
+        driven = Driven()
+        driven.join("m1", "foo")
+        return driven
+
+    @EVERY
+    def test_nothing_new_writes_nothing_and_extends_the_session(self, profile: Profile) -> None:
+        driven = Driven(profile)
+        epoch = driven.join("m1", "foo").member_epoch
+        driven.now += 5
+        outcome = driven.decide("m1", epoch)
+        assert outcome.records == ()
+        assert outcome.response.assignment is None
+        assert [(each.key, each.at) for each in outcome.timers] == [
+            (key(TimerKind.SESSION, "m1"), driven.now + 45.0)
+        ]
+
+    @pytest.mark.parametrize(
+        ("left_out", "is_told"),
+        [
+            (None, True),
+            ("rebalance_timeout_ms", False),
+            ("subscribed_topic_names", False),
+            ("topic_partitions", False),
+        ],
+    )
+    def test_only_a_full_request_is_told_what_did_not_change(
+        self, driven: Driven, left_out: str | None, is_told: bool
+    ) -> None:
+        full: dict[str, Any] = {
+            "rebalance_timeout_ms": 30_000,
+            "subscribed_topic_names": ("foo",),
+            "topic_partitions": foo(0, 1, 2, 3, 4, 5),
+        }
+        sent = {name: value for name, value in full.items() if name != left_out}
+        outcome = driven.decide("m1", 2, **sent)
+        assert (outcome.response.assignment is not None) == is_told
+        assert outcome.records == ()
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [
+            ("rack_id", "r"),
+            ("rebalance_timeout_ms", 60_000),
+            ("server_assignor", "range"),
+        ],
+    )
+    def test_what_a_member_tells_of_itself_is_kept(
+        self, driven: Driven, field: str, value: object
+    ) -> None:
+        outcome = driven.decide("m1", 2, **{field: value})
+        assert record_types(outcome) == [5]
+        assert getattr(driven.member("m1"), field) == value
+        assert driven.decide("m1", 2, **{field: value}).records == ()
+
+    def test_another_client_host_is_kept_too(self, driven: Driven) -> None:
+        assert driven.member("m1").client_host == "/host"
+        assert driven.member("m1").client_id == "client"
+
+    def test_other_topics_are_another_target(self, driven: Driven) -> None:
+        outcome = driven.decide("m1", 2, subscribed_topic_names=("foo", "bar"))
+        assert record_types(outcome) == [5, 3, 7, 6, 8]
+        assert outcome.response.member_epoch == 3
+        assert outcome.response.assignment == foo(0, 1, 2, 3, 4, 5) | bar(0, 1, 2, 3)
+
+    def test_topics_that_are_left_are_revoked_in_the_same_answer(self, driven: Driven) -> None:
+        driven.beat("m1", subscribed_topic_names=("foo", "bar"))
+        told = driven.beat("m1", subscribed_topic_names=("bar",))
+        assert (told.member_epoch, told.assignment) == (3, bar(0, 1, 2, 3))
+        member = driven.member("m1")
+        assert member.state is ReconciliationState.UNREVOKED_PARTITIONS
+        assert driven.beat("m1", topic_partitions=bar(0, 1, 2, 3)).member_epoch == 4
+
+    def test_more_partitions_are_noticed_by_the_next_heartbeat(self, driven: Driven) -> None:
+        grown = replace(driven.topics.by_name["foo"], partition_count=7)
+        driven.topics = driven.topics.with_topic(grown)
+        outcome = driven.decide("m1", 2)
+        assert record_types(outcome) == [3, 7, 6, 8]
+        assert outcome.response.assignment == foo(*range(7))
+        assert outcome.topics_version == driven.topics.version
+        assert driven.decide("m1", 3).topics_version is None
+
+    def test_an_answer_that_was_lost_is_given_again(self, driven: Driven) -> None:
+        driven.join("m2", "foo")
+        driven.beat("m1")
+        driven.beat("m1", topic_partitions=foo(0, 1, 2))
+        lost = driven.decide("m1", 2, **FULL | {"topic_partitions": foo(0, 1, 2)})
+        assert lost.records == ()
+        assert (lost.response.member_epoch, lost.response.assignment) == (3, foo(0, 1, 2))
+
+    def test_a_step_at_the_same_epoch_closes_the_window_of_a_lost_answer(self) -> None:
+        driven = Driven()
+        driven.join("m1", "foo")
+        driven.join("m2", "foo")
+        assert driven.member("m2").previous_member_epoch == 0
+        assert record_types(driven.decide("m2", 3)) == [8]
+        assert driven.member("m2").previous_member_epoch == 3
+        assert driven.decide("m2", 3).records == ()
+
+
+FULL: dict[str, Any] = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": ("foo",)}
+
+
+class TestRefused:
+    def test_an_error_has_a_code_and_a_sentence_and_changes_nothing(self) -> None:
+        driven = Driven()
+        driven.join("m1", "foo")
+        before = list(driven.group.records())
+        outcome = driven.decide("m1", 7)
+        assert outcome.response.error_code == ErrorCode.FENCED_MEMBER_EPOCH
+        assert "greater member epoch (7)" in (outcome.response.error_message or "")
+        assert (outcome.response.member_id, outcome.response.member_epoch) == (None, 0)
+        assert (outcome.records, outcome.timers) == ((), ())
+        assert list(driven.group.records()) == before
+
+    @pytest.mark.parametrize(
+        ("member_epoch", "message"),
+        [(3, "Consumer group g not found."), (-1, "Group g not found.")],
+    )
+    def test_a_group_that_does_not_exist(self, member_epoch: int, message: str) -> None:
+        answer = Driven().send("m1", member_epoch)
+        assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        assert answer.error_message == message
+
+    def test_an_assignor_that_cannot_assign_is_a_server_error_without_a_reason(self) -> None:
+        driven = Driven()
+        driven.join("m1", "foo", server_assignor="range")
+        driven.settings = Settings(BrokerSettings(assignors=("uniform",)))
+        driven.now += 10
+        answer = driven.beat("m1", subscribed_topic_names=("foo", "bar"))
+        assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert answer.error_message is None
+        assert driven.group.group_epoch == 2
+
+
+class TestStatic:
+    def test_it_leaves_for_a_while_and_gets_back_what_it_had(self) -> None:
+        driven = Driven()
+        driven.join("m1", "foo", instance_id="i1")
+        driven.join("m2", "foo", instance_id="i2")
+        driven.beat("m1", instance_id="i1")
+        driven.beat("m1", instance_id="i1", topic_partitions=foo(0, 1, 2))
+        driven.beat("m2", instance_id="i2")
+        timer = driven.timers[key(TimerKind.SESSION, "m1")]
+        driven.now += 20
+        away = driven.send("m1", -2, instance_id="i1")
+        assert (away.member_id, away.member_epoch, away.heartbeat_interval_ms) == ("m1", -2, 0)
+        assert driven.timers[key(TimerKind.SESSION, "m1")] == timer
+        assert driven.group.state is GroupState.RECONCILING
+        # Nobody else gets its partitions meanwhile.
+        assert driven.beat("m2", instance_id="i2").assignment is None
+        outcome = driven.decide("m3", 0, **JOIN, subscribed_topic_names=("foo",), instance_id="i1")
+        assert record_types(outcome) == [-8, -7, -5, 5, 7, 8, 8]
+        assert outcome.response.member_epoch == 3
+        assert outcome.response.assignment == foo(0, 1, 2)
+        assert (driven.group.group_epoch, driven.group.state) == (3, GroupState.STABLE)
+        assert driven.timers[key(TimerKind.SESSION, "m3")].at == driven.now + 45
+
+    def test_a_successor_with_another_subscription_is_another_target(self) -> None:
+        driven = Driven()
+        driven.join("m1", "foo", instance_id="i1")
+        driven.send("m1", -2, instance_id="i1")
+        outcome = driven.decide("m2", 0, **JOIN, subscribed_topic_names=("bar",), instance_id="i1")
+        assert record_types(outcome) == [-8, -7, -5, 5, 7, 8, 5, 3, 7, 6, 8]
+        assert outcome.response.assignment == bar(0, 1, 2, 3)
+        assert driven.group.targets.keys() == {"m2"}
+
+    def test_the_partitions_of_who_is_away_are_not_given_away(self) -> None:
+        driven = Driven()
+        driven.join("m1", "foo", instance_id="i1")
+        driven.send("m1", -2, instance_id="i1")
+        assert driven.join("m2", "foo").assignment == NO_PARTITIONS
+        assert driven.beat("m2").assignment is None
+        driven.fire(TimerKind.SESSION, "m1")
+        assert driven.beat("m2").assignment == foo(0, 1, 2, 3, 4, 5)
+
+
+class TestKip:
+    def test_the_case_study_basic(self) -> None:
+        driven = Driven(KIP_848)
+        foo_3 = replace(driven.topics.by_name["foo"], partition_count=3)
+        driven.topics = driven.topics.with_topic(foo_3)
+        a = driven.join("a", "foo")
+        assert (a.member_epoch, a.assignment) == (1, foo(0, 1, 2))
+        b = driven.join("b", "foo")
+        assert (b.member_epoch, b.assignment, pending(b)) == (2, NO_PARTITIONS, foo(2))
+        a = driven.beat("a")
+        assert (a.member_epoch, a.assignment, pending(a)) == (1, foo(0, 1), NO_PARTITIONS)
+        a = driven.beat("a", topic_partitions=foo(0, 1))
+        assert a.member_epoch == 2
+        b = driven.beat("b")
+        assert (b.member_epoch, b.assignment, pending(b)) == (2, foo(2), NO_PARTITIONS)
+
+
+def pending(answer: object) -> Assignment:
+    """Return what an answer says is not released yet."""
+    found = getattr(answer, "pending_topic_partitions", None)
+    assert isinstance(found, Assignment)
+    return found

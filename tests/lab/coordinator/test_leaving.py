@@ -1,0 +1,118 @@
+"""Members that go: the epoch grows, their records are taken away, the target waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator.effects import TimerKey, TimerKind
+from spark_groups.lab.coordinator.group import GroupState
+from spark_groups.lab.coordinator.member import ReconciliationState
+from spark_groups.lab.coordinator.profile import (
+    KAFKA_4_0,
+    KAFKA_4_3,
+    KAFKA_4_4,
+    KIP_848,
+    Profile,
+)
+from tests.lab.coordinator.driving import JOIN, Driven, foo, given_at, record_types, two_members
+
+
+@pytest.fixture
+def pair() -> Driven:
+    return two_members()
+
+
+def test_who_leaves_takes_its_timers_along_and_the_epoch_grows(pair: Driven) -> None:
+    outcome = pair.decide("m1", -1)
+    answer = outcome.response
+    assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "m1", -1)
+    assert (answer.heartbeat_interval_ms, answer.assignment) == (0, None)
+    assert record_types(outcome) == [-8, -7, -5, 3]
+    assert pair.timers.keys() == {TimerKey(TimerKind.SESSION, "g", "m2")}
+    assert (pair.group.group_epoch, pair.group.assignment_epoch) == (4, 3)
+    assert pair.group.state is GroupState.ASSIGNING
+    assert pair.beat("m2").assignment == foo(0, 1, 2, 3, 4, 5)
+
+
+def test_several_go_with_one_new_epoch(pair: Driven) -> None:
+    outcome = pair.fence("m1", "m2")
+    assert record_types(outcome) == [-8, -7, -5, -8, -7, -5, 3]
+    assert (pair.group.group_epoch, pair.group.state) == (4, GroupState.EMPTY)
+
+
+def test_nobody_goes() -> None:
+    driven = Driven()
+    driven.join("m1", "foo")
+    assert driven.fence().records == ()
+
+
+@pytest.mark.parametrize(
+    ("profile", "types", "epochs"),
+    [
+        (KAFKA_4_0, [-8, -7, -5, 4, 3], (2, 1)),
+        (KAFKA_4_3, [-8, -7, -5, 3], (3, 2)),
+        (KAFKA_4_4, [-8, -7, -5, 3, 6], (3, 3)),
+    ],
+)
+def test_the_last_one(profile: Profile, types: list[int], epochs: tuple[int, int]) -> None:
+    driven = Driven(profile)
+    driven.join("m1", "foo")
+    assert record_types(driven.decide("m1", -1)) == types
+    assert (driven.group.group_epoch, driven.group.assignment_epoch) == epochs
+    assert driven.group.state is GroupState.EMPTY
+
+
+def test_a_pattern_goes_with_its_last_subscriber() -> None:
+    driven = Driven()
+    for member_id in ("m1", "m2"):
+        driven.send(member_id, 0, **JOIN, subscribed_topic_regex="fo.*")
+    assert record_types(driven.decide("m1", -1)) == [-8, -7, -5, 3]
+    assert record_types(driven.decide("m2", -1)) == [-8, -7, -5, -16, 3]
+
+
+def test_under_the_kip_the_target_follows_at_once() -> None:
+    driven = Driven(KIP_848)
+    driven.join("m1", "foo")
+    driven.join("m2", "foo")
+    driven.decide("m1", -1)
+    assert driven.timers[TimerKey(TimerKind.ASSIGNMENT, "g")].at == driven.now
+
+
+class TestStatic:
+    def test_who_is_away_keeps_what_it_has_and_revokes_nothing(self) -> None:
+        driven = Driven()
+        driven.join("m1", "foo", instance_id="i1")
+        driven.join("m2", "foo")
+        driven.beat("m1", instance_id="i1")
+        before = driven.member("m1")
+        assert before.state is ReconciliationState.UNREVOKED_PARTITIONS
+        outcome = driven.decide("m1", -2, instance_id="i1")
+        assert record_types(outcome) == [8]
+        assert outcome.timers == ()
+        away = driven.member("m1")
+        assert away.is_away
+        assert away.assigned == given_at({foo(0, 1, 2): 0})
+        assert away.pending_revocation == {}
+        assert (away.state, away.previous_member_epoch) == (
+            before.state,
+            before.previous_member_epoch,
+        )
+        # What it had to revoke is free.
+        assert driven.beat("m2").assignment == foo(3, 4, 5)
+
+    def test_minus_1_frees_the_instance_id(self) -> None:
+        driven = Driven()
+        driven.join("m1", "foo", instance_id="i1")
+        driven.send("m1", -1, instance_id="i1")
+        assert driven.join("m2", "foo", instance_id="i1").assignment == foo(0, 1, 2, 3, 4, 5)
+
+    @pytest.mark.parametrize("member_epoch", [-1, -2])
+    def test_only_the_holder_leaves(self, member_epoch: int) -> None:
+        driven = Driven()
+        driven.join("m1", "foo", instance_id="i1")
+        other = driven.send("m2", member_epoch, instance_id="i1")
+        assert other.error_code == ErrorCode.FENCED_INSTANCE_ID
+        unknown = driven.send("m1", member_epoch, instance_id="i2")
+        assert unknown.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        assert not driven.member("m1").is_away

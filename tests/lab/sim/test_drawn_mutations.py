@@ -1,0 +1,167 @@
+"""Bugs planted in production code are found by drawn schedules, as `spark-groups simulate` draws.
+
+Each is one that a promise rests on alone: nothing else in the client hides it for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import count, islice
+from typing import Any
+
+import pytest
+
+from spark_groups.client.group_client import GroupClient
+from spark_groups.client.planner import BatchPlanner
+from spark_groups.errors import ErrorCode
+from spark_groups.lab.commands.simulated_runs import Break, Run, play
+from spark_groups.lab.coordinator.profile import PROFILES
+from spark_groups.lab.sim.checkers.registry import CHECKERS
+from spark_groups.offsets.commits import CommitOutcome, CommitQueue
+from spark_groups.offsets.ledger import Ledger
+from spark_groups.offsets.planning import PlanLimit
+from spark_groups.offsets.starting import StartingOffsets
+from spark_groups.offsets.validation import PositionValidator
+from spark_groups.protocol.member import Member
+from spark_groups.protocol.messages import OffsetCommitResponse
+from spark_groups.types import Assignment
+from tests.lab.sim.test_mutations import (
+    PLANTED,
+    commits_with_the_epoch_of_the_moment,
+    plans_what_is_being_revoked,
+)
+
+Patch = pytest.MonkeyPatch
+SCHEDULES_MAX = 500
+"""Within how many schedules a bug has to be found."""
+
+
+def keeps_its_partitions_when_it_is_fenced(patch: Patch) -> None:
+    drop = GroupClient._drop
+
+    def kept(self: GroupClient, partitions: Assignment, reason: str, now: float) -> None:
+        if not reason.startswith(ErrorCode.FENCED_MEMBER_EPOCH.name):
+            drop(self, partitions, reason, now)
+
+    patch.setattr(GroupClient, "_drop", kept)
+
+
+def lets_go_of_what_a_replayed_batch_reads(patch: Patch) -> None:
+    patch.setattr(Ledger, "replay", lambda *_: None)
+
+
+def looks_up_no_uncertain_commit(patch: Patch) -> None:
+    handled = CommitQueue.handle_response
+
+    def certain(self: CommitQueue, response: OffsetCommitResponse, now: float) -> CommitOutcome:
+        self._sent = {key: replace(each, uncertain=False) for key, each in self._sent.items()}
+        return handled(self, response, now)
+
+    patch.setattr(CommitQueue, "handle_response", certain)
+
+
+def repeats_nothing_after_a_lost_answer(patch: Patch) -> None:
+    def unheard(self: Member, now: float) -> None:
+        self._in_flight = None
+        self.pace.failed(now)
+
+    patch.setattr(Member, "handle_failure", unheard)
+
+
+def starts_what_is_named_at_the_default(patch: Patch) -> None:
+    of = StartingOffsets.of
+
+    def unnamed(self: StartingOffsets, *rest: Any, **more: Any) -> int:
+        return of(StartingOffsets(self.default), *rest, **more)
+
+    patch.setattr(StartingOffsets, "of", unnamed)
+
+
+def goes_on_after_a_loss(patch: Patch) -> None:
+    begin = PositionValidator.__init__
+
+    def forgiving(self: PositionValidator, ledger: Any, topics: Any, _fails: bool) -> None:
+        begin(self, ledger, topics, False)
+
+    patch.setattr(PositionValidator, "__init__", forgiving)
+
+
+def reads_on_while_there_is_more(patch: Patch) -> None:
+    patch.setattr(BatchPlanner, "_clip", lambda _, listed: listed)
+
+
+def waits_for_nothing(patch: Patch) -> None:
+    patch.setattr(PlanLimit, "holds_back", lambda *_: False)
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A bug, the promise it breaks, and a drawn schedule that tells.
+
+    Args:
+        promise: What the checker is called that has to tell.
+        plant: Plants it.
+        seed: That of the schedule.
+        profile: Whose coordinator it has.
+    """
+
+    promise: str
+    plant: Callable[[Patch], None]
+    seed: int
+    profile: str
+
+
+DRAWN = (
+    Planted("commit ownership", keeps_its_partitions_when_it_is_fenced, 400_050, "kip-848"),
+    Planted("commit epochs", commits_with_the_epoch_of_the_moment, 400_005, "kip-848"),
+    Planted("clean hand over", lets_go_of_what_a_replayed_batch_reads, 400_050, "kip-848"),
+    Planted("only assigned", plans_what_is_being_revoked, 400_002, "kafka-4.0"),
+    Planted("clean hand over", looks_up_no_uncertain_commit, 400_027, "kafka-4.0"),
+    Planted("full heartbeats", repeats_nothing_after_a_lost_answer, 400_004, "kafka-4.0"),
+    Planted("named starts", starts_what_is_named_at_the_default, 400_030, "kip-848"),
+    Planted("loss is told", goes_on_after_a_loss, 400_058, "kip-848"),
+    Planted("reads available", reads_on_while_there_is_more, 400_009, "kip-848"),
+    Planted("trigger delay", waits_for_nothing, 400_024, "kip-848"),
+)
+
+
+def drawn_runs(seed: int) -> Iterator[Run]:
+    """Yield the schedules that `spark-groups simulate --schedules` plays from a seed on."""
+    return (Run(each, name) for each in count(seed) for name in PROFILES)
+
+
+def first_break(seed: int, schedules: int) -> Break | None:
+    """Play schedules until one breaks a promise."""
+    played: Iterator[Any] = map(play, islice(drawn_runs(seed), schedules))
+    return next(filter(None, played), None)
+
+
+@pytest.mark.parametrize("planted", DRAWN, ids=lambda each: each.plant.__name__)
+def test_planted_bug_is_found_by_a_drawn_schedule(planted: Planted, monkeypatch: Patch) -> None:
+    run = Run(planted.seed, planted.profile)
+    assert play(run) is None, "the same run is clean without the bug"
+    planted.plant(monkeypatch)
+    broken = play(run)
+    assert broken is not None
+    assert broken.promise == planted.promise
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", [400_001, 500_001])
+@pytest.mark.parametrize("planted", DRAWN, ids=lambda each: each.plant.__name__)
+def test_planted_bug_is_found_from_any_seed(
+    planted: Planted, seed: int, monkeypatch: Patch
+) -> None:
+    planted.plant(monkeypatch)
+    broken = first_break(seed, SCHEDULES_MAX)
+    assert broken is not None
+    print(f"{planted.plant.__name__}: {broken.promise}, {broken.run}")
+    assert broken.promise == planted.promise
+
+
+def test_every_checker_has_its_bug() -> None:
+    promises = [each.promise for each in PLANTED]
+    assert len(promises) == len(set(promises))
+    assert len({*promises, *(each.promise for each in DRAWN)}) == len(CHECKERS)

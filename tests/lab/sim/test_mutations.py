@@ -1,0 +1,294 @@
+"""Each checker is shown the bug it is for, planted on purpose, and is the one that catches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from spark_groups.client.group_client import GroupClient
+from spark_groups.errors import ErrorCode, Reaction
+from spark_groups.lab.commands.simulated_runs import Run, play
+from spark_groups.lab.coordinator import dispatch, offsets
+from spark_groups.lab.coordinator import records as r
+from spark_groups.lab.coordinator.effects import Timer, TimerKind
+from spark_groups.lab.coordinator.group import ConsumerGroup
+from spark_groups.lab.coordinator.member import ReconciliationState
+from spark_groups.lab.coordinator.timers import Timers
+from spark_groups.lab.sim.partition_log import PartitionLog
+from spark_groups.lab.sim.swarm import Swarm
+from spark_groups.lab.sim.world import World
+from spark_groups.offsets import resolution
+from spark_groups.offsets.commits import CommitQueue
+from spark_groups.offsets.ledger import FinishedBatch, Ledger
+from spark_groups.offsets.owned import Phase
+from spark_groups.offsets.resolution import PositionResolver
+from spark_groups.protocol import backoff, member
+from spark_groups.protocol import messages as m
+from spark_groups.types import NO_PARTITIONS, Assignment, BatchPlan, TopicIdPartition
+
+Patch = pytest.MonkeyPatch
+CALM = Swarm(queries=3, partitions=6, stops=3, chaos_s=40.0)
+ROUGH = replace(CALM, crashes=3, pauses=3, loss=0.05)
+
+
+def bend_records(patch: Patch, bend: Callable[[ConsumerGroup, r.Record], r.Record]) -> None:
+    """Let the coordinator write other records than it should in answer to heartbeats."""
+    heartbeat = dispatch.WRITES[m.HeartbeatRequest]
+
+    def bent(group: ConsumerGroup, *rest: Any) -> Any:
+        outcome = heartbeat(group, *rest)
+        return replace(outcome, records=tuple(bend(group, each) for each in outcome.records))
+
+    patch.setitem(dispatch.WRITES, m.HeartbeatRequest, bent)  # type: ignore[arg-type]
+
+
+def one_partition_for_everybody(patch: Patch) -> None:
+    seen: list[Assignment] = []
+
+    def bend(_group: ConsumerGroup, record: r.Record) -> r.Record:
+        if not isinstance(record.value, r.TargetMemberValue):
+            return record
+        seen.append(record.value.partitions)
+        wanted = seen[0] | record.value.partitions
+        return r.Record(record.key, replace(record.value, partitions=wanted))
+
+    bend_records(patch, bend)
+
+
+def frees_a_partition_too_early(patch: Patch) -> None:
+    def bend(_group: ConsumerGroup, record: r.Record) -> r.Record:
+        value = record.value
+        if isinstance(value, r.CurrentAssignmentValue) and value.pending_revocation:
+            value = replace(value, pending_revocation={})
+        return r.Record(record.key, value)
+
+    bend_records(patch, bend)
+
+
+def member_ahead_of_the_target(patch: Patch) -> None:
+    def bend(_group: ConsumerGroup, record: r.Record) -> r.Record:
+        value = record.value
+        if isinstance(value, r.CurrentAssignmentValue):
+            value = replace(value, member_epoch=value.member_epoch + 1)
+        return r.Record(record.key, value)
+
+    bend_records(patch, bend)
+
+
+def calls_a_waiting_member_stable(patch: Patch) -> None:
+    def bend(_group: ConsumerGroup, record: r.Record) -> r.Record:
+        value = record.value
+        waiting = ReconciliationState.UNRELEASED_PARTITIONS
+        if isinstance(value, r.CurrentAssignmentValue) and value.state is waiting:
+            value = replace(value, state=ReconciliationState.STABLE)
+        return r.Record(record.key, value)
+
+    bend_records(patch, bend)
+
+
+def commits_without_epoch(patch: Patch) -> None:
+    patch.setattr(offsets, "_commit_error", lambda *_: 0)
+
+
+def acknowledges_before_its_batch_is_committed(patch: Patch) -> None:
+    patch.setattr(Ledger, "contested", lambda *_, **__: NO_PARTITIONS)
+
+
+def begins_below_what_is_committed(patch: Patch) -> None:
+    found = PositionResolver.handle_fetch
+
+    def handled(self: PositionResolver, response: m.OffsetFetchResponse, **rest: Any) -> Any:
+        offsets = {
+            key: replace(each, committed_offset=each.committed_offset - (each.committed_offset > 0))
+            for key, each in response.offsets.items()
+        }
+        return found(self, replace(response, offsets=offsets), **rest)
+
+    patch.setattr(PositionResolver, "handle_fetch", handled)
+
+
+def commits_when_it_plans(patch: Patch) -> None:
+    plan = GroupClient.plan
+
+    def planned(self: GroupClient, *rest: Any) -> Any:
+        found = plan(self, *rest)
+        if found is not None:
+            epoch = self.member.member_epoch
+            keys = found.partitions() & self.ledger.owned.keys()
+            self.commits.add(self.ledger.commit_of_position(key, epoch) for key in keys)
+        return found
+
+    patch.setattr(GroupClient, "plan", planned)
+
+
+def commits_with_the_epoch_of_the_moment(patch: Patch) -> None:
+    finish, finished = GroupClient.finish, Ledger.finish
+    epochs: dict[int, int] = {}
+
+    def with_epoch(self: GroupClient, plan: BatchPlan, now: float) -> None:
+        epochs[id(self.ledger)] = self.member.member_epoch
+        finish(self, plan, now)
+
+    def bent(self: Ledger, plan: BatchPlan) -> FinishedBatch:
+        found = finished(self, plan)
+        epoch = epochs[id(self)]
+        commits = tuple(replace(each, member_epoch=epoch) for each in found.commits)
+        return replace(found, commits=commits)
+
+    patch.setattr(GroupClient, "finish", with_epoch)
+    patch.setattr(Ledger, "finish", bent)
+
+
+def plans_what_is_being_revoked(patch: Patch) -> None:
+    def positions(self: Ledger, _assigned: Assignment) -> dict[TopicIdPartition, int]:
+        ready = ((key, owned) for key, owned in self.owned.items() if owned.phase is Phase.READY)
+        return {key: owned.position for key, owned in ready}
+
+    patch.setattr(Ledger, "positions", positions)
+
+
+def commits_arrive_again_later(patch: Patch) -> None:
+    serve = World._serve
+
+    def served(self: World, outgoing: Any, reply: Any) -> None:
+        serve(self, outgoing, reply)
+        if isinstance(outgoing.request, m.OffsetCommitRequest):
+            self.scene.schedule.after(4.0, lambda: serve(self, outgoing, lambda _: None))
+
+    patch.setattr(World, "_serve", served)
+
+
+def reads_to_the_end_of_the_log(patch: Patch) -> None:
+    read = PartitionLog.read
+    patch.setattr(PartitionLog, "read", lambda self, first, _: read(self, first, self.end_offset))
+
+
+def reads_nothing_while_more_is_to_come(patch: Patch) -> None:
+    readable = GroupClient.readable
+
+    def eager(self: GroupClient, now: float) -> frozenset[Any]:
+        return readable(self, now) if self.is_settled else frozenset()
+
+    patch.setattr(GroupClient, "readable", eager)
+
+
+def plans_before_the_start_is_committed(patch: Patch) -> None:
+    settle = PositionResolver._settle
+
+    def settled(self: PositionResolver, key: Any, owned: Any, *rest: Any) -> None:
+        settle(self, key, owned, *rest)
+        owned.phase = Phase.READY
+
+    patch.setattr(PositionResolver, "_settle", settled)
+
+
+def takes_a_reset_for_a_lost_commit(patch: Patch) -> None:
+    patch.setattr(resolution, "is_query_commit", lambda _: True)
+
+
+def takes_a_loading_coordinator_for_final(patch: Patch) -> None:
+    rule_for = member.rule_for
+
+    def rule(code: int) -> Any:
+        found = rule_for(code)
+        is_loading = code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return replace(found, heartbeat=Reaction.FAIL) if is_loading else found
+
+    patch.setattr(member, "rule_for", rule)
+
+
+def asks_without_a_pause(patch: Patch) -> None:
+    patch.setattr(backoff.Backoff, "failed", lambda *_: None)
+
+
+def forgets_a_commit_that_got_no_answer(patch: Patch) -> None:
+    patch.setattr(CommitQueue, "handle_failure", lambda self, *_, **__: self._sent.clear())
+
+
+def waits_for_ever(patch: Patch) -> None:
+    put = Timers.put
+
+    def kept(self: Timers, timer: Timer) -> None:
+        if timer.key.kind is not TimerKind.REBALANCE:
+            put(self, timer)
+
+    patch.setattr(Timers, "put", kept)
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A bug, the run that shows it, and the promise it breaks."""
+
+    promise: str
+    plant: Callable[[Patch], None]
+    swarm: Swarm
+    profile: str = "kafka-4.3"
+    seeds: int = 3
+
+
+PLANTED = (
+    Planted("legal target", one_partition_for_everybody, CALM),
+    Planted("member epochs", member_ahead_of_the_target, CALM),
+    Planted("single owner", frees_a_partition_too_early, replace(CALM, batch_s=6.0)),
+    Planted("stable group", calls_a_waiting_member_stable, replace(CALM, batch_s=6.0)),
+    Planted(
+        "commit ownership",
+        commits_without_epoch,
+        replace(CALM, pauses=8, listener=1, batch_s=6.0, session_s=5.0),
+    ),
+    Planted("commit epochs", commits_with_the_epoch_of_the_moment, CALM),
+    Planted("only assigned", plans_what_is_being_revoked, CALM),
+    Planted("committed never back", commits_arrive_again_later, replace(CALM, queries=1, stops=0)),
+    Planted("no gap", commits_when_it_plans, CALM),
+    Planted(
+        "clean hand over",
+        acknowledges_before_its_batch_is_committed,
+        replace(CALM, batch_s=6.0, from_latest=0),
+    ),
+    Planted("read once", begins_below_what_is_committed, CALM),
+    Planted("resets hold", takes_a_reset_for_a_lost_commit, replace(CALM, resets=2), seeds=6),
+    Planted("same rows", reads_to_the_end_of_the_log, replace(ROUGH, batch_s=6.0)),
+    Planted(
+        "keeps reading",
+        reads_nothing_while_more_is_to_come,
+        replace(CALM, queries=4, partitions=8, batch_s=20.0, stops=8, rate=30.0, chaos_s=90.0),
+        seeds=6,
+    ),
+    Planted(
+        "starts",
+        plans_before_the_start_is_committed,
+        replace(CALM, errors=0.5, trigger_s=0.05, from_latest=0),
+        seeds=8,
+    ),
+    Planted("no final failure", takes_a_loading_coordinator_for_final, replace(ROUGH, moves=4)),
+    Planted("request pace", asks_without_a_pause, replace(ROUGH, moves=8), seeds=5),
+    Planted(
+        "patience",
+        waits_for_ever,
+        replace(CALM, pauses=20, stops=8, holds=1, rebalance_s=5.0, session_s=60.0),
+        seeds=4,
+    ),
+    Planted(
+        "comes to rest",
+        forgets_a_commit_that_got_no_answer,
+        replace(CALM, queries=1, stops=0, loss=0.3),
+        seeds=6,
+    ),
+)
+
+
+def broken_promises(planted: Planted) -> set[str]:
+    runs = [Run(seed, planted.profile, planted.swarm) for seed in range(planted.seeds)]
+    return {broken.promise for broken in map(play, runs) if broken}
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda each: each.plant.__name__)
+def test_planted_bug_is_caught_by_the_checker_it_is_for(
+    planted: Planted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert broken_promises(planted) == set(), "the same runs are clean without the bug"
+    planted.plant(monkeypatch)
+    assert broken_promises(planted) == {planted.promise}

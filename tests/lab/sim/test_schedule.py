@@ -1,0 +1,41 @@
+"""Things happen in the order of their instants, and those of one instant as they were asked for."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from spark_groups.lab.sim.schedule import Schedule
+
+
+def test_everything_happens_in_order_and_up_to_the_end_only() -> None:
+    schedule, seen = Schedule(), []
+    for when, name in ((2.0, "c"), (1.0, "a"), (1.0, "b"), (3.5, "later")):
+        schedule.at(when, partial(seen.append, name))
+    schedule.run_until(3.0)
+    assert (seen, schedule.now, schedule.steps) == (["a", "b", "c"], 3.0, 3)
+    schedule.run_until(3.5)
+    assert seen[-1] == "later"
+
+
+def test_what_is_past_happens_next_and_one_thing_may_lead_to_another() -> None:
+    schedule, seen = Schedule(), []
+
+    def act() -> None:
+        seen.append(schedule.now)
+        if len(seen) < 3:
+            schedule.after(1.0, act)
+
+    schedule.run_until(5.0)
+    schedule.at(1.0, act)
+    schedule.run_until(10.0)
+    assert seen == [5.0, 6.0, 7.0]
+
+
+def test_so_many_things_happen_and_no_more() -> None:
+    schedule, seen = Schedule(), []
+    for when in (3.0, 1.0, 2.0):
+        schedule.at(when, partial(seen.append, when))
+    schedule.run_steps(2)
+    assert (seen, schedule.now) == ([1.0, 2.0], 2.0)
+    schedule.run_steps(2)
+    assert (seen, schedule.steps) == ([1.0, 2.0, 3.0], 3)

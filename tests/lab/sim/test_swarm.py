@@ -1,0 +1,52 @@
+"""What a run is made of is drawn from its seed, and can be written and read."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from random import Random
+
+import pytest
+
+from spark_groups.lab.sim.swarm import CALM, FAULTS, Deploy, Faults, Swarm, drawn, with_faults
+
+
+def test_one_seed_is_one_swarm_and_every_part_is_drawn_somewhere() -> None:
+    swarms = [drawn(Random(seed)) for seed in range(300)]
+    assert swarms == [drawn(Random(seed)) for seed in range(300)]
+    fixed = {"heartbeat_s", "starts_s", "deploy_every_s", "restart_s", "assignor", "planned"}
+    for each in fields(Swarm):
+        values = {getattr(swarm, each.name) for swarm in swarms}
+        assert (len(values) == 1) == (each.name in fixed), each.name
+
+
+def test_about_a_quarter_has_no_faults() -> None:
+    calm = sum(
+        not any(value for name, value in drawn(Random(seed)).faults.items() if name != "moves")
+        for seed in range(400)
+    )
+    assert 60 < calm < 160
+
+
+def test_every_fault_makes_a_swarm_rough() -> None:
+    assert CALM.is_calm
+    for name in FAULTS:
+        assert not Swarm.parse(f"{name}=1").is_calm, name
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_text_is_read_back(seed: int) -> None:
+    swarm = drawn(Random(seed))
+    assert Swarm.parse(swarm.text) == swarm
+    assert Swarm.parse("") == CALM
+    assert Swarm.parse("deploy=rolling,loss=0.1") == Swarm(deploy=Deploy.ROLLING, loss=0.1)
+
+
+@pytest.mark.parametrize("text", ["lost=1", "loss=much", "deploy=never", "queries=1.5"])
+def test_what_a_swarm_does_not_have_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"lost|much|never|1\.5"):
+        Swarm.parse(text)
+
+
+def test_faults_to_plan_with_grow() -> None:
+    measures = [sum(with_faults(CALM, each).faults.values()) for each in Faults]
+    assert measures[0] == 0 < measures[1] < measures[2]

@@ -1,0 +1,86 @@
+"""Names of topic ids, and how many partitions topics had when the member came."""
+
+from __future__ import annotations
+
+import uuid
+
+from spark_groups.offsets.known_topics import TopicDirectory
+from spark_groups.protocol.messages import TopicMetadata
+from spark_groups.types import ReadTopic
+
+OLD, NEW = uuid.UUID(int=1), uuid.UUID(int=2)
+
+
+def topic(topic_id: uuid.UUID = OLD, count: int = 3, name: str = "orders") -> TopicMetadata:
+    return TopicMetadata(topic_id, name, count)
+
+
+def test_first_count_stays_while_the_topic_grows() -> None:
+    topics = TopicDirectory()
+    assert topics.unknown([OLD]) == {OLD}
+    assert topics.learn(topic()) is None
+    assert topics.learn(topic(count=5)) is None
+    assert (topics.first_count(OLD), topics.partition_count(OLD)) == (3, 5)
+    assert (topics.name(OLD), topics.name(NEW)) == ("orders", None)
+    assert topics.unknown([OLD, NEW]) == {NEW}
+
+
+def test_topic_that_was_absent_had_no_partitions() -> None:
+    topics = TopicDirectory()
+    topics.saw_absent(["orders"])
+    assert topics.learn(topic()) is None
+    assert topics.first_count(OLD) == 0
+
+
+def test_topic_that_is_known_is_not_absent() -> None:
+    topics = TopicDirectory()
+    topics.learn(topic())
+    topics.saw_absent(["orders"])
+    topics.learn(topic())
+    assert topics.first_count(OLD) == 3
+
+
+def test_topic_learnt_after_the_first_sight_was_created_since() -> None:
+    topics = TopicDirectory()
+    topics.learn(topic())
+    topics.end_first_sight()
+    topics.learn(topic(NEW, name="bills"))
+    assert (topics.first_count(OLD), topics.first_count(NEW)) == (3, 0)
+
+
+def test_topic_created_again_tells_its_old_id_once_and_begins_with_nothing() -> None:
+    topics = TopicDirectory()
+    topics.learn(topic())
+    assert topics.learn(topic(NEW)) == OLD
+    assert topics.learn(topic(NEW)) is None
+    assert (topics.first_count(OLD), topics.first_count(NEW)) == (3, 0)
+    assert topics.name(OLD) == "orders", "what is still owned of it keeps its name"
+
+
+def test_topic_created_again_between_two_runs() -> None:
+    topics = TopicDirectory()
+    topics.remember("orders", OLD)
+    assert topics.learn(topic(NEW)) == OLD
+    assert topics.first_count(NEW) == 0
+
+
+def test_same_topic_in_two_runs() -> None:
+    topics = TopicDirectory()
+    topics.remember("orders", OLD)
+    assert topics.learn(topic()) is None
+    assert topics.first_count(OLD) == 3
+
+
+def test_of_two_counts_the_smaller_is_kept() -> None:
+    topics = TopicDirectory()
+    topics.learn(topic())
+    assert topics.known_count(OLD) is None
+    assert [topics.note_count(OLD, each) for each in (3, 2, 5)] == [3, 2, 2]
+    topics.note_read([OLD])
+    assert topics.read() == (ReadTopic(OLD, "orders", 2),)
+
+
+def test_topics_of_the_checkpoint_are_those_that_were_read() -> None:
+    topics = TopicDirectory()
+    topics.remember("orders", OLD)
+    assert topics.read() == (ReadTopic(OLD, "orders"),)

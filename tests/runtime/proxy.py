@@ -1,0 +1,134 @@
+"""A proxy in front of a real broker that is slow, or silent, for some requests only."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+
+from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.lab.broker.ports import free_ports
+from spark_groups.lab.broker.properties import LISTENER
+
+LISTENER_NAME = "PROXIED"
+
+
+class Proxy:
+    """Carries requests and answers, one at a time for each connection, as a broker takes them.
+
+    Args:
+        listening: Where clients connect.
+    """
+
+    def __init__(self, listening: socket.socket) -> None:
+        self.delays_s: dict[int, float] = {}
+        """API key to how long its answers are held back."""
+        self.silent_once: set[int] = set()
+        """API keys whose next request silences the connection it comes on, and no other."""
+        self.silenced: list[int] = []
+        """API keys of requests that silenced their connections."""
+        self.seen: list[tuple[float, int]] = []
+        """When which request came, by API key."""
+        self.address = f"127.0.0.1:{listening.getsockname()[1]}"
+        """Where clients of the broker connect."""
+        self._listening = listening
+        self._target: tuple[str, int] | None = None
+        self._open: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def forward_to(self, address: str) -> None:
+        """Say where the broker is; connections before that are refused."""
+        host, _, port = address.rpartition(":")
+        self._target = (host, int(port))
+
+    def longest_gap_s(self, api_key: int, since: float) -> float:
+        """Return the longest time between two requests of a kind, up to now.
+
+        Args:
+            api_key: The kind.
+            since: When to begin, on the monotonic clock.
+        """
+        times = [since, *(at for at, key in self.seen if key == api_key and at > since)]
+        times.append(time.monotonic())
+        return max(later - earlier for earlier, later in pairwise(times))
+
+    def close(self) -> None:
+        """Hang up on everybody."""
+        self._listening.shutdown(socket.SHUT_RDWR)
+        for each in self._open:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listening.accept()
+            except OSError:
+                return
+            self._open.append(client)
+            threading.Thread(target=self._carry, args=(client,), daemon=True).start()
+
+    def _carry(self, client: socket.socket) -> None:
+        with contextlib.suppress(OSError), client:
+            if self._target is None:
+                return
+            with socket.create_connection(self._target, 5.0) as broker:
+                broker.settimeout(None)
+                self._open.append(broker)
+                while (request := _frame(client)) is not None:
+                    (api_key,) = struct.unpack(">h", request[:2])
+                    self.seen.append((time.monotonic(), api_key))
+                    if api_key in self.silent_once:
+                        self.silent_once.discard(api_key)
+                        self.silenced.append(api_key)
+                        while client.recv(65536):
+                            pass
+                        return
+                    broker.sendall(struct.pack(">i", len(request)) + request)
+                    answer = _frame(broker)
+                    if answer is None:
+                        return
+                    threading.Event().wait(self.delays_s.get(api_key, 0.0))
+                    client.sendall(struct.pack(">i", len(answer)) + answer)
+
+
+def _frame(peer: socket.socket) -> bytes | None:
+    head = _exactly(peer, 4)
+    return None if head is None else _exactly(peer, struct.unpack(">i", head)[0])
+
+
+def _exactly(peer: socket.socket, size: int) -> bytes | None:
+    received = b""
+    while len(received) < size:
+        chunk = peer.recv(size - len(received))
+        if not chunk:
+            return None
+        received += chunk
+    return received
+
+
+@contextlib.contextmanager
+def proxied_kafka(server_properties: dict[str, str]) -> Iterator[tuple[EmbeddedKafka, Proxy]]:
+    """Run a broker that tells clients of the listener PROXIED to come through a proxy.
+
+    Args:
+        server_properties: Broker properties that override anything else.
+    """
+    (port,) = free_ports(1)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        proxy = Proxy(listening)
+        advertised = f"{LISTENER}://127.0.0.1:{port},{LISTENER_NAME}://{proxy.address}"
+        try:
+            with EmbeddedKafka(
+                port=port,
+                extra_listeners={LISTENER_NAME: "PLAINTEXT"},
+                server_properties={"advertised.listeners": advertised, **server_properties},
+            ) as kafka:
+                proxy.forward_to(kafka.listener(LISTENER_NAME))
+                yield kafka, proxy
+        finally:
+            proxy.close()

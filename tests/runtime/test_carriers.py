@@ -1,0 +1,163 @@
+"""The threads that carry requests: each lane by itself, every request answered or failed."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from spark_groups.client import Lane, Outgoing
+from spark_groups.errors import ErrorCode
+from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.protocol.messages import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    MetadataRequest,
+    MetadataResponse,
+    Node,
+    OffsetFetchRequest,
+    RequestFailed,
+)
+from spark_groups.runtime.carriers import Carriers
+from spark_groups.types import NO_PARTITIONS
+from spark_groups.wire.schemas.topics import METADATA
+from spark_groups.wire.security.security import Security
+from tests.brokers import create_topic
+from tests.runtime.proxy import Proxy
+from tests.waiting import wait_until
+
+Start = Callable[..., tuple[Carriers, "queue.SimpleQueue[tuple[Outgoing, object]]"]]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    started: list[Carriers] = []
+
+    def carriers(servers: str) -> tuple[Carriers, queue.SimpleQueue[tuple[Outgoing, object]]]:
+        answers: queue.SimpleQueue[tuple[Outgoing, object]] = queue.SimpleQueue()
+        each = Carriers(
+            (servers,),
+            client_id="carriers",
+            security=Security(),
+            answered=lambda outgoing, answer: answers.put((outgoing, answer)),
+            crashed=lambda error: pytest.fail(repr(error)),
+        )
+        each.start()
+        started.append(each)
+        return each, answers
+
+    yield carriers
+    for each in started:
+        each.shutdown(2.0)
+
+
+def fetch(group_id: str) -> OffsetFetchRequest:
+    return OffsetFetchRequest(group_id=group_id, partitions=frozenset())
+
+
+@pytest.mark.broker
+def test_each_lane_brings_the_answer_to_its_request(
+    kafka: EmbeddedKafka, start: Start, topic_name: str, group_id: str
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name)
+    carriers, answers = start(kafka.bootstrap_servers)
+    metadata = MetadataRequest(topic_names=frozenset({topic_name}))
+    carriers.send(Outgoing(Lane.CLUSTER, metadata))
+    _, found = answers.get(timeout=10)
+    assert isinstance(found, MetadataResponse)
+    assert [each.name for each in found.topics] == [topic_name]
+
+    def leave_as_nobody() -> int:
+        # The first group of a broker makes its topic: until then nobody coordinates it.
+        carriers.send(Outgoing(Lane.SEARCH, FindCoordinatorRequest(group_id=group_id)))
+        _, coordinator = answers.get(timeout=10)
+        assert isinstance(coordinator, FindCoordinatorResponse)
+        if coordinator.coordinator is None:
+            return coordinator.error_code
+        leaving = HeartbeatRequest(group_id=group_id, member_id="nobody", member_epoch=-1)
+        carriers.send(Outgoing(Lane.HEARTBEAT, leaving, coordinator.coordinator))
+        outgoing, answer = answers.get(timeout=10)
+        assert outgoing.request is leaving
+        assert isinstance(answer, HeartbeatResponse)
+        return answer.error_code
+
+    wait_until(lambda: leave_as_nobody() == ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+@pytest.mark.broker
+def test_the_search_for_a_coordinator_does_not_wait_behind_a_slow_broker(
+    kafka: EmbeddedKafka, start: Start, topic_name: str, group_id: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        proxy = Proxy(listening)
+        proxy.forward_to(kafka.bootstrap_servers)
+        proxy.delays_s[METADATA.api_key] = 6.0
+        try:
+            carriers, answers = start(proxy.address)
+            metadata = MetadataRequest(topic_names=frozenset({topic_name}))
+            carriers.send(Outgoing(Lane.CLUSTER, metadata))
+            wait_until(lambda: METADATA.api_key in {key for _, key in proxy.seen})
+            carriers.send(Outgoing(Lane.SEARCH, FindCoordinatorRequest(group_id=group_id)))
+            _, found = answers.get(timeout=30)
+            assert isinstance(found, FindCoordinatorResponse)
+            _, described = answers.get(timeout=30)
+            assert not isinstance(described, FindCoordinatorResponse)
+        finally:
+            proxy.close()
+
+
+def test_a_heartbeat_does_not_wait_behind_another_request(start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        node = Node(1, "127.0.0.1", silent.getsockname()[1])
+        nobody = Node(2, "127.0.0.1", 1)
+        carriers, answers = start("127.0.0.1:1")
+        carriers.send(Outgoing(Lane.OFFSETS, fetch("g"), node))
+        beat = HeartbeatRequest(
+            group_id="g", member_id="m", member_epoch=1, topic_partitions=NO_PARTITIONS
+        )
+        carriers.send(Outgoing(Lane.HEARTBEAT, beat, nobody))
+        outgoing, answer = answers.get(timeout=5)
+        assert outgoing.request is beat
+        assert isinstance(answer, RequestFailed)
+        assert "127.0.0.1:1" in answer.reason
+        assert not answer.may_have_arrived
+
+
+def test_what_waits_for_an_old_coordinator_ends_when_there_is_another(start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        carriers, answers = start("127.0.0.1:1")
+        old = Node(1, "127.0.0.1", silent.getsockname()[1])
+        carriers.send(Outgoing(Lane.OFFSETS, fetch("g"), old))
+        connection, _ = silent.accept()
+        with connection:
+            began_at = time.monotonic()
+            carriers.coordinator_is(Node(2, "127.0.0.1", 1))
+            _, answer = answers.get(timeout=8)
+            assert isinstance(answer, RequestFailed)
+            assert time.monotonic() - began_at < 5, "its own deadline is 10 s"
+
+
+def test_an_error_of_the_taker_of_answers_is_reported_and_ends_the_thread() -> None:
+    crashes: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
+
+    def refuse(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    carriers = Carriers(
+        ("127.0.0.1:1",),
+        client_id="carriers",
+        security=Security(),
+        answered=refuse,
+        crashed=crashes.put,
+    )
+    carriers.start()
+    try:
+        carriers.send(Outgoing(Lane.OFFSETS, fetch("g"), Node(1, "127.0.0.1", 1)))
+        assert isinstance(crashes.get(timeout=10), ZeroDivisionError)
+    finally:
+        carriers.shutdown(2.0)

@@ -1,0 +1,82 @@
+"""What a driver shows of partitions that another member has not released, on a real broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.offsets.planning import PlanLimit
+from tests.brokers import create_topic
+from tests.runtime.members import QueryLike, evict, fill, queries
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.broker
+
+ROWS, READ_EACH = 30, 10
+
+
+def shown(query: QueryLike) -> list[dict[str, Any]]:
+    """Trigger once and return the ranges that are withheld, once all of them are known."""
+    query.run()
+    ranges: list[dict[str, Any]] = query.driver.snapshot()["pending_ranges"]
+    known = ("committed_offset", "log_end_offset")
+    return ranges if all(each[name] for each in ranges for name in known) else []
+
+
+def waiting(start: Callable[[], QueryLike]) -> tuple[QueryLike, QueryLike, dict[str, Any]]:
+    """Return an owner in its second batch, an heir, and the range that the heir waits for."""
+    owner = start()
+    owner.plan_rows(PlanLimit(max_offsets=2 * READ_EACH))
+    owner.commit_all()
+    owner.plan_rows(PlanLimit(max_offsets=2 * READ_EACH))
+    heir = start()
+    (withheld,) = wait_until(lambda: shown(heir), 30, what="the withheld range")
+    return owner, heir, withheld
+
+
+def test_pending_partition_shows_its_withheld_range_and_the_next_plan_starts_there(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name, 2)
+    fill(kafka.bootstrap_servers, topic_name, 2, ROWS)
+    with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
+        owner, heir, withheld = waiting(start)
+        partition = withheld["partition"]
+        assert withheld == {
+            "topic": topic_name,
+            "partition": partition,
+            "committed_offset": READ_EACH,
+            "log_end_offset": ROWS,
+        }
+        told = f"waits for {topic_name}-{partition}: [{READ_EACH}, {ROWS}), withheld"
+        said = [each for each in heir.driver.snapshot()["timeline"] if told in each]
+        assert len(said) == 1
+        assert not heir.ranges, "it is only shown"
+
+        owner.commit_all()
+        plan = heir.plan_rows(timeout_s=30)
+        assert [(each.partition, each.from_offset, each.until_offset) for each in plan.ranges] == [
+            (partition, 2 * READ_EACH, ROWS)
+        ], "as its owner's last batch left it: fetched afresh"
+        assert heir.driver.snapshot()["pending_ranges"] == []
+        heir.commit_all()
+
+
+def test_released_partition_goes_on_exactly_where_it_was_withheld(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str
+) -> None:
+    """An owner that is removed in the middle of its batch commits nothing of it."""
+    create_topic(kafka.bootstrap_servers, topic_name, 2)
+    fill(kafka.bootstrap_servers, topic_name, 2, ROWS)
+    with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
+        owner, heir, withheld = waiting(start)
+        owner.vanish()
+        evict(kafka.bootstrap_servers, group_id, owner.member_id)
+        wait_until(lambda: len(heir.assigned) == 2, 30, what="all partitions")
+        plan = heir.plan_rows(timeout_s=30)
+        starts = {each.partition: (each.from_offset, each.until_offset) for each in plan.ranges}
+        offsets = (withheld["committed_offset"], withheld["log_end_offset"])
+        assert starts[withheld["partition"]] == offsets == (READ_EACH, ROWS)

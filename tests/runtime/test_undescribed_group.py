@@ -1,0 +1,109 @@
+"""A group that may not be described: one member subscribes to a topic that another may not see."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from spark_groups.errors import ErrorCode
+from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.offsets.settling import Settling
+from spark_groups.protocol.messages import (
+    DescribeGroupRequest,
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+)
+from spark_groups.runtime import driver
+from spark_groups.types import NO_PARTITIONS
+from spark_groups.wire.cluster import Cluster
+from tests.brokers import admin, create_topic
+from tests.runtime.members import fill, heartbeat, queries
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.broker, pytest.mark.long]
+
+FOR_EVER_S = 120.0
+SOON_S = 60.0
+"""Half of what would be waited for in vain: a busy machine is late, too."""
+
+
+@pytest.fixture(scope="module")
+def restricted() -> Iterator[str]:
+    """A broker with an authorizer; where nothing is said everybody may do everything."""
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    rules = {"authorizer.class.name": authorizer, "allow.everyone.if.no.acl.found": "true"}
+    with EmbeddedKafka(server_properties=rules) as kafka:
+        yield kafka.bootstrap_servers
+
+
+@pytest.fixture
+def undescribed(restricted: str, group_id: str) -> str:
+    """A group that nobody may describe; it has one member, which is not heard of any more."""
+    secret = f"secret-{uuid.uuid4().hex[:12]}"
+    create_topic(restricted, secret)
+    request = HeartbeatRequest(
+        group_id=group_id,
+        member_id="holder",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=(secret,),
+        topic_partitions=NO_PARTITIONS,
+    )
+    with Cluster(restricted) as cluster:
+        # The first group of a broker makes its topic: until then nobody coordinates it.
+        search = FindCoordinatorRequest(group_id=group_id)
+        wait_until(lambda: cluster.find_coordinator(search).coordinator)
+    wait_until(lambda: heartbeat(restricted, request).error_code == ErrorCode.NONE)
+    rule = AclBinding(
+        *(ResourceType.TOPIC, secret, ResourcePatternType.LITERAL, "User:somebody-else", "*"),
+        *(AclOperation.READ, AclPermissionType.ALLOW),
+    )
+    operator = admin(restricted)
+    for future in operator.create_acls([rule]).values():
+        future.result(20.0)
+    with Cluster(restricted) as cluster:
+        described = DescribeGroupRequest(group_id=group_id)
+        refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        wait_until(lambda: cluster.describe_group(described).error_code == refused)
+    return group_id
+
+
+def test_the_first_plan_does_not_wait_for_a_word_that_never_comes(
+    restricted: str, undescribed: str, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "FIRST_ASSIGNMENT_S", FOR_EVER_S)
+    with queries(restricted, undescribed, topic_name) as start:
+        query = start()
+        began_at = time.monotonic()
+        plan = query.plan()
+        assert time.monotonic() - began_at < SOON_S
+        assert plan is not None
+        assert not plan.ranges
+        said = [each for each in query.driver.snapshot()["timeline"] if "described" in str(each)]
+        assert len(said) == 1
+        assert "needs DESCRIBE on every topic" in str(said)
+
+
+def test_available_now_ends_with_what_it_has(
+    restricted: str, undescribed: str, topic_name: str
+) -> None:
+    create_topic(restricted, topic_name, 2)
+    fill(restricted, topic_name, 2, 10)
+    with queries(restricted, undescribed, topic_name) as start:
+        query = start(settling=Settling(FOR_EVER_S))
+        query.driver.prepare_available_now()
+        began_at = time.monotonic()
+        while query.run() is not None:
+            pass
+        assert time.monotonic() - began_at < SOON_S
+        assert sorted(query.ranges) == [(topic_name, 0, 0, 10), (topic_name, 1, 0, 10)]

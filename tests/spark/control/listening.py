@@ -1,0 +1,120 @@
+"""A driver that listens, without Spark: it says what a test wants a runner to hear."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import queue
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from spark_groups.spark.control.channel import ControlServer, Link
+from spark_groups.spark.control.messages import (
+    BatchReported,
+    Drain,
+    Draining,
+    Introduced,
+    Listening,
+    Message,
+    NothingMoreReported,
+    PartitionsChanged,
+    Released,
+)
+from spark_groups.spark.source.query_run import Offset
+
+_jvm_pids = itertools.count(900_000)
+QUERY_ID = "the query"
+
+
+class Driver:
+    """A driver's end of the control channel, in the hands of a test.
+
+    Args:
+        directory: Where its socket lies.
+        reports_batches: What it says of itself.
+        holds_revocations: What it says of itself.
+        spark_ui: What it says of its application.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        reports_batches: bool = True,
+        holds_revocations: bool = False,
+        spark_ui: str = "",
+    ) -> None:
+        self.jvm_pid = next(_jvm_pids)
+        self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self.server = ControlServer(
+            self.jvm_pid,
+            Listening(
+                reports_batches=reports_batches,
+                holds_revocations=holds_revocations,
+                spark_ui=spark_ui,
+            ),
+            self._received,
+            [directory],
+        )
+        self.server.start("nothing is told")
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.server.close()
+
+    def next(self, kind: type[Message]) -> Any:
+        """Return the next message of a kind; others before it are left out."""
+        while not isinstance(message := self._messages.get(timeout=30), kind):
+            pass
+        return message
+
+    def changed(self, change: str) -> PartitionsChanged:
+        """Return the next change of partitions, which has to be of that kind."""
+        message = self.next(PartitionsChanged)
+        assert isinstance(message, PartitionsChanged)
+        assert message.change == change, message
+        return message
+
+    def report(
+        self,
+        end: Offset,
+        *,
+        is_stateful: bool = False,
+        is_asynchronous: bool = False,
+        trigger_interval_s: float = 0.0,
+    ) -> None:
+        """Say that a batch is in the commit log."""
+        self.server.broadcast(
+            BatchReported(
+                plan=json.dumps(dict(end)),
+                query_id=QUERY_ID,
+                is_stateful=is_stateful,
+                is_asynchronous=is_asynchronous,
+                trigger_interval_s=trigger_interval_s,
+            )
+        )
+
+    def end_query(self, query_id: str = QUERY_ID, *, had_reports: bool = True) -> None:
+        """Say that a query has ended."""
+        self.server.broadcast(NothingMoreReported(query_id=query_id, had_reports=had_reports))
+
+    def release(self, number: int) -> None:
+        """Let a revocation go."""
+        self.server.broadcast(Released(number=number))
+
+    def drain(self) -> None:
+        """Ask for an end, and wait until the runner obeys."""
+        self.next(Introduced)
+        self.server.broadcast(Drain())
+        self.next(Draining)
+
+    def _received(self, link: Link, message: Message) -> None:
+        self._messages.put(message)

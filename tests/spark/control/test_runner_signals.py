@@ -1,0 +1,160 @@
+"""How a runner ends, in processes of their own: the parent plays the JVM."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_groups.spark.control.runner_signals import has_hung_up
+from tests.processes import is_alive
+from tests.waiting import wait_until
+
+RUNNER = """
+import sys, time
+from pathlib import Path
+from spark_groups.spark.control.runner_signals import RunnerEnd
+
+def leave():
+    time.sleep(0.3)
+    with Path(sys.argv[2]).open("a") as log:
+        log.write("left\\n")
+
+RunnerEnd(leave, files_directory=Path(sys.argv[1])).watch()
+Path(sys.argv[2]).write_text("ready\\n")
+while True:
+    time.sleep(60)
+"""
+
+
+class Runner:
+    """A process that watches for its end, and the log it writes."""
+
+    def __init__(self, directory: Path) -> None:
+        self.files = directory / "files"
+        self.files.mkdir()
+        self.log = directory / "log"
+        self.command = [sys.executable, "-c", RUNNER, str(self.files), str(self.log)]
+        self.process = subprocess.Popen(self.command)
+        self.await_ready()
+
+    def await_ready(self) -> None:
+        wait_until(lambda: self.log.exists() and self.log.read_text(), what="the runner")
+
+    def lines(self) -> list[str]:
+        return self.log.read_text().split()
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Iterator[Runner]:
+    started = Runner(tmp_path)
+    yield started
+    started.process.kill()
+    started.process.wait()
+
+
+def test_the_parents_two_sigterms_make_it_leave_once(runner: Runner) -> None:
+    runner.process.send_signal(signal.SIGTERM)
+    runner.process.send_signal(signal.SIGTERM)
+    assert runner.process.wait(10) == 0
+    assert runner.lines() == ["ready", "left"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "sigwaitinfo"), reason="the sender cannot be read here")
+def test_a_sigterm_from_elsewhere_and_ctrl_c_are_left_to_the_parent(runner: Runner) -> None:
+    elsewhere = f"import os; os.kill({runner.process.pid}, {int(signal.SIGTERM)})"
+    subprocess.run([sys.executable, "-c", elsewhere], check=True, timeout=30)
+    runner.process.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        runner.process.wait(1.0)
+    assert runner.lines() == ["ready"]
+    runner.process.send_signal(signal.SIGTERM)
+    assert runner.process.wait(10) == 0
+
+
+def test_the_end_of_the_spark_context_makes_it_leave(runner: Runner) -> None:
+    runner.files.rmdir()
+    assert runner.process.wait(10) == 0
+    assert runner.lines() == ["ready", "left"]
+
+
+def test_the_death_of_its_parent_makes_it_leave(tmp_path: Path) -> None:
+    files, log = tmp_path / "files", tmp_path / "log"
+    files.mkdir()
+    command = ["-c", RUNNER, str(files), str(log)]
+    parent = (
+        "import subprocess, sys, time;"
+        f"child = subprocess.Popen([sys.executable, *{command!r}]);"
+        "print(child.pid, flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    runner_pid = int(process.stdout.readline())
+    try:
+        wait_until(lambda: log.exists() and log.read_text(), what="the runner")
+        process.kill()
+        process.wait()
+        wait_until(lambda: not is_alive(runner_pid), 10, "the end of the runner")
+        assert log.read_text().split() == ["ready", "left"]
+    finally:
+        process.kill()
+        process.stdout.close()
+        if is_alive(runner_pid):
+            os.kill(runner_pid, signal.SIGKILL)
+
+
+# A thread that was there before, as numpy has some: it takes signals that are blocked later.
+CONNECTED_RUNNER = """
+import sys, threading, time
+threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+from pathlib import Path
+from spark_groups.spark.control.runner_signals import RunnerEnd, jvm_connection
+
+log = Path(sys.argv[1])
+
+def leave():
+    with log.open("a") as file:
+        file.write("left\\n")
+
+RunnerEnd(leave, files_directory=None, jvm_connection=jvm_connection()).watch()
+log.write_text("ready\\n")
+while True:
+    time.sleep(60)
+"""
+
+
+def test_sigterm_is_the_parents_only_if_it_hangs_up(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-c", CONNECTED_RUNNER, str(log)]
+    with ours, subprocess.Popen(command, pass_fds=[theirs.fileno()]) as process:
+        theirs.close()
+        try:
+            wait_until(lambda: log.exists() and log.read_text(), what="the runner")
+            elsewhere = f"import os; os.kill({process.pid}, {int(signal.SIGTERM)})"
+            subprocess.run([sys.executable, "-c", elsewhere], check=True, timeout=30)
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(1.0)
+            ours.close()
+            assert process.wait(10) == 0
+            assert log.read_text().split() == ["ready", "left"]
+        finally:
+            process.kill()
+
+
+def test_hang_up_is_seen_and_nothing_is_taken() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert not has_hung_up(ours)
+        theirs.send(b"x")
+        assert not has_hung_up(ours)
+        theirs.close()
+        assert not has_hung_up(ours), "what was sent before has to be read first"
+        assert ours.recv(1) == b"x"
+        assert has_hung_up(ours)

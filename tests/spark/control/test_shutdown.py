@@ -1,0 +1,146 @@
+"""SIGTERM to a real spark-submit in the middle of a batch: the batch ends, and is committed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from demo.spark_log import read_rows
+from spark_groups.lab.broker.embedded import EmbeddedKafka
+from tests.brokers import ANSWER_S, admin, create_topic, produce
+from tests.jobs.submitted import SubmittedJob
+from tests.processes import is_alive
+from tests.runtime.members import committed
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long]
+
+ROWS = 2000
+BATCH_ROWS = 100
+ROW_MS = 20
+BATCH_S = BATCH_ROWS * ROW_MS / 1000
+SLOWLY = f'["partition", "offset", "java_method(\'java.lang.Thread\', \'sleep\', {ROW_MS}L) AS z"]'
+
+
+def slow_job(kafka: EmbeddedKafka, topic: str, group_id: str, *more: str) -> tuple[str, ...]:
+    """Arguments of a job whose batches take two seconds."""
+    return (
+        *("--bootstrap-servers", kafka.bootstrap_servers, "--topics", topic),
+        *("--group", group_id, "--trigger", "0s"),
+        *("--set", f"source.maxOffsetsPerTrigger={BATCH_ROWS}"),
+        *("--set", f"query.selectExpr={SLOWLY}", *more),
+    )
+
+
+def committed_offsets(kafka: EmbeddedKafka, group_id: str) -> dict[int, int]:
+    found = committed(kafka.bootstrap_servers, group_id)
+    return {index: offset for (_, index), offset in found.items()}
+
+
+def member_count(kafka: EmbeddedKafka, group_id: str) -> int:
+    # Without its client a future is never answered.
+    client = admin(kafka.bootstrap_servers)
+    (answer,) = client.describe_consumer_groups([group_id]).values()
+    return len(answer.result(ANSWER_S).members)
+
+
+def written_offsets(job: SubmittedJob) -> dict[int, list[int]]:
+    table = read_rows([job.output], ("partition", "offset"))
+    found: dict[int, list[int]] = {}
+    for partition, offset in zip(*(each.to_pylist() for each in table.columns), strict=True):
+        found.setdefault(partition, []).append(offset)
+    return {partition: sorted(offsets) for partition, offsets in found.items()}
+
+
+def to_the_jvm(job: SubmittedJob) -> None:
+    os.kill(job.process.pid, signal.SIGTERM)
+
+
+def to_the_group(job: SubmittedJob) -> None:
+    os.killpg(job.process.pid, signal.SIGTERM)
+
+
+def ctrl_c(job: SubmittedJob) -> None:
+    os.killpg(job.process.pid, signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    "send",
+    [
+        to_the_jvm,
+        pytest.param(to_the_group, marks=pytest.mark.slow),
+        pytest.param(ctrl_c, marks=pytest.mark.slow),
+    ],
+)
+def test_signal_in_the_middle_of_a_batch(
+    send: Callable[[SubmittedJob], None],
+    kafka: EmbeddedKafka,
+    topic_name: str,
+    group_id: str,
+    tmp_path: Path,
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name, 3)
+    produce(kafka.bootstrap_servers, topic_name, (b"%d" % each for each in range(ROWS)))
+    arguments = slow_job(kafka, topic_name, group_id)
+    with SubmittedJob(tmp_path, "job", arguments) as job:
+        job.await_batch(1)
+        processes = job.processes()
+        send(job)
+        _, took_s = job.await_end(30)
+        # At once: nobody waits for a session time-out, and no process lingers.
+        assert member_count(kafka, group_id) == 0, job.text()
+        wait_until(lambda: not any(map(is_alive, processes)), 5, "the end of all processes")
+    assert took_s < BATCH_S + 10
+    # The batch that was under way is finished, and no other one was begun.
+    assert job.batches("offsets") == job.batches("commits")
+    assert max(job.batches("commits")) >= 1
+    written = written_offsets(job)
+    for partition, end in committed_offsets(kafka, group_id).items():
+        assert written[partition] == list(range(end)), job.text()
+    assert sum(map(len, written.values())) < ROWS
+
+
+def test_batch_that_takes_too_long_is_given_up(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name, 1)
+    produce(kafka.bootstrap_servers, topic_name, (b"%d" % each for each in range(ROWS)))
+    more = ("--set", "query.stopTimeout=1s", "--set", "source.maxOffsetsPerTrigger=1500")
+    with SubmittedJob(tmp_path, "job", slow_job(kafka, topic_name, group_id, *more)) as job:
+        job.await_batch(0)
+        processes = job.processes()
+        to_the_jvm(job)
+        _, took_s = job.await_end(30)
+        assert member_count(kafka, group_id) == 0, job.text()
+        wait_until(lambda: not any(map(is_alive, processes)), 5, "the end of all processes")
+    assert took_s < 15
+    assert "is given up" in job.text()
+    # What was not finished is not committed: the next owner reads it.
+    ends = committed_offsets(kafka, group_id)
+    assert sum(ends.values()) == sum(map(len, written_offsets(job).values()))
+
+
+@pytest.mark.slow
+def test_plain_python_ends_as_spark_submit_does(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name, 1)
+    produce(kafka.bootstrap_servers, topic_name, (b"%d" % each for each in range(ROWS)))
+    arguments = slow_job(kafka, topic_name, group_id)
+    with SubmittedJob(tmp_path, "job", arguments, launcher=(sys.executable,)) as job:
+        job.await_batch(1)
+        processes = job.processes()
+        to_the_jvm(job)
+        exit_code, took_s = job.await_end(30)
+        assert member_count(kafka, group_id) == 0, job.text()
+        wait_until(lambda: not any(map(is_alive, processes)), 5, "the end of all processes")
+    assert exit_code == 0
+    assert took_s < BATCH_S + 10
+    assert job.batches("offsets") == job.batches("commits")
+    ends = committed_offsets(kafka, group_id)
+    assert sum(ends.values()) == sum(map(len, written_offsets(job).values()))

@@ -1,0 +1,286 @@
+"""Configurations of a job: what is read, what overrides it, and what one error lists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from spark_groups.errors import OptionsError
+from spark_groups.spark.jobs.job_config import load_job
+from spark_groups.spark.jobs.job_options import (
+    ConsumeOptions,
+    CopyOptions,
+    CountOptions,
+    JobOptions,
+    ReplayOptions,
+    connected,
+)
+from spark_groups.spark.options.source_options import option_table
+
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLE = ROOT / ConsumeOptions.example
+MINIMAL = """
+[source]
+kafka.bootstrap.servers = "broker:9092"
+kafka.group.id = "readers"
+subscribe = "flights"
+"""
+
+
+def written(directory: Path, text: str) -> Path:
+    path = directory / "job.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def refusal(path: Path | None, *settings: tuple[str, str, str]) -> str:
+    with pytest.raises(OptionsError) as caught:
+        load_job(ConsumeOptions, path, settings)
+    return str(caught.value)
+
+
+def test_example_is_right() -> None:
+    options = load_job(ConsumeOptions, EXAMPLE)
+    assert options.application.name == "flights-1"
+    assert options.source["kafka.bootstrap.servers"] == "localhost:9092"
+    assert options.source["maxOffsetsPerTrigger"] == "100000"
+    assert options.query.trigger_s == 2.0
+    assert "topic" in options.query.select_expr
+
+
+def test_example_names_every_option_of_the_source() -> None:
+    text = EXAMPLE.read_text(encoding="utf-8")
+    names = re.findall(r"^\| `([^`]+)`", option_table(), re.MULTILINE)
+    assert len(names) > 20
+    assert [name for name in names if f"{name} = " not in text] == []
+
+
+def test_example_with_everything_uncommented_is_right(tmp_path: Path) -> None:
+    lines = EXAMPLE.read_text(encoding="utf-8").splitlines()
+    shown = [re.sub(r"^# ([\w.]+ = )", r"\1", line) for line in lines]
+    shown = [re.sub(r"\s+\(console\)$", "", line) for line in shown]
+    # What secures connections wants files and a login: test_authentication.py has them.
+    alternatives = ("subscribePattern", "kafka.ssl.", "kafka.sasl.")
+    text = "\n".join(line for line in shown if not line.startswith(alternatives))
+    options = load_job(ConsumeOptions, written(tmp_path, text))
+    assert options.source["kafka.group.instance.id"] == "flights-1"
+    assert options.query.stop_timeout_s == 30.0
+
+
+def test_defaults(tmp_path: Path) -> None:
+    options = load_job(ConsumeOptions, written(tmp_path, MINIMAL))
+    assert options.application.name is None
+    assert (options.sink.format, options.sink.path) == ("parquet", "output")
+    assert options.query.checkpoint_location == "checkpoints"
+    assert (options.query.trigger_s, options.query.stop_timeout_s) == (0.0, 30.0)
+    assert options.query.select_expr == ()
+
+
+@pytest.mark.parametrize(
+    ("written_as", "seconds"),
+    [
+        ('"2s"', 2.0),
+        ('"2 seconds"', 2.0),
+        ('"1 minute"', 60.0),
+        ('"500 milliseconds"', 0.5),
+        ('"0s"', 0.0),
+        ('"availableNow"', "availableNow"),
+        ('"availablenow"', "availableNow"),
+    ],
+)
+def test_triggers(tmp_path: Path, written_as: str, seconds: float | str) -> None:
+    path = written(tmp_path, f"{MINIMAL}[query]\ntrigger = {written_as}\n")
+    assert load_job(ConsumeOptions, path).query.trigger_s == seconds
+
+
+@pytest.mark.parametrize("trigger", ['"2"', "2", '"soon"', '"once"', '"continuous"', "true"])
+def test_wrong_triggers_are_refused_with_the_key(tmp_path: Path, trigger: str) -> None:
+    path = written(tmp_path, f"{MINIMAL}[query]\ntrigger = {trigger}\n")
+    assert f"{path}: query.trigger: " in refusal(path)
+
+
+def test_keys_with_dots_may_be_quoted_or_not(tmp_path: Path) -> None:
+    quoted = MINIMAL.replace("kafka.group.id", '"kafka.group.id"')
+    assert (
+        load_job(ConsumeOptions, written(tmp_path, quoted)).source
+        == load_job(ConsumeOptions, written(tmp_path, MINIMAL)).source
+    )
+
+
+def test_values_become_the_texts_that_spark_takes(tmp_path: Path) -> None:
+    more = 'includeHeaders = true\nminPartitions = 3\n[sink.options]\nsome.key = "x"\n'
+    text = MINIMAL.replace('"flights"', '["flights", "weather"]') + more
+    options = load_job(ConsumeOptions, written(tmp_path, text))
+    assert options.source["includeHeaders"] == "true"
+    assert options.source["minPartitions"] == "3"
+    assert options.source["subscribe"] == "flights,weather"
+    assert options.sink.options == {"some.key": "x"}
+
+
+def test_command_line_overrides_the_file(tmp_path: Path) -> None:
+    options = load_job(
+        ConsumeOptions,
+        written(tmp_path, MINIMAL),
+        [
+            ("--group", "source.kafka.group.id", "others"),
+            ("--set", "source.maxOffsetsPerTrigger", "1000"),
+            ("--set", "query.selectExpr", '["topic", "offset"]'),
+            ("--set", "query.stopTimeout", "5s"),
+            ("--set", "sink.options.numRows", "3"),
+            ("--output", "sink.path", "elsewhere"),
+        ],
+    )
+    assert options.source["kafka.group.id"] == "others"
+    assert options.source["maxOffsetsPerTrigger"] == "1000"
+    assert options.query.select_expr == ("topic", "offset")
+    assert options.query.stop_timeout_s == 5.0
+    assert options.sink.options == {"numRows": 3}
+    assert options.sink.path == "elsewhere"
+
+
+def test_topics_replace_a_pattern(tmp_path: Path) -> None:
+    pattern = MINIMAL.replace('subscribe = "flights"', 'subscribePattern = "f.*"')
+    options = load_job(
+        ConsumeOptions, written(tmp_path, pattern), [("--topics", "source.subscribe", "weather")]
+    )
+    assert options.source["subscribe"] == "weather"
+    assert "subscribePattern" not in options.source
+
+
+def test_no_file_is_needed() -> None:
+    settings = [
+        ("--bootstrap-servers", "source.kafka.bootstrap.servers", "b:1"),
+        ("--group", "source.kafka.group.id", "g"),
+        ("--topics", "source.subscribe", "t"),
+    ]
+    assert load_job(ConsumeOptions, None, settings).source["subscribe"] == "t"
+
+
+def test_one_error_lists_everything_with_file_and_key(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        """
+        [aplication]
+        name = "x"
+        [source]
+        kafka.bootstrap.servers = "broker"
+        subscribe = "flights"
+        maxOffetsPerTrigger = 5
+        kafka.session.timeout.ms = 1000
+        [query]
+        triger = "2s"
+        [sink]
+        format = "orc"
+        """,
+    )
+    text = refusal(path, ("--name", "application.name", "a/b"))
+    for line in (
+        f"{path}: aplication: there is no such key; did you mean application?",
+        f"{path}: source.kafka.bootstrap.servers: ",
+        f"{path}: source.kafka.group.id: is missing",
+        f"{path}: source.maxOffetsPerTrigger: is not an option of this source; did you mean max",
+        f"{path}: source.kafka.session.timeout.ms: is refused: ",
+        f"{path}: query.triger: there is no such key; did you mean trigger?",
+        f"{path}: sink.format: 'orc' is wrong: ",
+        "--name: application.name: 'a/b' cannot be the name of a directory",
+    ):
+        assert f"\n  - {line}" in text, text
+
+
+def test_section_that_is_no_table(tmp_path: Path) -> None:
+    assert "query: 3 is wrong" in refusal(written(tmp_path, f"query = 3\n{MINIMAL}"))
+
+
+@pytest.mark.parametrize("source", ["source = 1", "[[source]]"])
+def test_a_source_that_is_no_table(tmp_path: Path, source: str) -> None:
+    assert "source: is no section with options" in refusal(written(tmp_path, source))
+
+
+def test_a_file_that_no_parser_should_be_given(tmp_path: Path) -> None:
+    for text in ("a = " + "[" * 2000, f"[source]\n{'a.' * 3000}b = 1"):
+        assert "is not TOML: it is nested too deeply" in refusal(written(tmp_path, text))
+    assert "is too large for a configuration" in refusal(written(tmp_path, "a." * 200_000))
+
+
+def test_a_setting_that_is_nested_too_deeply_is_a_text() -> None:
+    with pytest.raises(OptionsError):
+        load_job(ConsumeOptions, None, [("--set", "query.trigger", "[" * 2000)])
+
+
+def test_file_that_is_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "none.toml"
+    assert refusal(path).startswith(f"{path} cannot be read: No such file")
+
+
+def test_file_that_is_not_toml(tmp_path: Path) -> None:
+    path = written(tmp_path, "[source\n")
+    assert refusal(path).startswith(f"{path} is not TOML: ")
+
+
+@pytest.mark.parametrize("key", ["maxOffsetsPerTrigger", "sorce.subscribe", "source."])
+def test_setting_without_a_section(key: str) -> None:
+    assert "write section.key=value" in refusal(None, ("--set", key, "1"))
+
+
+@pytest.mark.parametrize("kind", [ConsumeOptions, CopyOptions, CountOptions, ReplayOptions])
+def test_example_of_every_job_is_right_also_with_everything_uncommented(
+    kind: type[JobOptions], tmp_path: Path
+) -> None:
+    text = (ROOT / kind.example).read_text(encoding="utf-8")
+    load_job(kind, ROOT / kind.example)
+    shown = re.sub(r"^# (\[[\w.]+\]|[\w.]+ = (?!\.))", r"\1", text, flags=re.MULTILINE)
+    left_out = ("subscribePattern", "kafka.ssl.", "kafka.sasl.", "numRows", "truncate")
+    lines = [line for line in shown.splitlines() if not line.startswith(left_out)]
+    assert len([line for line in lines if not line.startswith("#")]) > 8
+    load_job(kind, written(tmp_path, "\n".join(lines)))
+
+
+def test_what_a_job_needs_of_its_source_is_set_unless_something_else_is_said() -> None:
+    path = ROOT / CopyOptions.example
+    assert load_job(CopyOptions, path).source["includeHeaders"] == "true"
+    otherwise = [("--set", "source.includeHeaders", "false")]
+    assert load_job(CopyOptions, path, otherwise).source["includeHeaders"] == "false"
+
+
+def test_another_cluster_is_checked_as_a_source_is(tmp_path: Path) -> None:
+    text = (ROOT / CopyOptions.example).read_text(encoding="utf-8")
+    more = '[target.options]\nkafka.bootstrap.servers = "other:9092"\n'
+    options = load_job(CopyOptions, written(tmp_path, text + more))
+    assert connected(options.target.options).bootstrap_servers == ("other:9092",)
+    assert connected(options.source).bootstrap_servers == ("localhost:9092",)
+    wrong = written(tmp_path, text + more.replace("other:9092", "other"))
+    with pytest.raises(OptionsError, match=r"target\.options: .*\n?.*kafka\.bootstrap\.servers"):
+        load_job(CopyOptions, wrong)
+
+
+def test_numbers_are_texts_there_too_and_no_password_is_told(tmp_path: Path) -> None:
+    text = (ROOT / CopyOptions.example).read_text(encoding="utf-8")
+    more = """
+[target.options]
+kafka.bootstrap.servers = "other:9092"
+kafka.request.timeout.ms = 5000
+"""
+    path = written(tmp_path, text + more)
+    assert connected(load_job(CopyOptions, path).target.options).request_timeout_s == 5
+    again = [("--set", "target.options.kafka.request.timeout.ms", "6000")]
+    assert connected(load_job(CopyOptions, path, again).target.options).request_timeout_s == 6
+    wrong = written(tmp_path, text + more + "kafka.ssl.key.password = 98765")
+    with pytest.raises(OptionsError) as caught:
+        load_job(CopyOptions, wrong)
+    assert "98765" not in str(caught.value)
+
+
+def test_what_is_missing_is_named_without_what_stands_beside_it(tmp_path: Path) -> None:
+    text = (ROOT / CopyOptions.example).read_text(encoding="utf-8")
+    head, _, _ = text.partition("[target]")
+    more = '[target.options]\nkafka.bootstrap.servers = "b:1"\nkafka.ssl.key.password = "98765"\n'
+    with pytest.raises(OptionsError) as caught:
+        load_job(CopyOptions, written(tmp_path, head + more))
+    assert "98765" not in str(caught.value)
+    assert "target.topic: is missing" in str(caught.value)
+    again = more.replace("[target.options]", "[[target]]")
+    with pytest.raises(OptionsError) as caught:
+        load_job(CopyOptions, written(tmp_path, head + again))
+    assert "98765" not in str(caught.value)

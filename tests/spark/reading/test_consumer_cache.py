@@ -1,0 +1,54 @@
+"""What is kept between the tasks of a worker process, and what is thrown away."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spark_groups.spark.options.range_settings import RangeSettings
+from spark_groups.spark.reading.consumer_cache import ConsumerCache
+
+SETTINGS = RangeSettings(bootstrap_servers=("127.0.0.1:1",), group_id="g")
+
+
+class Consumer:
+    def __init__(self, settings: RangeSettings) -> None:
+        self.settings = settings
+        self.rests = 0
+        self.is_closed = False
+
+    def rest(self) -> None:
+        self.rests += 1
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_consumer_is_kept_for_the_next_task() -> None:
+    cache = ConsumerCache(Consumer)
+    with cache.borrow(SETTINGS) as first:
+        pass
+    with cache.borrow(SETTINGS) as second:
+        assert second is first
+    assert (first.rests, first.is_closed) == (2, False)
+    cache.close()
+    assert first.is_closed
+
+
+def test_consumer_that_failed_is_thrown_away() -> None:
+    cache = ConsumerCache(Consumer)
+    with pytest.raises(ZeroDivisionError), cache.borrow(SETTINGS) as failed:
+        1 / 0  # noqa: B018
+    with cache.borrow(SETTINGS) as another:
+        assert another is not failed
+    assert failed.is_closed
+
+
+def test_consumer_that_waited_longest_makes_room() -> None:
+    cache = ConsumerCache(Consumer, idle_max=1)
+    with cache.borrow(SETTINGS) as first:
+        pass
+    with cache.borrow(replace(SETTINGS, client_id="other")) as other:
+        pass
+    assert (first.is_closed, other.is_closed) == (True, False)

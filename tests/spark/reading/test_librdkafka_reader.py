@@ -1,0 +1,128 @@
+"""The executors' reader where brokers are behind for a moment, and where Spark takes its time."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import ClassVar
+
+import pytest
+
+from spark_groups.errors import BrokerUnreachableError, DataLossError
+from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.spark.options.range_settings import RangeSettings
+from spark_groups.spark.reading.consumer_cache import ConsumerCache
+from spark_groups.spark.reading.consumers import RangeConsumer
+from spark_groups.spark.reading.librdkafka_reader import BATCH_ROWS, _existing, _Round, read_ranges
+from spark_groups.types import OffsetRange, TopicId
+from tests.brokers import create_topic, produce
+from tests.spark.reading.both_readers import topic_ids
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture
+def cache() -> Iterator[ConsumerCache[RangeConsumer]]:
+    cache = ConsumerCache(RangeConsumer)
+    yield cache
+    cache.close()
+
+
+@pytest.fixture
+def settings(kafka: EmbeddedKafka, group_id: str) -> RangeSettings:
+    return RangeSettings(
+        bootstrap_servers=(kafka.bootstrap_servers,), group_id=group_id, request_timeout_s=10.0
+    )
+
+
+class _Behind(RangeConsumer):
+    """A consumer whose first answers come from brokers that are not there or have not caught up."""
+
+    behind: ClassVar[list[dict[str, TopicId] | Exception]] = []
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, TopicId]:
+        if not self.behind:
+            return super().topic_ids(topics)
+        answer = self.behind.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def test_broker_that_is_behind_is_asked_again(
+    kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name)
+    consumer = _Behind(settings)
+    wanted = [OffsetRange(consumer.topic_ids([topic_name])[topic_name], topic_name, 0, 0, 3)]
+    consumer.behind[:] = [{}, BrokerUnreachableError("gone"), {topic_name: uuid.uuid4()}]
+    try:
+        assert _existing(consumer, wanted) == wanted
+        assert not consumer.behind
+    finally:
+        consumer.close()
+
+
+class _Renewed(RangeConsumer):
+    """A consumer whose topics are created again while it reads."""
+
+    planned: ClassVar[dict[str, TopicId]] = {}
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, TopicId]:
+        planned, self.planned = self.planned, {}
+        return planned or dict.fromkeys(topics, uuid.uuid4())
+
+
+def test_a_topic_that_is_created_again_while_it_is_read_is_told(
+    kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name)
+    produce(kafka.bootstrap_servers, topic_name, [b"x"] * 5)
+    _Renewed.planned = topic_ids(settings, [topic_name])
+    planned = [OffsetRange(_Renewed.planned[topic_name], topic_name, 0, 0, 5)]
+    hasty = replace(settings, request_timeout_s=1.0)
+    batches = read_ranges(hasty, planned, cache=ConsumerCache(_Renewed))
+    assert next(batches).num_rows == 5
+    with pytest.raises(DataLossError, match="was deleted and created again"):
+        next(batches)
+
+
+def test_offsets_that_are_there_after_all_are_read(
+    kafka: EmbeddedKafka,
+    topic_name: str,
+    settings: RangeSettings,
+    cache: ConsumerCache[RangeConsumer],
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name)
+    produce(kafka.bootstrap_servers, topic_name, [b"x"] * 5)
+    with cache.borrow(settings) as consumer:
+        topic_id = consumer.topic_ids([topic_name])[topic_name]
+        reading = _Round(consumer, [OffsetRange(topic_id, topic_name, 0, 1, 4)])
+        # A leader that was behind said that offset 1 is none.
+        (cursor,) = reading._cursors.values()
+        reading._skip_lost(cursor)
+        read = [row["offset"] for batch in reading.batches() for row in batch.to_pylist()]
+    assert read == [1, 2, 3]
+
+
+def test_time_that_spark_takes_over_a_batch_does_not_count(
+    kafka: EmbeddedKafka,
+    topic_name: str,
+    settings: RangeSettings,
+    cache: ConsumerCache[RangeConsumer],
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name)
+    produce(kafka.bootstrap_servers, topic_name, [b"x"] * BATCH_ROWS)
+    impatient = replace(settings, poll_timeout_s=2.0)
+    with cache.borrow(impatient) as consumer:
+        topic_id = consumer.topic_ids([topic_name])[topic_name]
+    planned = [OffsetRange(topic_id, topic_name, 0, 0, BATCH_ROWS + 5)]
+    batches = read_ranges(impatient, planned, cache=cache)
+    assert next(batches).num_rows == BATCH_ROWS
+    time.sleep(impatient.poll_timeout_s)
+    asked_s = time.monotonic()
+    with pytest.raises(DataLossError):
+        next(batches)
+    assert time.monotonic() - asked_s > 0.9 * impatient.poll_timeout_s

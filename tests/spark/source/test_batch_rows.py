@@ -1,0 +1,172 @@
+"""Batches of a group that Spark's own Kafka source reads, on a real Spark with the connector."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+import spark_groups
+from benchmarks.connector import fetch_connector
+from spark_groups.errors import OptionsError
+from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.wire.cluster import Cluster
+from tests.brokers import Row, create_topic, produce
+from tests.processes import environment
+from tests.secured import PASSWORDS, SecuredKafka
+from tests.spark.applications import REPOSITORY
+from tests.spark.queries import READ_S, GroupQuery
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
+
+PROGRAM_S = 540
+PARTITIONS = 2
+ROWS = 100
+RECREATED = "was deleted after the batch was planned"
+
+
+def filled_topic(servers: str) -> str:
+    """Create a topic with rows of all sorts, and return its name."""
+    topic = f"topic-{uuid.uuid4().hex[:12]}"
+    create_topic(servers, topic, PARTITIONS)
+    rows = [
+        Row(
+            None if i % 7 == 0 else b"%d" % i,
+            key=None if i % 5 == 0 else b"k%d" % i,
+            partition=i % PARTITIONS,
+            headers=(("h", b"1"), ("h", b"")) if i % 3 == 0 else (),
+        )
+        for i in range(ROWS)
+    ]
+    produce(servers, topic, rows)
+    return topic
+
+
+def play(
+    directory: Path,
+    scenarios: Mapping[str, str],
+    servers: str,
+    options: Mapping[str, str],
+    **variables: str,
+) -> dict[str, Any]:
+    """Run the application, and return what it saw."""
+    jars = ",".join(map(str, fetch_connector(pyspark.__version__)))
+    given = {"scenarios": scenarios, "servers": servers, "options": options, "jars": jars}
+    (directory / "given.json").write_text(json.dumps(given))
+    with (directory / "log").open("wb") as log:
+        ended = subprocess.run(
+            [sys.executable, "-m", "tests.spark.source.batch_rows_application", str(directory)],
+            cwd=REPOSITORY,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environment(PYSPARK_PYTHON=sys.executable, **variables),
+            timeout=PROGRAM_S,
+            check=False,
+        )
+    assert ended.returncode == 0, (directory / "log").read_text(errors="replace")[-6000:]
+    seen: dict[str, Any] = json.loads((directory / "seen.json").read_text())
+    return seen
+
+
+def test_the_jvm_reads_exactly_the_ranges(
+    kafka: EmbeddedKafka, group_id: str, tmp_path: Path
+) -> None:
+    servers = kafka.bootstrap_servers
+    scenarios = {name: filled_topic(servers) for name in ("reads", "refuses", "recreated")}
+    options = {
+        "kafka.bootstrap.servers": servers,
+        "kafka.group.id": group_id,
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": "40",
+        "includeHeaders": "true",
+    }
+    seen = play(tmp_path, scenarios, servers, options)
+
+    reads = seen["reads"]
+    assert reads["failure"] == ""
+    full = [each for each in reads["batches"] if each["rows"]]
+    assert [each["rows"] for each in full] == [40, 40, 20]
+    assert {each["tasks"] for each in full} == {PARTITIONS}
+    # The first batch made the consumers that all of them read with.
+    assert len(full[0]["consumers"]) == PARTITIONS
+    assert {tuple(each["consumers"]) for each in full} == {tuple(full[0]["consumers"])}
+    # After a crash the last batch has the same rows again, read by consumers of the new run.
+    replayed, *behind = reads["replayed"]
+    assert (replayed["id"], replayed["rows"]) == (full[-1]["id"], 20)
+    assert not [each for each in behind if each["rows"]]
+
+    refused = seen["refuses"]
+    assert "needs the stream to have" in refused["records"]
+    assert "as load() returned it" in refused["filtered"]
+
+    recreated = seen["recreated"]
+    assert f"{scenarios['recreated']} {RECREATED}" in recreated["before"]
+    assert f"{scenarios['recreated']} {RECREATED}" in recreated["meanwhile"]
+    assert recreated["accepted"] == ""
+    assert set(recreated["counts"]) <= {0, 40, 20}
+
+    with Cluster(servers) as cluster:
+        committed = cluster.fetch_all_offsets(group_id)
+        groups = {each.group_id for each in cluster.list_groups()}
+    ends = [each.committed_offset for each in committed.offsets.values()]
+    assert ends.count(ROWS // PARTITIONS) == PARTITIONS
+    # The JVM's consumers belong to no group.
+    assert not [each for each in groups if each.startswith("spark-groups-")]
+
+
+def test_security_of_the_stream_is_that_of_the_reading(
+    secured: SecuredKafka, group_id: str, tmp_path: Path
+) -> None:
+    servers = secured.kafka.bootstrap_servers
+    topic = filled_topic(servers)
+    secured.allow("alice", "TOPIC", topic, "READ")
+    secured.allow("alice", "GROUP", group_id, "READ")
+    login = secured.login("SCRAM-SHA-512", password="${env:KAFKA_PASSWORD}")
+    options = {
+        "kafka.bootstrap.servers": secured.kafka.listener("LOGIN"),
+        "kafka.group.id": group_id,
+        "startingOffsets": "earliest",
+        **{f"kafka.{name}": value for name, value in login.items()},
+    }
+    password = PASSWORDS["alice"]
+    seen = play(tmp_path, {"secured": topic}, servers, options, KAFKA_PASSWORD=password)
+    assert seen["secured"]["failure"] == ""
+    assert sum(each["rows"] for each in seen["secured"]["batches"]) == ROWS
+    secret = password.encode()
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(path.parent.name == "offsets" for path in written)
+    assert [path for path in written if secret in path.read_bytes()] == []
+
+
+def test_missing_connector_is_named_with_its_coordinate(
+    spark: SparkSession, kafka: EmbeddedKafka, group_id: str, tmp_path: Path
+) -> None:
+    topic = filled_topic(kafka.bootstrap_servers)
+    query = GroupQuery(spark, kafka, group_id, topic, tmp_path, {"emit": "ranges"})
+    running = (
+        query.source()
+        .writeStream.foreachBatch(spark_groups.foreach_batch_rows(lambda *_: None))
+        .option("checkpointLocation", str(query.checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    wanted = f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+    with pytest.raises(StreamingQueryException, match=wanted):
+        running.awaitTermination(READ_S)
+    assert query.committed() == dict.fromkeys(range(PARTITIONS), 0)
+
+
+def test_outside_of_a_batch_there_is_no_query(spark: SparkSession) -> None:
+    read = spark_groups.foreach_batch_rows(lambda *_: None)
+    with pytest.raises(OptionsError, match="does not know the query"):
+        read(spark.range(1), 0)

@@ -1,0 +1,253 @@
+"""What Spark's calls prove, told to a real member: the calls are made here, as Spark makes them."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_groups.errors import CheckpointError, OptionsError
+from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.offsets.plan_text import NOTHING_PLANNED, plan_from_json
+from spark_groups.spark.options.source_options import SourceOptions
+from spark_groups.spark.source.query_run import Offset, QueryRun
+from tests.brokers import Row, create_topic, produce
+from tests.runtime.members import committed
+from tests.spark.control.listening import Driver
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.broker
+
+Start = Callable[..., QueryRun]
+
+
+@pytest.fixture
+def start(kafka: EmbeddedKafka, topic_name: str, group_id: str) -> Iterator[Start]:
+    """Start runs of one query on a topic of one partition with ten rows."""
+    create_topic(kafka.bootstrap_servers, topic_name)
+    produce(kafka.bootstrap_servers, topic_name, [Row(b"v")] * 10)
+    runs: list[QueryRun] = []
+
+    def started(**changed: str) -> QueryRun:
+        options = {
+            "kafka.bootstrap.servers": kafka.bootstrap_servers,
+            "kafka.group.id": group_id,
+            "subscribe": topic_name,
+            "startingoffsets": "earliest",
+            "maxoffsetspertrigger": "4",
+            **changed,
+        }
+        runs.append(QueryRun(SourceOptions.of(options)))
+        return runs[-1]
+
+    yield started
+    for run in runs:
+        run.leave(2.0)
+
+
+def spans(offset: Offset) -> list[tuple[int, int]]:
+    plan = plan_from_json(offset)
+    return [(each.from_offset, each.until_offset) for each in plan.ranges] if plan else []
+
+
+def until_rows(run: QueryRun, start: Offset) -> Offset:
+    def trigger() -> Offset | None:
+        end = run.latest_offset(start)
+        return end if spans(end) else None
+
+    end = wait_until(trigger, what="a plan with ranges")
+    assert end is not None
+    return end
+
+
+def test_plan_that_this_run_made_is_not_read_again(start: Start, monkeypatch) -> None:
+    run = start()
+    end = json.loads(json.dumps(until_rows(run, NOTHING_PLANNED)))
+    monkeypatch.setattr("spark_groups.spark.source.query_run.plan_from_json", pytest.fail)
+    assert [len(each) for each in run.ranges(NOTHING_PLANNED, end)] == [4]
+    assert spans(run.latest_offset(end)) == [(4, 8)]
+
+
+def test_each_call_proves_the_batch_before_it(
+    start: Start, kafka: EmbeddedKafka, topic_name: str, group_id: str
+) -> None:
+    run = start()
+    first = until_rows(run, NOTHING_PLANNED)
+    assert spans(first) == [(0, 4)]
+    assert [len(each) for each in run.ranges(NOTHING_PLANNED, first)] == [4]
+    assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 0
+    second = run.latest_offset(first)
+    assert spans(second) == [(4, 8)]
+    assert run.driver.await_commits(5)
+    assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 4
+    third = run.latest_offset(second)
+    assert run.latest_offset(third) == third, "nothing to read gives the start back"
+    assert run.ranges(third, third) == ()
+
+
+def test_without_a_start_the_next_call_proves_the_last_plan(
+    start: Start, kafka: EmbeddedKafka, topic_name: str, group_id: str
+) -> None:
+    run = start()
+    offsets = [run.latest_offset(None)]
+    while spans(offsets[-1]) != [(8, 10)]:
+        offsets.append(run.latest_offset(None))
+    assert run.latest_offset(None) == offsets[-1]
+    assert run.driver.await_commits(5)
+    assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 10
+
+
+def test_an_old_plan_is_replayed_as_it_was_and_committed_once_it_is_finished(
+    start: Start, kafka: EmbeddedKafka, topic_name: str, group_id: str
+) -> None:
+    killed = start()
+    planned = until_rows(killed, NOTHING_PLANNED)
+    killed.driver._close()
+    again = start()
+    assert [(e.from_offset, e.until_offset) for e in again.ranges(NOTHING_PLANNED, planned)] == [
+        (0, 4)
+    ]
+    following = until_rows(again, planned)
+    assert spans(following) == [(4, 8)]
+    assert again.driver.await_commits(5)
+    assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 4
+
+
+def test_an_old_plan_of_other_topics_is_not_replayed(
+    start: Start, kafka: EmbeddedKafka, topic_name: str, group_id: str
+) -> None:
+    killed = start()
+    planned = until_rows(killed, NOTHING_PLANNED)
+    killed.driver._close()
+    create_topic(kafka.bootstrap_servers, f"{topic_name}-other")
+    other = start(subscribe=f"{topic_name}-other")
+    with pytest.raises(CheckpointError) as caught:
+        other.ranges(NOTHING_PLANNED, planned)
+    assert f"reads {topic_name}, and this stream subscribes to {topic_name}-other" in str(
+        caught.value
+    )
+    assert "Start the query once as it was" in str(caught.value)
+    # Once the batch is finished, the subscription is nobody's but the query's.
+    assert other.ranges(planned, planned) == ()
+    assert spans(other.latest_offset(planned)) == []
+
+
+def test_topics_that_are_subscribed_no_more_are_replayed_with_a_warning(
+    start: Start, kafka: EmbeddedKafka, topic_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    create_topic(kafka.bootstrap_servers, f"{topic_name}-kept")
+    produce(kafka.bootstrap_servers, f"{topic_name}-kept", [Row(b"v")] * 2)
+    killed = start(subscribe=f"{topic_name},{topic_name}-kept")
+    planned = until_rows(killed, NOTHING_PLANNED)
+    assert len(spans(planned)) == 2
+    killed.driver._close()
+    again = start(subscribe=f"{topic_name}-kept")
+    with caplog.at_level(logging.WARNING):
+        assert len(again.ranges(NOTHING_PLANNED, planned)) == 2
+    assert f"reads {topic_name} too, which the query does not subscribe to any more" in caplog.text
+    assert "reads these rows again" in caplog.text
+
+
+def listening(run: QueryRun, directory: Path, **listens: bool) -> Driver:
+    """Have a driver listen to a run that was just made."""
+    driver = Driver(directory, **listens)
+    run.control._client._jvm_pid = driver.jvm_pid
+    run.control._client._directories = (directory,)
+    run.control.start()
+    return driver
+
+
+def test_a_drained_run_plans_nothing_and_commits_what_the_driver_reported(
+    start: Start, kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
+) -> None:
+    run = start()
+    with listening(run, tmp_path, reports_batches=False) as driver:
+        planned = until_rows(run, NOTHING_PLANNED)
+        driver.drain()
+        assert run.latest_offset(NOTHING_PLANNED) == NOTHING_PLANNED
+        driver.report(planned)
+        run.await_last_report()
+        run.leave()
+        assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 4
+
+
+def test_a_drained_run_says_once_who_asked_for_the_end(
+    start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = start()
+    with listening(run, tmp_path) as driver, caplog.at_level(logging.INFO, "spark_groups"):
+        driver.drain()
+        for _ in range(3):
+            assert run.latest_offset(NOTHING_PLANNED) == NOTHING_PLANNED
+    assert caplog.text.count("the driver asked for an end") == 1
+
+
+def test_a_reported_batch_is_committed_without_another_call(
+    start: Start, kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
+) -> None:
+    run = start()
+    with listening(run, tmp_path) as driver:
+        first = until_rows(run, NOTHING_PLANNED)
+        driver.report(NOTHING_PLANNED)
+        driver.report({**first, "member_epoch": 77})
+        assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 0
+        driver.report(first)
+        wait_until(lambda: committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 4)
+        second = run.latest_offset(first)
+        assert spans(second) == [(4, 8)], "what was proven twice is finished once"
+        driver.report(first)
+        driver.report(second)
+        wait_until(lambda: committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 8)
+
+
+def test_the_member_of_a_query_with_a_long_trigger_is_not_taken_for_a_silent_one(
+    start: Start, tmp_path: Path
+) -> None:
+    run = start()
+    with listening(run, tmp_path) as driver:
+        driver.report(until_rows(run, NOTHING_PLANNED), trigger_interval_s=3600.0)
+        liveness = run.driver._started().attendance.liveness
+        wait_until(lambda: liveness.idle_limit_s == 4 * 3600.0, what="the report")
+
+
+def test_a_replayed_batch_is_committed_when_it_is_reported(
+    start: Start, kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
+) -> None:
+    killed = start()
+    planned = until_rows(killed, NOTHING_PLANNED)
+    killed.driver._close()
+    again = start()
+    with listening(again, tmp_path) as driver:
+        assert len(again.ranges(NOTHING_PLANNED, planned)) == 1
+        driver.report(planned)
+        wait_until(lambda: committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 4)
+
+
+def test_the_only_batch_has_no_limit_and_its_report_commits_it(
+    start: Start, kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
+) -> None:
+    run = start()
+    with listening(run, tmp_path) as driver:
+        run.prepare_available_now()
+        end = run.latest_offset(NOTHING_PLANNED, everything=True)
+        assert spans(end) == [(0, 10)]
+        driver.report(end)
+        run.await_last_report()
+        run.leave()
+    assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 10
+
+
+def test_a_query_with_asynchronous_progress_is_refused_and_commits_nothing(
+    start: Start, kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
+) -> None:
+    run = start()
+    with listening(run, tmp_path) as driver:
+        planned = until_rows(run, NOTHING_PLANNED)
+        driver.report(planned, is_asynchronous=True)
+        wait_until(lambda: run.control._failure, what="the report")
+        with pytest.raises(OptionsError, match="asyncProgressTrackingEnabled is refused"):
+            run.latest_offset(planned)
+    assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 0

@@ -1,0 +1,171 @@
+"""Logging in at a real broker: every mechanism, right and wrong, for us and for librdkafka."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from spark_groups.errors import AccessError
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.connection import Connection
+from spark_groups.wire.schemas.messages import LIST_GROUPS
+from spark_groups.wire.security.settings import security_of
+from spark_groups.wire.security.tokens import TOKENS
+from tests.secured import SESSION_LIFETIME_MS, SecuredKafka, jaas
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.broker, pytest.mark.long]
+
+EVERY_GROUP = {"states_filter": (), "types_filter": ()}
+SCRAM_512 = "SCRAM-SHA-512"
+
+
+def opened(servers: str, settings: Mapping[str, str]) -> int:
+    """Return how many brokers both ways of connecting find."""
+    security = security_of(settings)
+    with Cluster(servers, security=security) as cluster:
+        ours = len(cluster.nodes())
+    theirs = AdminClient(
+        {"bootstrap.servers": servers, "log_level": 0, **security.librdkafka_settings()}
+    )
+    assert len(theirs.list_topics(timeout=30).brokers) == ours
+    return ours
+
+
+def refused(servers: str, settings: Mapping[str, str]) -> str:
+    """Return what is said, which must come once and soon, however long there would be time."""
+    began_at = time.monotonic()
+    with (
+        Cluster(servers, security=security_of(settings), request_timeout_s=60) as cluster,
+        pytest.raises(AccessError) as raised,
+    ):
+        cluster.nodes()
+    assert time.monotonic() - began_at < 10
+    assert servers in str(raised.value) or "token endpoint" in str(raised.value)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", SCRAM_512])
+def test_a_password(secured: SecuredKafka, mechanism: str) -> None:
+    servers = secured.kafka.listener("LOGIN")
+    assert opened(servers, secured.login(mechanism)) == 1
+    said = refused(servers, secured.login(mechanism, password="wrong-word"))
+    assert f"refused the user 'alice' by {mechanism}" in said
+    assert "kafka.sasl.jaas.config" in said
+    assert "wrong-word" not in said
+
+
+def test_a_token(secured: SecuredKafka) -> None:
+    servers = secured.kafka.listener("LOGIN")
+    assert opened(servers, secured.tokens()) == 1
+    said = refused(servers, secured.tokens(secret="wrong-word"))
+    assert "HTTP 401, invalid_client" in said
+    assert "wrong-word" not in said
+
+
+def test_a_token_that_a_broker_does_not_take(
+    secured: SecuredKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_GROUPS_ALLOWED_PATHS", str(secured.directory))
+    servers = secured.kafka.listener("LOGIN")
+    path = secured.directory / "token"
+    path.write_text(secured.issuer.token(aud="another-service"))
+    settings = secured.tokens(sasl__oauthbearer__token__endpoint__url=path.as_uri())
+    said = refused(servers, settings)
+    assert "refused the token of 'batch-client' by OAUTHBEARER" in said
+    assert "invalid_token" in said
+    assert path.read_text() not in said
+    path.write_text(secured.issuer.token())
+    assert opened(servers, settings) == 1
+
+
+def test_a_refused_token_is_not_used_again(secured: SecuredKafka) -> None:
+    servers = secured.kafka.listener("LOGIN")
+    security = security_of(secured.tokens(sasl__oauthbearer__scope="other"))
+    secured.issuer.audience = "another-service"
+    try:
+        for _ in range(2):
+            asked = len(secured.issuer.asked)
+            with Cluster(servers, security=security) as cluster, pytest.raises(AccessError):
+                cluster.nodes()
+            assert len(secured.issuer.asked) == asked + 1
+    finally:
+        secured.issuer.audience = "kafka"
+        TOKENS.forget(security.login)
+    with Cluster(servers, security=security) as cluster:
+        assert cluster.nodes()
+
+
+def test_a_mechanism_that_is_not_offered(secured: SecuredKafka) -> None:
+    servers = secured.kafka.listener("OPENLOGIN")
+    settings = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.jaas.config": jaas("scram.Scram", username="alice", password="x"),
+    }
+    said = refused(servers, settings)
+    assert "does not offer kafka.sasl.mechanism=SCRAM-SHA-256; it offers PLAIN, SCRAM" in said
+
+
+@pytest.mark.parametrize(
+    ("listener", "protocol", "says"),
+    [
+        ("PLAINTEXT", "SASL_PLAINTEXT", "is a listener without SASL.*protocol to PLAINTEXT"),
+        ("TLS", "SASL_SSL", "is a listener without SASL.*protocol to SSL"),
+        ("TLS", "SASL_PLAINTEXT", "is a TLS listener.*protocol is SASL_PLAINTEXT"),
+        ("TLS", "PLAINTEXT", "is a TLS listener.*protocol is PLAINTEXT"),
+        ("PLAINTEXT", "SASL_SSL", "does not speak TLS: name its SSL or SASL_SSL listener"),
+        ("PLAINTEXT", "SSL", "does not speak TLS"),
+        ("OPENLOGIN", "SASL_SSL", "does not speak TLS"),
+        ("OPENLOGIN", "PLAINTEXT", "wants a login.*it to SASL_PLAINTEXT.*of PLAIN, SCRAM-SHA-512"),
+        ("LOGIN", "SSL", "wants a login.*it to SASL_SSL.*OAUTHBEARER"),
+    ],
+)
+def test_a_listener_of_another_kind(
+    secured: SecuredKafka, listener: str, protocol: str, says: str
+) -> None:
+    servers = secured.kafka.bootstrap_servers
+    if listener != "PLAINTEXT":
+        servers = secured.kafka.listener(listener)
+    settings = secured.login("PLAIN") | {"security.protocol": protocol}
+    used = {
+        name: value
+        for name, value in settings.items()
+        if ("SSL" in protocol or not name.startswith("ssl."))
+        and ("SASL" in protocol or not name.startswith("sasl."))
+    }
+    assert re.search(says, refused(servers, used))
+
+
+def test_a_session_ends_before_the_broker_ends_it(secured: SecuredKafka) -> None:
+    host, port = secured.kafka.listener("SHORT").split(":")
+    settings = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": secured.login("PLAIN")["sasl.jaas.config"],
+    }
+    security = security_of(settings)
+    connection = Connection(host, int(port), security=security)
+    connected_at = time.monotonic()
+    connection.connect(10)
+    assert connection.is_usable()
+    wait_until(lambda: not connection.is_usable(), what="the end of the session")
+    assert time.monotonic() - connected_at < SESSION_LIFETIME_MS / 1000
+    connection.close()
+    with Cluster(f"{host}:{port}", security=security) as cluster:
+        until = time.monotonic() + 1.5 * SESSION_LIFETIME_MS / 1000
+        wait_until(lambda: cluster.list_groups() is not None and time.monotonic() > until)
+
+
+def test_an_open_session_is_used_again(secured: SecuredKafka) -> None:
+    host, port = secured.kafka.listener("LOGIN").split(":")
+    connection = Connection(host, int(port), security=security_of(secured.login(SCRAM_512)))
+    connection.connect(10)
+    for _ in range(3):
+        assert connection.is_usable()
+        connection.request(LIST_GROUPS, EVERY_GROUP, 5)
+    connection.close()

@@ -1,0 +1,180 @@
+"""Secrets that settings only refer to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_groups.errors import OptionsError
+from spark_groups.wire.security.config_references import EVERYTHING, Allowed, resolved
+from spark_groups.wire.security.sasl import Mechanism, PasswordLogin
+from spark_groups.wire.security.settings import security_of
+from tests.secured import jaas
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "password").write_text("from-directory\n")
+    (tmp_path / "secrets.properties").write_text("alice = from-file\n")
+    monkeypatch.setenv("SPARK_GROUPS_TEST_PASSWORD", "from-env")
+    return tmp_path
+
+
+def test_what_is_referred_to_is_put_in(directory: Path) -> None:
+    for text, expected in (
+        ("${env:SPARK_GROUPS_TEST_PASSWORD}", "from-env"),
+        (f"a ${{file:{directory}/secrets.properties:alice}} b", "a from-file b"),
+        (f"${{directory:{directory}:password}}", "from-directory"),
+        ("plain $ {x} ${other:y}", "plain $ {x} ${other:y}"),
+    ):
+        assert resolved(text, EVERYTHING) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("${env:SPARK_GROUPS_NO_SUCH}", "no such variable in the environment"),
+        ("${file:/no/such:alice}", "/no/such cannot be read: No such file"),
+        ("${file:alice}", "is not ${file:PATH:NAME}"),
+        ("${directory:/no:such}", "cannot be read: No such file"),
+        ("${file:HERE/secrets.properties:bob}", "the file has no property bob"),
+    ],
+)
+def test_what_is_not_there_is_said(directory: Path, text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=r"^\$\{") as raised:
+        resolved(text.replace("HERE", str(directory)), EVERYTHING)
+    assert says in str(raised.value)
+
+
+CONNECT = {"SPARK_JOB_ARTIFACT_UUID": "4a557170-88ce-4870-960d-c19e9878f4e3"}
+CLASSIC = {"SPARK_JOB_ARTIFACT_UUID": "default"}
+ENV = "${env:SPARK_GROUPS_TEST_PASSWORD}"
+
+
+def refusal(text: str, environ: dict[str, str]) -> str:
+    """Return why a text is refused in an environment; empty: it is resolved."""
+    try:
+        resolved(text, Allowed.by(environ))
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def test_on_spark_connect_nothing_may_be_referred_to_until_it_is_allowed(directory: Path) -> None:
+    file = f"${{file:{directory}/secrets.properties:alice}}"
+    secret = f"${{directory:{directory}:password}}"
+    for text in (ENV, file, secret):
+        assert "is not allowed on Spark Connect by default" in refusal(text, CONNECT)
+        assert "SPARK_GROUPS_CONFIG_PROVIDERS=" in refusal(text, CONNECT)
+    paths = CONNECT | {"SPARK_GROUPS_ALLOWED_PATHS": str(directory)}
+    assert "is not allowed" in refusal(secret, paths)
+    both = paths | {"SPARK_GROUPS_CONFIG_PROVIDERS": "directory"}
+    assert refusal(secret, both) == ""
+    assert "the configuration provider file is not allowed" in refusal(file, both)
+
+
+@pytest.mark.parametrize("environ", [{}, CLASSIC], ids=["outside of Spark", "classic"])
+def test_elsewhere_variables_may_be_read_and_files_of_directories_that_are_named(
+    directory: Path, environ: dict[str, str]
+) -> None:
+    file = f"${{file:{directory}/secrets.properties:alice}}"
+    secret = f"${{directory:{directory}:password}}"
+    assert refusal(ENV, environ) == ""
+    for text in (file, secret):
+        assert "it is below no path that SPARK_GROUPS_ALLOWED_PATHS names" in refusal(text, environ)
+        assert f"SPARK_GROUPS_ALLOWED_PATHS={directory.resolve()}" in refusal(text, environ)
+        named = environ | {"SPARK_GROUPS_ALLOWED_PATHS": f"/no/such, {directory}/"}
+        assert refusal(text, named) == ""
+    none = environ | {"SPARK_GROUPS_CONFIG_PROVIDERS": "none"}
+    assert "env is not allowed here" in refusal(ENV, none)
+
+
+def test_no_way_leads_out_of_a_directory_that_is_named(directory: Path, tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (tmp_path / "inner2").mkdir()
+    (tmp_path / "inner2" / "password").touch()
+    (inner / "link").symlink_to(directory / "password")
+    # As Kubernetes mounts secrets: files are links to others in the same directory.
+    (inner / "..data").mkdir()
+    (inner / "..data" / "password").write_text("from-inner")
+    (inner / "password").symlink_to("..data/password")
+    environ = {"SPARK_GROUPS_ALLOWED_PATHS": str(inner)}
+    for place, name in (
+        (inner, "../password"),
+        (inner, "/etc/hostname"),
+        (inner, "link"),
+        (inner / "..", "password"),
+        (tmp_path / "inner2", "password"),
+    ):
+        assert "may not be read" in refusal(f"${{directory:{place}:{name}}}", environ)
+    assert refusal(f"${{directory:{inner}:password}}", environ) == ""
+
+
+def test_variables_may_be_named_by_a_pattern(directory: Path) -> None:
+    pattern = {"SPARK_GROUPS_ALLOWLIST_PATTERN": "KAFKA_.*"}
+    assert "SPARK_GROUPS_ALLOWLIST_PATTERN" in refusal(ENV, pattern)
+    assert refusal(ENV, {"SPARK_GROUPS_ALLOWLIST_PATTERN": "SPARK_GROUPS_.*"}) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("SPARK_GROUPS_CONFIG_PROVIDERS", "enw", "'enw', which is none of env, file, directory"),
+        ("SPARK_GROUPS_ALLOWLIST_PATTERN", "(", "is no regular expression"),
+    ],
+)
+def test_what_allows_has_to_be_understood(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, says: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(OptionsError, match=name) as raised:
+        security_of({})
+    assert says in str(raised.value)
+
+
+def test_tokens_come_from_files_and_addresses_that_are_allowed(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def settings(url: str) -> dict[str, str]:
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.token.endpoint.url": url,
+            "sasl.oauthbearer.client.credentials.client.id": "flights",
+            "sasl.oauthbearer.client.credentials.client.secret": "x",
+        }
+
+    endpoint = "https://login.example.com/token"
+    for url in (f"file://{directory}/password", f"FILE:{directory}/password"):
+        with pytest.raises(OptionsError, match="SPARK_GROUPS_ALLOWED_PATHS"):
+            security_of(settings(url))
+    security_of(settings(endpoint))
+    monkeypatch.setenv("SPARK_GROUPS_ALLOWED_PATHS", str(directory))
+    security_of(settings(f"file://{directory}/password"))
+    monkeypatch.setenv("SPARK_JOB_ARTIFACT_UUID", CONNECT["SPARK_JOB_ARTIFACT_UUID"])
+    with pytest.raises(OptionsError, match="SPARK_GROUPS_ALLOWED_URLS"):
+        security_of(settings(endpoint))
+    with pytest.raises(OptionsError, match="SPARK_GROUPS_CONFIG_PROVIDERS"):
+        security_of(settings(f"file://{directory}/password"))
+    monkeypatch.setenv("SPARK_GROUPS_ALLOWED_URLS", f"https://other.example.com, {endpoint}")
+    security_of(settings(endpoint))
+
+
+def test_every_setting_for_security_may_refer(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_GROUPS_ALLOWED_PATHS", str(directory))
+    settings = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": jaas(
+            "plain.Plain", username="alice", password=f"${{directory:{directory}:password}}"
+        ),
+    }
+    login = PasswordLogin(Mechanism.PLAIN, "alice", "from-directory")
+    assert security_of(settings).login == login
+    broken = settings | {"sasl.jaas.config": "${env:SPARK_GROUPS_NO_SUCH}"}
+    with pytest.raises(OptionsError, match=r"kafka\.sasl\.jaas\.config: \$\{env:SPARK_GROUPS_NO"):
+        security_of(broken)

@@ -1,0 +1,69 @@
+"""The one value for security, and what librdkafka is told."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from spark_groups.errors import OptionsError
+from spark_groups.wire.security.sasl import Mechanism, PasswordLogin, TokenLogin
+from spark_groups.wire.security.security import PROTOCOLS, Security
+from spark_groups.wire.security.tls import Tls
+from tests.secured import token_issuer
+
+SECRET = "hush-123456"
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_protocol_goes_with_its_login(protocol: str) -> None:
+    login = PasswordLogin(Mechanism.PLAIN, "alice", SECRET)
+    is_sasl = protocol.startswith("SASL")
+    matching = Security(protocol, login=login if is_sasl else None)
+    assert matching.uses_tls == ("SSL" in protocol.removeprefix("SASL_"))
+    assert (matching.handshake_s > 0) == (protocol != "PLAINTEXT")
+    with pytest.raises(OptionsError, match=f"{protocol} (needs a|has no) login"):
+        Security(protocol, login=None if is_sasl else login)
+
+
+def test_an_unknown_protocol_is_refused() -> None:
+    with pytest.raises(OptionsError, match="'TLS' is none of PLAINTEXT, SSL, SASL_PLAINTEXT"):
+        Security("TLS")
+
+
+def test_the_principal_is_told_as_far_as_it_is_known() -> None:
+    alice = PasswordLogin(Mechanism.SCRAM_SHA_512, "alice", SECRET)
+    assert Security("SASL_SSL", login=alice).principal == "User:alice"
+    assert Security().principal == Security("SSL").principal == "User:ANONYMOUS"
+    certified = Tls(certificate_pem="c", key_pem="k")
+    assert Security("SSL", certified).principal == ""
+    tokens = TokenLogin(endpoint_url="https://x/token", client_id="c", client_secret=SECRET)
+    assert Security("SASL_SSL", login=tokens).principal == ""
+
+
+def test_it_travels_whole_and_shows_nothing() -> None:
+    login = TokenLogin(endpoint_url="https://x/token", client_id="c", client_secret=SECRET)
+    tls = Tls(trusted_pem=f"{SECRET}1", certificate_pem=f"{SECRET}2", key_pem=f"{SECRET}3")
+    security = Security("SASL_SSL", tls, login)
+    assert pickle.loads(pickle.dumps(security)) == security
+    assert hash(security) == hash(pickle.loads(pickle.dumps(security)))
+    assert SECRET not in repr(security) + str(security) + repr(tls) + repr(login)
+    settings = security.librdkafka_settings()
+    assert settings["ssl.key.pem"] == f"{SECRET}3"
+    assert settings["sasl.mechanism"] == "OAUTHBEARER"
+
+
+def test_librdkafka_is_given_the_same_tokens() -> None:
+    with token_issuer() as issuer:
+        login = TokenLogin(
+            endpoint_url=issuer.url,
+            client_id="batch-client",
+            client_secret="token-secret-31415",
+            extensions=(("logicalCluster", "lkc-1"),),
+        )
+        give = Security("SASL_PLAINTEXT", login=login).librdkafka_settings()["oauth_cb"]
+        text, expires_at_s, principal, extensions = give("")
+        assert give("")[0] == text
+        assert len(issuer.asked) == 1
+        assert expires_at_s > 0
+        assert (principal, extensions) == ("batch-client", {"logicalCluster": "lkc-1"})

@@ -1,0 +1,273 @@
+"""The lane to the coordinator, on brokers with topic ids in commits (4.3) and without (4.0)."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+
+from spark_groups.errors import ErrorCode
+from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.protocol.messages import (
+    LEAVE_GROUP_MEMBER_EPOCH,
+    DescribeGroupRequest,
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    MetadataRequest,
+    Node,
+    OffsetAndMetadata,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+)
+from spark_groups.types import NO_PARTITIONS, TopicId, TopicIdPartition
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.connection import RequestError
+from spark_groups.wire.coordinator import CoordinatorLane
+from tests.brokers import create_topic, delete_topic
+from tests.waiting import wait_until
+from tests.wire.listener import await_end, greet, listening, read_frame
+
+TIMEOUT_S = 10.0
+
+
+@dataclass
+class Member:
+    """A member of a group on a real broker."""
+
+    lane: CoordinatorLane
+    node: Node
+    group_id: str
+    member_id: str
+    joined: HeartbeatResponse
+
+    def send(self, request, timeout_s: float = TIMEOUT_S):
+        return self.lane.send(self.node, request, timeout_s)
+
+    def commit(self, offsets, member_epoch: int | None = None, member_id: str | None = None):
+        request = OffsetCommitRequest(
+            group_id=self.group_id,
+            member_id=member_id or self.member_id,
+            member_epoch=self.joined.member_epoch if member_epoch is None else member_epoch,
+            offsets=offsets,
+        )
+        return self.send(request).errors
+
+    def fetch(self, partitions, member_epoch: int | None = None):
+        request = OffsetFetchRequest(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            member_epoch=self.joined.member_epoch if member_epoch is None else member_epoch,
+            partitions=frozenset(partitions),
+        )
+        return self.send(request)
+
+
+def coordinator(cluster: Cluster, group_id: str) -> Node:
+    request = FindCoordinatorRequest(group_id=group_id)
+    return wait_until(lambda: cluster.find_coordinator(request).coordinator, what="a coordinator")
+
+
+def topic_id(cluster: Cluster, name: str) -> TopicId:
+    request = MetadataRequest(topic_names=frozenset({name}))
+    (topic,) = wait_until(lambda: cluster.metadata(request).topics, what=name)
+    return topic.topic_id
+
+
+def join(lane: CoordinatorLane, node: Node, group_id: str, topic: str) -> Member:
+    """Join, and wait until the member has partitions."""
+    request = HeartbeatRequest(
+        group_id=group_id,
+        member_id=str(uuid.uuid4()),
+        member_epoch=0,
+        rebalance_timeout_ms=30_000,
+        subscribed_topic_names=(topic,),
+        topic_partitions=NO_PARTITIONS,
+    )
+    retried = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
+    member = Member(lane, node, group_id, request.member_id, HeartbeatResponse())
+
+    def assigned() -> bool:
+        answer = lane.send(node, replace(request, member_epoch=member.joined.member_epoch), 10)
+        if answer.error_code in retried:
+            return False
+        assert answer.error_code == 0, answer
+        member.joined = answer
+        return bool(answer.assignment)
+
+    wait_until(assigned, what="an assignment")
+    return member
+
+
+@pytest.fixture(params=["4.3.1", "4.0.0"])
+def broker(request, kafka_version: Callable[[str], EmbeddedKafka]) -> EmbeddedKafka:
+    return kafka_version(request.param)
+
+
+@pytest.fixture
+def cluster(broker: EmbeddedKafka) -> Iterator[Cluster]:
+    with Cluster(broker.bootstrap_servers) as opened:
+        yield opened
+
+
+@pytest.fixture
+def member(broker, cluster: Cluster, topic_name: str, group_id: str) -> Iterator[Member]:
+    create_topic(broker.bootstrap_servers, topic_name, partitions=2)
+    lane = CoordinatorLane(client_id="a-test")
+    yield join(lane, coordinator(cluster, group_id), group_id, topic_name)
+    lane.close()
+
+
+@pytest.mark.broker
+def test_a_member_joins_heartbeats_commits_fetches_and_leaves(member, cluster, broker) -> None:
+    assert member.joined.member_id == member.member_id
+    assert len(member.joined.assignment) == 2
+    beat = HeartbeatRequest(
+        group_id=member.group_id,
+        member_id=member.member_id,
+        member_epoch=member.joined.member_epoch,
+    )
+    answer = member.send(beat)
+    assert (answer.error_code, answer.assignment) == (0, None)
+    assert answer.heartbeat_interval_ms == 5000
+
+    first, second = member.joined.assignment
+    assert member.commit({first: OffsetAndMetadata(0, "2")}) == {first: 0}
+    fetched = member.fetch([first, second])
+    assert fetched.offsets == {first: OffsetAndMetadata(0, "2"), second: OffsetAndMetadata(-1)}
+    assert not fetched.errors
+
+    described = member.send(DescribeGroupRequest(group_id=member.group_id))
+    assert described.members[0].assignment == member.joined.assignment
+    assert described.members[0].client_id == "a-test"
+    assert described == cluster.describe_group(DescribeGroupRequest(group_id=member.group_id))
+
+    assert member.send(replace(beat, member_epoch=LEAVE_GROUP_MEMBER_EPOCH)).error_code == 0
+    assert member.send(beat).error_code in (
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    )
+
+
+@pytest.mark.broker
+def test_commits_and_fetches_are_fenced_by_the_member_epoch(member) -> None:
+    first, second = member.joined.assignment
+    offsets = {first: OffsetAndMetadata(5), second: OffsetAndMetadata(5)}
+    greater = member.joined.member_epoch + 1
+    stale = ErrorCode.STALE_MEMBER_EPOCH.value
+    assert member.commit(offsets, member_epoch=greater) == dict.fromkeys(offsets, stale)
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID.value
+    assert member.commit(offsets, member_id="nobody") == dict.fromkeys(offsets, unknown)
+    assert member.fetch(offsets, member_epoch=greater).error_code == stale
+    fetched = member.fetch(offsets)
+    assert fetched.offsets == dict.fromkeys(offsets, OffsetAndMetadata(-1))
+
+
+@pytest.mark.broker
+def test_a_topic_that_is_gone_is_answered_with_its_id(member, cluster, broker, topic_name) -> None:
+    first, second = member.joined.assignment
+    assert member.commit({first: OffsetAndMetadata(7)}) == {first: 0}
+    delete_topic(broker.bootstrap_servers, topic_name)
+    create_topic(broker.bootstrap_servers, topic_name, partitions=2)
+    renewed = TopicIdPartition(topic_id(cluster, topic_name), first.partition)
+    assert renewed.topic_id != first.topic_id
+
+    # A greater epoch of the member can follow from the new topic: ask with the current one.
+    described = member.send(DescribeGroupRequest(group_id=member.group_id))
+    member.joined = replace(member.joined, member_epoch=described.members[0].member_epoch)
+    gone = ErrorCode.UNKNOWN_TOPIC_ID.value
+    offsets = {first: OffsetAndMetadata(8), renewed: OffsetAndMetadata(1)}
+    assert member.commit(offsets) == {first: gone, renewed: 0}
+    fetched = member.fetch([first, second, renewed])
+    assert fetched.errors == {first: gone, second: gone}
+    assert fetched.offsets == {renewed: OffsetAndMetadata(1)}
+    assert member.commit({first: OffsetAndMetadata(9)}) == {first: gone}
+
+
+@pytest.mark.broker
+def test_hundreds_of_partitions_are_committed_at_once(
+    cluster, broker, topic_name, group_id
+) -> None:
+    create_topic(broker.bootstrap_servers, topic_name, partitions=200)
+    lane = CoordinatorLane()
+    member = join(lane, coordinator(cluster, group_id), group_id, topic_name)
+    offsets = {each: OffsetAndMetadata(each.partition, "200") for each in member.joined.assignment}
+    assert len(offsets) == 200
+    assert member.commit(offsets) == dict.fromkeys(offsets, 0)
+    assert member.fetch(offsets).offsets == offsets
+    lane.close()
+
+
+@pytest.mark.broker
+def test_the_lane_follows_the_coordinator(member) -> None:
+    beat = HeartbeatRequest(
+        group_id=member.group_id,
+        member_id=member.member_id,
+        member_epoch=member.joined.member_epoch,
+    )
+    here = member.node
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        gone = Node(9, "127.0.0.1", server.getsockname()[1])
+    with pytest.raises(RequestError, match="refused") as raised:
+        member.lane.send(gone, beat, 5)
+    assert not raised.value.may_have_arrived
+    assert member.lane.send(here, beat, 5).error_code == 0
+    member.lane.interrupt()
+    assert member.lane.send(here, beat, 5).error_code == 0
+    member.lane.shutdown()
+    with pytest.raises(RequestError, match="shut down"):
+        member.lane.send(here, beat, 5)
+
+
+HEARTBEAT = HeartbeatRequest(group_id="g", member_id="m", member_epoch=1)
+
+
+@pytest.mark.parametrize("wake", [CoordinatorLane.interrupt, CoordinatorLane.shutdown])
+def test_a_blocked_request_is_woken(wake: Callable[[CoordinatorLane], None]) -> None:
+    asked = threading.Event()
+
+    def script(peer: socket.socket) -> None:
+        greet(peer)
+        read_frame(peer)
+        asked.set()
+        await_end(peer)
+
+    with listening(script) as port:
+        lane = CoordinatorLane()
+        waker = threading.Thread(target=lambda: asked.wait(5) and wake(lane))
+        waker.start()
+        started = time.monotonic()
+        with pytest.raises(RequestError, match="shut down") as raised:
+            lane.send(Node(1, "127.0.0.1", port), HEARTBEAT, 30)
+        waker.join()
+        assert raised.value.may_have_arrived
+        assert time.monotonic() - started < 5
+
+
+def test_the_deadline_includes_connecting() -> None:
+    with listening(await_end) as port:
+        started = time.monotonic()
+        with pytest.raises(RequestError, match="in time") as raised:
+            CoordinatorLane().send(Node(1, "127.0.0.1", port), HEARTBEAT, 0.3)
+        assert 0.3 <= time.monotonic() - started < 3
+        assert not raised.value.may_have_arrived
+
+
+def test_a_broker_without_the_protocol_is_an_answer() -> None:
+    old = ({"api_key": 8, "min_version": 0, "max_version": 8},)
+
+    def script(peer: socket.socket) -> None:
+        greet(peer, old)
+        await_end(peer)
+
+    with listening(script) as port:
+        lane = CoordinatorLane()
+        answer = lane.send(Node(1, "127.0.0.1", port), HEARTBEAT, 5)
+        assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert "does not support ConsumerGroupHeartbeat v1" in answer.error_message
+        lane.close()

@@ -1,0 +1,75 @@
+"""Log ends for a plan, and what is said of those that cannot be listed."""
+
+from __future__ import annotations
+
+import uuid
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from spark_groups.errors import ErrorCode, GroupError
+from spark_groups.protocol.messages import (
+    LATEST_TIMESTAMP,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+from spark_groups.types import TopicIdPartition
+from spark_groups.wire.connection import RequestError
+from spark_groups.wire.log_ends import LogEnds
+
+KEYS = [TopicIdPartition(uuid.UUID(int=1), partition) for partition in range(2)]
+
+
+class Answers:
+    """A cluster that gives one answer after the other."""
+
+    def __init__(self, *answers: ListOffsetsResponse | Exception) -> None:
+        self.answers = list(answers)
+        self.asked: list[ListOffsetsRequest] = []
+
+    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        self.asked.append(request)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def ends_of(cluster: Any, *, read_committed: bool = False) -> LogEnds:
+    return LogEnds(cluster, read_committed=read_committed)
+
+
+def test_ends_come_with_their_leader_epochs() -> None:
+    answer = ListOffsetsResponse(offsets={KEYS[0]: 5}, leader_epochs={KEYS[0]: 2})
+    cluster = Answers(answer)
+    assert ends_of(cluster, read_committed=True).list(frozenset(KEYS)) is answer
+    assert cluster.asked == [
+        ListOffsetsRequest(
+            partitions=frozenset(KEYS), timestamp_ms=LATEST_TIMESTAMP, read_committed=True
+        )
+    ]
+
+
+def test_nothing_is_asked_for_no_partition() -> None:
+    assert ends_of(SimpleNamespace()).list(frozenset()) == ListOffsetsResponse()
+
+
+def test_what_cannot_be_listed_is_left_out_and_said() -> None:
+    moved = ListOffsetsResponse(
+        offsets={KEYS[0]: 5}, errors={KEYS[1]: ErrorCode.LEADER_NOT_AVAILABLE.value}
+    )
+    gone = RequestError("no broker answered", may_have_arrived=False)
+    ends = ends_of(Answers(moved, gone, ListOffsetsResponse(offsets={KEYS[0]: 6})))
+    assert ends.list(frozenset(KEYS)).offsets == {KEYS[0]: 5}
+    assert ends.problem == "1 partitions: LEADER_NOT_AVAILABLE"
+    assert ends.list(frozenset(KEYS)) == ListOffsetsResponse()
+    assert ends.problem == "no broker answered"
+    ends.list(frozenset(KEYS))
+    assert not ends.problem
+
+
+def test_what_is_refused_for_good_ends_the_query() -> None:
+    refused = ListOffsetsResponse(errors={KEYS[0]: ErrorCode.TOPIC_AUTHORIZATION_FAILED.value})
+    with pytest.raises(GroupError, match=r"TOPIC_AUTHORIZATION_FAILED.*DESCRIBE"):
+        ends_of(Answers(refused)).list(frozenset(KEYS))

@@ -1,0 +1,108 @@
+"""One connection for each address, opened when needed and replaced when dead."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from spark_groups.protocol.messages import Node
+from spark_groups.wire.addresses import Address
+from spark_groups.wire.connection import RequestError
+from spark_groups.wire.pool import ConnectionPool
+from spark_groups.wire.security.security import Security
+from tests.waiting import wait_until
+from tests.wire.listener import await_end, greet, listening
+
+
+def stay(peer: socket.socket) -> None:
+    greet(peer)
+    await_end(peer)
+
+
+@contextlib.contextmanager
+def pool_of(*ports: int) -> Iterator[ConnectionPool]:
+    pool = ConnectionPool(
+        [Address("127.0.0.1", port) for port in ports],
+        client_id="a-test",
+        security=Security(),
+        connect_timeout_s=0.5,
+    )
+    yield pool
+    pool.close()
+
+
+def within(seconds: float) -> float:
+    return time.monotonic() + seconds
+
+
+def test_an_open_connection_is_used_again() -> None:
+    with listening(stay) as port, pool_of(port) as pool:
+        first = pool.any(within(5))
+        assert pool.any(within(5)) is first
+        assert pool.to(Node(1, "127.0.0.1", port), within(5)) is first
+
+
+def test_a_dead_connection_is_replaced() -> None:
+    def hang_up_once(peer: socket.socket) -> None:
+        greet(peer)
+        if not greeted.is_set():
+            greeted.set()
+            return
+        await_end(peer)
+
+    greeted = threading.Event()
+    with listening(hang_up_once) as port, pool_of(port) as pool:
+        first = pool.any(within(5))
+        wait_until(lambda: not first.is_usable())
+        second = pool.any(within(5))
+        assert second is not first
+        assert second.is_usable()
+
+
+def test_an_address_that_failed_is_tried_last() -> None:
+    with listening(stay) as one, listening(stay) as other, pool_of(one, other) as pool:
+        first = pool.any(within(5))
+        assert first.address.port == one
+        pool.failed(first.address)
+        first.close()
+        assert pool.any(within(5)).address.port == other
+
+
+def test_a_node_is_tried_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    started = time.monotonic()
+    with pool_of(port) as pool, pytest.raises(RequestError, match="refused"):
+        pool.to(Node(1, "127.0.0.1", port), within(5))
+    assert time.monotonic() - started < 1
+
+
+def test_brokers_that_are_gone_are_forgotten() -> None:
+    with listening(stay) as one, listening(stay) as other, pool_of(one) as pool:
+        node = Node(2, "127.0.0.1", other)
+        pool.learn([node])
+        connection = pool.to(node, within(5))
+        pool.learn([])
+        assert not connection.is_open
+        assert pool.any(within(5)).address.port == one
+
+
+def test_shutdown_ends_waiting_and_opening() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pool_of(port) as pool:
+        timer = threading.Timer(0.1, pool.shutdown)
+        timer.start()
+        started = time.monotonic()
+        with pytest.raises(RequestError, match=r"refused|shut down"):
+            pool.any(within(30))
+        assert time.monotonic() - started < 5
+        timer.join()
+        assert not pool.pause(10, within(30))
+        with pytest.raises(RequestError, match="shut down"):
+            pool.to(Node(1, "127.0.0.1", port), within(5))
