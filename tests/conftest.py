@@ -7,6 +7,7 @@ import re
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from tests.conformance.tally import PROPERTY, Played, lines
+from tests.ops.commands import Run, runner
 from tests.scenarios.broker_world import BATCHING, SERVER_PROPERTIES, BrokerWorld
 from tests.secured import SecuredKafka, secured_kafka
 
@@ -155,3 +157,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     for query in session.streams.active:
         query.stop()
     session.stop()
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Run:
+    """Run one command of `spark-groups` with a state directory of its own."""
+    return runner(tmp_path / "state")

@@ -79,9 +79,9 @@ def test_a_notebook_uses_public_names_only(notebook: Path) -> None:
 def test_what_is_not_public_is_found() -> None:
     code = (
         "from spark_groups.lab.sim.world import World\nfrom spark_groups import simulate, sim\n"
-        "import numpy, spark_groups.kafka\nimport json"
+        "import numpy, spark_groups.wire\nimport json"
     )
-    found = ["spark_groups.lab.sim.world", "sim", "numpy", "spark_groups.kafka"]
+    found = ["spark_groups.lab.sim.world", "sim", "numpy", "spark_groups.wire"]
     assert list(not_public(code)) == found
 
 

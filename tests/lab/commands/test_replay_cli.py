@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.ops.commands import Run
 
-TRANSCRIPTS = Path(__file__).parent.parent / "transcripts"
+TRANSCRIPTS = Path(__file__).parents[2] / "transcripts"
 HANDOVER = TRANSCRIPTS / "4.3.1" / "s02_handover.jsonl"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from spark_groups.lab.sim.event_log import LINE_LENGTH, LINES_KEPT, EventLog
 from spark_groups.types import TopicIdPartition
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_columns_are_time_who_epoch_what_and_details() -> None:
@@ -30,7 +30,7 @@ def test_only_the_last_lines_are_kept_and_none_is_endless() -> None:
 def test_every_word_that_is_logged_is_documented() -> None:
     text = (ROOT / "docs" / "simulation.md").read_text(encoding="utf-8")
     source = "".join(
-        path.read_text(encoding="utf-8") for path in (ROOT / "spark_groups/sim").glob("*.py")
+        path.read_text(encoding="utf-8") for path in (ROOT / "spark_groups/lab/sim").glob("*.py")
     )
     words = {"starts", "dies", "fails", "freezes", "runs", "leaves", "says", "answers", "moves"}
     words |= {"crash", "move", "nolog", "cut", "grows", "deletes", "creates", "elects", "retains"}

@@ -20,7 +20,7 @@ from spark_groups.lab.sim.transcript_check import (
 )
 from spark_groups.lab.sim.transcripts import Step, read_transcript
 
-TRANSCRIPTS = Path(__file__).parent.parent / "transcripts"
+TRANSCRIPTS = Path(__file__).parents[2] / "transcripts"
 PATHS = sorted(TRANSCRIPTS.glob("*/*.jsonl"))
 WITH_CLASSIC_MEMBERS = {
     "s15_consumer_then_classic": 2,

@@ -19,7 +19,7 @@ from spark_groups.offsets import events as offset
 from spark_groups.protocol import events as member
 from tests.lab.sim.scenes import world
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SEEDS = range(40)
 PRINT_DIGESTS = """
 import hashlib

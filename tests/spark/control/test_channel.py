@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
+from spark_groups.spark.control import channel as control
 from spark_groups.spark.control.channel import (
     ControlClient,
     ControlServer,
     Link,
     control_directories,
 )
-from spark_groups.spark.control.channel import channel as control
 from spark_groups.spark.control.messages import (
     BatchReported,
     Drain,

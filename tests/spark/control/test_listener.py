@@ -17,8 +17,8 @@ import spark_groups
 from spark_groups import GroupListener, PartitionsMoved
 from spark_groups.errors import OptionsError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.spark.control import listener as listener_module
 from spark_groups.spark.control.channel import ControlClient, Link
-from spark_groups.spark.control.channel import listener as listener_module
 from spark_groups.spark.control.messages import (
     BatchReported,
     Introduced,

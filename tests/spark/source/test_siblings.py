@@ -13,8 +13,8 @@ import pytest
 
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.runtime.snapshots import SnapshotPublisher
+from spark_groups.spark.source import siblings as siblings_module
 from spark_groups.spark.source.siblings import Application, siblings, warn_of_siblings
-from spark_groups.spark.source.source import siblings as siblings_module
 from tests.waiting import wait_until
 
 MINE = Application(jvm_pid=7, subscription=Subscription.of_names("orders,bills"), instance_id=None)

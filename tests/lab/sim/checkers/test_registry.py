@@ -11,7 +11,7 @@ from spark_groups.lab.sim.history import History
 from spark_groups.lab.sim.swarm import Swarm
 from tests.lab.sim.scenes import scene
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 def test_every_checker_is_in_use() -> None:
