@@ -25,6 +25,7 @@ from demo.applications import Application, ApplicationError
 from demo.check import Verdict, compare, describe_group, parse_description, written_rows
 from demo.flights import FLIGHTS, read_flights
 from demo.load import LoadError, create_topic, load
+from demo.picture import animated
 from demo.watch import DemoTimeoutError, Seen, Watch
 from spark_groups.errors import SparkGroupsError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
@@ -59,6 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
         help=f"how long one application alone would take for them; default {ALONE_S}",
     )
     parser.add_argument("--keep", type=Path, help="a directory for outputs and logs, kept")
+    parser.add_argument("--picture", type=Path, help="write the hand-over as an animated SVG")
     chosen = parser.parse_args(arguments)
     if not PARTITIONS <= chosen.rows <= FLIGHTS or chosen.seconds < TRIGGER_S:
         parser.error(f"--rows is {PARTITIONS} to {FLIGHTS}, --seconds at least {TRIGGER_S}")
@@ -69,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     began_s = time.monotonic()
     try:
         with _directory(chosen.keep) as directory:
-            verdict = _run(console, directory, chosen.rows, chosen.seconds)
+            verdict = _run(console, directory, chosen.rows, chosen.seconds, chosen.picture)
     except KeyboardInterrupt:
         console.print("\nstopped; nothing is left running")
         return 130
@@ -96,7 +98,9 @@ def _directory(kept: Path | None) -> Iterator[Path]:
         yield kept.absolute()
 
 
-def _run(console: Console, directory: Path, rows: int, seconds: int) -> Verdict:
+def _run(
+    console: Console, directory: Path, rows: int, seconds: int, picture: Path | None
+) -> Verdict:
     console.print("starting Apache Kafka: one node, and these settings of its own")
     with EmbeddedKafka(server_properties=BROKER_PROPERTIES) as kafka:
         console.print(f"  version {kafka.version}, {kafka.bootstrap_servers}, pid {kafka.pid}")
@@ -118,7 +122,7 @@ def _run(console: Console, directory: Path, rows: int, seconds: int) -> Verdict:
             for name in ("flights-1", "flights-2")
         ]
         try:
-            produced += _hand_over(console, kafka, applications, load_the_rest)
+            produced += _hand_over(console, kafka, applications, load_the_rest, picture)
         finally:
             for application in applications:
                 application.stop()
@@ -138,11 +142,12 @@ def _hand_over(
     kafka: EmbeddedKafka,
     applications: list[Application],
     load_the_rest: Callable[[], int],
+    picture: Path | None,
 ) -> int:
     """Show the whole of it; return how many flights were loaded meanwhile."""
     first, second = applications
-    with Watch(console, kafka.bootstrap_servers, GROUP_ID, applications) as watch:
-        watch.say(f"spark-submit jobs/consume.py --name {first.name} --group {GROUP_ID}")
+    with Watch(console, kafka.bootstrap_servers, GROUP_ID, applications, PARTITIONS) as watch:
+        watch.announce(f"spark-submit jobs/consume.py --name {first.name} --group {GROUP_ID}")
         first.start()
         watch.until(
             lambda seen: len(seen.owned(first.name)) == PARTITIONS and seen.rows[first.name] > 0,
@@ -150,7 +155,7 @@ def _hand_over(
             running=[first],
             timeout_s=START_TIMEOUT_S,
         )
-        watch.say(f"spark-submit jobs/consume.py --name {second.name}: the same group")
+        watch.announce(f"spark-submit jobs/consume.py --name {second.name}: the same group")
         second.start()
         watch.until(
             lambda seen: seen.is_settled and bool(seen.owned(second.name)),
@@ -162,7 +167,7 @@ def _hand_over(
         loaded = load_the_rest()
         watch.say(f"the other {loaded:,} flights arrive while both read")
         _both_read(watch, first, second)
-        watch.say(f"SIGKILL for {first.name}, JVM, driver and runner together: no good-bye")
+        watch.announce(f"SIGKILL for {first.name}, JVM, driver and runner together: no good-bye")
         killed = first.kill()
         watch.say(f"killed: {', '.join(map(str, killed))}")
         watch.until(
@@ -171,14 +176,14 @@ def _hand_over(
             running=[second],
             timeout_s=SESSION_TIMEOUT_MS / 1000 + STEP_TIMEOUT_S,
         )
-        watch.say(f"{second.name} has taken over and reads the rest")
+        watch.announce(f"{second.name} has taken over and reads the rest")
         watch.until(
             lambda seen: seen.lag == 0,
             "everything is committed",
             running=[second],
             timeout_s=FINISH_TIMEOUT_S,
         )
-        watch.say(f"SIGTERM for {second.name}: batch finished, offsets committed, group left")
+        watch.announce(f"SIGTERM for {second.name}: batch finished, offsets committed, group left")
         exit_code = second.terminate()
         watch.until(
             lambda seen: not seen.members,
@@ -187,6 +192,9 @@ def _hand_over(
             timeout_s=SESSION_TIMEOUT_MS / 1000,
         )
         watch.say(f"{second.name} ended with exit code {exit_code}; the group is empty")
+        if picture is not None:
+            names = [each.name for each in applications]
+            picture.write_text(animated(watch.looks, watch.captions, names), encoding="utf-8")
         return loaded
 
 

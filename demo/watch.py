@@ -16,6 +16,7 @@ from rich.live import Live
 from rich.text import Text
 
 from demo.applications import Application
+from demo.picture import Caption, Look
 from demo.spark_log import RowCounter
 from spark_groups.observation.frames import Frame
 from spark_groups.observation.observe import GroupObserver
@@ -90,6 +91,7 @@ class Watch:
         bootstrap_servers: The broker.
         group_id: The group.
         applications: The applications, running or not.
+        partitions: How many partitions the topic has.
     """
 
     def __init__(
@@ -98,13 +100,18 @@ class Watch:
         bootstrap_servers: str,
         group_id: str,
         applications: Sequence[Application],
+        partitions: int,
     ) -> None:
         self._console = console
+        self._partitions = partitions
         self._applications = applications
         self._counters = {each.name: RowCounter(each.output) for each in applications}
         self._started_s = time.monotonic()
         observer = GroupObserver(bootstrap_servers, timeout_s=OBSERVE_TIMEOUT_S)
         self._group = GroupWatch(observer, group_id, lambda: self.elapsed_s)
+        self.looks: list[Look] = []
+        """What was seen, for a picture."""
+        self.captions: list[Caption] = []
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._last_line = ""
         self._last_line_s = 0.0
@@ -135,6 +142,15 @@ class Watch:
             text: What happens.
         """
         self._console.print(f"[{self.elapsed_s:5.1f} s] {text}", markup=False)
+
+    def announce(self, text: str) -> None:
+        """Write what the demo does, which becomes a caption of its picture.
+
+        Args:
+            text: What happens.
+        """
+        self.captions.append(Caption(self.elapsed_s, text))
+        self.say(text)
 
     def until(
         self,
@@ -174,7 +190,17 @@ class Watch:
 
     def _look(self) -> Seen:
         frame = self._group.look()
+        self._note(frame.view)
         return Seen(frame, {name: counter.rows() for name, counter in self._counters.items()})
+
+    def _note(self, view: GroupView | None) -> None:
+        owners = {
+            each.partition: member.client_id
+            for member in (view.members if view is not None else ())
+            for each in member.current
+        }
+        named = tuple(owners.get(partition, "") for partition in range(self._partitions))
+        self.looks.append(Look(self.elapsed_s, named))
 
     def _show(self, seen: Seen) -> None:
         if self._console.is_terminal:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
@@ -16,6 +17,7 @@ from rich.console import Console
 from demo.applications import ROOT, Application, ApplicationError, Process, parse_processes
 from demo.check import Verdict, compare, parse_description
 from demo.flights import Flight, as_flight, read_flights
+from demo.picture import COLOURS, WIDTH, Caption, Look, animated
 from demo.spark_log import logged_files, parse_log
 from demo.watch import Seen, as_line, as_ranges, as_screen
 from spark_groups.lab.broker.jvm_process import SupervisedJvm
@@ -221,3 +223,18 @@ def test_nothing_is_left_when_the_demo_is_stopped(number: signal.Signals, tmp_pa
         demo.kill()
     assert exit_code == (-number if number == signal.SIGKILL else 130)
     wait_until(lambda: not any(map(is_alive, children)), 20, f"the end of {children}")
+
+
+def test_picture_has_a_bar_for_each_owner_of_each_partition() -> None:
+    looks = [Look(0.0, ("a", "a")), Look(4.0, ("a", "b")), Look(8.0, ("", "b"))]
+    captions = [Caption(1.0, "b joins <now>"), Caption(6.0, "a is killed")]
+    root = ElementTree.fromstring(animated(looks, captions, ["a", "b"]))
+    name = "{http://www.w3.org/2000/svg}"
+    bars = root.findall(f"{name}g/{name}rect")
+    shown = [(float(bar.attrib["width"]) / WIDTH, bar.attrib["fill"]) for bar in bars]
+    a, b = COLOURS
+    assert shown == [(1.0, a), (0.5, a), (0.5, b)]
+    texts = [each.text for each in root.iter(f"{name}text")]
+    assert "b joins <now>" in texts
+    times = [each.attrib["keyTimes"] for each in root.iter(f"{name}animate")]
+    assert times[:2] == ["0;0.1125;0.6750", "0;0.6750;1.0000"]

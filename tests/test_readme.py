@@ -55,15 +55,6 @@ def test_every_block_is_of_a_language_that_is_run_or_only_shown() -> None:
     assert fences == 2 * len(BLOCKS), "a fence has no language, or is not closed"
 
 
-def produce(bootstrap_servers: str, topic: str, records: int) -> None:
-    from confluent_kafka import Producer
-
-    producer = Producer({"bootstrap.servers": bootstrap_servers})
-    for number in range(records):
-        producer.produce(topic, key=f"N{number}".encode(), value=f"flight {number}".encode())
-    assert producer.flush(30) == 0
-
-
 @pytest.mark.broker
 @pytest.mark.spark
 def test_python_blocks_run_in_order(
@@ -71,10 +62,10 @@ def test_python_blocks_run_in_order(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     topic = f"flights-{uuid.uuid4().hex[:8]}"
-    produce(kafka.bootstrap_servers, topic, FLIGHTS_PRODUCED)
     replaced = {
         '"localhost:9092"': repr(kafka.bootstrap_servers),
         '"subscribe", "flights"': f'"subscribe", "{topic}"',
+        'produce("flights"': f'produce("{topic}"',
         '"flight-readers"': f'"readers-{topic}"',
         '"out/': f'"{tmp_path}/out/',
         '"checkpoints/': f'"{tmp_path}/checkpoints/',
@@ -128,11 +119,3 @@ def test_cheap_command_succeeds(command: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
-
-
-def test_option_table_is_the_one_the_options_make() -> None:
-    from spark_groups.spark.options.source_options import option_table
-
-    shown = re.search(r"<!-- options -->\n(.*?)<!-- /options -->", README, re.DOTALL)
-    assert shown, "the README has no place for the option table"
-    assert shown[1].strip() == option_table().strip()

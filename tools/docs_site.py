@@ -22,6 +22,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 BESIDE: Final = {
     "README.md": "project/readme.md",
     "ARCHITECTURE.md": "project/architecture.md",
+    "CONTRIBUTING.md": "project/contributing.md",
+    "SECURITY.md": "project/security.md",
     "CHANGELOG.md": "project/changelog.md",
     "tests/scenarios/README.md": "project/scenarios.md",
     "tests/transcripts/README.md": "project/transcripts.md",

@@ -1,7 +1,7 @@
 """The options of the `kafka-group` source: names, defaults, meanings, and what is refused.
 
 Every option is declared once, with its documentation, in `SourceOptions` or in `FETCH_TUNING`;
-`option_table()` writes the table that the README shows. All that is wrong with the options of a
+`option_table()` writes the table in the reference. All that is wrong with the options of a
 load() is listed in one error.
 """
 
