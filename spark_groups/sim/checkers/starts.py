@@ -55,7 +55,8 @@ class Starts(Checker):
         each = fact.offset
         name = self.scene.storage.name_of(each.key.topic_id) or ""
         named = self.scene.starting.by_partition.get(TopicPartition(name, each.key.partition))
-        if named is not None and each.committed_offset == named:
+        # Where the log ends before it, the partition starts at that end.
+        if named is not None and each.committed_offset <= named:
             return
         is_first = each.before is None and each.key in self.history.added
         begins_late = each.committed_offset > self.history.aged.get(each.key, 0)
