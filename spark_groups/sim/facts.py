@@ -183,7 +183,7 @@ class Misheard:
 
     Args:
         member_id: The sender.
-        taken: What it still owns, as far as it knows.
+        taken: What it owns as far as it knows, or is told soon.
     """
 
     member_id: str

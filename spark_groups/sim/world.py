@@ -253,13 +253,9 @@ class World:
             scene.tell(facts.Misheard(request.member_id, taken))
 
     def _held(self, member_id: str) -> frozenset[TopicIdPartition]:
-        """Return what a member owns, and has as far as the coordinator knows."""
-        scene = self.scene
-        members = [each.member for each in scene.participants if each.member]
-        owned = [each.owned for each in members if each.member_id == member_id]
-        return frozenset(
-            key for each in owned for key in each if scene.coordination.holder(key) == member_id
-        )
+        """Return what a member has as far as the coordinator knows: an answer may be under way."""
+        member = self.scene.coordination.group.members.get(member_id)
+        return frozenset(member.assigned) if member else frozenset()
 
     def _coordinator(self, *, fails: bool) -> m.FindCoordinatorResponse:
         """Answer where the coordinator is; a broker may not know, or not know yet that it moved."""

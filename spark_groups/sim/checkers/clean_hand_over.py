@@ -119,7 +119,7 @@ class CleanHandOver(Checker):
         if self.scene.late.is_race(key, committed):
             return
         is_lost_commit = key in self._committed_by_query and committed == from_offset
-        if is_lost_commit and from_offset < until_offset:
+        if is_lost_commit and from_offset < self.history.floor(key, until_offset):
             self.fail(f"{who} gave up {key}, replayed up to {until_offset}, uncommitted")
         reached = self._reached.get((member_id, key), 0)
         if committed < self.history.floor(key, reached):
