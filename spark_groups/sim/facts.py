@@ -179,15 +179,17 @@ class CameLate:
 
 @dataclass(frozen=True, slots=True)
 class Misheard:
-    """A heartbeat that came late made the coordinator take partitions from its sender.
+    """A heartbeat that came late made the coordinator take partitions from its sender or give some.
 
     Args:
         member_id: The sender.
         taken: What it owns as far as it knows, or is told soon.
+        given: What a plain consumer has now and is never told: the answer goes to nobody.
     """
 
     member_id: str
     taken: frozenset[TopicIdPartition]
+    given: frozenset[TopicIdPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,10 @@ what arrives afterwards nobody can tell. That race is documented beside `CommitQ
 A heartbeat that comes late is the other one. It names the epoch before the present one and what its
 sender owned then, so the coordinator takes it for the news that everything else was given up, and
 gives that to others while it is read. A join that comes late says that its sender owns nothing,
-and a leave that it is gone: they take all of it in the same way. The protocol has nothing to tell
-such a request from a timely one. Checkers excuse these races, and nothing else.
+and a leave that it is gone: they take all of it in the same way. The answer to a join that comes
+late may be the only one that names what its sender is given: a query asks what the group says of
+it, and sends everything again; a plain consumer never knows. The protocol has nothing to tell such
+a request from a timely one. Checkers excuse these races, and nothing else.
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ class LateRequests:
     def __init__(self) -> None:
         self._misheard: set[Sender] = set()
         """What a coordinator took from a member, until that member gives it up."""
+        self._untold: set[Sender] = set()
+        """What a coordinator gave a plain consumer that does not know it."""
         self._doubts: dict[Sender, Doubt] = {}
         self._assigned_at: dict[Sender, int] = {}
         """The member epoch at which a partition was assigned to a member last."""
@@ -75,6 +79,10 @@ class LateRequests:
     def is_misheard(self, member_id: str, key: TopicIdPartition) -> bool:
         """Tell whether a late heartbeat took a partition from a member that does not know it."""
         return (member_id, key) in self._misheard
+
+    def is_untold(self, member_id: str | None, key: TopicIdPartition) -> bool:
+        """Tell whether a late heartbeat gave a partition to a plain consumer that does not know."""
+        return (member_id, key) in self._untold
 
     def undoes_late(self, each: AcceptedOffset) -> bool:
         """Tell whether what an accepted offset replaced was left by a commit that came late."""
@@ -130,12 +138,14 @@ class LateRequests:
 
     def _hear_wrong(self, fact: facts.Misheard) -> None:
         self._misheard.update((fact.member_id, key) for key in fact.taken)
+        self._untold.update((fact.member_id, key) for key in fact.given)
 
     def _happened(self, fact: facts.Happened) -> None:
         event = fact.event
         if self._misheard and isinstance(event, PartitionsRevoked | PartitionsLost):
             self._misheard -= {(event.member_id, key) for key in event.partitions}
         if isinstance(event, PartitionsAssigned):
+            self._untold -= {(event.member_id, key) for key in event.partitions}
             # A commit of the tenure before is forgotten with it: there is nothing to look up.
             for key in event.partitions:
                 self._assigned_at[event.member_id, key] = event.member_epoch

@@ -240,7 +240,7 @@ class World:
                 self._ask_coordinator(outgoing, code, reply)
 
     def _serve_late(self, outgoing: Outgoing, reply: Reply) -> None:
-        """Serve what its sender gave up, and tell what a heartbeat took from it."""
+        """Serve what its sender gave up, and tell what a heartbeat took from it or gave it."""
         scene, request = self.scene, outgoing.request
         scene.tell(facts.CameLate(request, scene.now))
         if not isinstance(request, m.HeartbeatRequest):
@@ -248,9 +248,12 @@ class World:
             return
         held = self._held(request.member_id)
         self._serve(outgoing, reply)
-        taken = held - self._held(request.member_id)
-        if taken:
-            scene.tell(facts.Misheard(request.member_id, taken))
+        holds = self._held(request.member_id)
+        plain = {each.member.member_id for each in self.consumers}
+        # A query sees in the group's description what it was not told (`TargetWatch.untold`).
+        given = holds - held if request.member_id in plain else frozenset()
+        if held - holds or given:
+            scene.tell(facts.Misheard(request.member_id, held - holds, given))
 
     def _held(self, member_id: str) -> frozenset[TopicIdPartition]:
         """Return what a member has as far as the coordinator knows: an answer may be under way."""

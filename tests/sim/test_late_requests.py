@@ -149,3 +149,14 @@ def test_a_commit_of_the_tenure_before_is_not_doubted_when_its_answer_is_missed_
     told.tell(facts.Happened("q1.1", PartitionsAssigned(0.0, "m", 1, partitions)))
     told.unanswered()
     assert told.late.is_doubted("m", KEY)
+
+
+def test_what_a_late_join_gave_is_untold_until_the_member_is_assigned_it() -> None:
+    told = Told()
+    told.tell(facts.Misheard("m", frozenset(), frozenset({KEY})))
+    assert told.late.is_untold("m", KEY)
+    assert not told.late.is_untold(None, KEY)
+    assert not told.late.is_misheard("m", KEY)
+    event = PartitionsAssigned(0.0, "m", 2, Assignment(frozenset({KEY})))
+    told.tell(facts.Happened("c1", event))
+    assert not told.late.is_untold("m", KEY)
