@@ -258,7 +258,7 @@ class World:
     def _held(self, member_id: str) -> frozenset[TopicIdPartition]:
         """Return what a member has as far as the coordinator knows: an answer may be under way."""
         member = self.scene.coordination.group.members.get(member_id)
-        return frozenset(member.assigned) if member else frozenset()
+        return frozenset((*member.assigned, *member.pending_revocation)) if member else frozenset()
 
     def _coordinator(self, *, fails: bool) -> m.FindCoordinatorResponse:
         """Answer where the coordinator is; a broker may not know, or not know yet that it moved."""
