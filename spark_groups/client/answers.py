@@ -291,7 +291,7 @@ class Answers:
     ) -> None:
         member_epoch = self._parts.member.member_epoch
         if self._parts.validator.asked_for(request):
-            resolved = self._parts.validator.handle_list(response)
+            resolved = self._parts.validator.handle_list(response, now)
         else:
             resolved = self._parts.resolver.handle_list(
                 request, response, member_epoch=member_epoch, now=now

@@ -5,7 +5,8 @@ the end was listed that it was planned from. When the leader changes, the new on
 log agrees with that epoch (KIP-320); if that is below the position, records that were read are
 gone, and others may stand in their place. A log that has grown past the position again shows only
 this way. Where an epoch is not known, an end below the position is doubted for some seconds, as a
-new leader's answer may be old, and then believed.
+new leader's answer may be old, and then believed if the whole log ends there: what a query with
+read_committed lists is the last stable offset.
 
 Under one leader epoch a log does not shrink: an end below the position is then a last stable
 offset, and is waited for.
@@ -53,6 +54,8 @@ class PositionValidator:
         self._topics = topics
         self._fail_on_data_loss = fail_on_data_loss
         self._doubted_since: dict[TopicIdPartition, float] = {}
+        self._too_short: dict[TopicIdPartition, tuple[float, EpochEnd]] = {}
+        """Ends of whole logs that are below a doubted position, and when they were heard."""
         self._listing: ListOffsetsRequest | None = None
 
     def compare(
@@ -102,7 +105,7 @@ class PositionValidator:
             as_before = listed in (owned.leader_epoch, NO_LEADER_EPOCH)
             if as_before and end >= position:
                 usable[key] = position
-                self._doubted_since.pop(key, None)
+                self.forget(key)
                 if owned.reached_offset != position and listed != NO_LEADER_EPOCH:
                     self._reached(key, listed, resolved)
             elif self._examine(key, owned, EpochEnd(end, listed), resolved, now):
@@ -123,7 +126,7 @@ class PositionValidator:
             return False
         if known == NO_LEADER_EPOCH and listed.end_offset >= owned.position:
             owned.stand_at(owned.position, listed.leader_epoch)
-            self._doubted_since.pop(key, None)
+            self.forget(key)
             return True
         since = self._doubted_since.setdefault(key, now)
         if now - since < DOUBT_S:
@@ -131,8 +134,12 @@ class PositionValidator:
         if NO_LEADER_EPOCH < listed.leader_epoch < known:
             # No leader this old can be in office for so long: the position's epoch is wrong.
             owned.leader_epoch = NO_LEADER_EPOCH
-            self._doubted_since.pop(key)
+            self.forget(key)
             return False
+        if self._is_beyond_what_is_known(key):
+            heard_at, listed = self._too_short.get(key, (since, listed))
+            if heard_at < since + DOUBT_S:
+                return False
         # Nothing is known of what stands above the committed offset if the end was inherited.
         kept = min(listed.end_offset, max(owned.committed_offset, 0))
         message = (
@@ -171,7 +178,7 @@ class PositionValidator:
         """Tell whether a request is that of `to_list`."""
         return request is self._listing
 
-    def handle_list(self, response: ListOffsetsResponse) -> Resolved:
+    def handle_list(self, response: ListOffsetsResponse, now: float) -> Resolved:
         """Take the ends that `to_list` asked for."""
         self.compare(response.offsets, response.leader_epochs)
         resolved = Resolved()
@@ -180,6 +187,8 @@ class PositionValidator:
             leader_epoch = response.leader_epochs.get(key, NO_LEADER_EPOCH)
             if owned is None:
                 continue
+            if end < owned.position and self._is_beyond_what_is_known(key):
+                self._too_short[key] = (now, EpochEnd(end, leader_epoch))
             if leader_epoch < 0:
                 owned.leader_epoch = NO_LEADER_EPOCH
                 continue
@@ -255,8 +264,9 @@ class PositionValidator:
             resolved.to_commit.append(key)
 
     def forget(self, key: TopicIdPartition) -> None:
-        """Drop what is known of a partition that is not ours any more."""
+        """Drop the doubts about a partition: they are settled, or it is not ours any more."""
         self._doubted_since.pop(key, None)
+        self._too_short.pop(key, None)
 
     def _diverged(
         self,

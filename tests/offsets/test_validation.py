@@ -58,6 +58,13 @@ class Scene:
         )
         return {each.partition: position for each, position in usable.items()}, resolved
 
+    def whole_log(self, partition: int, end: int, leader_epoch: int, now: float):
+        """Take the end of a whole log, of what transactions have not decided, too."""
+        response = ListOffsetsResponse(
+            offsets={key(partition): end}, leader_epochs={key(partition): leader_epoch}
+        )
+        return self.validator.handle_list(response, now)
+
     def answered(
         self, ends: Mapping[int, tuple[int, int]], errors: Mapping[int, int] | None = None
     ):
@@ -185,6 +192,8 @@ def test_end_below_the_position_is_doubted_then_believed_where_epochs_are_not_kn
     scene = Scene({0: (8, known)})
     assert scene.listed({0: (5, listed)}, 1.0)[1].data_loss is None
     assert scene.listed({0: (5, listed)}, 0.9 + DOUBT_S)[1].data_loss is None
+    if known < 0:
+        scene.whole_log(0, 5, listed, 1.0 + DOUBT_S)
     _, resolved = scene.listed({0: (5, listed)}, 1.0 + DOUBT_S)
     assert resolved.data_loss is not None
     assert "orders-0 ends at 5" in resolved.data_loss
@@ -216,7 +225,7 @@ def test_finished_runs_ask_for_the_leader_of_the_moment_without_a_plan(
     assert scene.validator.asked_for(request)
     end, leader_epoch = listed
     resolved = scene.validator.handle_list(
-        ListOffsetsResponse(offsets={key(0): end}, leader_epochs={key(0): leader_epoch})
+        ListOffsetsResponse(offsets={key(0): end}, leader_epochs={key(0): leader_epoch}), 1.0
     )
     assert (scene.of(0).phase is Phase.READY) == ready
     assert (resolved.reaction is Reaction.RETRY) == asks_again
@@ -228,7 +237,7 @@ def test_end_that_cannot_be_listed_for_a_finished_run_is_asked_for_again() -> No
     scene.ledger.finish(RUN)
     moved = ListOffsetsResponse(errors={key(0): int(ErrorCode.LEADER_NOT_AVAILABLE)})
     assert scene.validator.to_list() is not None
-    assert scene.validator.handle_list(moved).reaction is Reaction.REFRESH_TOPICS
+    assert scene.validator.handle_list(moved, 1.0).reaction is Reaction.REFRESH_TOPICS
     assert scene.validator.to_list() is not None
 
 
@@ -265,7 +274,7 @@ def test_position_above_the_last_stable_offset_is_waited_for_also_without_an_epo
     assert request is not None
     assert (request.partitions, request.read_committed) == ({key(0)}, False)
     response = ListOffsetsResponse(offsets={key(0): 120}, leader_epochs={key(0): 3})
-    assert scene.validator.handle_list(response).reaction is Reaction.ACCEPT
+    assert scene.validator.handle_list(response, 1.0).reaction is Reaction.ACCEPT
     assert scene.validator.to_list() is None
     usable, resolved = scene.listed({0: (90, 3)}, now=10 * DOUBT_S)
     assert (usable, resolved.data_loss) == ({}, None), "a transaction is open: nothing was cut"
@@ -289,6 +298,17 @@ def test_log_that_ends_below_a_doubted_position_is_asked_for_again_and_then_beli
     scene = Scene({0: (100, -1)})
     scene.listed({0: (90, 3)})
     assert scene.validator.to_list() is not None
-    response = ListOffsetsResponse(offsets={key(0): 90}, leader_epochs={key(0): 3})
-    assert scene.validator.handle_list(response).reaction is Reaction.RETRY
-    assert scene.listed({0: (90, 3)}, now=2 * DOUBT_S)[1].data_loss is not None
+    assert scene.whole_log(0, 90, 3, 2.0).reaction is Reaction.RETRY
+    assert scene.listed({0: (90, 3)}, now=2 * DOUBT_S)[1].data_loss is None, "it may be old"
+    scene.whole_log(0, 91, 3, 2 * DOUBT_S)
+    resolved = scene.listed({0: (80, 3)}, now=2 * DOUBT_S)[1]
+    assert resolved.data_loss is not None
+    assert "orders-0 ends at 91" in resolved.data_loss
+
+
+def test_last_stable_offset_is_never_taken_for_the_end_of_a_log_whose_end_nobody_tells() -> None:
+    scene = Scene({0: (100, -1)})
+    for now in (1.0, 2.0 + DOUBT_S, 9.0 * DOUBT_S):
+        usable, resolved = scene.listed({0: (90, 3)}, now)
+        assert (usable, resolved.data_loss) == ({}, None)
+        assert scene.validator.to_list() is not None, "it is asked again"
