@@ -30,7 +30,7 @@ class LossIsTold(Checker):
         self._untold: dict[TopicIdPartition, tuple[int, float]] = {}
         """Where a log was cut below what is committed, and when."""
         self._told: set[tuple[str, TopicIdPartition]] = set()
-        """Which queries were told of it."""
+        """Which incarnations were told of it: a commit of one may be accepted after its end."""
         self._set_by_operator: set[TopicIdPartition] = set()
         """Partitions whose committed offset was set by an operator."""
         self._strict: set[str] = set()
@@ -51,7 +51,6 @@ class LossIsTold(Checker):
 
     def _began(self, fact: facts.Began) -> None:
         self._stopped.pop(fact.who, None)
-        self._told = {each for each in self._told if each[0] != fact.who}
         if fact.client.config.fail_on_data_loss:
             self._strict.add(fact.incarnation)
 
@@ -67,7 +66,7 @@ class LossIsTold(Checker):
         each = fact.offset
         self._set_by_operator.discard(each.key)
         if each.key in self._untold:
-            is_told = (each.member_id.partition(".")[0], each.key) in self._told
+            is_told = (_incarnation(each.member_id), each.key) in self._told
             if is_told or each.committed_offset <= self._untold[each.key][0]:
                 self._forget(each.key)
 
@@ -88,7 +87,7 @@ class LossIsTold(Checker):
         for key in self._untold:
             name = f"{self.scene.storage.name_of(key.topic_id)}-{key.partition}"
             if f" {name} " in f" {event.message}":
-                self._told.add((query, key))
+                self._told.add((fact.who, key))
         if fact.who in self._strict:
             self._stopped[query] = event.message
 
@@ -98,8 +97,13 @@ class LossIsTold(Checker):
         if fact.who in self._stopped:
             self.fail(f"{fact.who} goes on, although {self._stopped[fact.who]}")
         for each in fact.plan.ranges:
-            if (fact.who, each.key) in self._told:
+            if (_incarnation(fact.plan.member_id), each.key) in self._told:
                 continue
             end, cut_at = self._untold.get(each.key, (each.from_offset, 0.0))
             if each.from_offset > end and self.scene.now - cut_at > HEARD_S:
                 self.fail(f"{fact.who} planned {each}, but its log was cut at {end}, untold")
+
+
+def _incarnation(member_id: str) -> str:
+    """Return the incarnation of a query that a member id belongs to."""
+    return member_id.rpartition(".")[0]
