@@ -161,7 +161,7 @@ class Reaction(Enum):
     REDISCOVER = "ask who the coordinator is, then send it again"
     REJOIN_SAME_ID = "everything is lost: join again under the same member id"
     REJOIN_NEW_ID = "everything is lost: join again under a new member id"
-    AWAIT_INSTANCE = "wait for the instance id, at most for the session time-outs of two holders"
+    AWAIT_INSTANCE = "wait for the instance id, at most for twice the session time-out"
     REFRESH_EPOCH = "wait for the next heartbeat's member epoch, then check what is still owned"
     REFRESH_TOPICS = "ask for fresh metadata, then send it again"
     DROP_TOPIC = "the topic is gone: drop its partitions and say so"

@@ -1,9 +1,8 @@
 """The wait for an instance id that another member still holds (UNRELEASED_INSTANCE_ID).
 
 A static member that died without a word holds its instance id until its session is over. Its
-successor joins again and again for so long, and says so: at once, then every ten seconds. A join
-that arrives late in the name of another dead member takes the instance id once more: the wait then
-begins again, once.
+successor joins again and again for two sessions, and says so: at once, then every ten seconds. The
+session of a dead member begins again where the coordinator moves, or where a join arrives late.
 """
 
 from __future__ import annotations
@@ -11,8 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 SAY_AGAIN_S: Final = 10.0
-HOLDERS_MAX: Final = 2
-"""How many holders are waited for, one after the other: more of them are not dead."""
+SESSIONS_WAITED: Final = 2
 EXPIRY_S: Final = 1.0
 """How much later than the session time-out a coordinator may find a member expired."""
 
@@ -22,8 +20,6 @@ class InstanceWait:
 
     def __init__(self) -> None:
         self._since: float | None = None
-        self._message = ""
-        self._holders = 0
         self._say_at = 0.0
 
     @property
@@ -42,18 +38,11 @@ class InstanceWait:
         """
         if self._since is None:
             return None
-        return self._since + session_timeout_ms / 1000 + EXPIRY_S
+        return self._since + SESSIONS_WAITED * session_timeout_ms / 1000 + EXPIRY_S
 
-    def refused(self, message: str, now: float) -> bool:
-        """Note that the instance id is not released yet; True where that is to be said.
-
-        Args:
-            message: Of the refusal; it names the holder (GroupMetadataManager).
-            now: Seconds.
-        """
-        if message != self._message and self._holders < HOLDERS_MAX:
-            self._message = message
-            self._holders += 1
+    def refused(self, now: float) -> bool:
+        """Note that the instance id is not released yet; True where that is to be said."""
+        if self._since is None:
             self._since = self._say_at = now
         if now < self._say_at:
             return False
@@ -63,5 +52,3 @@ class InstanceWait:
     def ended(self) -> None:
         """Note that the wait is over."""
         self._since = None
-        self._message = ""
-        self._holders = 0

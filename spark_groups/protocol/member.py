@@ -361,15 +361,15 @@ class Member:
 
     def _await_instance(self, message: str, now: float) -> None:
         remedy = rule_for(ErrorCode.UNRELEASED_INSTANCE_ID).remedy
-        say = self.instance_wait.refused(message, now)
+        say = self.instance_wait.refused(now)
         deadline = self.instance_deadline
         asked_at = self.pace.last_sent_at
         if not self.config.await_instance:
             self.fail(f"{message} ({remedy})", now)
         elif deadline is not None and asked_at is not None and asked_at > deadline:
             self.fail(
-                f"{message} (it was waited for as long as the session of a dead member lasts, so"
-                f" its holder lives: {remedy})",
+                f"{message} (it was waited for twice as long as the session of a dead member"
+                f" lasts, so its holder lives: {remedy})",
                 now,
             )
         elif say:

@@ -208,8 +208,8 @@ class SourceOptions:
     )
     await_instance: Annotated[bool, BeforeValidator(parse_unreleased)] = _option(
         "unreleasedInstance",
-        "What to do where another member holds the instance id: wait, at most for the session"
-        " time-outs of two holders, or fail.",
+        "What to do where another member holds the instance id: wait, at most for twice the session"
+        " time-out, or fail.",
         default=True,
         shown="wait",
     )
