@@ -5,8 +5,8 @@ the end was listed that it was planned from. When the leader changes, the new on
 log agrees with that epoch (KIP-320); if that is below the position, records that were read are
 gone, and others may stand in their place. A log that has grown past the position again shows only
 this way. Where an epoch is not known, an end below the position is doubted for some seconds, as a
-new leader's answer may be old, and then believed if the whole log ends there: what a query with
-read_committed lists is the last stable offset.
+new leader's answer may be old. It is believed once the leader has said where the whole log ends:
+a query with read_committed lists the last stable offset, which may be below.
 
 Under one leader epoch a log does not shrink: an end below the position is then a last stable
 offset, and is waited for.
