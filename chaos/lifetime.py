@@ -15,7 +15,7 @@ _ORPHAN: Final = 5
 
 
 def be_parent() -> None:
-    """Tell the processes that this one starts from now on whose end is theirs, too."""
+    """Name this process as the parent of those that it starts from now on: they end with it."""
     os.environ[_PARENT_PID] = str(os.getpid())
 
 

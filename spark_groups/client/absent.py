@@ -25,7 +25,7 @@ class AbsentTopics:
         self.missing: tuple[str, ...] = ()
         """Those that do not exist, sorted."""
         self._since: dict[str, float] = {}
-        """When each name was absent first in all answers to questions for it since then."""
+        """When brokers first said that a topic does not exist, until one of them knows it."""
         self._found_at: dict[str, float] = {}
         """When names that had been absent were found, until the group must have planned them."""
         self._ask_at = 0.0

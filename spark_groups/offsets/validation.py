@@ -5,8 +5,8 @@ the end was listed that it was planned from. When the leader changes, the new on
 log agrees with that epoch (KIP-320); if that is below the position, records that were read are
 gone, and others may stand in their place. A log that has grown past the position again shows only
 this way. Where an epoch is not known, an end below the position is doubted for some seconds, as a
-new leader's answer may be old, and then believed if the whole log ends there: what a query with
-read_committed lists is the last stable offset.
+new leader's answer may be old. It is believed once the leader has said where the whole log ends:
+a query with read_committed lists the last stable offset, which may be below.
 
 Under one leader epoch a log does not shrink: an end below the position is then a last stable
 offset, and is waited for.
@@ -19,10 +19,10 @@ from typing import Final
 
 from spark_groups.errors import ErrorCode, Reaction, rule_for
 from spark_groups.offsets.events import DataLost
-from spark_groups.offsets.known_topics import TopicDirectory
 from spark_groups.offsets.ledger import Ledger
 from spark_groups.offsets.owned import OwnedPartition, Phase
 from spark_groups.offsets.resolution import Resolved
+from spark_groups.offsets.topics import TopicDirectory
 from spark_groups.protocol.messages import (
     LATEST_TIMESTAMP,
     NO_LEADER_EPOCH,

@@ -107,7 +107,7 @@ class LateRequests:
         if isinstance(request, m.OffsetCommitRequest):
             for key in request.offsets:
                 sender = (request.member_id, key)
-                # The coordinator refuses one of the tenure before: nobody has to look it up.
+                # The coordinator refuses a commit of an earlier assignment: no look-up is needed.
                 if request.member_epoch >= self._assigned_at.get(sender, 0):
                     self._doubts[sender] = Doubt.UNANSWERED
 
