@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from spark_groups.client.parts import Event, Parts
+from spark_groups.client.parts import Parts
 from spark_groups.errors import ErrorCode, Reaction, rule_for
 from spark_groups.offsets.events import (
     CommitRefused,
@@ -17,7 +17,12 @@ from spark_groups.offsets.events import (
     TopicsMissing,
 )
 from spark_groups.offsets.resolution import Resolved
-from spark_groups.protocol.events import SessionTimeoutKnown, SessionTooShort, SettingsUnknown
+from spark_groups.protocol.events import (
+    Event,
+    SessionTimeoutKnown,
+    SessionTooShort,
+    SettingsUnknown,
+)
 from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.messages import (
     DescribeGroupRequest,

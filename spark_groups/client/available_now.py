@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from spark_groups.client.narration import narrate
 from spark_groups.client.parts import Parts
 from spark_groups.errors import AvailableNowError
 from spark_groups.offsets.events import AvailableNowUnsettled, NothingMatches
@@ -68,7 +67,7 @@ class AvailableNowEnd:
         if settling.when_unsettled is WhenUnsettled.WARN or found.is_harmless:
             parts.events.append(found)
             return True
-        raise AvailableNowError(narrate(found, parts.topics.name)[1])
+        raise AvailableNowError(found.text(parts.topics.name))
 
     def _unsettled(self, waited_s: float, now: float) -> AvailableNowUnsettled:
         parts, member, target = self._parts, self._parts.member, self._parts.target

@@ -17,7 +17,7 @@ from spark_groups.client.client_config import ClientConfig
 from spark_groups.client.exchange import Exchange
 from spark_groups.client.hold import RevocationHold
 from spark_groups.client.lanes import Outgoing
-from spark_groups.client.parts import Event, Parts
+from spark_groups.client.parts import Parts
 from spark_groups.client.planner import BatchPlanner
 from spark_groups.client.releases import Releases
 from spark_groups.client.revocation import RevocationBudget, timeout_for_gap
@@ -41,6 +41,7 @@ from spark_groups.offsets.resolution import PositionResolver
 from spark_groups.offsets.validation import PositionValidator
 from spark_groups.protocol.events import (
     EpochChanged,
+    Event,
     PartitionsAssigned,
     PartitionsLost,
     PartitionsRevoked,

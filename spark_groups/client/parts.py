@@ -11,18 +11,15 @@ from spark_groups.client.settings import SettingsWatch
 from spark_groups.client.tally import Tally
 from spark_groups.client.target import TargetWatch
 from spark_groups.offsets.commits import CommitQueue
-from spark_groups.offsets.events import OffsetEvent
 from spark_groups.offsets.known_topics import TopicDirectory
 from spark_groups.offsets.ledger import Ledger
 from spark_groups.offsets.resolution import PositionResolver, Resolved
 from spark_groups.offsets.validation import PositionValidator
 from spark_groups.protocol.backoff import Backoff
-from spark_groups.protocol.events import MemberEvent
+from spark_groups.protocol.events import Event
 from spark_groups.protocol.member import Member
 from spark_groups.protocol.messages import Node
 from spark_groups.types import TopicIdPartition
-
-Event = MemberEvent | OffsetEvent
 
 
 @dataclass(slots=True)

@@ -1,105 +1,167 @@
-"""What happens to offsets and batches, as values: for logs, the snapshot and transcripts."""
+"""What happens to offsets and batches, as values, each with its severity and its sentence."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
+from spark_groups.protocol.events import SHOWN, Event, NameOf, Severity, listed, names_of
 from spark_groups.types import BatchPlan, OffsetRange, TopicId, TopicIdPartition
 
+MISSING_RIGHTS: Final = {
+    "GROUP_AUTHORIZATION_FAILED": " (the principal needs DESCRIBE on the group)",
+    "TOPIC_AUTHORIZATION_FAILED": (
+        " (the principal needs DESCRIBE on every topic that a member of the group subscribes to)"
+    ),
+}
+"""What is missing where a group's description is refused."""
+
 
 @dataclass(frozen=True, slots=True)
-class OffsetEvent:
-    """Something that happened to offsets or batches; `at` is seconds of the client's clock."""
-
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
-class PositionFound(OffsetEvent):
+class PositionFound(Event):
     """An assigned partition may be planned; `committed` is False where the group never read it."""
 
+    _SEVERITY = Severity.DEBUG
     key: TopicIdPartition
     topic: str
     position: int
     committed: bool
 
+    def _says(self, _: NameOf) -> str:
+        where = "committed" if self.committed else "the group's start"
+        return f"{self.topic}-{self.key.partition} stands at {self.position} ({where})"
+
 
 @dataclass(frozen=True, slots=True)
-class StartUnknown(OffsetEvent):
+class StartUnknown(Event):
     """Nobody can say where partitions begin; said once for each of them and each error."""
 
+    _SEVERITY = Severity.WARNING
     error: str
     partitions: tuple[TopicIdPartition, ...]
 
+    def _says(self, name_of: NameOf) -> str:
+        return (
+            f"nobody can say where to start in {names_of(self.partitions, name_of)}: {self.error};"
+            " asked again"
+        )
+
 
 @dataclass(frozen=True, slots=True)
-class PartitionsReadWhole(OffsetEvent):
+class PartitionsReadWhole(Event):
     """Partitions start at their beginning, new or not: nobody knows what they are."""
 
+    _SEVERITY = Severity.WARNING
     topic: str
     partitions: tuple[int, ...]
     command: str
 
+    def _says(self, _: NameOf) -> str:
+        named = listed([f"{self.topic}-{each}" for each in self.partitions])
+        return (
+            f"{named}: no committed offset, although {self.topic} was read before. Whether these"
+            " partitions were added since or lost their offsets cannot be told, so they are"
+            " read from the beginning: rows may be read again, none is skipped. To skip what"
+            f" is there, stop all members of the group and run: {self.command}"
+        )
+
 
 @dataclass(frozen=True, slots=True)
-class CheckpointOfAnotherGroup(OffsetEvent):
+class CheckpointOfAnotherGroup(Event):
     """The checkpoint was written in another group; the query goes on where this one stands."""
 
+    _SEVERITY = Severity.WARNING
     former_group_id: str
     group_id: str
     topics: tuple[str, ...]
 
+    def _says(self, _: NameOf) -> str:
+        return (
+            f"the checkpoint was written by group {self.former_group_id!r}:"
+            f" {', '.join(self.topics)} is read from the offsets that {self.group_id!r} has"
+            f" committed, not from where {self.former_group_id!r} stood"
+        )
+
 
 @dataclass(frozen=True, slots=True)
-class BatchPlanned(OffsetEvent):
+class BatchPlanned(Event):
     """A batch was handed to Spark."""
 
+    _SEVERITY = Severity.DEBUG
     plan: BatchPlan
+
+    def _says(self, _: NameOf) -> str:
+        return f"planned {_ranges(self.plan.ranges)} at epoch {self.plan.member_epoch}"
 
 
 @dataclass(frozen=True, slots=True)
-class BatchFinished(OffsetEvent):
+class BatchFinished(Event):
     """A batch is proven finished; its offsets are being committed."""
 
+    _SEVERITY = Severity.DEBUG
     plan: BatchPlan
+
+    def _says(self, _: NameOf) -> str:
+        return f"finished {_ranges(self.plan.ranges)} of epoch {self.plan.member_epoch}"
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetsCommitted(OffsetEvent):
+class OffsetsCommitted(Event):
     """Offsets were accepted."""
 
+    _SEVERITY = Severity.DEBUG
+    _TEXT = "committed {0.partitions} partitions at epoch {0.member_epoch}"
     member_epoch: int
     partitions: int
 
 
 @dataclass(frozen=True, slots=True)
-class CommitRefused(OffsetEvent):
+class CommitRefused(Event):
     """Offsets were refused; those still owned are sent again."""
 
+    _TEXT = "a commit of {0.partitions} partitions was refused: {0.error}; sent again"
     error: str
     partitions: int
 
 
 @dataclass(frozen=True, slots=True)
-class RangesLost(OffsetEvent):
+class RangesLost(Event):
     """Ranges were read but not committed: the next owner reads them again."""
 
+    _SEVERITY = Severity.WARNING
     ranges: tuple[OffsetRange, ...]
     reason: str
 
+    def _says(self, _: NameOf) -> str:
+        return (
+            f"{_ranges(self.ranges)} not committed: {self.reason}; read again, unless it comes back"
+            " untouched"
+        )
+
 
 @dataclass(frozen=True, slots=True)
-class RangesInherited(OffsetEvent):
+class RangesInherited(Event):
     """Ranges that an earlier incarnation finished are taken over: they are not read again."""
 
     ranges: tuple[OffsetRange, ...]
 
+    def _says(self, _: NameOf) -> str:
+        return f"took over {_ranges(self.ranges)} that an earlier run finished"
+
 
 @dataclass(frozen=True, slots=True)
-class RangesOverruled(OffsetEvent):
+class RangesOverruled(Event):
     """Ranges this query finished were committed otherwise since, and that offset holds."""
 
+    _SEVERITY = Severity.WARNING
     ranges: tuple[OffsetRange, ...]
+
+    def _says(self, _: NameOf) -> str:
+        return (
+            f"this query finished {_ranges(self.ranges)}, but another offset was committed since,"
+            " and it holds: reading goes on there"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,15 +196,19 @@ class WithheldRange:
 
 
 @dataclass(frozen=True, slots=True)
-class RangesWithheld(OffsetEvent):
+class RangesWithheld(Event):
     """Partitions are meant for this member and not released yet; `unresolved` are not listed."""
 
     withheld: tuple[WithheldRange, ...]
     unresolved: int
 
+    def _says(self, _: NameOf) -> str:
+        named = listed([str(each) for each in self.withheld], self.unresolved)
+        return f"waits for {named}, withheld until the present owner lets go"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AvailableNowUnsettled(OffsetEvent):
+class AvailableNowUnsettled(Event):
     """AvailableNow ends without partitions that are meant for this member.
 
     Args:
@@ -170,25 +236,75 @@ class AvailableNowUnsettled(OffsetEvent):
         waits = [each.rows for each in self.withheld]
         return self.is_told and not self.unready and not self.unresolved and set(waits) == {0}
 
+    @property
+    def severity(self) -> Severity:
+        """It is louder where rows are left unread, or may be."""
+        return Severity.INFO if self.is_harmless else Severity.WARNING
+
+    def _says(self, name_of: NameOf) -> str:
+        if self.is_harmless:
+            return (
+                f"ends without {listed([str(each) for each in self.withheld])}, not released"
+                f" within {self.waited_s:.0f} s: no rows wait there"
+            )
+        advice = (
+            "; availableNowUnsettled=wait waits up to the session timeout plus 10 s for it,"
+            " then fails"
+        )
+        return (
+            f"AvailableNow cannot read all that is meant for it: after {self.waited_s:.0f} s"
+            f" {self._missing(name_of)}. The next run reads it{'' if self.has_waited else advice}"
+        )
+
+    def _missing(self, name_of: NameOf) -> str:
+        parts = []
+        if self.withheld:
+            known = [each.rows for each in self.withheld if each.rows is not None]
+            least = "" if len(known) == len(self.withheld) and not self.unresolved else "at least "
+            who = ", ".join(self.holders[:SHOWN]) or "a member that the group does not name"
+            parts.append(
+                f"{listed([str(each) for each in self.withheld], self.unresolved)} are not released"
+                f" by {who}, {least}{sum(known)} rows"
+            )
+        if self.unready:
+            parts.append(f"nobody can say where to start in {names_of(self.unready, name_of)}")
+        if not self.is_told or not parts:
+            parts.append("the group has not said what is meant for this member")
+        return "; ".join(parts)
+
 
 @dataclass(frozen=True, slots=True)
-class NothingMatches(OffsetEvent):
+class NothingMatches(Event):
     """No topic matches the pattern of a query that ends with that."""
 
+    _SEVERITY = Severity.WARNING
+    _TEXT = (
+        "subscribePattern {0.pattern!r} matches no topic that exists and may be seen:"
+        " AvailableNow ends without having read anything"
+    )
     pattern: str
 
 
 @dataclass(frozen=True, slots=True)
-class TopicsMissing(OffsetEvent):
+class TopicsMissing(Event):
     """Subscribed topics do not exist; the group assigns them once they do."""
 
+    _SEVERITY = Severity.WARNING
     names: tuple[str, ...]
+
+    def _says(self, _: NameOf) -> str:
+        return f"no such topic yet: {', '.join(self.names)}; waiting for it"
 
 
 @dataclass(frozen=True, slots=True)
-class TopicRecreated(OffsetEvent):
+class TopicRecreated(Event):
     """A topic was deleted and created again; `unread` rows of the old one are gone."""
 
+    _SEVERITY = Severity.WARNING
+    _TEXT = (
+        "topic {0.name} was deleted and created again; {0.unread} known rows of the old"
+        " one were never read; the new one is read from its beginning"
+    )
     name: str
     old_id: TopicId
     new_id: TopicId
@@ -196,30 +312,41 @@ class TopicRecreated(OffsetEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class TopicDeleted(OffsetEvent):
+class TopicDeleted(Event):
     """A topic that was given up is gone, or may not be seen any more, with `unread` rows."""
 
+    _SEVERITY = Severity.WARNING
+    _TEXT = (
+        "topic {0.name} was deleted, or may not be seen any more; {0.unread} known rows"
+        " of it were never read"
+    )
     name: str
     topic_id: TopicId
     unread: int
 
 
 @dataclass(frozen=True, slots=True)
-class TopicGone(OffsetEvent):
+class TopicGone(Event):
     """Offsets could not be committed because the topic does not exist any more."""
 
+    _SEVERITY = Severity.WARNING
     partitions: tuple[TopicIdPartition, ...]
+
+    def _says(self, name_of: NameOf) -> str:
+        return f"{names_of(self.partitions, name_of)} is gone with its topic"
 
 
 @dataclass(frozen=True, slots=True)
-class DataLost(OffsetEvent):
+class DataLost(Event):
     """Offsets that should be read are gone."""
 
+    _SEVERITY = Severity.ERROR
+    _TEXT = "{0.message}"
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class RevocationBudgetUsed(OffsetEvent):
+class RevocationBudgetUsed(Event):
     """A revocation waits for a batch; `percent` of the rebalance time-out is used up.
 
     Args:
@@ -229,13 +356,25 @@ class RevocationBudgetUsed(OffsetEvent):
         fitting_offsets: The maxOffsetsPerTrigger with which the batch would have fitted, if known.
     """
 
+    _SEVERITY = Severity.WARNING
     percent: int
     waiting_for: tuple[TopicIdPartition, ...]
     fitting_offsets: int | None
 
+    def _says(self, name_of: NameOf) -> str:
+        advice = (
+            f"; maxOffsetsPerTrigger={self.fitting_offsets} would have fitted"
+            if self.fitting_offsets
+            else ""
+        )
+        return (
+            f"{self.percent} % of the rebalance time-out is used up, a batch still reads"
+            f" {names_of(self.waiting_for, name_of)}{advice}"
+        )
+
 
 @dataclass(frozen=True, slots=True)
-class RevocationHeld(OffsetEvent):
+class RevocationHeld(Event):
     """All is done for a revocation; its acknowledgement waits for a rebalance listener.
 
     Args:
@@ -249,45 +388,82 @@ class RevocationHeld(OffsetEvent):
     partitions: tuple[TopicIdPartition, ...]
     release_by: float
 
+    def _says(self, name_of: NameOf) -> str:
+        left_s = self.release_by - self.at
+        return (
+            f"the rebalance listener has {left_s:.0f} s before"
+            f" {names_of(self.partitions, name_of)} is given up"
+        )
+
 
 @dataclass(frozen=True, slots=True)
-class PartitionsGivenUp(OffsetEvent):
+class PartitionsGivenUp(Event):
     """Partitions were given up uncommitted, so that the rest is kept."""
 
+    _SEVERITY = Severity.ERROR
     partitions: tuple[TopicIdPartition, ...]
+
+    def _says(self, name_of: NameOf) -> str:
+        return (
+            f"gave up {names_of(self.partitions, name_of)} uncommitted so that the rest is kept:"
+            " the batch outlasted the rebalance time-out"
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class RebalanceTimeoutRaised(OffsetEvent):
+class RebalanceTimeoutRaised(Event):
     """Spark calls so seldom that the coordinator is asked for more time to revoke."""
 
+    _SEVERITY = Severity.WARNING
+    _TEXT = (
+        "Spark calls seldom: asked the coordinator for {0.rebalance_timeout_ms} ms to give"
+        " up partitions; set kafka.max.poll.interval.ms to suit the trigger"
+    )
     rebalance_timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class CoordinatorFound(OffsetEvent):
+class CoordinatorFound(Event):
     """The group's coordinator is known (again)."""
 
+    _TEXT = "the coordinator is {0.node}"
     node: str
 
 
 @dataclass(frozen=True, slots=True)
-class CoordinatorMissing(OffsetEvent):
+class CoordinatorMissing(Event):
     """Nobody can say who coordinates the group; said once for each error."""
 
+    _SEVERITY = Severity.WARNING
+    _TEXT = "nobody coordinates the group yet: {0.error}; asked again"
     error: str
 
 
 @dataclass(frozen=True, slots=True)
-class DescriptionRefused(OffsetEvent):
+class DescriptionRefused(Event):
     """The group may not be described: nobody can tell what is still to come; said once."""
 
+    _SEVERITY = Severity.WARNING
     error: str
+
+    def _says(self, _: NameOf) -> str:
+        cause = MISSING_RIGHTS.get(self.error, "")
+        return (
+            f"the group may not be described: {self.error}{cause}; the member lives without knowing"
+            " what it is still to be given"
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class RequestUnanswered(OffsetEvent):
+class RequestUnanswered(Event):
     """A request got no answer; it is sent again."""
 
+    _SEVERITY = Severity.WARNING
+    _TEXT = "{0.request} got no answer: {0.reason}"
     request: str
     reason: str
+
+
+def _ranges(ranges: Iterable[OffsetRange]) -> str:
+    named = [f"{each.topic_partition} [{each.from_offset}, {each.until_offset})" for each in ranges]
+    return listed(named) or "no ranges"

@@ -18,7 +18,6 @@ from spark_groups.offsets.commits import CommitQueue, PendingCommit
 from spark_groups.offsets.events import (
     CheckpointOfAnotherGroup,
     DataLost,
-    OffsetEvent,
     PartitionsReadWhole,
     PositionFound,
     StartUnknown,
@@ -34,6 +33,7 @@ from spark_groups.offsets.starting import (
     known_counts,
     reset_command,
 )
+from spark_groups.protocol.events import Event
 from spark_groups.protocol.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -62,7 +62,7 @@ class Resolved:
 
     reaction: Reaction = Reaction.ACCEPT
     error: int = int(ErrorCode.NONE)
-    events: list[OffsetEvent] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     data_loss: str | None = None
     refusal: str | None = None
     to_commit: list[TopicIdPartition] = field(default_factory=list)

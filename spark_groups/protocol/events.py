@@ -1,14 +1,58 @@
-"""What happens to a member, as values: for logs, the snapshot, listeners and transcripts."""
+"""What happens to a member, as values, each with its severity and its sentence."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar
 
-from spark_groups.types import Assignment
+from spark_groups.types import Assignment, TopicId, TopicIdPartition
+
+SHOWN = 8
+"""How many partitions a sentence names before it counts the rest."""
+
+NameOf = Callable[[TopicId], str | None]
+"""Returns the name of a topic id, None if it is not known."""
+
+
+class Severity(Enum):
+    """How loud an event is; the names and values of the logging levels."""
+
+    DEBUG = 10
+    INFO = 20
+    WARNING = 30
+    ERROR = 40
 
 
 @dataclass(frozen=True, slots=True)
-class MemberEvent:
+class Event:
+    """Something that happened; `at` is seconds of the client's clock."""
+
+    _SEVERITY: ClassVar[Severity] = Severity.INFO
+    _TEXT: ClassVar[str] = ""
+    """Its sentence, formatted with the event itself as `{0}`."""
+    at: float
+
+    @property
+    def severity(self) -> Severity:
+        """How loud it is."""
+        return self._SEVERITY
+
+    def text(self, name_of: NameOf) -> str:
+        """Return the event as one sentence, for logs, the snapshot's timeline and transcripts.
+
+        Args:
+            name_of: Returns the name of a topic id.
+        """
+        return self._says(name_of)
+
+    def _says(self, _: NameOf) -> str:
+        return self._TEXT.format(self)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberEvent(Event):
     """Something that happened to a member.
 
     Args:
@@ -17,15 +61,23 @@ class MemberEvent:
         member_epoch: The epoch it had then.
     """
 
-    at: float
     member_id: str
     member_epoch: int
+
+    def text(self, name_of: NameOf) -> str:
+        """Return the event as one sentence about the member.
+
+        Args:
+            name_of: Returns the name of a topic id.
+        """
+        return f"member {self.member_id} at epoch {self.member_epoch} {self._says(name_of)}"
 
 
 @dataclass(frozen=True, slots=True)
 class EpochChanged(MemberEvent):
     """The coordinator moved the member to another epoch; `previous` is 0 after a join."""
 
+    _TEXT = "came from epoch {0.previous}"
     previous: int
 
 
@@ -35,6 +87,9 @@ class PartitionsAssigned(MemberEvent):
 
     partitions: Assignment
 
+    def _says(self, name_of: NameOf) -> str:
+        return f"was assigned {names_of(self.partitions, name_of)}"
+
 
 @dataclass(frozen=True, slots=True)
 class RevocationTold(MemberEvent):
@@ -43,6 +98,10 @@ class RevocationTold(MemberEvent):
     partitions: Assignment
     deadline: float
 
+    def _says(self, name_of: NameOf) -> str:
+        left_s = self.deadline - self.at
+        return f"is to give up {names_of(self.partitions, name_of)} within {left_s:.0f} s"
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionsRevoked(MemberEvent):
@@ -50,27 +109,40 @@ class PartitionsRevoked(MemberEvent):
 
     partitions: Assignment
 
+    def _says(self, name_of: NameOf) -> str:
+        return f"gave up {names_of(self.partitions, name_of)}"
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionsLost(MemberEvent):
     """Partitions are gone at once, with whatever was not committed."""
 
+    _SEVERITY = Severity.WARNING
     partitions: Assignment
     reason: str
+
+    def _says(self, name_of: NameOf) -> str:
+        return f"lost {names_of(self.partitions, name_of)}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceUnreleased(MemberEvent):
     """The instance id is still held by another member; the join is repeated until `deadline`."""
 
+    _SEVERITY = Severity.WARNING
     instance_id: str
     deadline: float
+
+    def _says(self, _: NameOf) -> str:
+        left_s = self.deadline - self.at
+        return f"waits up to {left_s:.0f} s until instance id {self.instance_id!r} is released"
 
 
 @dataclass(frozen=True, slots=True)
 class SessionTimeoutKnown(MemberEvent):
-    """The group's session time-out was read, or was changed by an operator."""
+    """The group's session timeout was read, or was changed by an operator."""
 
+    _TEXT = "has a session of {0.session_timeout_ms} ms without a heartbeat"
     session_timeout_ms: int
 
 
@@ -78,6 +150,7 @@ class SessionTimeoutKnown(MemberEvent):
 class SettingsUnknown(MemberEvent):
     """The group's settings may not be read; a guess holds in their place."""
 
+    _TEXT = "may not know the session time-out and assumes one: {0.reason}"
     reason: str
 
 
@@ -85,6 +158,12 @@ class SettingsUnknown(MemberEvent):
 class SessionTooShort(MemberEvent):
     """A static member's application takes longer to start than its session lasts."""
 
+    _SEVERITY = Severity.WARNING
+    _TEXT = (
+        "is static, but the application took {0.restart_s:.0f} s to start and its session"
+        " lasts {0.session_timeout_ms} ms: a restart gives its partitions away;"
+        " {0.command}"
+    )
     session_timeout_ms: int
     restart_s: float
     command: str
@@ -94,6 +173,8 @@ class SessionTooShort(MemberEvent):
 class BatchRunsLong(MemberEvent):
     """A batch runs for long; said again each time it has taken twice as long."""
 
+    _SEVERITY = Severity.WARNING
+    _TEXT = "waits for a batch that has been running for {0.batch_age_s:.0f} s"
     batch_age_s: float
 
 
@@ -101,6 +182,11 @@ class BatchRunsLong(MemberEvent):
 class BatchOverdue(MemberEvent):
     """A batch has run for longer than it may: the member leaves."""
 
+    _SEVERITY = Severity.ERROR
+    _TEXT = (
+        "leaves: a batch has been running for {0.batch_age_s:.0f} s, maxBatchTime is"
+        " {0.limit_s:g} s; what it reads is not committed"
+    )
     batch_age_s: float
     limit_s: float
 
@@ -109,6 +195,11 @@ class BatchOverdue(MemberEvent):
 class QueryGone(MemberEvent):
     """Nobody called and no batch ran for longer than is allowed: the member leaves."""
 
+    _SEVERITY = Severity.ERROR
+    _TEXT = (
+        "leaves: Spark has not called for {0.idle_s:.0f} s and no batch runs (limit:"
+        " {0.limit_s:g} s, maxIdleTime); it joins again if Spark calls"
+    )
     idle_s: float
     limit_s: float
 
@@ -117,22 +208,57 @@ class QueryGone(MemberEvent):
 class QueryReturned(MemberEvent):
     """A query that was taken for dead called after all: the member joins again."""
 
+    _SEVERITY = Severity.WARNING
+    _TEXT = "joins again: Spark called after all"
+
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRefused(MemberEvent):
     """The coordinator answered a heartbeat with an error that is not final."""
 
+    _SEVERITY = Severity.WARNING
     error: str
     message: str
+
+    def _says(self, _: NameOf) -> str:
+        return f"was refused a heartbeat: {self.error} {self.message}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
 class MemberFailed(MemberEvent):
     """The member was refused for good."""
 
+    _SEVERITY = Severity.ERROR
+    _TEXT = "was refused for good: {0.message}"
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class MemberLeft(MemberEvent):
     """The member is out of the group, or gave up saying goodbye."""
+
+    _TEXT = "left the group"
+
+
+def names_of(partitions: Iterable[TopicIdPartition], name_of: NameOf) -> str:
+    """Return the names of partitions, sorted.
+
+    Args:
+        partitions: The partitions.
+        name_of: Returns the name of a topic id.
+    """
+    named = [
+        f"{name_of(key.topic_id) or key.topic_id}-{key.partition}" for key in sorted(partitions)
+    ]
+    return listed(named) or "nothing"
+
+
+def listed(named: list[str], unnamed: int = 0) -> str:
+    """Return the first names of a list, and how many more there are.
+
+    Args:
+        named: The names.
+        unnamed: How many there are without a name.
+    """
+    rest = len(named[SHOWN:]) + unnamed
+    return ", ".join(named[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from spark_groups.client import ClientConfig, GroupClient
-from spark_groups.client.narration import NameOf
-from spark_groups.client.parts import Event
 from spark_groups.client.snapshot import take_snapshot
 from spark_groups.errors import BrokerUnreachableError, DeadOwnershipError
 from spark_groups.offsets.planning import PlanLimit
+from spark_groups.protocol.events import Event, NameOf
 from spark_groups.protocol.messages import ListOffsetsResponse
 from spark_groups.runtime.carriers import Carriers
 from spark_groups.runtime.clock import suspension_clock

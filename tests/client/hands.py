@@ -8,10 +8,10 @@ from math import inf
 
 from spark_groups.client import ClientConfig, GroupClient, Lane, Outgoing
 from spark_groups.client.liveness import LivenessLimits
-from spark_groups.client.parts import Event
 from spark_groups.errors import ErrorCode
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint, commit_metadata
 from spark_groups.protocol import messages as m
+from spark_groups.protocol.events import Event
 from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.types import Assignment, BatchPlan, TopicIdPartition

@@ -10,11 +10,11 @@ import pytest
 from spark_groups.client import Lane
 from spark_groups.client.absent import BELIEVED_S
 from spark_groups.client.available_now import AvailableNowEnd
-from spark_groups.client.narration import Severity, narrate
 from spark_groups.errors import AvailableNowError
 from spark_groups.offsets.events import AvailableNowUnsettled
 from spark_groups.offsets.settling import Settling, WhenUnsettled
 from spark_groups.protocol import messages as m
+from spark_groups.protocol.events import Severity
 from spark_groups.types import Assignment
 from tests.client.hands import TOPIC, Hands, committed, described, ends, key, parts
 
@@ -53,7 +53,7 @@ def test_end_says_which_partitions_with_how_many_rows_who_holds() -> None:
     assert not over(hands, end, 9.9)
     assert over(hands, end, 10.0)
     (event,) = hands.client.poll_events()
-    severity, text = narrate(event, lambda _: "orders")
+    severity, text = event.severity, event.text(lambda _: "orders")
     assert severity is Severity.WARNING
     assert "orders-1: [0, 200) are not released by gone (client c, host 10.0.0.9)" in text
     assert "200 rows" in text
@@ -81,7 +81,7 @@ def test_partitions_without_rows_are_no_loss(when: WhenUnsettled) -> None:
     assert over(hands, end, 10.0)
     (event,) = hands.client.poll_events()
     assert isinstance(event, AvailableNowUnsettled)
-    assert narrate(event, lambda _: "orders")[0] is Severity.INFO
+    assert event.severity is Severity.INFO
 
 
 BILLS = m.TopicMetadata(uuid.UUID(int=2), "bills", 1)
@@ -124,7 +124,7 @@ def test_who_was_told_nothing_says_so() -> None:
     hands.client.poll_events()
     assert end.is_over(is_settled=False, waited_s=10.0, now=hands.now)
     (event,) = hands.client.poll_events()
-    assert "the group has not said what is meant" in narrate(event, lambda _: None)[1]
+    assert "the group has not said what is meant" in event.text(lambda _: None)
 
 
 def test_start_that_nobody_knows_is_named() -> None:
@@ -137,6 +137,6 @@ def test_start_that_nobody_knows_is_named() -> None:
         unready=(key(3),),
         is_told=True,
     )
-    severity, text = narrate(event, lambda _: "orders")
+    severity, text = event.severity, event.text(lambda _: "orders")
     assert severity is Severity.WARNING
     assert "nobody can say where to start in orders-3" in text

@@ -7,7 +7,6 @@ import uuid
 import pytest
 
 from spark_groups.client import Lane
-from spark_groups.client.narration import narrate
 from spark_groups.client.pending import MAX_RESOLVED, RESOLVE_AGAIN_S, PendingWatch
 from spark_groups.client.snapshot import take_snapshot
 from spark_groups.errors import ErrorCode
@@ -40,7 +39,7 @@ def test_ranges_are_said_once_for_each_change() -> None:
         WithheldRange("orders", 2, None, 7),
         WithheldRange("orders", 3, 120, 400),
     )
-    _, text = narrate(event, lambda _: None)
+    text = event.text(lambda _: None)
     assert text.startswith("waits for orders-2: [?, 7), orders-3: [120, 400), withheld")
     watch.refresh(parts(2, 3), NAMES, 1.0 + RESOLVE_AGAIN_S)
     assert answered(watch, {2: -1, 3: 130}, {2: 7, 3: 500}) == [], "it only went on"
@@ -70,7 +69,7 @@ def test_so_many_are_resolved_and_the_rest_is_counted() -> None:
     assert watch.to_list() is not None
     (event,) = watch.handle_list(m.ListOffsetsResponse(), 1.0)
     assert (len(event.withheld), event.unresolved) == (MAX_RESOLVED, 7)
-    assert f"and {MAX_RESOLVED + 7 - 8} more" in narrate(event, lambda _: None)[1]
+    assert f"and {MAX_RESOLVED + 7 - 8} more" in event.text(lambda _: None)
 
 
 def test_question_that_failed_is_left_to_the_next_description() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_groups.client import ClientConfig, GroupClient, Outgoing
-from spark_groups.client.narration import narrate
 from spark_groups.client.snapshot import take_snapshot
 from spark_groups.errors import SparkGroupsError
 from spark_groups.offsets.events import CoordinatorFound, PositionFound
@@ -134,7 +133,7 @@ class Clients:
     def _events(self, query: Query, prefix: str) -> list[str]:
         names = self.scene.names
         return [
-            f"{prefix}{query.name} * {self._plain(query, narrate(event, names.name)[1])}"
+            f"{prefix}{query.name} * {self._plain(query, event.text(names.name))}"
             for event in query.client.poll_events()
             if not isinstance(event, UNTOLD)
         ]
