@@ -119,6 +119,11 @@ def is_pure(source: Source) -> bool:
     return source.is_python and str(source.path).startswith(PURE)
 
 
+def is_outside_the_client(source: Source) -> bool:
+    rooms = ("tests/", "spark_groups/client/")
+    return is_python(source) and not str(source.path).startswith(rooms)
+
+
 def is_workflow(source: Source) -> bool:
     return source.path.parts[:2] == (".github", "workflows")
 
@@ -245,6 +250,39 @@ def public_things_are_documented(source: Source) -> Iterator[str]:
             yield f"{name}: the docstring's first line is not one sentence: {first_line!r}"
 
 
+@cache
+def parts_of_the_client() -> frozenset[str]:
+    """Names of the public attributes that GroupClient makes of other classes."""
+    path = ROOT / "spark_groups/client/group_client.py"
+    (client,) = (
+        node
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and node.name == "GroupClient"
+    )
+    made = [node for node in ast.walk(client) if isinstance(node, ast.Assign)]
+    targets = [
+        target
+        for node in made
+        if isinstance(node.value, ast.Call | ast.Tuple)
+        for target in ast.walk(node.targets[0])
+    ]
+    names = {node.attr for node in targets if isinstance(node, ast.Attribute)}
+    return frozenset(name for name in names if not name.startswith("_"))
+
+
+def nothing_reaches_through_the_client(source: Source) -> Iterator[str]:
+    for node in source.nodes(ast.Attribute):
+        match node.value:
+            case ast.Name(id=name) | ast.Attribute(attr=name) if name.strip("_") == "client":
+                is_client = True
+            case ast.Call(func=ast.Attribute(attr=name)):
+                is_client = name == "_started"
+            case _:
+                is_client = False
+        if is_client and node.attr in parts_of_the_client():
+            yield f"line {node.lineno}: {ast.unparse(node)}; let GroupClient show what is needed"
+
+
 def room_has_its_tests(source: Source) -> Iterator[str]:
     room = Path("tests", *source.path.parts[1:-1])
     if not any((ROOT / room).glob("test_*.py")):
@@ -295,6 +333,12 @@ RULES = (
     Rule(public_things_are_documented, is_library, "def f(): ...\n"),
     Rule(public_things_are_documented, is_library, '"""No full stop"""\n'),
     Rule(public_things_are_documented, is_library, '"""One. Two."""\n'),
+    Rule(
+        nothing_reaches_through_the_client,
+        is_outside_the_client,
+        "found = query.client.member.state\n",
+        "spark_groups/runtime/bad.py",
+    ),
     Rule(room_has_its_tests, is_module, "def f(): ...\n", "spark_groups/no_such/room.py"),
 )
 

@@ -169,15 +169,18 @@ def _logged() -> Iterator[tuple[str, str, str]]:
                 texts = [_sentence(each) for each in _texts(kind)]
                 levels = [
                     each.attr
-                    for each in ast.walk(kind)
+                    for method in kind.body
+                    if isinstance(method, ast.FunctionDef)
+                    for each in ast.walk(method)
                     if isinstance(each, ast.Attribute) and ast.unparse(each.value) == "Severity"
                 ]
-                for level, text in zip(levels or ["INFO"], filter(None, texts), strict=False):
+                levels = levels or [getattr(module, kind.name)._SEVERITY.name]
+                for level, text in zip(levels, texts, strict=True):
                     yield kind.name, level, text
 
 
 def _is_kind(kind: type) -> bool:
-    return issubclass(kind, Event) and kind not in (Event, MemberEvent)
+    return issubclass(kind, Event) and kind not in (Event, MemberEvent, offset_events.BatchEvent)
 
 
 def _texts(kind: ast.ClassDef) -> Iterator[ast.expr]:

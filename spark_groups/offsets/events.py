@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,14 +37,9 @@ class StartUnknown(Event):
     """Nobody can say where partitions begin; said once for each of them and each error."""
 
     _SEVERITY = Severity.WARNING
+    _TEXT = "nobody can say where to start in {partitions}: {error}; asked again"
     error: str
     partitions: tuple[TopicIdPartition, ...]
-
-    def _says(self, name_of: NameOf) -> str:
-        return (
-            f"nobody can say where to start in {names_of(self.partitions, name_of)}: {self.error};"
-            " asked again"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,38 +66,40 @@ class CheckpointOfAnotherGroup(Event):
     """The checkpoint was written in another group; the query goes on where this one stands."""
 
     _SEVERITY = Severity.WARNING
+    _TEXT = (
+        "the checkpoint was written by group {former_group_id!r}: {topics} is read from the offsets"
+        " that {group_id!r} has committed, not from where {former_group_id!r} stood"
+    )
     former_group_id: str
     group_id: str
     topics: tuple[str, ...]
 
-    def _says(self, _: NameOf) -> str:
-        return (
-            f"the checkpoint was written by group {self.former_group_id!r}:"
-            f" {', '.join(self.topics)} is read from the offsets that {self.group_id!r} has"
-            f" committed, not from where {self.former_group_id!r} stood"
-        )
+
+@dataclass(frozen=True, slots=True)
+class BatchEvent(Event):
+    """Something that happened to a batch."""
+
+    _SEVERITY = Severity.DEBUG
+    plan: BatchPlan
+
+    @property
+    def ranges(self) -> tuple[OffsetRange, ...]:
+        """What it reads."""
+        return self.plan.ranges
 
 
 @dataclass(frozen=True, slots=True)
-class BatchPlanned(Event):
+class BatchPlanned(BatchEvent):
     """A batch was handed to Spark."""
 
-    _SEVERITY = Severity.DEBUG
-    plan: BatchPlan
-
-    def _says(self, _: NameOf) -> str:
-        return f"planned {_ranges(self.plan.ranges)} at epoch {self.plan.member_epoch}"
+    _TEXT = "planned {ranges} at epoch {plan.member_epoch}"
 
 
 @dataclass(frozen=True, slots=True)
-class BatchFinished(Event):
+class BatchFinished(BatchEvent):
     """A batch is proven finished; its offsets are being committed."""
 
-    _SEVERITY = Severity.DEBUG
-    plan: BatchPlan
-
-    def _says(self, _: NameOf) -> str:
-        return f"finished {_ranges(self.plan.ranges)} of epoch {self.plan.member_epoch}"
+    _TEXT = "finished {ranges} of epoch {plan.member_epoch}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +107,7 @@ class OffsetsCommitted(Event):
     """Offsets were accepted."""
 
     _SEVERITY = Severity.DEBUG
-    _TEXT = "committed {0.partitions} partitions at epoch {0.member_epoch}"
+    _TEXT = "committed {partitions} partitions at epoch {member_epoch}"
     member_epoch: int
     partitions: int
 
@@ -120,7 +116,7 @@ class OffsetsCommitted(Event):
 class CommitRefused(Event):
     """Offsets were refused; those still owned are sent again."""
 
-    _TEXT = "a commit of {0.partitions} partitions was refused: {0.error}; sent again"
+    _TEXT = "a commit of {partitions} partitions was refused: {error}; sent again"
     error: str
     partitions: int
 
@@ -130,24 +126,17 @@ class RangesLost(Event):
     """Ranges were read but not committed: the next owner reads them again."""
 
     _SEVERITY = Severity.WARNING
+    _TEXT = "{ranges} not committed: {reason}; read again, unless it comes back untouched"
     ranges: tuple[OffsetRange, ...]
     reason: str
-
-    def _says(self, _: NameOf) -> str:
-        return (
-            f"{_ranges(self.ranges)} not committed: {self.reason}; read again, unless it comes back"
-            " untouched"
-        )
 
 
 @dataclass(frozen=True, slots=True)
 class RangesInherited(Event):
     """Ranges that an earlier incarnation finished are taken over: they are not read again."""
 
+    _TEXT = "took over {ranges} that an earlier run finished"
     ranges: tuple[OffsetRange, ...]
-
-    def _says(self, _: NameOf) -> str:
-        return f"took over {_ranges(self.ranges)} that an earlier run finished"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +144,11 @@ class RangesOverruled(Event):
     """Ranges this query finished were committed otherwise since, and that offset holds."""
 
     _SEVERITY = Severity.WARNING
+    _TEXT = (
+        "this query finished {ranges}, but another offset was committed since, and it holds:"
+        " reading goes on there"
+    )
     ranges: tuple[OffsetRange, ...]
-
-    def _says(self, _: NameOf) -> str:
-        return (
-            f"this query finished {_ranges(self.ranges)}, but another offset was committed since,"
-            " and it holds: reading goes on there"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +266,7 @@ class NothingMatches(Event):
 
     _SEVERITY = Severity.WARNING
     _TEXT = (
-        "subscribePattern {0.pattern!r} matches no topic that exists and may be seen:"
+        "subscribePattern {pattern!r} matches no topic that exists and may be seen:"
         " AvailableNow ends without having read anything"
     )
     pattern: str
@@ -290,10 +277,8 @@ class TopicsMissing(Event):
     """Subscribed topics do not exist; the group assigns them once they do."""
 
     _SEVERITY = Severity.WARNING
+    _TEXT = "no such topic yet: {names}; waiting for it"
     names: tuple[str, ...]
-
-    def _says(self, _: NameOf) -> str:
-        return f"no such topic yet: {', '.join(self.names)}; waiting for it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +287,7 @@ class TopicRecreated(Event):
 
     _SEVERITY = Severity.WARNING
     _TEXT = (
-        "topic {0.name} was deleted and created again; {0.unread} known rows of the old"
+        "topic {name} was deleted and created again; {unread} known rows of the old"
         " one were never read; the new one is read from its beginning"
     )
     name: str
@@ -317,7 +302,7 @@ class TopicDeleted(Event):
 
     _SEVERITY = Severity.WARNING
     _TEXT = (
-        "topic {0.name} was deleted, or may not be seen any more; {0.unread} known rows"
+        "topic {name} was deleted, or may not be seen any more; {unread} known rows"
         " of it were never read"
     )
     name: str
@@ -330,10 +315,8 @@ class TopicGone(Event):
     """Offsets could not be committed because the topic does not exist any more."""
 
     _SEVERITY = Severity.WARNING
+    _TEXT = "{partitions} is gone with its topic"
     partitions: tuple[TopicIdPartition, ...]
-
-    def _says(self, name_of: NameOf) -> str:
-        return f"{names_of(self.partitions, name_of)} is gone with its topic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +324,7 @@ class DataLost(Event):
     """Offsets that should be read are gone."""
 
     _SEVERITY = Severity.ERROR
-    _TEXT = "{0.message}"
+    _TEXT = "{message}"
     message: str
 
 
@@ -384,16 +367,15 @@ class RevocationHeld(Event):
         release_by: When it is acknowledged all the same, in seconds of the client's clock.
     """
 
+    _TEXT = "the rebalance listener has {left_s:.0f} s before {partitions} is given up"
     number: int
     partitions: tuple[TopicIdPartition, ...]
     release_by: float
 
-    def _says(self, name_of: NameOf) -> str:
-        left_s = self.release_by - self.at
-        return (
-            f"the rebalance listener has {left_s:.0f} s before"
-            f" {names_of(self.partitions, name_of)} is given up"
-        )
+    @property
+    def left_s(self) -> float:
+        """How many seconds the listener has."""
+        return self.release_by - self.at
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,13 +383,11 @@ class PartitionsGivenUp(Event):
     """Partitions were given up uncommitted, so that the rest is kept."""
 
     _SEVERITY = Severity.ERROR
+    _TEXT = (
+        "gave up {partitions} uncommitted so that the rest is kept: the batch outlasted the"
+        " rebalance time-out"
+    )
     partitions: tuple[TopicIdPartition, ...]
-
-    def _says(self, name_of: NameOf) -> str:
-        return (
-            f"gave up {names_of(self.partitions, name_of)} uncommitted so that the rest is kept:"
-            " the batch outlasted the rebalance time-out"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,7 +396,7 @@ class RebalanceTimeoutRaised(Event):
 
     _SEVERITY = Severity.WARNING
     _TEXT = (
-        "Spark calls seldom: asked the coordinator for {0.rebalance_timeout_ms} ms to give"
+        "Spark calls seldom: asked the coordinator for {rebalance_timeout_ms} ms to give"
         " up partitions; set kafka.max.poll.interval.ms to suit the trigger"
     )
     rebalance_timeout_ms: int
@@ -426,7 +406,7 @@ class RebalanceTimeoutRaised(Event):
 class CoordinatorFound(Event):
     """The group's coordinator is known (again)."""
 
-    _TEXT = "the coordinator is {0.node}"
+    _TEXT = "the coordinator is {node}"
     node: str
 
 
@@ -435,7 +415,7 @@ class CoordinatorMissing(Event):
     """Nobody can say who coordinates the group; said once for each error."""
 
     _SEVERITY = Severity.WARNING
-    _TEXT = "nobody coordinates the group yet: {0.error}; asked again"
+    _TEXT = "nobody coordinates the group yet: {error}; asked again"
     error: str
 
 
@@ -459,11 +439,6 @@ class RequestUnanswered(Event):
     """A request got no answer; it is sent again."""
 
     _SEVERITY = Severity.WARNING
-    _TEXT = "{0.request} got no answer: {0.reason}"
+    _TEXT = "{request} got no answer: {reason}"
     request: str
     reason: str
-
-
-def _ranges(ranges: Iterable[OffsetRange]) -> str:
-    named = [f"{each.topic_partition} [{each.from_offset}, {each.until_offset})" for each in ranges]
-    return listed(named) or "no ranges"

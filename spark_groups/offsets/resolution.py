@@ -23,8 +23,7 @@ from spark_groups.offsets.events import (
     StartUnknown,
 )
 from spark_groups.offsets.known_topics import TopicDirectory
-from spark_groups.offsets.ledger import Ledger
-from spark_groups.offsets.owned import OwnedPartition, Phase
+from spark_groups.offsets.ledger import Ledger, OwnedPartition, Phase
 from spark_groups.offsets.starting import (
     StartingOffsets,
     StartingPoint,

@@ -31,7 +31,7 @@ class Event:
 
     _SEVERITY: ClassVar[Severity] = Severity.INFO
     _TEXT: ClassVar[str] = ""
-    """Its sentence, formatted with the event itself as `{0}`."""
+    """Its sentence; a name in braces stands for a field, as `_Shown` shows it."""
     at: float
 
     @property
@@ -47,8 +47,8 @@ class Event:
         """
         return self._says(name_of)
 
-    def _says(self, _: NameOf) -> str:
-        return self._TEXT.format(self)
+    def _says(self, name_of: NameOf) -> str:
+        return self._TEXT.format_map(_Shown(self, name_of))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class MemberEvent(Event):
 class EpochChanged(MemberEvent):
     """The coordinator moved the member to another epoch; `previous` is 0 after a join."""
 
-    _TEXT = "came from epoch {0.previous}"
+    _TEXT = "came from epoch {previous}"
     previous: int
 
 
@@ -85,32 +85,30 @@ class EpochChanged(MemberEvent):
 class PartitionsAssigned(MemberEvent):
     """Partitions became usable."""
 
+    _TEXT = "was assigned {partitions}"
     partitions: Assignment
-
-    def _says(self, name_of: NameOf) -> str:
-        return f"was assigned {names_of(self.partitions, name_of)}"
 
 
 @dataclass(frozen=True, slots=True)
 class RevocationTold(MemberEvent):
     """Partitions are to be given up until `deadline`, in seconds of the member's clock."""
 
+    _TEXT = "is to give up {partitions} within {left_s:.0f} s"
     partitions: Assignment
     deadline: float
 
-    def _says(self, name_of: NameOf) -> str:
-        left_s = self.deadline - self.at
-        return f"is to give up {names_of(self.partitions, name_of)} within {left_s:.0f} s"
+    @property
+    def left_s(self) -> float:
+        """How many seconds it has."""
+        return self.deadline - self.at
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionsRevoked(MemberEvent):
     """Partitions were given up: nothing reads them and all that was finished is committed."""
 
+    _TEXT = "gave up {partitions}"
     partitions: Assignment
-
-    def _says(self, name_of: NameOf) -> str:
-        return f"gave up {names_of(self.partitions, name_of)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +116,9 @@ class PartitionsLost(MemberEvent):
     """Partitions are gone at once, with whatever was not committed."""
 
     _SEVERITY = Severity.WARNING
+    _TEXT = "lost {partitions}: {reason}"
     partitions: Assignment
     reason: str
-
-    def _says(self, name_of: NameOf) -> str:
-        return f"lost {names_of(self.partitions, name_of)}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,19 +126,21 @@ class InstanceUnreleased(MemberEvent):
     """The instance id is still held by another member; the join is repeated until `deadline`."""
 
     _SEVERITY = Severity.WARNING
+    _TEXT = "waits up to {left_s:.0f} s until instance id {instance_id!r} is released"
     instance_id: str
     deadline: float
 
-    def _says(self, _: NameOf) -> str:
-        left_s = self.deadline - self.at
-        return f"waits up to {left_s:.0f} s until instance id {self.instance_id!r} is released"
+    @property
+    def left_s(self) -> float:
+        """How many seconds it still waits."""
+        return self.deadline - self.at
 
 
 @dataclass(frozen=True, slots=True)
 class SessionTimeoutKnown(MemberEvent):
     """The group's session timeout was read, or was changed by an operator."""
 
-    _TEXT = "has a session of {0.session_timeout_ms} ms without a heartbeat"
+    _TEXT = "has a session of {session_timeout_ms} ms without a heartbeat"
     session_timeout_ms: int
 
 
@@ -150,7 +148,7 @@ class SessionTimeoutKnown(MemberEvent):
 class SettingsUnknown(MemberEvent):
     """The group's settings may not be read; a guess holds in their place."""
 
-    _TEXT = "may not know the session time-out and assumes one: {0.reason}"
+    _TEXT = "may not know the session time-out and assumes one: {reason}"
     reason: str
 
 
@@ -160,9 +158,9 @@ class SessionTooShort(MemberEvent):
 
     _SEVERITY = Severity.WARNING
     _TEXT = (
-        "is static, but the application took {0.restart_s:.0f} s to start and its session"
-        " lasts {0.session_timeout_ms} ms: a restart gives its partitions away;"
-        " {0.command}"
+        "is static, but the application took {restart_s:.0f} s to start and its session"
+        " lasts {session_timeout_ms} ms: a restart gives its partitions away;"
+        " {command}"
     )
     session_timeout_ms: int
     restart_s: float
@@ -174,7 +172,7 @@ class BatchRunsLong(MemberEvent):
     """A batch runs for long; said again each time it has taken twice as long."""
 
     _SEVERITY = Severity.WARNING
-    _TEXT = "waits for a batch that has been running for {0.batch_age_s:.0f} s"
+    _TEXT = "waits for a batch that has been running for {batch_age_s:.0f} s"
     batch_age_s: float
 
 
@@ -184,8 +182,8 @@ class BatchOverdue(MemberEvent):
 
     _SEVERITY = Severity.ERROR
     _TEXT = (
-        "leaves: a batch has been running for {0.batch_age_s:.0f} s, maxBatchTime is"
-        " {0.limit_s:g} s; what it reads is not committed"
+        "leaves: a batch has been running for {batch_age_s:.0f} s, maxBatchTime is"
+        " {limit_s:g} s; what it reads is not committed"
     )
     batch_age_s: float
     limit_s: float
@@ -197,8 +195,8 @@ class QueryGone(MemberEvent):
 
     _SEVERITY = Severity.ERROR
     _TEXT = (
-        "leaves: Spark has not called for {0.idle_s:.0f} s and no batch runs (limit:"
-        " {0.limit_s:g} s, maxIdleTime); it joins again if Spark calls"
+        "leaves: Spark has not called for {idle_s:.0f} s and no batch runs (limit:"
+        " {limit_s:g} s, maxIdleTime); it joins again if Spark calls"
     )
     idle_s: float
     limit_s: float
@@ -229,7 +227,7 @@ class MemberFailed(MemberEvent):
     """The member was refused for good."""
 
     _SEVERITY = Severity.ERROR
-    _TEXT = "was refused for good: {0.message}"
+    _TEXT = "was refused for good: {message}"
     message: str
 
 
@@ -238,6 +236,33 @@ class MemberLeft(MemberEvent):
     """The member is out of the group, or gave up saying goodbye."""
 
     _TEXT = "left the group"
+
+
+class _Shown:
+    """The fields of an event as sentences show them: partitions by name, the first of many.
+
+    Args:
+        event: The event.
+        name_of: Returns the name of a topic id.
+    """
+
+    def __init__(self, event: Event, name_of: NameOf) -> None:
+        self._event = event
+        self._name_of = name_of
+
+    def __getitem__(self, field: str) -> object:
+        value = getattr(self._event, field)
+        if field == "ranges":
+            named = [
+                f"{each.topic_partition} [{each.from_offset}, {each.until_offset})"
+                for each in value
+            ]
+            return listed(named) or "no ranges"
+        if isinstance(value, tuple) and isinstance(value[0], str):
+            return ", ".join(value)
+        if isinstance(value, Assignment | tuple):
+            return names_of(value, self._name_of)
+        return value
 
 
 def names_of(partitions: Iterable[TopicIdPartition], name_of: NameOf) -> str:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from spark_groups.client import Lane
-from spark_groups.client.absent import BELIEVED_S
+from spark_groups.client import Channel
 from spark_groups.client.available_now import AvailableNowEnd
+from spark_groups.client.requests.metadata import BELIEVED_S
 from spark_groups.errors import AvailableNowError
 from spark_groups.offsets.events import AvailableNowUnsettled
 from spark_groups.offsets.settling import Settling, WhenUnsettled
@@ -36,12 +36,24 @@ def waiting(settling: Settling, committed_offset: int = 0) -> tuple[Hands, Avail
     )
     names = {TOPIC: "orders"}
     response = replace(mine, members=(*mine.members, other), topic_names=names)
-    hands.answer(Lane.OFFSETS, response)
+    hands.answer(Channel.OFFSETS, response)
     hands.until(m.OffsetFetchRequest)
-    hands.answer(Lane.OFFSETS, committed({1: committed_offset}))
+    hands.answer(Channel.OFFSETS, committed({1: committed_offset}))
     hands.until(m.ListOffsetsRequest)
-    hands.answer(Lane.CLUSTER, m.ListOffsetsResponse(offsets=ends({1: 200})))
-    return hands, AvailableNowEnd(hands.client.parts, settling)
+    hands.answer(Channel.CLUSTER, m.ListOffsetsResponse(offsets=ends({1: 200})))
+    return hands, end_of(hands, settling)
+
+
+def end_of(hands: Hands, settling: Settling) -> AvailableNowEnd:
+    client = hands.client
+    return AvailableNowEnd(
+        settling,
+        client.positions,
+        client.absent,
+        client.target,
+        client.pending_offsets,
+        client.session,
+    )
 
 
 def over(hands: Hands, end: AvailableNowEnd, waited_s: float) -> bool:
@@ -68,7 +80,7 @@ def test_fail_raises_what_warn_says() -> None:
 
 def test_wait_goes_on_for_the_session_and_then_fails() -> None:
     hands, end = waiting(Settling(10.0, WhenUnsettled.WAIT))
-    hands.client.parts.settings.session_timeout_ms = 45_000
+    hands.client.session.session_timeout_ms = 45_000
     assert not over(hands, end, 54.9)
     with pytest.raises(AvailableNowError, match="not released by gone") as caught:
         over(hands, end, 55.0)
@@ -94,9 +106,9 @@ def test_topic_that_was_found_late_is_waited_for_until_the_group_has_planned_it(
     hands = Hands()
     hands.client.prepare_available_now()
     request = m.MetadataRequest(topic_names=frozenset({"bills"}))
-    absent = hands.client.parts.absent
-    absent.handle_metadata(request, m.MetadataResponse(), 0.0)
-    absent.handle_metadata(request, m.MetadataResponse(topics=(BILLS,)), 0.5)
+    absent = hands.client.absent
+    absent.learn(request, m.MetadataResponse(), 0.0)
+    absent.learn(request, m.MetadataResponse(topics=(BILLS,)), 0.5)
     hands.describes = False
     hands.own(0)
     hands.until(m.DescribeGroupRequest)
@@ -109,18 +121,18 @@ def test_topic_that_was_found_late_is_waited_for_until_the_group_has_planned_it(
     )
     members = (*mine.members, other) if is_in_target else mine.members
     names = {TOPIC: "orders", BILLS.topic_id: "bills"}
-    hands.answer(Lane.OFFSETS, replace(mine, members=members, topic_names=names))
+    hands.answer(Channel.OFFSETS, replace(mine, members=members, topic_names=names))
     assert hands.client.is_settled
     assert hands.client.may_begin_available_now == is_in_target
     assert hands.client.is_available_now_over(0.0, hands.now) == is_in_target
-    absent.handle_metadata(request, m.MetadataResponse(topics=(BILLS,)), 0.5 + BELIEVED_S)
+    absent.learn(request, m.MetadataResponse(topics=(BILLS,)), 0.5 + BELIEVED_S)
     assert hands.client.may_begin_available_now
 
 
 def test_who_was_told_nothing_says_so() -> None:
     hands = Hands()
     hands.client.prepare_available_now()
-    end = AvailableNowEnd(hands.client.parts, Settling(10.0))
+    end = end_of(hands, Settling(10.0))
     hands.client.poll_events()
     assert end.is_over(is_settled=False, waited_s=10.0, now=hands.now)
     (event,) = hands.client.poll_events()

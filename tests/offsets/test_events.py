@@ -73,7 +73,7 @@ KINDS = [
     if isinstance(each, type)
     and each.__module__ == module.__name__
     and issubclass(each, Event)
-    and each not in (Event, MemberEvent)
+    and each not in (Event, MemberEvent, offset.BatchEvent)
 ]
 
 

@@ -158,7 +158,7 @@ class Spread:
         return {each: longest for each, longest in self._longest_s.items() if each >= window - 1}
 
 
-class Tally:
+class Metrics:
     """Counts what a client does, from its beginning on."""
 
     def __init__(self) -> None:
