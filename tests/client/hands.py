@@ -94,6 +94,8 @@ class Hands:
     def pump(self) -> None:
         for outgoing in self.client.poll_requests(self.now):
             assert outgoing.channel not in self.under_way, "one request on a channel at a time"
+            assert (outgoing.node is not None) == outgoing.channel.leads_to_coordinator
+            assert 0 < outgoing.timeout_s <= 10.0
             self.under_way[outgoing.channel] = outgoing
         if self.describes and isinstance(self.request(Channel.OFFSETS), m.DescribeGroupRequest):
             member = self.client.member

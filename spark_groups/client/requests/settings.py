@@ -129,7 +129,7 @@ class SessionTimeout:
 
 @dataclass(slots=True)
 class GroupSettings:
-    """Reads the group's settings; nobody waits for them."""
+    """Reads the group's settings; no other request waits for them."""
 
     channel: ClassVar = Channel.CLUSTER
     timeout_s: ClassVar = 10.0
