@@ -25,8 +25,6 @@ from chaos.record import is_right
 from chaos.schedule import Point, QueryTraits
 from chaos.setting import Files, Setting
 from chaos.sinks import GapError, SinkBatch
-from spark_groups.client.narration import NameOf
-from spark_groups.client.parts import Event
 from spark_groups.offsets.events import (
     BatchFinished,
     BatchPlanned,
@@ -34,7 +32,13 @@ from spark_groups.offsets.events import (
     PartitionsGivenUp,
 )
 from spark_groups.offsets.plan_text import NOTHING_PLANNED, plan_from_json
-from spark_groups.protocol.events import PartitionsAssigned, PartitionsLost, PartitionsRevoked
+from spark_groups.protocol.events import (
+    Event,
+    NameOf,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
+)
 from spark_groups.runtime.clock import suspension_clock
 from spark_groups.spark.control.channel import ControlServer, directories_of_runner
 from spark_groups.spark.control.messages import BatchReported, Listening

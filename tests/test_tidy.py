@@ -52,26 +52,6 @@ PURE = (
 TEXT_SUFFIXES = (".py", ".md", ".toml", ".sh", ".yml", ".ipynb", ".cfg", ".txt")
 TEXT_NAMES = ("Makefile", "run", ".gitignore")
 
-# Modules with code and no test module of the same name, and why that is right.
-CODEC = "tests/wire/schemas/test_codec.py compares whole messages, byte by byte, with kio's"
-PLANTED = "tests/lab/sim/test_mutations.py plants the bug that it is for"
-CHECKERS = (
-    *("comes_to_rest", "commit_epochs", "commit_ownership", "committed_never_back"),
-    *("full_heartbeats", "keeps_reading", "legal_target", "loss_is_told", "member_epochs"),
-    *("named_starts", "no_final_failure", "no_gap", "only_assigned", "read_once"),
-    *("reads_available", "request_pace", "resets_hold", "same_rows", "single_owner"),
-    *("stable_group", "starts", "trigger_delay"),
-)
-WITHOUT_MIRROR: dict[str, str] = {
-    **{f"spark_groups/lab/sim/checkers/{name}.py": PLANTED for name in CHECKERS},
-    "spark_groups/wire/schemas/admin.py": CODEC,
-    "spark_groups/wire/schemas/readers.py": CODEC,
-    "spark_groups/wire/schemas/messages.py": CODEC,
-    "spark_groups/wire/schemas/topics.py": CODEC,
-    "spark_groups/wire/schemas/writers.py": CODEC,
-    "spark_groups/spark/jobs/job_options.py": "test_job_config.py reads whole files",
-}
-
 IMPURE_MODULES = frozenset(
     {
         *("asyncio", "logging.handlers", "multiprocessing", "os", "pathlib", "random", "secrets"),
@@ -137,6 +117,11 @@ def is_library(source: Source) -> bool:
 
 def is_pure(source: Source) -> bool:
     return source.is_python and str(source.path).startswith(PURE)
+
+
+def is_outside_the_client(source: Source) -> bool:
+    rooms = ("tests/", "spark_groups/client/")
+    return is_python(source) and not str(source.path).startswith(rooms)
 
 
 def is_workflow(source: Source) -> bool:
@@ -265,19 +250,43 @@ def public_things_are_documented(source: Source) -> Iterator[str]:
             yield f"{name}: the docstring's first line is not one sentence: {first_line!r}"
 
 
-def module_has_its_test(source: Source) -> Iterator[str]:
-    functions = [node.name for node in source.nodes(*FUNCTIONS)]
-    mirror = Path("tests", *source.path.parts[1:-1], f"test_{source.path.name}")
-    is_missing = not (ROOT / mirror).is_file() and not all(map(is_special, functions))
-    is_excused = str(source.path) in WITHOUT_MIRROR
-    if is_missing and not is_excused:
-        yield f"has code and no {mirror}"
-    if is_excused and not is_missing:
-        yield "needs no entry in WITHOUT_MIRROR any more: take it out"
+@cache
+def parts_of_the_client() -> frozenset[str]:
+    """Names of the public attributes that GroupClient makes of other classes."""
+    path = ROOT / "spark_groups/client/group_client.py"
+    (client,) = (
+        node
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and node.name == "GroupClient"
+    )
+    made = [node for node in ast.walk(client) if isinstance(node, ast.Assign)]
+    targets = [
+        target
+        for node in made
+        if isinstance(node.value, ast.Call | ast.Tuple)
+        for target in ast.walk(node.targets[0])
+    ]
+    names = {node.attr for node in targets if isinstance(node, ast.Attribute)}
+    return frozenset(name for name in names if not name.startswith("_"))
 
 
-def is_special(name: str) -> bool:
-    return name.startswith("__")
+def nothing_reaches_through_the_client(source: Source) -> Iterator[str]:
+    for node in source.nodes(ast.Attribute):
+        match node.value:
+            case ast.Name(id=name) | ast.Attribute(attr=name) if name.strip("_") == "client":
+                is_client = True
+            case ast.Call(func=ast.Attribute(attr=name)):
+                is_client = name == "_started"
+            case _:
+                is_client = False
+        if is_client and node.attr in parts_of_the_client():
+            yield f"line {node.lineno}: {ast.unparse(node)}; let GroupClient show what is needed"
+
+
+def room_has_its_tests(source: Source) -> Iterator[str]:
+    room = Path("tests", *source.path.parts[1:-1])
+    if not any((ROOT / room).glob("test_*.py")):
+        yield f"no test module in {room}"
 
 
 @dataclass(frozen=True)
@@ -324,8 +333,13 @@ RULES = (
     Rule(public_things_are_documented, is_library, "def f(): ...\n"),
     Rule(public_things_are_documented, is_library, '"""No full stop"""\n'),
     Rule(public_things_are_documented, is_library, '"""One. Two."""\n'),
-    Rule(module_has_its_test, is_module, "def f(): ...\n", "spark_groups/no_such.py"),
-    Rule(module_has_its_test, is_module, "limit = 3\n", next(iter(WITHOUT_MIRROR))),
+    Rule(
+        nothing_reaches_through_the_client,
+        is_outside_the_client,
+        "found = query.client.member.state\n",
+        "spark_groups/runtime/bad.py",
+    ),
+    Rule(room_has_its_tests, is_module, "def f(): ...\n", "spark_groups/no_such/room.py"),
 )
 
 
@@ -369,7 +383,6 @@ def test_rule_objects_to_its_bad_snippet(rule: Rule) -> None:
 
 def test_places_that_rules_name_are_there() -> None:
     paths = {str(source.path) for source in sources()}
-    assert set(WITHOUT_MIRROR) <= paths
     assert [each for each in PURE if not any(path.startswith(each) for path in paths)] == []
 
 

@@ -17,11 +17,13 @@ from typing import Any, Final
 import typer
 from typer.main import get_command
 
-from spark_groups.client import narration
 from spark_groups.errors import ERROR_RULES, REPORT_IT, ErrorCode, Reaction, rule_for
 from spark_groups.observation.group_states import STATE_MEANINGS
+from spark_groups.offsets import events as offset_events
 from spark_groups.ops.cli import DISTRIBUTION, app
 from spark_groups.ops.lag_rules import STATUS_MEANINGS
+from spark_groups.protocol import events as member_events
+from spark_groups.protocol.events import Event, MemberEvent
 from spark_groups.spark.options.refusals import REFUSED
 from spark_groups.spark.options.source_options import option_table
 
@@ -154,30 +156,55 @@ def reactions() -> str:
 
 def events() -> str:
     """Return what a driver logs about its group, the loudest first."""
-    narrated = sorted(_narrated(), key=lambda each: LEVELS.index(each[1]))
-    rows = [(level, f"`{event}`", text.replace("……", "…")) for event, level, text in narrated]
+    logged = sorted(_logged(), key=lambda each: LEVELS.index(each[1]))
+    rows = [(level, f"`{event}`", text.replace("……", "…")) for event, level, text in logged]
     return table(("level", "event", "what the log says"), rows)
 
 
-def _narrated() -> Iterator[tuple[str, str, str]]:
-    """Yield event, level and sentence, as the `match` statements of `narration` have them."""
-    for case in ast.walk(ast.parse(inspect.getsource(narration))):
-        if not isinstance(case, ast.match_case) or not isinstance(case.pattern, ast.MatchClass):
-            continue
-        said = next(each for each in case.body if isinstance(each, ast.Return))
-        match said.value:
-            case ast.Tuple(elts=[ast.Attribute(attr=level), text]):
-                yield ast.unparse(case.pattern.cls).partition(".")[2], level, _sentence(text)
+def _logged() -> Iterator[tuple[str, str, str]]:
+    """Yield event, severity and sentence, as the classes of events have them."""
+    for module in (member_events, offset_events):
+        for kind in ast.parse(inspect.getsource(module)).body:
+            if isinstance(kind, ast.ClassDef) and _is_kind(getattr(module, kind.name)):
+                texts = [_sentence(each) for each in _texts(kind)]
+                levels = [
+                    each.attr
+                    for method in kind.body
+                    if isinstance(method, ast.FunctionDef)
+                    for each in ast.walk(method)
+                    if isinstance(each, ast.Attribute) and ast.unparse(each.value) == "Severity"
+                ]
+                levels = levels or [getattr(module, kind.name)._SEVERITY.name]
+                for level, text in zip(levels, texts, strict=True):
+                    yield kind.name, level, text
+
+
+def _is_kind(kind: type) -> bool:
+    return issubclass(kind, Event) and kind not in (Event, MemberEvent, offset_events.BatchEvent)
+
+
+def _texts(kind: ast.ClassDef) -> Iterator[ast.expr]:
+    for each in kind.body:
+        match each:
+            case ast.Assign(targets=[ast.Name(id="_TEXT")], value=template):
+                yield template
+            case ast.FunctionDef(name="_says"):
+                returns = (node for node in ast.walk(each) if isinstance(node, ast.Return))
+                yield from (node.value for node in sorted(returns, key=_line) if node.value)
+
+
+def _line(node: ast.Return) -> int:
+    return node.lineno
 
 
 def _sentence(text: ast.expr) -> str:
-    """Return an f-string with an ellipsis for each value."""
+    """Return an f-string or a template with an ellipsis for each value."""
     match text:
         case ast.Constant(value=str(value)):
-            return value
+            return re.sub(r"\{[^}]*\}", "…", value)
         case ast.JoinedStr(values=values):
             return "".join(_sentence(each) for each in values)
-        case ast.Call(func=ast.Attribute(value=joined)):
+        case ast.Call(func=ast.Attribute(value=ast.JoinedStr() as joined)):
             return _sentence(joined)
         case _:
             return "…"

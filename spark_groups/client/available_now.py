@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from spark_groups.client.narration import narrate
-from spark_groups.client.parts import Parts
+from dataclasses import dataclass, field
+
+from spark_groups.client.positions import Positions
+from spark_groups.client.requests.describe import PendingOffsets, TargetAssignment
+from spark_groups.client.requests.metadata import AbsentTopics
+from spark_groups.client.requests.settings import SessionTimeout
 from spark_groups.errors import AvailableNowError
 from spark_groups.offsets.events import AvailableNowUnsettled, NothingMatches
 from spark_groups.offsets.settling import Settling, WhenUnsettled
 
 
+@dataclass(slots=True)
 class AvailableNowEnd:
-    """Decides what to do once nothing is left to read: to wait for more, to end, or to fail.
+    """Decides what to do once nothing is left to read: to wait for more, to end, or to fail."""
 
-    Args:
-        parts: What the client is made of.
-        settling: How long it waits for partitions, and what it does then.
-    """
-
-    def __init__(self, parts: Parts, settling: Settling) -> None:
-        self._parts = parts
-        self._settling = settling
-        self._said_nothing_matches = False
+    settling: Settling
+    positions: Positions
+    absent: AbsentTopics
+    target: TargetAssignment
+    pending: PendingOffsets
+    session: SessionTimeout
+    _said_nothing_matches: bool = field(default=False, init=False)
 
     def prepare(self) -> None:
         """Take it that the query runs under AvailableNow."""
-        self._parts.absent.is_wanted = True
+        self.absent.is_wanted = True
 
     @property
     def is_in_doubt(self) -> bool:
         """Whether a topic that is named may not exist, or may not be planned by the group yet."""
-        return not self._parts.absent.in_doubt <= self._parts.target.planned_topics
+        return not self.absent.in_doubt <= self.target.planned_topics
 
     def check(self) -> None:
         """Raise what makes it useless to begin.
@@ -37,7 +40,7 @@ class AvailableNowEnd:
         Raises:
             AvailableNowError: A topic that is named does not exist.
         """
-        absent = self._parts.absent
+        absent = self.absent
         if absent.is_wanted and absent.missing:
             raise AvailableNowError(
                 "subscribe names topics that do not exist or that this user may not describe:"
@@ -59,38 +62,43 @@ class AvailableNowEnd:
         if is_settled:
             self._look_for_a_match(now)
             return True
-        settling, parts = self._settling, self._parts
+        settling = self.settling
         found = self._unsettled(waited_s, now)
-        session_ms = parts.settings.session_timeout_ms or parts.member.config.session_timeout_ms
+        session_ms = (
+            self.session.session_timeout_ms or self.positions.member.config.session_timeout_ms
+        )
         limit_s = settling.timeout_s if found.is_harmless else settling.limit_s(session_ms)
         if waited_s < limit_s:
             return False
         if settling.when_unsettled is WhenUnsettled.WARN or found.is_harmless:
-            parts.events.append(found)
+            self.positions.emit(found)
             return True
-        raise AvailableNowError(narrate(found, parts.topics.name)[1])
+        raise AvailableNowError(found.text(self.positions.topics.name))
 
     def _unsettled(self, waited_s: float, now: float) -> AvailableNowUnsettled:
-        parts, member, target = self._parts, self._parts.member, self._parts.target
+        member, target = self.positions.member, self.target
         pending = target.pending - member.owned
-        withheld = parts.pending.withheld(pending)
+        withheld = self.pending.withheld(pending)
         return AvailableNowUnsettled(
             now,
             waited_s=waited_s,
             withheld=withheld,
             unresolved=len(pending) - len(withheld),
             holders=tuple(sorted({target.holders.get(key, "") for key in pending} - {""})),
-            unready=tuple(sorted(parts.ledger.unready())),
+            unready=tuple(sorted(self.positions.ledger.unready())),
             is_told=bool(pending) or target.settled(member.member_epoch),
-            has_waited=self._settling.when_unsettled is WhenUnsettled.WAIT,
+            has_waited=self.settling.when_unsettled is WhenUnsettled.WAIT,
         )
 
     def _look_for_a_match(self, now: float) -> None:
         """Say so, once, if a pattern gave the whole group nothing."""
-        parts = self._parts
-        subscription = parts.member.config.subscription
-        if subscription.topic_regex is None or parts.member.assigned or self._said_nothing_matches:
+        subscription = self.positions.member.config.subscription
+        if (
+            subscription.topic_regex is None
+            or self.positions.member.assigned
+            or self._said_nothing_matches
+        ):
             return
-        if not any(subscription.matches(name) for name in parts.target.planned_topics):
+        if not any(subscription.matches(name) for name in self.target.planned_topics):
             self._said_nothing_matches = True
-            parts.events.append(NothingMatches(now, subscription.topic_regex))
+            self.positions.emit(NothingMatches(now, subscription.topic_regex))

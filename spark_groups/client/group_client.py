@@ -11,47 +11,74 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from spark_groups.client.attendance import LEAVE_S, Attendance
 from spark_groups.client.available_now import AvailableNowEnd
+from spark_groups.client.channels import (
+    Asked,
+    Channel,
+    Channels,
+    InTurn,
+    Outgoing,
+    check_kind,
+    in_order,
+)
 from spark_groups.client.client_config import ClientConfig
-from spark_groups.client.exchange import Exchange
-from spark_groups.client.hold import RevocationHold
-from spark_groups.client.lanes import Outgoing
-from spark_groups.client.parts import Event, Parts
+from spark_groups.client.liveness import LEAVE_S, Attendance, Liveness
+from spark_groups.client.metrics import Metrics
 from spark_groups.client.planner import BatchPlanner
-from spark_groups.client.releases import Releases
-from spark_groups.client.revocation import RevocationBudget, timeout_for_gap
-from spark_groups.client.settings import SettingsWatch
-from spark_groups.client.target import TargetWatch
-from spark_groups.errors import CheckpointError, DataLossError, GroupError
+from spark_groups.client.positions import Positions
+from spark_groups.client.requests.describe import (
+    Descriptions,
+    PendingEnds,
+    PendingFetch,
+    PendingOffsets,
+    TargetAssignment,
+)
+from spark_groups.client.requests.find_coordinator import Coordinator
+from spark_groups.client.requests.heartbeat import Heartbeats, Releases
+from spark_groups.client.requests.leader_epochs import LeaderEpochs
+from spark_groups.client.requests.list_offsets import DoubtedEnds, StartOffsets
+from spark_groups.client.requests.metadata import AbsentTopics, DeletedTopics, TopicNames
+from spark_groups.client.requests.offset_commit import OffsetCommits
+from spark_groups.client.requests.offset_fetch import OffsetFetches
+from spark_groups.client.requests.settings import GroupSettings, SessionTimeout
+from spark_groups.client.revocation import Revocation, timeout_for_gap
+from spark_groups.errors import GroupError
 from spark_groups.offsets.commits import CommitQueue
 from spark_groups.offsets.events import (
     BatchFinished,
     BatchPlanned,
-    PartitionsGivenUp,
     RangesInherited,
     RangesLost,
     RangesOverruled,
     RebalanceTimeoutRaised,
+    RequestUnanswered,
+    WithheldRange,
 )
 from spark_groups.offsets.known_topics import TopicDirectory
-from spark_groups.offsets.ledger import NOT_KNOWN, NOTHING_INHERITED, Inheritance, Ledger
+from spark_groups.offsets.ledger import (
+    NOT_KNOWN,
+    NOTHING_INHERITED,
+    Inheritance,
+    Ledger,
+    OwnedPartition,
+)
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.resolution import PositionResolver
 from spark_groups.offsets.validation import PositionValidator
+from spark_groups.protocol.backoff import Backoff
 from spark_groups.protocol.events import (
     EpochChanged,
+    Event,
     PartitionsAssigned,
     PartitionsLost,
     PartitionsRevoked,
 )
 from spark_groups.protocol.member import Member
-from spark_groups.protocol.membership import MemberState
-from spark_groups.protocol.messages import RequestFailed, Response
-from spark_groups.types import Assignment, BatchPlan, TopicIdPartition
+from spark_groups.protocol.membership import ACTIVE, PLANNING, MemberState
+from spark_groups.protocol.messages import Node, RequestFailed, Response
+from spark_groups.types import Assignment, BatchPlan, TopicId, TopicIdPartition, TopicPartition
 
 _REVOCABLE: Final = (MemberState.RECONCILING, MemberState.PREPARE_LEAVING)
-_PLANNING: Final = (MemberState.STABLE, MemberState.RECONCILING, MemberState.ACKNOWLEDGING)
 
 
 class GroupClient:
@@ -73,8 +100,13 @@ class GroupClient:
         self.config = config
         self.member = Member(config.member, new_member_id)
         self.ledger, self.commits, self.topics = Ledger(), CommitQueue(), TopicDirectory()
-        self.target = TargetWatch()
-        resolver = PositionResolver(
+        self.target, self.pending_offsets = TargetAssignment(), PendingOffsets()
+        self.absent = AbsentTopics()
+        self.session = SessionTimeout(config.member.session_timeout_ms)
+        self.metrics = Metrics()
+        self._events: list[Event] = []
+        emit = self._emit = self._events.append
+        self.resolver = PositionResolver(
             self.ledger,
             self.commits,
             self.topics,
@@ -84,27 +116,46 @@ class GroupClient:
             fail_on_data_loss=config.fail_on_data_loss,
             command_options=config.command_options,
         )
-        releases = Releases(config.member.group_id, config.member.instance_id)
-        self.parts = Parts(
+        self.validator = PositionValidator(self.ledger, self.topics, config.fail_on_data_loss)
+        self.positions = Positions(
             self.member,
             self.ledger,
             self.commits,
             self.topics,
-            resolver,
-            PositionValidator(self.ledger, self.topics, config.fail_on_data_loss),
-            self.target,
-            releases,
-            SettingsWatch(config.member.session_timeout_ms),
+            self.resolver,
+            self.validator,
+            emit,
         )
+        self.deleted = DeletedTopics(self.ledger, self.topics)
+        self.search = Coordinator(self.member, emit)
+        self.releases = Releases(self.member, self.search)
         if checkpointed is not None:
             self._take_checkpoint(checkpointed)
-        self.exchange = Exchange(self.parts)
-        self.planner = BatchPlanner(self.parts)
-        self.attendance = Attendance(self.parts, config.liveness)
-        self.available_now = AvailableNowEnd(self.parts, config.settling)
+        self._cluster_pause, self._fetch_pause = Backoff(), Backoff()
+        self._channels = Channels(
+            {
+                Channel.SEARCH: in_order(self.search),
+                Channel.CLUSTER: self._cluster_questions(),
+                Channel.HEARTBEAT: in_order(
+                    self.releases,
+                    Heartbeats(self.member, self.search, self.releases, self.session),
+                ),
+                Channel.OFFSETS: self._offsets_questions(),
+            }
+        )
+        self.planner = BatchPlanner(self.positions)
+        self.revocation = Revocation(self.positions)
+        self.attendance = Attendance(self.member, self.ledger, Liveness(config.liveness), emit)
+        self.available_now = AvailableNowEnd(
+            config.settling,
+            self.positions,
+            self.absent,
+            self.target,
+            self.pending_offsets,
+            self.session,
+        )
         self.last_called_at: float | None = None
-        self._budget = RevocationBudget()
-        self._hold = RevocationHold()
+        self._assigned_at = float("-inf")
         self._leave_by: float | None = None
 
     def _take_checkpoint(self, plan: BatchPlan) -> None:
@@ -115,12 +166,57 @@ class GroupClient:
         for each in plan.topics:
             self.topics.remember(each.name, each.topic_id)
         if plan.group_id != self.config.member.group_id:
-            self.parts.resolver.came_from(plan.group_id, (each.name for each in plan.topics))
+            self.resolver.came_from(plan.group_id, (each.name for each in plan.topics))
             return
-        self.parts.releases.add(plan.member_id)
+        self.releases.add(plan.member_id)
         for each in plan.topics:
             if each.known_count is not None:
                 self.topics.note_count(each.topic_id, each.known_count)
+
+    def _cluster_questions(self) -> Callable[[float], Asked | None]:
+        """Return what finds the next request to any broker: one pause for all, after an error."""
+        member, positions, search = self.member, self.positions, self.search
+        pause = self._cluster_pause
+        names = self._names = TopicNames(
+            positions, self.target, self.absent, self.deleted, search, pause
+        )
+        starts = StartOffsets(positions, search, pause)
+        epochs = LeaderEpochs(positions, search, pause)
+        doubted = DoubtedEnds(positions, search, pause)
+        in_turn = InTurn(
+            (names, self.absent.next_request),
+            (names, names.next_request),
+            (starts, starts.next_request),
+            (epochs, epochs.next_request),
+            (doubted, doubted.next_request),
+            (names, self.deleted.next_request),
+        )
+        last = in_order(
+            GroupSettings(member, self.session, search, self._emit),
+            PendingEnds(positions, self.pending_offsets),
+        )
+
+        def next_request(now: float) -> Asked | None:
+            if member.state not in ACTIVE or now < pause.not_before:
+                return None
+            baseline = names.ask_baseline(now)
+            if baseline is not None:
+                return names, baseline
+            asked = None if positions.must_fail else in_turn.next(now)
+            return asked or last(now)
+
+        return next_request
+
+    def _offsets_questions(self) -> Callable[[float], Asked | None]:
+        """Return what finds the next request about offsets; what is only shown comes last."""
+        positions, search, pending = self.positions, self.search, self.pending_offsets
+        described = self._names.end_first_sight
+        return in_order(
+            OffsetCommits(positions, search, self._fetch_pause),
+            OffsetFetches(positions, search, self._fetch_pause),
+            Descriptions(positions, self.target, pending, search, described),
+            PendingFetch(positions, pending),
+        )
 
     # What the driver carries.
 
@@ -129,35 +225,62 @@ class GroupClient:
         self.member.join(now)
 
     def poll_requests(self, now: float) -> list[Outgoing]:
-        """Return the requests to send now; each is answered or failed before its lane is free."""
+        """Return the requests to send now; an answer or a failure frees its channel."""
         self._advance(now)
-        return self.exchange.poll(now)
+        member = self.member
+        self.metrics.follow(member.state, now, has_uncommitted=self.commits.is_pending)
+        self.deleted.look()
+        return self._channels.poll(now, self.search.node)
 
     def handle_response(self, outgoing: Outgoing, response: Response, now: float) -> None:
         """Take the answer to a request of `poll_requests`."""
-        self.exchange.handle_response(outgoing, response, now)
+        asked = self._channels.ended(outgoing)
+        if asked is not None:
+            requester, sent_at = asked
+            request = outgoing.request
+            self.metrics.answered(request, response, now - sent_at, now)
+            check_kind(request, response)
+            requester.answered(request, response, now)
         self._advance(now)
 
     def handle_failure(self, outgoing: Outgoing, failed: RequestFailed, now: float) -> None:
         """Take it that a request of `poll_requests` got no answer."""
-        self.exchange.handle_failure(outgoing, failed, now)
+        asked = self._channels.ended(outgoing)
+        if asked is not None:
+            request = outgoing.request
+            self.metrics.unanswered(request)
+            self.search.unreachable(failed.reason, now)
+            self._emit(RequestUnanswered(now, type(request).__name__, failed.reason))
+            asked[0].failed(request, failed, now)
         self._advance(now)
 
     def next_wakeup(self, now: float) -> float | None:
         """Return when to poll again although nothing came in."""
-        next_at = self.exchange.next_wakeup(now)
-        told_at = self.member.revocation_told_at
-        mark_at = None
-        if told_at is not None:
-            mark_at = self._budget.next_mark(told_at, self.member.revocation_timeout_s, now)
-        for due_at in (self._leave_by, self.attendance.next_wakeup(), mark_at):
+        next_at: float | None = None
+        for due_at in (
+            self.member.next_wakeup(),
+            self.commits.next_wakeup(),
+            self.target.due_at(),
+            self.session.due_at(),
+            self.search.pause.not_before,
+            self._cluster_pause.not_before,
+            self.absent.due_at(),
+            self._fetch_pause.not_before,
+            self._leave_by,
+            self.attendance.next_wakeup(),
+            self.revocation.next_wakeup(now),
+        ):
             if due_at is not None and due_at > now and (next_at is None or due_at < next_at):
                 next_at = due_at
         return next_at
 
     def poll_events(self) -> list[Event]:
-        """Return and forget what happened since the last call."""
-        return self.parts.poll_events()
+        """Count and return what happened since the last call, and forget it."""
+        events = list(self._events)
+        self._events.clear()
+        for each in events:
+            self.metrics.happened(each)
+        return events
 
     # What Spark proves and wants.
 
@@ -171,7 +294,7 @@ class GroupClient:
             wanted_ms = timeout_for_gap(now - self.last_called_at, self.member.rebalance_timeout_ms)
             if wanted_ms is not None:
                 self.member.raise_rebalance_timeout(wanted_ms, now)
-                self.parts.events.append(RebalanceTimeoutRaised(now, wanted_ms))
+                self._emit(RebalanceTimeoutRaised(now, wanted_ms))
         self.last_called_at = now
         self._advance(now)
 
@@ -197,10 +320,10 @@ class GroupClient:
         self.commits.add(finished.commits)
         if finished.lost:
             reason = "lost while the batch ran"
-            self.parts.events.append(RangesLost(now, finished.lost, reason))
+            self._emit(RangesLost(now, finished.lost, reason))
         if ran:
-            self._budget.batch_finished(now)
-            self.parts.events.append(BatchFinished(now, plan))
+            self.revocation.budget.batch_finished(now)
+            self._emit(BatchFinished(now, plan))
             if plan.ranges:
                 self.member.pace.at_boundary(now)
         self._advance(now)
@@ -210,6 +333,20 @@ class GroupClient:
         if self.ledger.in_flight is not None or not self._ownership_is_proven(now):
             return frozenset()
         return frozenset(self.ledger.positions(self.member.assigned))
+
+    def listed(
+        self, ends: Mapping[TopicIdPartition, int], leader_epochs: Mapping[TopicIdPartition, int]
+    ) -> bool:
+        """Take the log ends that were listed for the next plan.
+
+        Args:
+            ends: Log ends of `readable` partitions.
+            leader_epochs: Under which leader epoch each end was listed.
+
+        Returns:
+            True if new leaders have to confirm positions: `is_validating` until they have.
+        """
+        return self.validator.compare(ends, leader_epochs)
 
     def plan(
         self,
@@ -225,7 +362,7 @@ class GroupClient:
 
         Args:
             limit: How much to read.
-            ends: Log ends (last stable offsets under read_committed), listed just now.
+            ends: Log ends (last stable offsets under read_committed), taken by `listed`.
             now: Seconds.
             leader_epochs: Under which leader epoch each end was listed.
 
@@ -239,13 +376,12 @@ class GroupClient:
             return self.ledger.in_flight
         if not self._ownership_is_proven(now):
             return None
-        self.parts.validator.compare(ends, leader_epochs)
         self._advance(now)
         plan = self.planner.plan(limit, ends, now, leader_epochs)
         if plan is None:
             return None
-        self._budget.batch_began(plan, now)
-        self.parts.events.append(BatchPlanned(now, plan))
+        self.revocation.budget.batch_began(plan, now)
+        self._emit(BatchPlanned(now, plan))
         return plan
 
     def prepare_available_now(self) -> None:
@@ -260,7 +396,7 @@ class GroupClient:
             is_wanted: Whether a rebalance listener wants to be told before partitions are gone.
             now: Seconds.
         """
-        self._hold.is_wanted = is_wanted
+        self.revocation.hold.is_wanted = is_wanted
         self._advance(now)
 
     def release_revocation(self, number: int, now: float) -> None:
@@ -270,7 +406,7 @@ class GroupClient:
             number: That of its `RevocationHeld`.
             now: Seconds.
         """
-        self._hold.release(number)
+        self.revocation.hold.release(number)
         self._advance(now)
 
     def leave(self, now: float, *, leave_by: float, will_return: bool = False) -> None:
@@ -288,7 +424,128 @@ class GroupClient:
         self._leave_by = leave_by
         self._advance(now)
 
+    def expect_calls_every(self, gap_s: float) -> None:
+        """Take it that the query's trigger lets `gap_s` seconds pass between two calls."""
+        self.attendance.liveness.expect_calls_every(gap_s)
+
+    def fail(self, reason: str, now: float) -> None:
+        """Give up for good: a broker refused who this client is."""
+        self.member.fail(reason, now)
+
     # What can be seen.
+
+    @property
+    def member_id(self) -> str:
+        return self.member.member_id
+
+    @property
+    def member_epoch(self) -> int:
+        return self.member.member_epoch
+
+    @property
+    def state(self) -> MemberState:
+        return self.member.state
+
+    @property
+    def assigned(self) -> Assignment:
+        """What the coordinator says may be used."""
+        return self.member.assigned
+
+    @property
+    def owned(self) -> Assignment:
+        """The assigned partitions, and those that are still to be revoked."""
+        return self.member.owned
+
+    @property
+    def revoking(self) -> Assignment:
+        """What is to be revoked and not given up yet."""
+        return self.member.revoking
+
+    @property
+    def partitions(self) -> Mapping[TopicIdPartition, OwnedPartition]:
+        """Where each owned partition stands."""
+        return self.ledger.owned
+
+    @property
+    def instance_deadline(self) -> float | None:
+        """Until when the join waits for the instance id, None while it does not."""
+        return self.member.instance_deadline
+
+    @property
+    def coordinator(self) -> Node | None:
+        """The group's coordinator, None while it is looked for."""
+        return self.search.node
+
+    @property
+    def failing_since(self) -> float | None:
+        """Since when the group cannot be reached, None while heartbeats are accepted."""
+        return self.search.failing_since
+
+    @property
+    def last_failure(self) -> str:
+        return self.search.last_failure
+
+    @property
+    def is_member(self) -> bool:
+        """True from the answer to a join until the member leaves by itself."""
+        return self.attendance.is_member
+
+    @property
+    def is_absent(self) -> bool:
+        """True from when the member leaves a silent query until it joins again."""
+        return self.attendance.is_absent
+
+    @property
+    def may_describe(self) -> bool:
+        """False while the group's description is refused: nobody tells what is still to come."""
+        return not self.target.is_refused
+
+    @property
+    def is_validating(self) -> bool:
+        """True while positions wait for the word of a new leader."""
+        return self.validator.is_waiting
+
+    @property
+    def uncommitted(self) -> frozenset[TopicIdPartition]:
+        """The partitions that have a commit which is not known to be accepted."""
+        return self.commits.pending()
+
+    @property
+    def pending(self) -> Assignment:
+        """Meant for this member and not released by their owners, as of the last description."""
+        return self.target.pending - self.member.owned
+
+    def withheld(self) -> tuple[WithheldRange, ...]:
+        """Return what waits in the pending partitions."""
+        return self.pending_offsets.withheld(self.pending)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """True while a topic that AvailableNow names may not exist, or not be planned yet."""
+        return self.available_now.is_in_doubt
+
+    def latest_offsets(self) -> dict[TopicPartition, int]:
+        """Return the ends of the member's partitions, as last listed."""
+        return {
+            TopicPartition(self.topics.name(key.topic_id) or "", key.partition): end
+            for key, end in self.planner.log_ends.items()
+        }
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        """Return the name of a topic id, None if it is not known."""
+        return self.topics.name(topic_id)
+
+    def is_news_near(self, since: float) -> bool:
+        """Tell whether a plan made now would be outdated in a moment.
+
+        Args:
+            since: What began before is not waited for, in seconds.
+        """
+        sent_at = self.member.pace.last_sent_at
+        is_asking = self._channels.is_under_way(Channel.HEARTBEAT)
+        if is_asking and sent_at is not None and sent_at >= since:
+            return True
+        return self._assigned_at >= since and bool(self.ledger.unready())
 
     def check(self) -> None:
         """Raise what makes it impossible to go on.
@@ -303,10 +560,7 @@ class GroupClient:
             raise GroupError(
                 f"group {self.config.member.group_id!r} refused this query: {self.member.failure}"
             )
-        if self.parts.refusal is not None:
-            raise CheckpointError(self.parts.refusal)
-        if self.parts.data_loss is not None:
-            raise DataLossError(self.parts.data_loss)
+        self.positions.check()
         self.available_now.check()
 
     @property
@@ -339,7 +593,7 @@ class GroupClient:
             now: Seconds.
         """
         wanted = self.ledger.positions(self.member.assigned)
-        uncertain = self.parts.validator.doubted() | self.ledger.undecided()
+        uncertain = self.validator.doubted() | self.ledger.undecided()
         are_known = all(key in ends and key not in uncertain for key in wanted)
         return self._ownership_is_proven(now) and are_known
 
@@ -368,17 +622,20 @@ class GroupClient:
             # A static member is kept its place until its session is over.
             self.leave(now, leave_by=now + LEAVE_S, will_return=True)
         elif self.attendance.may_return():
-            self._leave_by = self.exchange.failing_since = None
+            self._leave_by = None
+            self.search.reached()
             self._drop(Assignment(frozenset(self.ledger.owned)), "the member had left", now)
             member.return_to_group(now)
         # What an earlier run finished is committed before its partition is given up.
         inheritance = self.ledger.inherit(member.member_epoch)
         if inheritance is not NOTHING_INHERITED:
             self._take_inheritance(inheritance, now)
-        if member.revoking.partitions and member.state in _REVOCABLE:
-            self._try_to_acknowledge(now)
+        is_revoking = bool(member.revoking.partitions) and member.state in _REVOCABLE
+        if is_revoking and self.revocation.may_be_acknowledged(now):
+            member.acknowledge(now)
+            self._take_member_events(now)
         if not member.revoking.partitions:
-            self._hold.forget()
+            self.revocation.hold.forget()
         if self._leave_by is not None:
             self._go_on_leaving(now, self._leave_by)
         if member.events:
@@ -387,19 +644,19 @@ class GroupClient:
     def _take_inheritance(self, inheritance: Inheritance, now: float) -> None:
         self.commits.add(inheritance.commits)
         if inheritance.taken:
-            self.parts.events.append(RangesInherited(now, inheritance.taken))
+            self._emit(RangesInherited(now, inheritance.taken))
         if inheritance.overruled:
-            self.parts.events.append(RangesOverruled(now, inheritance.overruled))
+            self._emit(RangesOverruled(now, inheritance.overruled))
 
     def _take_member_events(self, now: float) -> None:
         for event in self.member.poll_events():
-            self.parts.events.append(event)
+            self._emit(event)
             match event:
                 case PartitionsAssigned(partitions=partitions):
                     self.ledger.assign(partitions, event.member_epoch)
-                    self.parts.assigned_at = now
+                    self._assigned_at = now
                     for key in partitions:
-                        self.parts.unread_left.pop(key, None)
+                        self.deleted.unread_left.pop(key, None)
                     self.target.changed(now)
                 case PartitionsRevoked(partitions=partitions):
                     self._drop(partitions, "given up before they were committed", now)
@@ -412,36 +669,13 @@ class GroupClient:
 
     def _drop(self, partitions: Assignment, reason: str, now: float) -> None:
         for key in partitions:
-            self.parts.unread_left[key] = self.planner.forget(key)
+            self.deleted.unread_left[key] = self.planner.forget(key)
         self.ledger.drop(partitions)
         dropped = {each.key for each in self.commits.drop(partitions)}
         ranges = [self.ledger.uncommitted(key) for key in sorted(dropped)]
         unsettled = tuple(each for each in ranges if each is not None)
         if unsettled:
-            self.parts.events.append(RangesLost(now, unsettled, reason))
-
-    def _try_to_acknowledge(self, now: float) -> None:
-        contested = self.ledger.contested(
-            self.member.revoking,
-            self.commits.pending(),
-            settle_first=self.parts.resolver.settle_first,
-        )
-        told_at = self.member.revocation_told_at
-        timeout_s = self.member.revocation_timeout_s
-        if contested and told_at is not None:
-            self.parts.events.extend(self._budget.warnings(told_at, timeout_s, contested, now))
-            if not self._budget.is_over(told_at, timeout_s, now):
-                return
-            self.parts.events.append(PartitionsGivenUp(now, tuple(contested)))
-        elif told_at is not None and not self._budget.is_over(told_at, timeout_s, now):
-            release_by = self._budget.give_up_at(told_at, timeout_s)
-            held = self._hold.begin(self.member.revoking, release_by, now)
-            if held is not None:
-                self.parts.events.append(held)
-            if self._hold.holds():
-                return
-        self.member.acknowledge(now)
-        self._take_member_events(now)
+            self._emit(RangesLost(now, unsettled, reason))
 
     def _go_on_leaving(self, now: float, leave_by: float) -> None:
         if self.member.state is MemberState.PREPARE_LEAVING and (
@@ -453,6 +687,6 @@ class GroupClient:
 
     def _ownership_is_proven(self, now: float) -> bool:
         member, proven_at = self.member, self.member.last_accepted_sent_at
-        if member.state not in _PLANNING or proven_at is None:
+        if member.state not in PLANNING or proven_at is None:
             return False
-        return now - proven_at <= self.parts.settings.proven_for_s(member.pace.interval_s)
+        return now - proven_at <= self.session.proven_for_s(member.pace.interval_s)

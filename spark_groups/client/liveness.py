@@ -9,13 +9,26 @@ listener knows it.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 from typing import Final
 
+from spark_groups.offsets.ledger import Ledger
+from spark_groups.protocol.events import (
+    BatchOverdue,
+    BatchRunsLong,
+    Event,
+    QueryGone,
+    QueryReturned,
+)
+from spark_groups.protocol.member import Member
+from spark_groups.protocol.membership import ACTIVE, MemberState
 from spark_groups.types import BatchPlan
 
+LEAVE_S: Final = 5.0
+"""How long a member whose query is gone may take to leave."""
 LEAST_IDLE_S: Final = 600.0
 GAPS_KEPT: Final = 16
 PATIENCE: Final = 4
@@ -151,3 +164,80 @@ class Liveness:
             self._due_at = inf
         else:
             self._due_at = self._seen_at + self.idle_limit_s
+
+
+@dataclass(slots=True)
+class Attendance:
+    """Decides when the member of a silent query leaves and when it joins again."""
+
+    member: Member
+    ledger: Ledger
+    liveness: Liveness
+    emit: Callable[[Event], None]
+    is_absent: bool = field(default=False, init=False)
+    """True from when the member leaves until it joins again."""
+    _is_called_back: bool = field(default=False, init=False)
+    _is_sent_away: bool = field(default=False, init=False)
+    _is_over: bool = field(default=False, init=False)
+
+    @property
+    def is_member(self) -> bool:
+        """True from the answer to a join until the member leaves by itself."""
+        return self.member.member_epoch > 0 and not self.is_absent
+
+    def called(self, now: float) -> None:
+        """Note that Spark calls: an absent member is to come back."""
+        self.liveness.call_began(now)
+        if self.is_absent and not self._is_called_back:
+            self._is_called_back = True
+            self.emit(QueryReturned(*self._who(now)))
+
+    def call_ended(self, now: float) -> None:
+        """Note that Spark was answered."""
+        self.liveness.call_ended(now)
+
+    def must_leave(self, now: float) -> bool:
+        """Tell whether the member must leave now; says why, and says that a batch runs for long."""
+        self.liveness.follow(self.ledger.in_flight, now)
+        if self.is_absent or self.member.state not in ACTIVE:
+            return False
+        sign = self.liveness.judge(now)
+        if sign is Sign.NONE:
+            return False
+        match sign:
+            case Sign.LONG_BATCH:
+                age_s = self.liveness.batch_age_s(now) or 0.0
+                self.emit(BatchRunsLong(*self._who(now), age_s))
+                return False
+            case Sign.OVERDUE_BATCH:
+                age_s = self.liveness.batch_age_s(now) or 0.0
+                limit_s = self.liveness.max_batch_s
+                self.emit(BatchOverdue(*self._who(now), age_s, limit_s))
+            case Sign.GONE:
+                idle_s = self.liveness.idle_s(now) or 0.0
+                limit_s = self.liveness.idle_limit_s
+                self.emit(QueryGone(*self._who(now), idle_s, limit_s))
+        self.is_absent = self._is_sent_away = True
+        return True
+
+    def leaves(self) -> None:
+        """Note that the member is to leave: unless that was decided here, it never returns."""
+        self._is_over = self._is_over or not self._is_sent_away
+        self._is_sent_away = False
+
+    def may_return(self) -> bool:
+        """Tell whether the member joins again now; once for each return."""
+        if self._is_over or not self._is_called_back:
+            return False
+        if self.member.state is not MemberState.UNSUBSCRIBED:
+            return False
+        self.is_absent = self._is_called_back = False
+        return True
+
+    def next_wakeup(self) -> float | None:
+        """Return when to look again."""
+        is_judged = self.member.state in ACTIVE and not self.is_absent
+        return self.liveness.next_wakeup() if is_judged else None
+
+    def _who(self, now: float) -> tuple[float, str, int]:
+        return now, self.member.member_id, self.member.member_epoch

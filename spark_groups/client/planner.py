@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
-from spark_groups.client.parts import Parts
+from spark_groups.client.positions import Positions
 from spark_groups.errors import DataLossError
 from spark_groups.offsets.planning import PlanLimit, divide
 from spark_groups.types import BatchPlan, OffsetRange, TopicIdPartition
 
 
+@dataclass(slots=True)
 class BatchPlanner:
-    """Turns positions and log ends into plans.
+    """Turns positions and log ends into plans."""
 
-    Args:
-        parts: What the client is made of.
-    """
-
-    def __init__(self, parts: Parts) -> None:
-        self.log_ends: dict[TopicIdPartition, int] = {}
-        """Ends of what may be read, as last listed."""
-        self._parts = parts
-        self._recorded_member_id: str | None = None
-        self._last_ranges_at: float | None = None
-        self._last: BatchPlan | None = None
-        self._targets: dict[TopicIdPartition, int] | None = None
+    positions: Positions
+    log_ends: dict[TopicIdPartition, int] = field(default_factory=dict, init=False)
+    """Ends of what may be read, as last listed."""
+    _recorded_member_id: str | None = field(default=None, init=False)
+    _last_ranges_at: float | None = field(default=None, init=False)
+    _last: BatchPlan | None = field(default=None, init=False)
+    _targets: dict[TopicIdPartition, int] | None = field(default=None, init=False)
 
     def prepare_available_now(self) -> None:
         """Read up to what is there when each partition becomes ours, and no further."""
@@ -38,8 +34,8 @@ class BatchPlanner:
         Returns:
             How many rows of it were left unread.
         """
-        owned = self._parts.ledger.owned.get(key)
-        self._parts.validator.forget(key)
+        owned = self.positions.ledger.owned.get(key)
+        self.positions.validator.forget(key)
         if self._targets is not None:
             self._targets.pop(key, None)
         return max(0, self.log_ends.pop(key, 0) - owned.position) if owned else 0
@@ -62,9 +58,8 @@ class BatchPlanner:
         Raises:
             DataLossError: A log was truncated and `failOnDataLoss` is true.
         """
-        member = self._parts.member
-        topics = self._parts.topics
-        positions = self._positions(ends, leader_epochs, now)
+        member = self.positions.member
+        positions = self._usable(ends, leader_epochs, now)
         # An end that is doubted may be that of another topic, created again under the name.
         listed = {key: ends[key] for key in positions}
         self.log_ends.update(listed)
@@ -74,7 +69,7 @@ class BatchPlanner:
         if not divided and (
             self._recorded_member_id == member.member_id
             # A plan of this group would hide that the checkpoint came from another.
-            or self._parts.resolver.is_new_to_its_group
+            or self.positions.resolver.is_new_to_its_group
         ):
             return None
         plan = BatchPlan(
@@ -82,32 +77,32 @@ class BatchPlanner:
             member.member_id,
             member.member_epoch,
             tuple(self._range(key, *offsets) for key, offsets in sorted(divided.items())),
-            topics.read(),
+            self.positions.topics.read(),
         )
         if plan == self._last:
             # Read anew where a log was cut. Spark takes the same text for no news: an empty batch
             # goes between.
             plan = replace(plan, ranges=())
         self._last = plan
-        self._parts.ledger.record(plan, leader_epochs)
+        self.positions.ledger.record(plan, leader_epochs)
         self._recorded_member_id = plan.member_id
         if plan.ranges:
             self._last_ranges_at = now
         return plan
 
-    def _positions(
+    def _usable(
         self,
         ends: Mapping[TopicIdPartition, int],
         leader_epochs: Mapping[TopicIdPartition, int],
         now: float,
     ) -> dict[TopicIdPartition, int]:
-        ready = self._parts.ledger.positions(self._parts.member.assigned)
-        self._parts.topics.note_read({key.topic_id for key in ready})
-        positions, resolved = self._parts.validator.usable(ready, ends, leader_epochs, now)
-        self._parts.take(resolved)
+        ready = self.positions.ledger.positions(self.positions.member.assigned)
+        self.positions.topics.note_read({key.topic_id for key in ready})
+        positions, resolved = self.positions.validator.usable(ready, ends, leader_epochs, now)
+        self.positions.take(resolved)
         if resolved.data_loss is not None:
             raise DataLossError(resolved.data_loss)
-        for key in self._parts.ledger.undecided():
+        for key in self.positions.ledger.undecided():
             positions.pop(key, None)
         return positions
 
@@ -132,5 +127,5 @@ class BatchPlanner:
         return {key: min(end, self._targets.setdefault(key, end)) for key, end in listed.items()}
 
     def _range(self, key: TopicIdPartition, from_offset: int, until_offset: int) -> OffsetRange:
-        name = self._parts.topics.name(key.topic_id) or ""
+        name = self.positions.topics.name(key.topic_id) or ""
         return OffsetRange(key.topic_id, name, key.partition, from_offset, until_offset)

@@ -1,12 +1,14 @@
-"""How much of the rebalance time-out a revocation has used, and what is said or done about it."""
+"""How much of the rebalance timeout a revocation has used, and what waits for a listener."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
-from spark_groups.offsets.events import RevocationBudgetUsed
-from spark_groups.types import Assignment, BatchPlan
+from spark_groups.client.positions import Positions
+from spark_groups.offsets.events import PartitionsGivenUp, RevocationBudgetUsed, RevocationHeld
+from spark_groups.types import NO_PARTITIONS, Assignment, BatchPlan
 
 WARN_PERCENT: Final = (50, 80)
 GIVE_UP_PERCENT: Final = 90
@@ -66,6 +68,93 @@ class RevocationBudget:
         if speed is None and self._batch_began_at is not None and now > self._batch_began_at:
             speed = self._batch_offsets / (now - self._batch_began_at)
         return None if speed is None else max(1, int(speed * timeout_s / 2))
+
+
+class RevocationHold:
+    """Holds the acknowledgement of a revocation until a rebalance listener has let it go.
+
+    A listener in the query's driver may want to do something with partitions before they are
+    anybody else's. It is told when nothing reads them any more and what was finished is committed;
+    the acknowledgement then waits for its word, never longer than the budget of the revocation.
+    Each revocation has a number of its own.
+    """
+
+    def __init__(self) -> None:
+        self.is_wanted = False
+        """Whether anybody listens: nothing is held for nobody."""
+        self._number = 0
+        self._held = NO_PARTITIONS
+        self._is_released = True
+
+    def begin(self, revoking: Assignment, release_by: float, now: float) -> RevocationHeld | None:
+        """Hold a revocation, unless nobody wants that or it is held already.
+
+        Args:
+            revoking: Everything that is to be given up; a larger set is another revocation.
+            release_by: When the budget is over, in seconds.
+            now: Seconds.
+        """
+        if not self.is_wanted or revoking == self._held:
+            return None
+        self._number += 1
+        self._held, self._is_released = revoking, False
+        return RevocationHeld(now, self._number, tuple(sorted(revoking)), release_by)
+
+    def holds(self) -> bool:
+        """Tell whether the acknowledgement has to wait."""
+        return self.is_wanted and not self._is_released
+
+    def release(self, number: int) -> None:
+        """Let a revocation go; a number that is over means nothing.
+
+        Args:
+            number: That of its `RevocationHeld`.
+        """
+        if number == self._number:
+            self._is_released = True
+
+    def forget(self) -> None:
+        """Take it that the revocation is over: acknowledged, or its partitions lost."""
+        self._held, self._is_released = NO_PARTITIONS, True
+
+
+@dataclass(slots=True)
+class Revocation:
+    """When a revocation may be acknowledged: everything read of it is committed, or time is up."""
+
+    positions: Positions
+    budget: RevocationBudget = field(default_factory=RevocationBudget, init=False)
+    hold: RevocationHold = field(default_factory=RevocationHold, init=False)
+
+    def may_be_acknowledged(self, now: float) -> bool:
+        """Tell whether to acknowledge it now; emits what it waits for, or what is given up."""
+        positions, member, budget = self.positions, self.positions.member, self.budget
+        contested = positions.ledger.contested(
+            member.revoking,
+            positions.commits.pending(),
+            settle_first=positions.resolver.settle_first,
+        )
+        told_at, timeout_s = member.revocation_told_at, member.revocation_timeout_s
+        if contested and told_at is not None:
+            for warning in budget.warnings(told_at, timeout_s, contested, now):
+                positions.emit(warning)
+            if not budget.is_over(told_at, timeout_s, now):
+                return False
+            positions.emit(PartitionsGivenUp(now, tuple(contested)))
+        elif told_at is not None and not budget.is_over(told_at, timeout_s, now):
+            release_by = budget.give_up_at(told_at, timeout_s)
+            held = self.hold.begin(member.revoking, release_by, now)
+            if held is not None:
+                positions.emit(held)
+            return not self.hold.holds()
+        return True
+
+    def next_wakeup(self, now: float) -> float | None:
+        """Return when to look again although nothing came in."""
+        member = self.positions.member
+        if member.revocation_told_at is None:
+            return None
+        return self.budget.next_mark(member.revocation_told_at, member.revocation_timeout_s, now)
 
 
 def _mark(told_at: float, timeout_s: float, percent: int) -> float:

@@ -33,18 +33,15 @@ def take_snapshot(client: GroupClient, now: float) -> dict[str, Any]:
         "group_state": client.target.group_state or None,
         "group_epoch": client.target.group_epoch or None,
         "assignment_epoch": client.target.assignment_epoch or None,
-        "coordinator": str(client.parts.coordinator) if client.parts.coordinator else None,
+        "coordinator": str(client.coordinator) if client.coordinator else None,
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
         "heartbeat_interval_ms": int(member.pace.interval_s * 1000),
         **_deadlines(client, now),
         "assigned": _partitions(client, member.assigned),
-        "pending": _partitions(client, client.target.pending - member.owned),
-        "pending_ranges": [
-            asdict(each)
-            for each in client.parts.pending.withheld(client.target.pending - member.owned)
-        ],
+        "pending": _partitions(client, client.pending),
+        "pending_ranges": [asdict(each) for each in client.withheld()],
         "revoking": _partitions(client, member.revoking),
-        "uncommitted": _partitions(client, client.commits.pending()),
+        "uncommitted": _partitions(client, client.uncommitted),
         "commits_refused": client.commits.refused,
         "in_flight": None
         if in_flight is None
@@ -73,7 +70,7 @@ def take_snapshot(client: GroupClient, now: float) -> dict[str, Any]:
             for key in keys
             for owned in [ledger.owned[key]]
         ],
-        "tally": client.parts.tally.as_plain(now),
+        "tally": client.metrics.as_plain(now),
     }
 
 
@@ -81,14 +78,14 @@ def _deadlines(client: GroupClient, now: float) -> dict[str, Any]:
     """What the member waits for, since when, and for how long it may."""
     member, liveness = client.member, client.attendance.liveness
     told_at, due_at = member.revocation_told_at, member.next_wakeup()
-    failing_since = client.exchange.failing_since
+    failing_since = client.failing_since
     return {
         "last_heartbeat_age_s": _age(member.last_accepted_sent_at, now),
         "heartbeat_overdue_s": None if due_at is None else round(max(0.0, now - due_at), 3),
-        "proven_for_s": _rounded(client.parts.settings.proven_for_s(member.pace.interval_s)),
+        "proven_for_s": _rounded(client.session.proven_for_s(member.pace.interval_s)),
         "unreachable_age_s": _age(failing_since, now),
-        "unreachable_reason": None if failing_since is None else client.exchange.last_failure,
-        "session_timeout_ms": client.parts.settings.session_timeout_ms,
+        "unreachable_reason": None if failing_since is None else client.last_failure,
+        "session_timeout_ms": client.session.session_timeout_ms,
         "instance_wait_age_s": _age(member.instance_wait.began_at(), now),
         "instance_wait_left_s": _left(member.instance_deadline, now),
         "last_call_age_s": _age(client.last_called_at, now),
@@ -96,10 +93,10 @@ def _deadlines(client: GroupClient, now: float) -> dict[str, Any]:
         "batch_limit_s": _rounded(liveness.max_batch_s),
         "idle_s": _rounded(liveness.idle_s(now)),
         "idle_limit_s": _rounded(liveness.idle_limit_s),
-        "left_because_idle": client.attendance.is_absent,
+        "left_because_idle": client.is_absent,
         "revocation_age_s": _age(told_at, now),
         "revocation_timeout_s": None if told_at is None else member.revocation_timeout_s,
-        "uncommitted_age_s": _rounded(client.parts.tally.uncommitted_age_s(now)),
+        "uncommitted_age_s": _rounded(client.metrics.uncommitted_age_s(now)),
     }
 
 

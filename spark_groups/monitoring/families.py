@@ -20,7 +20,7 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric
 
 from spark_groups.client.health import Condition, View, assess
-from spark_groups.client.tally import WINDOW_S, Count, Took
+from spark_groups.client.metrics import WINDOW_S, Count, Took
 from spark_groups.protocol.membership import MemberState
 
 PREFIX: Final = "kafka_group_"

@@ -18,14 +18,12 @@ from spark_groups.offsets.commits import CommitQueue, PendingCommit
 from spark_groups.offsets.events import (
     CheckpointOfAnotherGroup,
     DataLost,
-    OffsetEvent,
     PartitionsReadWhole,
     PositionFound,
     StartUnknown,
 )
 from spark_groups.offsets.known_topics import TopicDirectory
-from spark_groups.offsets.ledger import Ledger
-from spark_groups.offsets.owned import OwnedPartition, Phase
+from spark_groups.offsets.ledger import Ledger, OwnedPartition, Phase
 from spark_groups.offsets.starting import (
     StartingOffsets,
     StartingPoint,
@@ -34,6 +32,7 @@ from spark_groups.offsets.starting import (
     known_counts,
     reset_command,
 )
+from spark_groups.protocol.events import Event
 from spark_groups.protocol.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -62,7 +61,7 @@ class Resolved:
 
     reaction: Reaction = Reaction.ACCEPT
     error: int = int(ErrorCode.NONE)
-    events: list[OffsetEvent] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     data_loss: str | None = None
     refusal: str | None = None
     to_commit: list[TopicIdPartition] = field(default_factory=list)

@@ -19,10 +19,9 @@ from typing import Final
 
 from spark_groups.errors import ErrorCode, Reaction, rule_for
 from spark_groups.offsets.events import DataLost
-from spark_groups.offsets.ledger import Ledger
-from spark_groups.offsets.owned import OwnedPartition, Phase
+from spark_groups.offsets.known_topics import TopicDirectory
+from spark_groups.offsets.ledger import Ledger, OwnedPartition, Phase
 from spark_groups.offsets.resolution import Resolved
-from spark_groups.offsets.topics import TopicDirectory
 from spark_groups.protocol.messages import (
     LATEST_TIMESTAMP,
     NO_LEADER_EPOCH,
@@ -56,7 +55,6 @@ class PositionValidator:
         self._doubted_since: dict[TopicIdPartition, float] = {}
         self._too_short: dict[TopicIdPartition, tuple[float, EpochEnd]] = {}
         """Ends of whole logs that are below a doubted position, and when they were heard."""
-        self._listing: ListOffsetsRequest | None = None
 
     def compare(
         self, ends: Mapping[TopicIdPartition, int], leader_epochs: Mapping[TopicIdPartition, int]
@@ -171,12 +169,7 @@ class PositionValidator:
         ) | frozenset(key for key in self._doubted_since if self._is_beyond_what_is_known(key))
         if not waiting:
             return None
-        self._listing = ListOffsetsRequest(partitions=waiting, timestamp_ms=LATEST_TIMESTAMP)
-        return self._listing
-
-    def asked_for(self, request: ListOffsetsRequest) -> bool:
-        """Tell whether a request is that of `to_list`."""
-        return request is self._listing
+        return ListOffsetsRequest(partitions=waiting, timestamp_ms=LATEST_TIMESTAMP)
 
     def handle_list(self, response: ListOffsetsResponse, now: float) -> Resolved:
         """Take the ends that `to_list` asked for."""

@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from spark_groups.observation.plain_values import listed
-from spark_groups.protocol.pattern_hints import surprising
-from spark_groups.protocol.subscription import Subscription
+from spark_groups.protocol.subscription import Subscription, surprising
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

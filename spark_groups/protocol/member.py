@@ -12,6 +12,7 @@ refused; the epoch of a successful answer is always taken, even while leaving.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from spark_groups.errors import ErrorCode, Reaction, rule_for
@@ -27,9 +28,8 @@ from spark_groups.protocol.events import (
     PartitionsRevoked,
     RevocationTold,
 )
-from spark_groups.protocol.instance import InstanceWait
 from spark_groups.protocol.member_config import MemberConfig
-from spark_groups.protocol.membership import MemberInput, MemberState, next_state
+from spark_groups.protocol.membership import PLANNING, SILENT, MemberInput, MemberState, next_state
 from spark_groups.protocol.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_MEMBER_EPOCH,
@@ -38,13 +38,134 @@ from spark_groups.protocol.messages import (
     HeartbeatResponse,
 )
 from spark_groups.protocol.pace import Pace
-from spark_groups.protocol.report import Report
 from spark_groups.protocol.rights import remedy_of
 from spark_groups.types import NO_PARTITIONS, Assignment
 
 __all__ = ["Member", "MemberConfig"]
 
-_SILENT: Final = (MemberState.UNSUBSCRIBED, MemberState.FATAL)
+_COMMITTING: Final = (*PLANNING, MemberState.PREPARE_LEAVING)
+
+
+SAY_AGAIN_S: Final = 10.0
+SESSIONS_WAITED: Final = 2
+EXPIRY_S: Final = 1.0
+"""How much later than the session time-out a coordinator may find a member expired."""
+
+
+class InstanceWait:
+    """The wait for an instance id that another member still holds (UNRELEASED_INSTANCE_ID).
+
+    A static member that died without a word holds its instance id until its session is over. Its
+    successor joins again and again for two sessions, and reports it: at once, then every ten
+    seconds. The session of a dead member begins again where the coordinator moves, or where a join
+    arrives late.
+    """
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._say_at = 0.0
+
+    def began_at(self) -> float | None:
+        """Return since when it waits, None if it does not."""
+        return self._since
+
+    def deadline(self, session_timeout_ms: int) -> float | None:
+        """Return when a holder that is dead must have been found out, None without a wait.
+
+        Args:
+            session_timeout_ms: Of the group, as far as it is known by now.
+        """
+        if self._since is None:
+            return None
+        return self._since + SESSIONS_WAITED * session_timeout_ms / 1000 + EXPIRY_S
+
+    def refused(self, now: float) -> bool:
+        """Note that the instance id is not released yet; True where that is to be said."""
+        if self._since is None:
+            self._since = self._say_at = now
+        if now < self._say_at:
+            return False
+        self._say_at += SAY_AGAIN_S
+        return True
+
+    def ended(self) -> None:
+        """Note that the wait is over."""
+        self._since = None
+
+
+class Report:
+    """What the coordinator is known to know: a heartbeat says everything, or what changed since.
+
+    Args:
+        everything: A heartbeat with all that never changes: group, instance id, rack,
+            subscription, assignor.
+    """
+
+    def __init__(self, everything: HeartbeatRequest) -> None:
+        self.rebalance_timeout_s = 0.0
+        """What the coordinator goes by, also while the next heartbeat is to be full."""
+        self._everything = everything
+        self._owned: Assignment | None = None
+        self._rebalance_timeout_ms = -1
+
+    def forget(self) -> None:
+        """Make the next heartbeat full."""
+        self._owned = None
+        self._rebalance_timeout_ms = -1
+
+    def accepted(self, request: HeartbeatRequest) -> None:
+        """Note what an accepted heartbeat said."""
+        if request.topic_partitions is not None:
+            self._owned = request.topic_partitions
+        if request.rebalance_timeout_ms != -1:
+            self._rebalance_timeout_ms = request.rebalance_timeout_ms
+            self.rebalance_timeout_s = request.rebalance_timeout_ms / 1000
+
+    def knows(self, owned: Assignment) -> bool:
+        """Tell whether the coordinator was told that exactly this is owned."""
+        return self._owned == owned
+
+    def bare(self, member_id: str, member_epoch: int) -> HeartbeatRequest:
+        """Return a heartbeat that says nothing but who sends it."""
+        return HeartbeatRequest(
+            group_id=self._everything.group_id,
+            member_id=member_id,
+            member_epoch=member_epoch,
+            instance_id=self._everything.instance_id,
+        )
+
+    def next_heartbeat(
+        self,
+        member_id: str,
+        member_epoch: int,
+        *,
+        owned: Assignment,
+        rebalance_timeout_ms: int,
+        acknowledge: bool,
+    ) -> HeartbeatRequest:
+        """Return a heartbeat with all that the coordinator has not been told yet.
+
+        Args:
+            member_id: Who sends it.
+            member_epoch: The epoch it has.
+            owned: What it owns.
+            rebalance_timeout_ms: How long it may take to give partitions up.
+            acknowledge: True to report what is owned although it is the same as before.
+        """
+        if self._owned is None:
+            return replace(
+                self._everything,
+                member_id=member_id,
+                member_epoch=member_epoch,
+                rebalance_timeout_ms=rebalance_timeout_ms,
+                topic_partitions=owned,
+            )
+        changes = self.bare(member_id, member_epoch)
+        if rebalance_timeout_ms != self._rebalance_timeout_ms:
+            changes = replace(changes, rebalance_timeout_ms=rebalance_timeout_ms)
+        if acknowledge or not self.knows(owned):
+            changes = replace(changes, topic_partitions=owned)
+        return changes
 
 
 class Member:
@@ -106,6 +227,11 @@ class Member:
         return self.revocation_told_at + self.revocation_timeout_s
 
     @property
+    def may_commit(self) -> bool:
+        """True while the coordinator takes commits of this member."""
+        return self.member_epoch > 0 and self.state in _COMMITTING
+
+    @property
     def instance_deadline(self) -> float | None:
         """Until when the join waits for the instance id, None while it does not."""
         return self.instance_wait.deadline(self.session_timeout_ms)
@@ -161,7 +287,7 @@ class Member:
             now: Seconds.
             new_id: True to join again under a new member id.
         """
-        if self.state in _SILENT:
+        if self.state in SILENT:
             return
         lost = self.owned
         fenced_while_joining = self.state is MemberState.JOINING
@@ -243,7 +369,7 @@ class Member:
             What was decided; `REDISCOVER` asks the caller to look for the coordinator.
         """
         request, self._in_flight = self._in_flight, None
-        if request is None or self.state in _SILENT:
+        if request is None or self.state in SILENT:
             return Reaction.ACCEPT
         reaction = rule_for(response.error_code).heartbeat
         if self.state is MemberState.FENCED or request.member_id != self.member_id:
@@ -345,7 +471,7 @@ class Member:
 
     def fail(self, message: str, now: float) -> None:
         """Give up for good; the reason is kept in `failure`."""
-        if self.state in _SILENT:
+        if self.state in SILENT:
             return
         if self.owned:
             self._emit(PartitionsLost, now, partitions=self.owned, reason=message)
@@ -392,7 +518,7 @@ class Member:
             self.state is MemberState.PREPARE_LEAVING
             and self.member_epoch == JOIN_GROUP_MEMBER_EPOCH
         )
-        return self.state in _SILENT or self._in_flight is not None or leaving_unjoined
+        return self.state in SILENT or self._in_flight is not None or leaving_unjoined
 
     def _hold(self, assigned: Assignment, owned: Assignment) -> None:
         self.assigned, self.owned = assigned, owned

@@ -9,6 +9,7 @@ was. Names are those of Kafka's client (org.apache.kafka.clients.consumer.intern
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 
 class MemberState(Enum):
@@ -39,6 +40,19 @@ class MemberInput(Enum):
     LEFT = "the last heartbeat was answered, or given up"
     FAILED = "the coordinator refused the member for good"
 
+
+SILENT: Final = (MemberState.UNSUBSCRIBED, MemberState.FATAL)
+"""Sends nothing."""
+ACTIVE: Final = (
+    MemberState.JOINING,
+    MemberState.STABLE,
+    MemberState.RECONCILING,
+    MemberState.ACKNOWLEDGING,
+    MemberState.FENCED,
+)
+"""A member, or about to be one; neither leaving nor refused."""
+PLANNING: Final = (MemberState.STABLE, MemberState.RECONCILING, MemberState.ACKNOWLEDGING)
+"""May read what it was assigned."""
 
 _S = MemberState
 _I = MemberInput

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from spark_groups.client import Lane, Outgoing
+from spark_groups.client import Channel, Outgoing
 from spark_groups.errors import AccessError, ProtocolError
 from spark_groups.protocol.messages import (
     DescribeGroupRequest,
@@ -37,7 +37,7 @@ Crashed = Callable[[BaseException], None]
 
 
 class Carriers:
-    """Carries one request for each lane at a time.
+    """Carries one request for each channel at a time.
 
     Args:
         bootstrap_servers: `host:port` of one or more brokers.
@@ -69,22 +69,22 @@ class Carriers:
             request_timeout_s=SETTINGS_TIMEOUT_S,
         )
         self._coordinators = {
-            lane: CoordinatorLane(client_id=client_id, security=security)
-            for lane in Lane
-            if lane.leads_to_coordinator
+            channel: CoordinatorLane(client_id=client_id, security=security)
+            for channel in Channel
+            if channel.leads_to_coordinator
         }
-        self._inbox: dict[Lane, queue.SimpleQueue[Outgoing | None]] = {
-            lane: queue.SimpleQueue() for lane in Lane
+        self._inbox: dict[Channel, queue.SimpleQueue[Outgoing | None]] = {
+            channel: queue.SimpleQueue() for channel in Channel
         }
         self._offsets_node: Node | None = None
         self._threads = [
             threading.Thread(
                 target=self._carry,
-                args=(lane,),
-                name=f"kafka-group-{lane.name.lower()}",
+                args=(channel,),
+                name=f"kafka-group-{channel.name.lower()}",
                 daemon=True,
             )
-            for lane in Lane
+            for channel in Channel
         ]
 
     def start(self) -> None:
@@ -94,12 +94,12 @@ class Carriers:
 
     def send(self, outgoing: Outgoing) -> None:
         """Hand a request over; its answer comes to `answered` in another thread."""
-        self._inbox[outgoing.lane].put(outgoing)
+        self._inbox[outgoing.channel].put(outgoing)
 
     def coordinator_is(self, node: Node) -> None:
         """End what waits for another coordinator: it would sit there until its deadline."""
         if self._offsets_node not in (None, node):
-            self._coordinators[Lane.OFFSETS].interrupt()
+            self._coordinators[Channel.OFFSETS].interrupt()
 
     def shutdown(self, timeout_s: float) -> None:
         """End the threads and what they wait for.
@@ -107,8 +107,8 @@ class Carriers:
         Args:
             timeout_s: Seconds to wait for each of them.
         """
-        for lane in self._coordinators.values():
-            lane.shutdown()
+        for channel in self._coordinators.values():
+            channel.shutdown()
         for cluster in (self._search, self._cluster, self._settings):
             cluster.shutdown()
         for inbox in self._inbox.values():
@@ -117,21 +117,21 @@ class Carriers:
             if thread is not threading.current_thread() and thread.ident is not None:
                 thread.join(timeout_s)
 
-    def _carry(self, lane: Lane) -> None:
+    def _carry(self, channel: Channel) -> None:
         try:
-            while (outgoing := self._inbox[lane].get()) is not None:
+            while (outgoing := self._inbox[channel].get()) is not None:
                 self._answered(outgoing, self._ask(outgoing))
         except Exception as error:
             self._crashed(error)
         finally:
-            match lane:
-                case Lane.SEARCH:
+            match channel:
+                case Channel.SEARCH:
                     self._search.close()
-                case Lane.CLUSTER:
+                case Channel.CLUSTER:
                     self._cluster.close()
                     self._settings.close()
                 case _:
-                    self._coordinators[lane].close()
+                    self._coordinators[channel].close()
 
     def _ask(self, outgoing: Outgoing) -> Response | RequestFailed:
         try:
@@ -152,9 +152,9 @@ class Carriers:
             request,
             HeartbeatRequest | OffsetCommitRequest | OffsetFetchRequest | DescribeGroupRequest,
         )
-        if outgoing.lane is Lane.OFFSETS:
+        if outgoing.channel is Channel.OFFSETS:
             self._offsets_node = node
-        return self._coordinators[outgoing.lane].send(node, request, outgoing.timeout_s)
+        return self._coordinators[outgoing.channel].send(node, request, outgoing.timeout_s)
 
     def _ask_cluster(self, outgoing: Outgoing) -> Response:
         match outgoing.request:

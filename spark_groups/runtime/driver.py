@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from spark_groups.client import ClientConfig, GroupClient
-from spark_groups.client.narration import NameOf
-from spark_groups.client.parts import Event
 from spark_groups.client.snapshot import take_snapshot
 from spark_groups.errors import BrokerUnreachableError, DeadOwnershipError
 from spark_groups.offsets.planning import PlanLimit
+from spark_groups.protocol.events import Event, NameOf
 from spark_groups.protocol.messages import ListOffsetsResponse
 from spark_groups.runtime.carriers import Carriers
 from spark_groups.runtime.clock import suspension_clock
@@ -95,7 +94,7 @@ class GroupDriver(Engine):
             if self._available_now:
                 client.prepare_available_now()
             if self._instance_lock is not None:
-                self._instance_lock.note(member_id=client.member.member_id)
+                self._instance_lock.note(member_id=client.member_id)
             client.hold_revocations(self._holds_revocations, suspension_clock())
             self._ends = LogEnds(
                 Cluster(
@@ -138,7 +137,7 @@ class GroupDriver(Engine):
     def expect_calls_every(self, gap_s: float) -> None:
         """Take it that the query's trigger lets `gap_s` seconds pass between two calls."""
         with self._changed:
-            self._started().attendance.liveness.expect_calls_every(gap_s)
+            self._started().expect_calls_every(gap_s)
             self._changed.notify_all()
 
     def hold_revocations(self, is_wanted: bool) -> None:
@@ -200,18 +199,12 @@ class GroupDriver(Engine):
             False if that did not happen in time.
         """
         client = self._started()
-        return self._await(lambda: not client.commits.pending(), timeout_s)
+        return self._await(lambda: not client.uncommitted, timeout_s)
 
     def latest_offsets(self) -> dict[TopicPartition, int]:
         """Return the ends of this member's partitions, as last listed."""
         with self._changed:
-            if self._client is None:
-                return {}
-            topics = self._client.topics
-            return {
-                TopicPartition(topics.name(key.topic_id) or "", key.partition): end
-                for key, end in self._client.planner.log_ends.items()
-            }
+            return {} if self._client is None else self._client.latest_offsets()
 
     def note_end(self) -> None:
         """Say that the run is about to leave: its successor on this host waits for that."""
@@ -235,11 +228,11 @@ class GroupDriver(Engine):
                 client.leave(now, leave_by=now + timeout_s, will_return=will_return)
                 self._pump(now)
         self._wait_for(lambda: client.has_left or self._crash is not None, timeout_s + 0.5)
-        coordinator = client.parts.coordinator
+        coordinator = client.coordinator
         if self._crash is not None and not client.has_left and coordinator is not None:
             leave_at_once(
                 self._config.member,
-                client.member.member_id,
+                client.member_id,
                 coordinator,
                 will_return=will_return,
                 client_id=self._client_id,
@@ -285,7 +278,7 @@ class GroupDriver(Engine):
                 )
             self._await(lambda: client.is_settled, POLL_AGAIN_S)
             # Settled, but unanswered or in doubt about a topic: the next question waits a moment.
-            may_ask = can_tell and not client.available_now.is_in_doubt
+            may_ask = can_tell and not client.is_in_doubt
             self._wait_for(lambda: self._closing, 0 if may_ask else POLL_AGAIN_S)
 
     def _readable_ends(self, client: GroupClient) -> ListOffsetsResponse:
@@ -293,11 +286,10 @@ class GroupDriver(Engine):
             self._check(client)
             keys = client.readable(suspension_clock())
         ends = self._ends.list(keys) if self._ends is not None else ListOffsetsResponse()
-        validator = client.parts.validator
         with self._changed:
-            if validator.compare(ends.offsets, ends.leader_epochs):
+            if client.listed(ends.offsets, ends.leader_epochs):
                 self._pump(suspension_clock())
-                self._await(lambda: not validator.is_waiting, VALIDATION_S)
+                self._await(lambda: not client.is_validating, VALIDATION_S)
         return ends
 
     def _plan_from(
@@ -312,7 +304,7 @@ class GroupDriver(Engine):
     def _await_news(self, client: GroupClient) -> None:
         """Plan with what the heartbeat of this batch boundary brings, not a batch later."""
         since = suspension_clock() - NEWS_S
-        self._await(lambda: not client.exchange.is_news_near(since), NEWS_S)
+        self._await(lambda: not client.is_news_near(since), NEWS_S)
 
     def _what_is_unknown(self) -> str:
         return (self._ends.problem if self._ends is not None else "") or "no proof of membership"
@@ -323,18 +315,18 @@ class GroupDriver(Engine):
         if client.is_settled:
             return True
         # Who may not describe the group would wait for a word that never comes.
-        may_read = client.target.is_refused or client.readable(suspension_clock())
+        may_read = not client.may_describe or client.readable(suspension_clock())
         return bool(may_read)
 
     def _await_first_answer(self, client: GroupClient) -> None:
         """Wait for an answer, and for an instance id that is not released yet."""
         began_at = suspension_clock()
         wait_s = self._api_timeout_s
-        while not self._await(lambda: client.attendance.is_member, wait_s):
+        while not self._await(lambda: client.is_member, wait_s):
             with self._changed:
                 now = suspension_clock()
                 # Until then the member decides by itself that it has waited for long enough.
-                released_by = client.member.instance_deadline or began_at
+                released_by = client.instance_deadline or began_at
                 wait_s = released_by + self._api_timeout_s - now
                 if wait_s <= 0:
                     raise BrokerUnreachableError(self._unreachable(client, now - began_at))
@@ -351,7 +343,7 @@ class GroupDriver(Engine):
     def _calling(self, client: GroupClient) -> Iterator[None]:
         """Spark calls: as long as it waits for the answer, it lives."""
         with self._changed:
-            was_absent = client.attendance.is_absent
+            was_absent = client.is_absent
             client.called(suspension_clock())
             if was_absent:
                 self._has_begun = False
@@ -379,8 +371,8 @@ class GroupDriver(Engine):
         if self._closing:
             raise DeadOwnershipError("the member has left the group")
         client.check()
-        since, now = client.exchange.failing_since, suspension_clock()
-        released_by = client.member.instance_deadline
+        since, now = client.failing_since, suspension_clock()
+        released_by = client.instance_deadline
         if released_by is not None and now <= released_by + self._api_timeout_s:
             # The member decides by itself that it has waited for long enough, if it is answered.
             return
@@ -388,7 +380,7 @@ class GroupDriver(Engine):
             raise BrokerUnreachableError(self._unreachable(client, OUTAGE_S))
 
     def _unreachable(self, client: GroupClient, waited_s: float) -> str:
-        reason = client.exchange.last_failure or "the coordinator did not answer a join"
+        reason = client.last_failure or "the coordinator did not answer a join"
         return (
             f"no broker of {', '.join(self._servers)} let group"
             f" {self._config.member.group_id!r} in within {waited_s:.0f} s: {reason}"

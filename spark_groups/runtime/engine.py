@@ -70,7 +70,7 @@ class Engine:
     def _crashed(self, error: BaseException) -> None:
         with self._changed:
             if isinstance(error, AccessError):
-                self._started().member.fail(str(error), suspension_clock())
+                self._started().fail(str(error), suspension_clock())
             else:
                 logger.error("the group member died of %r", error, exc_info=error)
                 self._crash = error
@@ -82,12 +82,12 @@ class Engine:
             return
         for outgoing in client.poll_requests(now):
             carriers.send(outgoing)
-        coordinator = client.parts.coordinator
+        coordinator = client.coordinator
         if coordinator is not None and coordinator != self._coordinator:
             self._coordinator = coordinator
             carriers.coordinator_is(coordinator)
         for event in client.poll_events():
-            self._timeline.add(event, client.topics.name)
+            self._timeline.add(event, client.topic_name)
         self._changed.notify_all()
 
     def _keep_time(self) -> None:

@@ -7,8 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from spark_groups.client.narration import NameOf, narrate
-from spark_groups.client.parts import Event
+from spark_groups.protocol.events import Event, NameOf
 
 logger = logging.getLogger(__name__)
 
@@ -30,8 +29,8 @@ class Timeline:
 
     def add(self, event: Event, name_of: NameOf) -> None:
         """Tell an event."""
-        severity, text = narrate(event, name_of)
-        logger.log(severity.value, "group %s: %s", self._group_id, text)
+        text = event.text(name_of)
+        logger.log(event.severity.value, "group %s: %s", self._group_id, text)
         self._lines.append(text)
         for observe in self.observers:
             observe(event, name_of)

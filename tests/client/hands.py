@@ -6,12 +6,13 @@ import uuid
 from collections.abc import Iterable
 from math import inf
 
-from spark_groups.client import ClientConfig, GroupClient, Lane, Outgoing
+from spark_groups.client import Channel, ClientConfig, GroupClient, Outgoing
 from spark_groups.client.liveness import LivenessLimits
-from spark_groups.client.parts import Event
 from spark_groups.errors import ErrorCode
+from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint, commit_metadata
 from spark_groups.protocol import messages as m
+from spark_groups.protocol.events import Event
 from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.types import Assignment, BatchPlan, TopicIdPartition
@@ -85,36 +86,38 @@ class Hands:
         self.settings = m.GroupSettingsResponse(reason="not authorized")
         """What questions for the group's settings are answered with, by themselves."""
         self.settings_read = 0
-        self.under_way: dict[Lane, Outgoing] = {}
+        self.under_way: dict[Channel, Outgoing] = {}
         self.events: list[Event] = []
         self.client.start(self.now)
         self.pump()
 
     def pump(self) -> None:
         for outgoing in self.client.poll_requests(self.now):
-            assert outgoing.lane not in self.under_way, "one request on a lane at a time"
-            self.under_way[outgoing.lane] = outgoing
-        if self.describes and isinstance(self.request(Lane.OFFSETS), m.DescribeGroupRequest):
+            assert outgoing.channel not in self.under_way, "one request on a channel at a time"
+            assert (outgoing.node is not None) == outgoing.channel.leads_to_coordinator
+            assert 0 < outgoing.timeout_s <= 10.0
+            self.under_way[outgoing.channel] = outgoing
+        if self.describes and isinstance(self.request(Channel.OFFSETS), m.DescribeGroupRequest):
             member = self.client.member
             self.answer(
-                Lane.OFFSETS, described(member.member_id, member.member_epoch, member.assigned)
+                Channel.OFFSETS, described(member.member_id, member.member_epoch, member.assigned)
             )
-        if isinstance(self.request(Lane.CLUSTER), m.GroupSettingsRequest):
+        if isinstance(self.request(Channel.CLUSTER), m.GroupSettingsRequest):
             self.settings_read += 1
-            self.answer(Lane.CLUSTER, self.settings)
+            self.answer(Channel.CLUSTER, self.settings)
         self.events.extend(self.client.poll_events())
 
-    def request(self, lane: Lane) -> m.Request | None:
-        outgoing = self.under_way.get(lane)
+    def request(self, channel: Channel) -> m.Request | None:
+        outgoing = self.under_way.get(channel)
         return outgoing.request if outgoing else None
 
-    def answer(self, lane: Lane, response: m.Response) -> None:
-        self.client.handle_response(self.under_way.pop(lane), response, self.now)
+    def answer(self, channel: Channel, response: m.Response) -> None:
+        self.client.handle_response(self.under_way.pop(channel), response, self.now)
         self.pump()
 
-    def fail(self, lane: Lane, *, may_have_arrived: bool = True) -> None:
+    def fail(self, channel: Channel, *, may_have_arrived: bool = True) -> None:
         failed = m.RequestFailed("no answer", may_have_arrived)
-        self.client.handle_failure(self.under_way.pop(lane), failed, self.now)
+        self.client.handle_failure(self.under_way.pop(channel), failed, self.now)
         self.pump()
 
     def wait(self, seconds: float) -> None:
@@ -146,22 +149,32 @@ class Hands:
     def find(self, *kinds: type) -> list[Event]:
         return [each for each in self.events if isinstance(each, kinds)]
 
+    def plan(
+        self,
+        limit: PlanLimit,
+        log_ends: dict[TopicIdPartition, int],
+        leader_epochs: dict[TopicIdPartition, int],
+    ) -> BatchPlan | None:
+        """Plan from ends that were listed under leader epochs."""
+        self.client.listed(log_ends, leader_epochs)
+        return self.client.plan(limit, log_ends, self.now, leader_epochs)
+
     # What a friendly cluster does.
 
     def beat(self, response: m.HeartbeatResponse) -> m.HeartbeatRequest:
         """Let the next heartbeat come and answer it."""
         request = self.until(m.HeartbeatRequest)
         assert isinstance(request, m.HeartbeatRequest)
-        self.answer(Lane.HEARTBEAT, response)
+        self.answer(Channel.HEARTBEAT, response)
         return request
 
     def cluster(self, *topics: m.TopicMetadata) -> None:
         """Answer who the coordinator is and which topics there are, as often as it is asked."""
         while True:
-            if isinstance(self.request(Lane.SEARCH), m.FindCoordinatorRequest):
-                self.answer(Lane.SEARCH, m.FindCoordinatorResponse(coordinator=NODE))
-            elif isinstance(self.request(Lane.CLUSTER), m.MetadataRequest):
-                self.answer(Lane.CLUSTER, m.MetadataResponse(topics=topics or (ORDERS,)))
+            if isinstance(self.request(Channel.SEARCH), m.FindCoordinatorRequest):
+                self.answer(Channel.SEARCH, m.FindCoordinatorResponse(coordinator=NODE))
+            elif isinstance(self.request(Channel.CLUSTER), m.MetadataRequest):
+                self.answer(Channel.CLUSTER, m.MetadataResponse(topics=topics or (ORDERS,)))
             else:
                 return
 
@@ -172,7 +185,7 @@ class Hands:
         self.cluster()
         self.beat(accepted(2))
         self.until(m.OffsetFetchRequest)
-        self.answer(Lane.OFFSETS, committed(offsets or dict.fromkeys(indexes, 0)))
+        self.answer(Channel.OFFSETS, committed(offsets or dict.fromkeys(indexes, 0)))
 
 
 def accepted(epoch: int, assignment: Assignment | None = None) -> m.HeartbeatResponse:

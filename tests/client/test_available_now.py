@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from spark_groups.client import Lane
-from spark_groups.client.absent import BELIEVED_S
+from spark_groups.client import Channel
 from spark_groups.client.available_now import AvailableNowEnd
-from spark_groups.client.narration import Severity, narrate
+from spark_groups.client.requests.metadata import BELIEVED_S
 from spark_groups.errors import AvailableNowError
 from spark_groups.offsets.events import AvailableNowUnsettled
 from spark_groups.offsets.settling import Settling, WhenUnsettled
 from spark_groups.protocol import messages as m
+from spark_groups.protocol.events import Severity
 from spark_groups.types import Assignment
 from tests.client.hands import TOPIC, Hands, committed, described, ends, key, parts
 
@@ -36,12 +36,24 @@ def waiting(settling: Settling, committed_offset: int = 0) -> tuple[Hands, Avail
     )
     names = {TOPIC: "orders"}
     response = replace(mine, members=(*mine.members, other), topic_names=names)
-    hands.answer(Lane.OFFSETS, response)
+    hands.answer(Channel.OFFSETS, response)
     hands.until(m.OffsetFetchRequest)
-    hands.answer(Lane.OFFSETS, committed({1: committed_offset}))
+    hands.answer(Channel.OFFSETS, committed({1: committed_offset}))
     hands.until(m.ListOffsetsRequest)
-    hands.answer(Lane.CLUSTER, m.ListOffsetsResponse(offsets=ends({1: 200})))
-    return hands, AvailableNowEnd(hands.client.parts, settling)
+    hands.answer(Channel.CLUSTER, m.ListOffsetsResponse(offsets=ends({1: 200})))
+    return hands, end_of(hands, settling)
+
+
+def end_of(hands: Hands, settling: Settling) -> AvailableNowEnd:
+    client = hands.client
+    return AvailableNowEnd(
+        settling,
+        client.positions,
+        client.absent,
+        client.target,
+        client.pending_offsets,
+        client.session,
+    )
 
 
 def over(hands: Hands, end: AvailableNowEnd, waited_s: float) -> bool:
@@ -53,7 +65,7 @@ def test_end_says_which_partitions_with_how_many_rows_who_holds() -> None:
     assert not over(hands, end, 9.9)
     assert over(hands, end, 10.0)
     (event,) = hands.client.poll_events()
-    severity, text = narrate(event, lambda _: "orders")
+    severity, text = event.severity, event.text(lambda _: "orders")
     assert severity is Severity.WARNING
     assert "orders-1: [0, 200) are not released by gone (client c, host 10.0.0.9)" in text
     assert "200 rows" in text
@@ -68,7 +80,7 @@ def test_fail_raises_what_warn_says() -> None:
 
 def test_wait_goes_on_for_the_session_and_then_fails() -> None:
     hands, end = waiting(Settling(10.0, WhenUnsettled.WAIT))
-    hands.client.parts.settings.session_timeout_ms = 45_000
+    hands.client.session.session_timeout_ms = 45_000
     assert not over(hands, end, 54.9)
     with pytest.raises(AvailableNowError, match="not released by gone") as caught:
         over(hands, end, 55.0)
@@ -81,7 +93,7 @@ def test_partitions_without_rows_are_no_loss(when: WhenUnsettled) -> None:
     assert over(hands, end, 10.0)
     (event,) = hands.client.poll_events()
     assert isinstance(event, AvailableNowUnsettled)
-    assert narrate(event, lambda _: "orders")[0] is Severity.INFO
+    assert event.severity is Severity.INFO
 
 
 BILLS = m.TopicMetadata(uuid.UUID(int=2), "bills", 1)
@@ -94,9 +106,9 @@ def test_topic_that_was_found_late_is_waited_for_until_the_group_has_planned_it(
     hands = Hands()
     hands.client.prepare_available_now()
     request = m.MetadataRequest(topic_names=frozenset({"bills"}))
-    absent = hands.client.parts.absent
-    absent.handle_metadata(request, m.MetadataResponse(), 0.0)
-    absent.handle_metadata(request, m.MetadataResponse(topics=(BILLS,)), 0.5)
+    absent = hands.client.absent
+    absent.learn(request, m.MetadataResponse(), 0.0)
+    absent.learn(request, m.MetadataResponse(topics=(BILLS,)), 0.5)
     hands.describes = False
     hands.own(0)
     hands.until(m.DescribeGroupRequest)
@@ -109,22 +121,22 @@ def test_topic_that_was_found_late_is_waited_for_until_the_group_has_planned_it(
     )
     members = (*mine.members, other) if is_in_target else mine.members
     names = {TOPIC: "orders", BILLS.topic_id: "bills"}
-    hands.answer(Lane.OFFSETS, replace(mine, members=members, topic_names=names))
+    hands.answer(Channel.OFFSETS, replace(mine, members=members, topic_names=names))
     assert hands.client.is_settled
     assert hands.client.may_begin_available_now == is_in_target
     assert hands.client.is_available_now_over(0.0, hands.now) == is_in_target
-    absent.handle_metadata(request, m.MetadataResponse(topics=(BILLS,)), 0.5 + BELIEVED_S)
+    absent.learn(request, m.MetadataResponse(topics=(BILLS,)), 0.5 + BELIEVED_S)
     assert hands.client.may_begin_available_now
 
 
 def test_who_was_told_nothing_says_so() -> None:
     hands = Hands()
     hands.client.prepare_available_now()
-    end = AvailableNowEnd(hands.client.parts, Settling(10.0))
+    end = end_of(hands, Settling(10.0))
     hands.client.poll_events()
     assert end.is_over(is_settled=False, waited_s=10.0, now=hands.now)
     (event,) = hands.client.poll_events()
-    assert "the group has not said what is meant" in narrate(event, lambda _: None)[1]
+    assert "the group has not said what is meant" in event.text(lambda _: None)
 
 
 def test_start_that_nobody_knows_is_named() -> None:
@@ -137,6 +149,6 @@ def test_start_that_nobody_knows_is_named() -> None:
         unready=(key(3),),
         is_told=True,
     )
-    severity, text = narrate(event, lambda _: "orders")
+    severity, text = event.severity, event.text(lambda _: "orders")
     assert severity is Severity.WARNING
     assert "nobody can say where to start in orders-3" in text

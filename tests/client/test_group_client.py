@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from spark_groups.client import Lane
+from spark_groups.client import Channel
+from spark_groups.client.client_config import ClientConfig
+from spark_groups.client.liveness import LivenessLimits
 from spark_groups.errors import CheckpointError, DataLossError, ErrorCode, GroupError
 from spark_groups.offsets.events import (
     BatchFinished,
@@ -22,7 +24,9 @@ from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint, commit_metadata
 from spark_groups.protocol import messages as m
 from spark_groups.protocol.events import PartitionsRevoked
+from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.membership import MemberState
+from spark_groups.protocol.subscription import Subscription
 from spark_groups.types import BatchPlan, OffsetRange, ReadTopic
 from tests.client.hands import (
     TOPIC,
@@ -50,7 +54,7 @@ def planned(hands: Hands, offsets: dict[int, int]) -> BatchPlan:
 
 def planned_under(hands: Hands, offsets: dict[int, int], leader_epoch: int) -> BatchPlan:
     listed = ends(offsets)
-    plan = hands.client.plan(ALL, listed, hands.now, dict.fromkeys(listed, leader_epoch))
+    plan = hands.plan(ALL, listed, dict.fromkeys(listed, leader_epoch))
     hands.pump()
     assert plan is not None
     return plan
@@ -76,7 +80,7 @@ def test_batch_is_planned_finished_and_committed_with_the_epoch_of_its_plan() ->
     request = hands.until(m.OffsetCommitRequest)
     assert isinstance(request, m.OffsetCommitRequest)
     assert (request.member_epoch, offsets_of(request)) == (2, {0: 10})
-    hands.answer(Lane.OFFSETS, all_of(request))
+    hands.answer(Channel.OFFSETS, all_of(request))
     assert not hands.client.commits.pending()
     kinds = [type(each) for each in hands.find(BatchPlanned, BatchFinished)]
     assert kinds == [BatchPlanned, BatchFinished]
@@ -130,7 +134,7 @@ def test_revocation_waits_for_the_batch_and_its_commit() -> None:
     finish(hands, plan)
     assert hands.client.member.state is MemberState.RECONCILING
     request = hands.until(m.OffsetCommitRequest)
-    hands.answer(Lane.OFFSETS, all_of(request))
+    hands.answer(Channel.OFFSETS, all_of(request))
     assert hands.client.member.state is MemberState.ACKNOWLEDGING
     assert len(hands.find(PartitionsRevoked)) == 1
 
@@ -162,8 +166,8 @@ def test_contested_partitions_are_given_up_at_ninety_percent() -> None:
     while not hands.find(PartitionsGivenUp):
         hands.until(m.HeartbeatRequest)
         hands.wait(0.05)
-        if Lane.HEARTBEAT in hands.under_way and not hands.find(PartitionsGivenUp):
-            hands.answer(Lane.HEARTBEAT, accepted(2))
+        if Channel.HEARTBEAT in hands.under_way and not hands.find(PartitionsGivenUp):
+            hands.answer(Channel.HEARTBEAT, accepted(2))
     (given_up,) = hands.find(PartitionsGivenUp)
     assert given_up.at == pytest.approx(told_at + 9.0)
     assert [e.percent for e in hands.find(RevocationBudgetUsed)] == [50, 80]
@@ -189,8 +193,8 @@ def test_leaving_with_a_contested_revocation_past_its_limit() -> None:
     hands.wait(15.0)
     hands.client.finish(plan, hands.now)
     hands.pump()
-    if Lane.HEARTBEAT in hands.under_way:
-        hands.fail(Lane.HEARTBEAT)
+    if Channel.HEARTBEAT in hands.under_way:
+        hands.fail(Channel.HEARTBEAT)
     hands.cluster()
     assert hands.beat(m.HeartbeatResponse(member_epoch=-1)).member_epoch == -1
     assert hands.client.has_left
@@ -203,7 +207,7 @@ def test_leaving_commits_what_is_finished_first() -> None:
     finish(hands, plan)
     hands.client.leave(hands.now, leave_by=hands.now + 5.0)
     assert hands.client.member.state is MemberState.PREPARE_LEAVING
-    hands.answer(Lane.OFFSETS, all_of(hands.until(m.OffsetCommitRequest)))
+    hands.answer(Channel.OFFSETS, all_of(hands.until(m.OffsetCommitRequest)))
     assert hands.beat(m.HeartbeatResponse(member_epoch=-1)).member_epoch == -1
     assert hands.client.has_left
 
@@ -229,7 +233,7 @@ def test_lost_batch_that_comes_back_untouched_is_inherited() -> None:
     finish(hands, plan)
     assert len(hands.find(RangesLost)) == 1
     hands.until(m.OffsetFetchRequest)
-    hands.answer(Lane.OFFSETS, committed({0: 0}))
+    hands.answer(Channel.OFFSETS, committed({0: 0}))
     assert len(hands.find(RangesInherited)) == 1
     request = hands.until(m.OffsetCommitRequest)
     assert isinstance(request, m.OffsetCommitRequest)
@@ -244,7 +248,7 @@ def test_lost_batch_that_others_committed_past_is_overruled() -> None:
     hands.beat(accepted(4, parts(0)))
     finish(hands, plan)
     hands.until(m.OffsetFetchRequest)
-    hands.answer(Lane.OFFSETS, committed({0: 3}))
+    hands.answer(Channel.OFFSETS, committed({0: 3}))
     assert len(hands.find(RangesOverruled)) == 1
     assert planned(hands, {0: 9}).ranges == (OffsetRange(TOPIC, "orders", 0, 3, 9),)
 
@@ -263,7 +267,7 @@ def replaying(told_leader_epoch: int = m.NO_LEADER_EPOCH) -> Hands:
     hands.beat(accepted(2))
     hands.until(m.OffsetFetchRequest)
     found = m.OffsetAndMetadata(0, commit_metadata(4), leader_epoch=told_leader_epoch)
-    hands.answer(Lane.OFFSETS, m.OffsetFetchResponse(offsets={key(0): found, key(1): found}))
+    hands.answer(Channel.OFFSETS, m.OffsetFetchResponse(offsets={key(0): found, key(1): found}))
     hands.beat(accepted(2, parts(0)))
     assert indexes(hands.client.member.revoking) == [1]
     return hands
@@ -278,7 +282,7 @@ def test_revocation_waits_for_a_replayed_batch_and_commits_what_it_finished() ->
     request = hands.until(m.OffsetCommitRequest)
     assert isinstance(request, m.OffsetCommitRequest)
     assert offsets_of(request) == {1: 5}
-    hands.answer(Lane.OFFSETS, all_of(request))
+    hands.answer(Channel.OFFSETS, all_of(request))
     assert hands.client.member.state is MemberState.ACKNOWLEDGING
 
 
@@ -288,11 +292,11 @@ def test_revocation_waits_until_the_leader_has_confirmed_what_a_replayed_batch_f
     assert hands.client.member.state is MemberState.RECONCILING
     assert isinstance(hands.until(m.ListOffsetsRequest), m.ListOffsetsRequest)
     listed = m.ListOffsetsResponse(offsets={key(1): 9}, leader_epochs={key(1): 3})
-    hands.answer(Lane.CLUSTER, listed)
+    hands.answer(Channel.CLUSTER, listed)
     request = hands.until(m.OffsetCommitRequest)
     assert isinstance(request, m.OffsetCommitRequest)
     assert offsets_of(request) == {1: 5}
-    hands.answer(Lane.OFFSETS, all_of(request))
+    hands.answer(Channel.OFFSETS, all_of(request))
     assert hands.client.member.state is MemberState.ACKNOWLEDGING
 
 
@@ -314,11 +318,11 @@ def test_nobody_can_tell_that_nothing_is_left_while_an_old_leader_answers() -> N
     hands.client.prepare_available_now()
     hands.own(0, offsets={0: 5})
     finish(hands, planned_under(hands, {0: 10}, leader_epoch=3))
-    hands.answer(Lane.OFFSETS, all_of(hands.until(m.OffsetCommitRequest)))
+    hands.answer(Channel.OFFSETS, all_of(hands.until(m.OffsetCommitRequest)))
     old = {key(0): 2}
-    assert hands.client.plan(ALL, ends({0: 12}), hands.now, old) is None
+    assert hands.plan(ALL, ends({0: 12}), old) is None
     assert not hands.client.can_tell(ends({0: 12}), hands.now)
-    assert hands.client.plan(ALL, ends({0: 10}), hands.now, {key(0): 3}) is None
+    assert hands.plan(ALL, ends({0: 10}), {key(0): 3}) is None
     assert hands.client.can_tell(ends({0: 10}), hands.now)
 
 
@@ -369,12 +373,12 @@ def test_data_loss_fails_the_query_once_and_is_not_asked_for_again() -> None:
     hands.beat(accepted(2, parts(0)))
     hands.cluster()
     hands.until(m.OffsetFetchRequest)
-    hands.answer(Lane.OFFSETS, committed({}))
+    hands.answer(Channel.OFFSETS, committed({}))
     with pytest.raises(DataLossError, match="failOnDataLoss=false"):
         hands.client.check()
     for _ in range(20):
         hands.wait(0.3)
-        assert not isinstance(hands.request(Lane.OFFSETS), m.OffsetFetchRequest)
+        assert not isinstance(hands.request(Channel.OFFSETS), m.OffsetFetchRequest)
 
 
 @pytest.mark.parametrize("ends_first", [True, False])
@@ -386,17 +390,17 @@ def test_batch_that_ends_while_its_partition_is_looked_up_anew_is_not_read_again
     finish(hands, planned(hands, {0: 100}))
     second = planned(hands, {0: 200})
     request = hands.until(m.OffsetCommitRequest)
-    hands.answer(Lane.OFFSETS, all_of(request, ErrorCode.UNKNOWN_TOPIC_ID))
+    hands.answer(Channel.OFFSETS, all_of(request, ErrorCode.UNKNOWN_TOPIC_ID))
     hands.until(m.OffsetFetchRequest)
     if ends_first:
         finish(hands, second)
-    hands.answer(Lane.OFFSETS, committed({0: 0}))
+    hands.answer(Channel.OFFSETS, committed({0: 0}))
     if not ends_first:
         finish(hands, second)
     request = hands.until(m.OffsetCommitRequest)
     assert isinstance(request, m.OffsetCommitRequest)
     assert offsets_of(request) == {0: 200}
-    hands.answer(Lane.OFFSETS, all_of(request))
+    hands.answer(Channel.OFFSETS, all_of(request))
     (found,) = planned(hands, {0: 300}).ranges
     assert (found.from_offset, found.until_offset) == (200, 300)
 
@@ -404,24 +408,24 @@ def test_batch_that_ends_while_its_partition_is_looked_up_anew_is_not_read_again
 def test_rows_that_are_written_again_after_a_log_was_cut_are_another_batch_for_spark() -> None:
     hands = Hands(fail_on_data_loss=False)
     hands.own(0, offsets={0: 5})
-    first = hands.client.plan(ALL, ends({0: 10}), hands.now, {key(0): 2})
+    first = hands.plan(ALL, ends({0: 10}), {key(0): 2})
     assert first is not None
     finish(hands, first)
-    hands.answer(Lane.OFFSETS, all_of(hands.until(m.OffsetCommitRequest)))
-    hands.client.plan(ALL, ends({0: 10}), hands.now, {key(0): 3})
+    hands.answer(Channel.OFFSETS, all_of(hands.until(m.OffsetCommitRequest)))
+    hands.plan(ALL, ends({0: 10}), {key(0): 3})
     hands.pump()
     request = hands.until(m.OffsetForLeaderEpochRequest)
     assert isinstance(request, m.OffsetForLeaderEpochRequest)
     cut = m.OffsetForLeaderEpochResponse(ends=dict.fromkeys(request.lookups, m.EpochEnd(5, 2)))
-    hands.answer(Lane.CLUSTER, cut)
-    between = hands.client.plan(ALL, ends({0: 10}), hands.now, {key(0): 3})
+    hands.answer(Channel.CLUSTER, cut)
+    between = hands.plan(ALL, ends({0: 10}), {key(0): 3})
     assert between is not None
     assert not between.ranges, "Spark would take the same text for no news"
     finish(hands, between)
-    again = hands.client.plan(ALL, ends({0: 10}), hands.now, {key(0): 3})
+    again = hands.plan(ALL, ends({0: 10}), {key(0): 3})
     assert again == first
     finish(hands, again)
-    hands.answer(Lane.OFFSETS, all_of(hands.until(m.OffsetCommitRequest)))
+    hands.answer(Channel.OFFSETS, all_of(hands.until(m.OffsetCommitRequest)))
     request = hands.until(m.OffsetCommitRequest)
     assert isinstance(request, m.OffsetCommitRequest)
     assert offsets_of(request) == {0: 10}
@@ -436,8 +440,8 @@ def test_larger_rebalance_time_out_does_not_hold_for_a_revocation_that_was_told_
     told_at = hands.client.member.revocation_told_at
     assert told_at is not None
     while not hands.find(PartitionsGivenUp):
-        if isinstance(hands.request(Lane.HEARTBEAT), m.HeartbeatRequest):
-            hands.answer(Lane.HEARTBEAT, accepted(3))
+        if isinstance(hands.request(Channel.HEARTBEAT), m.HeartbeatRequest):
+            hands.answer(Channel.HEARTBEAT, accepted(3))
         hands.wait(0.5)
         if hands.now > told_at + 6 and not hands.find(RebalanceTimeoutRaised):
             hands.client.called(hands.now)
@@ -459,7 +463,7 @@ def test_counts_come_from_the_checkpoint_and_go_into_the_plan() -> None:
     hands.until(m.OffsetFetchRequest)
     nothing_known = m.OffsetAndMetadata(5)
     offsets = {key(each): nothing_known if each < 2 else NONE for each in range(4)}
-    hands.answer(Lane.OFFSETS, m.OffsetFetchResponse(offsets=offsets))
+    hands.answer(Channel.OFFSETS, m.OffsetFetchResponse(offsets=offsets))
     request = hands.until(m.ListOffsetsRequest)
     assert isinstance(request, m.ListOffsetsRequest)
     assert (request.partitions, request.timestamp_ms) == ({key(2)}, m.EARLIEST_TIMESTAMP)
@@ -482,12 +486,12 @@ def test_checkpoint_of_another_group_fails_the_query_before_anything_is_recorded
     hands.beat(accepted(3, parts(0)))
     hands.cluster()
     hands.until(m.OffsetFetchRequest)
-    hands.answer(Lane.OFFSETS, committed({}))
+    hands.answer(Channel.OFFSETS, committed({}))
     with pytest.raises(CheckpointError, match="spark-groups reset-offsets g --from-group other "):
         hands.client.plan(ALL, {}, hands.now)
     for _ in range(20):
         hands.wait(0.3)
-        assert not isinstance(hands.request(Lane.OFFSETS), m.OffsetFetchRequest)
+        assert not isinstance(hands.request(Channel.OFFSETS), m.OffsetFetchRequest)
     assert not hands.client.commits.pending()
 
 
@@ -501,3 +505,12 @@ def test_checkpoint_of_another_group_goes_on_where_this_one_has_committed() -> N
     plan = planned(hands, {0: 7})
     assert plan.ranges == (OffsetRange(TOPIC, "orders", 0, 0, 7),), "nothing of it is inherited"
     assert plan.topics == (ReadTopic(TOPIC, "orders", 4),), "the count is that of this group"
+
+
+def test_defaults_are_the_careful_ones() -> None:
+    config = ClientConfig(
+        member=MemberConfig(group_id="g", subscription=Subscription.of_names("orders")),
+        starting_offsets=StartingOffsets(StartingPoint.LATEST),
+    )
+    assert (config.read_committed, config.fail_on_data_loss) == (False, True)
+    assert config.liveness == LivenessLimits(max_idle_s=None)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_groups.client import Lane
+from spark_groups.client import Channel
 from spark_groups.client.health import NOT_LIVE, READY, SHARE, Condition, assess
 from spark_groups.client.liveness import LivenessLimits
 from spark_groups.client.snapshot import take_snapshot
@@ -158,7 +158,7 @@ def test_silent_broker_cuts_off_before_the_session_ends_and_is_no_reason_to_rest
     while hands.now < accepted_at + SHARE * session_s:
         hands.until(m.HeartbeatRequest)
         hands.now += 1.0
-        hands.fail(Lane.HEARTBEAT)
+        hands.fail(Channel.HEARTBEAT)
         hands.cluster()
     health = assess(take_snapshot(hands.client, hands.now))
     assert health.condition is Condition.CUT_OFF
@@ -173,7 +173,7 @@ def test_driver_that_keeps_no_time_any_more_is_stuck_before_the_session_ends() -
     accepted_at = hands.client.member.last_accepted_sent_at
     assert accepted_at is not None
     # Nobody polls: what is due is not sent.
-    hands.under_way.pop(Lane.HEARTBEAT, None)
+    hands.under_way.pop(Channel.HEARTBEAT, None)
     view = take_snapshot(hands.client, accepted_at + SHARE * session_s)
     assert assess(view).condition is Condition.STUCK
 
@@ -191,7 +191,7 @@ def test_revocation_that_a_batch_holds_up_is_stuck_at_half_of_its_time() -> None
     hands.client.finish(plan, hands.now)
     hands.pump()
     hands.until(m.OffsetCommitRequest)
-    hands.answer(Lane.OFFSETS, all_of(hands.request(Lane.OFFSETS)))
+    hands.answer(Channel.OFFSETS, all_of(hands.request(Channel.OFFSETS)))
     assert health_of(hands) is Condition.READING
 
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_groups.client.health import SHARE, Condition, Health, assess
-from spark_groups.client.parts import Event
 from spark_groups.client.snapshot import take_snapshot
 from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.swarm import Swarm
 from spark_groups.offsets.events import PartitionsGivenUp
-from spark_groups.protocol.events import PartitionsLost
+from spark_groups.protocol.events import Event, PartitionsLost
 from tests.lab.sim.scenes import Facts, world
 
 EVERY_S = 0.5

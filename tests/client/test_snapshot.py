@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from spark_groups.client import Lane
+from spark_groups.client import Channel
 from spark_groups.client.snapshot import take_snapshot
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.protocol import messages as m
@@ -60,7 +60,7 @@ def test_position_that_is_not_found_yet_is_none() -> None:
 
 def test_topic_without_a_name_is_shown_by_its_id() -> None:
     hands = Hands()
-    hands.answer(Lane.SEARCH, m.FindCoordinatorResponse(coordinator=m.Node(1, "b", 1)))
+    hands.answer(Channel.SEARCH, m.FindCoordinatorResponse(coordinator=m.Node(1, "b", 1)))
     hands.beat(accepted(2, parts(0)))
     assert take_snapshot(hands.client, hands.now)["assigned"] == ["AAAAAAAAAAAAAAAAAAAAAQ-0"]
 

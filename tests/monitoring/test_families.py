@@ -14,8 +14,8 @@ from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.registry import Collector
 
 from spark_groups.client.health import Condition
+from spark_groups.client.metrics import Count, Took
 from spark_groups.client.snapshot import take_snapshot
-from spark_groups.client.tally import Count, Took
 from spark_groups.monitoring.families import MAX_PARTITION_SERIES, families, metric_table
 from spark_groups.protocol.membership import MemberState
 from tests.client.hands import Hands

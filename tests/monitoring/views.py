@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_groups.client import Lane
+from spark_groups.client import Channel
 from spark_groups.client.snapshot import take_snapshot
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.protocol import messages as m
@@ -21,10 +21,10 @@ def busy_view() -> dict[str, Any]:
     hands.client.finish(plan, hands.now)
     hands.pump()
     hands.until(m.OffsetCommitRequest)
-    hands.answer(Lane.OFFSETS, all_of(hands.request(Lane.OFFSETS), 113))
+    hands.answer(Channel.OFFSETS, all_of(hands.request(Channel.OFFSETS), 113))
     hands.beat(accepted(3, parts(0, 1)))
     hands.until(m.OffsetCommitRequest)
-    hands.answer(Lane.OFFSETS, all_of(hands.request(Lane.OFFSETS)))
+    hands.answer(Channel.OFFSETS, all_of(hands.request(Channel.OFFSETS)))
     hands.client.plan(PlanLimit(), ends({0: 20, 1: 4}), hands.now)
     hands.beat(accepted(3, parts(1)))
     view = take_snapshot(hands.client, hands.now + 2.5)

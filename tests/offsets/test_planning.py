@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from spark_groups.offsets.planning import PlanLimit, divide
+from spark_groups.offsets.settling import BEYOND_SESSION_S, Settling, WhenUnsettled
 
 OFFSETS = some.integers(0, 2**53)
 LOGS = some.dictionaries(some.integers(0, 50), some.tuples(OFFSETS, OFFSETS), max_size=20)
@@ -91,3 +92,13 @@ def test_small_backlog_is_held_back(
     limit: PlanLimit, backlog: int, waited_s: float, does: bool
 ) -> None:
     assert limit.holds_back(backlog, waited_s) is does
+
+
+@pytest.mark.parametrize("when", [WhenUnsettled.WARN, WhenUnsettled.FAIL])
+def test_session_means_nothing_to_who_does_not_wait_for_it(when: WhenUnsettled) -> None:
+    assert Settling(7.0, when).limit_s(45_000) == 7.0
+
+
+def test_who_waits_does_so_for_the_session_and_a_little_longer_but_never_shorter() -> None:
+    assert Settling(7.0, WhenUnsettled.WAIT).limit_s(45_000) == 45.0 + BEYOND_SESSION_S
+    assert Settling(99.0, WhenUnsettled.WAIT).limit_s(45_000) == 99.0

@@ -16,8 +16,7 @@ from spark_groups.offsets.events import (
     PositionFound,
 )
 from spark_groups.offsets.known_topics import TopicDirectory
-from spark_groups.offsets.ledger import Ledger
-from spark_groups.offsets.owned import OwnedPartition, Phase
+from spark_groups.offsets.ledger import Ledger, OwnedPartition, Phase
 from spark_groups.offsets.resolution import PositionResolver, Resolved
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint, commit_metadata
 from spark_groups.protocol.messages import (

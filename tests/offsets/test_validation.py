@@ -9,8 +9,7 @@ import pytest
 
 from spark_groups.errors import ErrorCode, Reaction
 from spark_groups.offsets.known_topics import TopicDirectory
-from spark_groups.offsets.ledger import Ledger
-from spark_groups.offsets.owned import OwnedPartition, Phase
+from spark_groups.offsets.ledger import Ledger, OwnedPartition, Phase
 from spark_groups.offsets.validation import DOUBT_S, PositionValidator
 from spark_groups.protocol.messages import (
     EpochEnd,
@@ -222,7 +221,6 @@ def test_finished_runs_ask_for_the_leader_of_the_moment_without_a_plan(
     request = scene.validator.to_list()
     assert request is not None
     assert (request.partitions, request.timestamp_ms) == ({key(0)}, -1)
-    assert scene.validator.asked_for(request)
     end, leader_epoch = listed
     resolved = scene.validator.handle_list(
         ListOffsetsResponse(offsets={key(0): end}, leader_epochs={key(0): leader_epoch}), 1.0

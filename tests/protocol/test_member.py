@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,12 @@ from spark_groups.protocol.events import (
     PartitionsRevoked,
     RevocationTold,
 )
+from spark_groups.protocol.member import EXPIRY_S, SAY_AGAIN_S, InstanceWait, Report
+from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.messages import HeartbeatRequest
-from spark_groups.types import NO_PARTITIONS
+from spark_groups.protocol.subscription import Subscription
+from spark_groups.types import NO_PARTITIONS, Assignment
 from tests.protocol.members import (
     SENDING,
     accepted,
@@ -218,3 +222,94 @@ def test_full_report_while_withholding_acknowledges_nothing() -> None:
     beat(m, None)
     assert beat(m, accepted(3, parts(0))).topic_partitions == parts(0, 1)
     assert m.state is S.RECONCILING
+
+
+def test_wait_is_said_at_once_and_then_now_and_again() -> None:
+    wait = InstanceWait()
+    said = [second for second in range(35) if wait.refused(100.0 + second)]
+    assert said == [0, SAY_AGAIN_S, 2 * SAY_AGAIN_S, 3 * SAY_AGAIN_S]
+    assert wait.began_at() == 100.0
+
+
+def test_deadline_counts_from_the_first_refusal_and_ends_with_the_wait() -> None:
+    wait = InstanceWait()
+    assert wait.deadline(45_000) is None
+    wait.refused(5.0)
+    wait.refused(9.0)
+    assert wait.deadline(45_000) == 95.0 + EXPIRY_S
+    wait.ended()
+    assert wait.deadline(45_000) is None
+    assert wait.refused(70.0), "the next wait is said anew"
+    assert wait.deadline(1_000) == 72.0 + EXPIRY_S
+
+
+EVERYTHING = HeartbeatRequest(
+    group_id="g",
+    member_id="",
+    member_epoch=0,
+    instance_id="i1",
+    rack_id="r1",
+    subscribed_topic_names=("orders",),
+    server_assignor="range",
+)
+BARE = HeartbeatRequest(group_id="g", member_id="m1", member_epoch=3, instance_id="i1")
+
+
+def reported(report: Report, owned: Assignment, *, acknowledge: bool = False) -> HeartbeatRequest:
+    return report.next_heartbeat(
+        "m1", 3, owned=owned, rebalance_timeout_ms=5_000, acknowledge=acknowledge
+    )
+
+
+def test_first_says_everything_and_is_repeated_until_it_is_accepted() -> None:
+    report = Report(EVERYTHING)
+    first = reported(report, parts(0))
+    assert reported(report, parts(0)) == first
+    assert (first.rack_id, first.server_assignor, first.instance_id) == ("r1", "range", "i1")
+    assert (first.topic_partitions, first.rebalance_timeout_ms) == (parts(0), 5_000)
+    report.accepted(first)
+    assert reported(report, parts(0)) == BARE
+    report.forget()
+    assert reported(report, parts(0)) == first
+
+
+def test_only_changes_are_said() -> None:
+    report = Report(EVERYTHING)
+    report.accepted(reported(report, parts(0)))
+    assert report.knows(parts(0))
+    assert not report.knows(parts(1))
+    assert reported(report, parts(0, 1)).topic_partitions == parts(0, 1)
+    assert reported(report, parts(0), acknowledge=True).topic_partitions == parts(0)
+    longer = report.next_heartbeat(
+        "m1", 3, owned=parts(0), rebalance_timeout_ms=9_000, acknowledge=False
+    )
+    assert (longer.rebalance_timeout_ms, longer.topic_partitions) == (9_000, None)
+
+
+def test_defaults_are_those_of_kafka() -> None:
+    config = MemberConfig(group_id="g", subscription=Subscription.of_names("orders"))
+    assert (config.rebalance_timeout_ms, config.session_timeout_ms) == (300_000, 45_000)
+    assert (config.instance_id, config.rack_id, config.server_assignor) == (None, None, None)
+    assert config.fast_heartbeats
+    assert config.await_instance, "a crash must not cost a query its static membership"
+
+
+OWNED = Assignment(frozenset())
+
+
+@pytest.mark.parametrize(
+    ("said", "is_full"),
+    [
+        ({}, False),
+        ({"topic_partitions": OWNED, "rebalance_timeout_ms": 1}, False),
+        ({"topic_partitions": OWNED, "subscribed_topic_names": ()}, False),
+        ({"rebalance_timeout_ms": 1, "subscribed_topic_names": ()}, False),
+        *(
+            ({"topic_partitions": OWNED, "rebalance_timeout_ms": 1, **topics}, True)
+            for topics in ({"subscribed_topic_names": ()}, {"subscribed_topic_regex": "a.*"})
+        ),
+    ],
+)
+def test_a_heartbeat_is_full_that_says_all_three(said: dict[str, Any], is_full: bool) -> None:
+    request = HeartbeatRequest(group_id="g", member_id="m", member_epoch=1, **said)
+    assert request.is_full is is_full

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_groups.protocol.backoff import MAX_BACKOFF_S
+from spark_groups.protocol.backoff import MAX_BACKOFF_S, Backoff
 from spark_groups.protocol.pace import (
     BOUNDARY_INTERVAL_S,
     DEFAULT_INTERVAL_S,
@@ -168,3 +168,16 @@ def test_nothing_is_renewed_that_is_not_awaited() -> None:
     pace = started()
     pace.renew(0.0)
     assert beat(pace, 0.0) == pytest.approx(5.0)
+
+
+def test_pauses_double_up_to_their_limit_and_begin_anew() -> None:
+    backoff, pauses = Backoff(), []
+    assert backoff.not_before == 0.0
+    for _ in range(6):
+        backoff.failed(10.0)
+        pauses.append(backoff.not_before - 10.0)
+    assert pauses == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
+    backoff.succeeded()
+    assert backoff.not_before == 0.0
+    backoff.failed(20.0)
+    assert backoff.not_before == pytest.approx(20.1)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from spark_groups.client.absent import BELIEVED_S
+from spark_groups.client.requests.metadata import BELIEVED_S
 from spark_groups.errors import AvailableNowError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.planning import PlanLimit
@@ -122,7 +122,7 @@ def test_log_ends_are_listed_now_and_then_while_a_topic_is_in_doubt(
     client.finish(first, hands.now)
     assert client.is_settled
     names = MetadataRequest(topic_names=frozenset({"flihgts"}))
-    client.parts.absent.handle_metadata(names, MetadataResponse(), hands.now)
+    client.absent.learn(names, MetadataResponse(), hands.now)
     driver = GroupDriver(
         client.config, bootstrap_servers=("localhost:1",), client_id="test", security=Security()
     )
@@ -134,7 +134,7 @@ def test_log_ends_are_listed_now_and_then_while_a_topic_is_in_doubt(
             waits_s.append(timeout_s)
         if len(waits_s) == 5:
             hands.now += BELIEVED_S
-            client.parts.absent.handle_metadata(names, MetadataResponse(), hands.now)
+            client.absent.learn(names, MetadataResponse(), hands.now)
         return condition()
 
     driver._client = client

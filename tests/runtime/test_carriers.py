@@ -1,4 +1,4 @@
-"""The threads that carry requests: each lane by itself, every request answered or failed."""
+"""The threads that carry requests: each channel by itself, every request answered or failed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from spark_groups.client import Lane, Outgoing
+from spark_groups.client import Channel, Outgoing
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.protocol.messages import (
@@ -67,20 +67,20 @@ def test_each_lane_brings_the_answer_to_its_request(
     create_topic(kafka.bootstrap_servers, topic_name)
     carriers, answers = start(kafka.bootstrap_servers)
     metadata = MetadataRequest(topic_names=frozenset({topic_name}))
-    carriers.send(Outgoing(Lane.CLUSTER, metadata))
+    carriers.send(Outgoing(Channel.CLUSTER, metadata))
     _, found = answers.get(timeout=10)
     assert isinstance(found, MetadataResponse)
     assert [each.name for each in found.topics] == [topic_name]
 
     def leave_as_nobody() -> int:
         # The first group of a broker makes its topic: until then nobody coordinates it.
-        carriers.send(Outgoing(Lane.SEARCH, FindCoordinatorRequest(group_id=group_id)))
+        carriers.send(Outgoing(Channel.SEARCH, FindCoordinatorRequest(group_id=group_id)))
         _, coordinator = answers.get(timeout=10)
         assert isinstance(coordinator, FindCoordinatorResponse)
         if coordinator.coordinator is None:
             return coordinator.error_code
         leaving = HeartbeatRequest(group_id=group_id, member_id="nobody", member_epoch=-1)
-        carriers.send(Outgoing(Lane.HEARTBEAT, leaving, coordinator.coordinator))
+        carriers.send(Outgoing(Channel.HEARTBEAT, leaving, coordinator.coordinator))
         outgoing, answer = answers.get(timeout=10)
         assert outgoing.request is leaving
         assert isinstance(answer, HeartbeatResponse)
@@ -100,9 +100,9 @@ def test_the_search_for_a_coordinator_does_not_wait_behind_a_slow_broker(
         try:
             carriers, answers = start(proxy.address)
             metadata = MetadataRequest(topic_names=frozenset({topic_name}))
-            carriers.send(Outgoing(Lane.CLUSTER, metadata))
+            carriers.send(Outgoing(Channel.CLUSTER, metadata))
             wait_until(lambda: METADATA.api_key in {key for _, key in proxy.seen})
-            carriers.send(Outgoing(Lane.SEARCH, FindCoordinatorRequest(group_id=group_id)))
+            carriers.send(Outgoing(Channel.SEARCH, FindCoordinatorRequest(group_id=group_id)))
             _, found = answers.get(timeout=30)
             assert isinstance(found, FindCoordinatorResponse)
             _, described = answers.get(timeout=30)
@@ -116,11 +116,11 @@ def test_a_heartbeat_does_not_wait_behind_another_request(start: Start) -> None:
         node = Node(1, "127.0.0.1", silent.getsockname()[1])
         nobody = Node(2, "127.0.0.1", 1)
         carriers, answers = start("127.0.0.1:1")
-        carriers.send(Outgoing(Lane.OFFSETS, fetch("g"), node))
+        carriers.send(Outgoing(Channel.OFFSETS, fetch("g"), node))
         beat = HeartbeatRequest(
             group_id="g", member_id="m", member_epoch=1, topic_partitions=NO_PARTITIONS
         )
-        carriers.send(Outgoing(Lane.HEARTBEAT, beat, nobody))
+        carriers.send(Outgoing(Channel.HEARTBEAT, beat, nobody))
         outgoing, answer = answers.get(timeout=5)
         assert outgoing.request is beat
         assert isinstance(answer, RequestFailed)
@@ -132,7 +132,7 @@ def test_what_waits_for_an_old_coordinator_ends_when_there_is_another(start: Sta
     with socket.create_server(("127.0.0.1", 0)) as silent:
         carriers, answers = start("127.0.0.1:1")
         old = Node(1, "127.0.0.1", silent.getsockname()[1])
-        carriers.send(Outgoing(Lane.OFFSETS, fetch("g"), old))
+        carriers.send(Outgoing(Channel.OFFSETS, fetch("g"), old))
         connection, _ = silent.accept()
         with connection:
             began_at = time.monotonic()
@@ -157,7 +157,7 @@ def test_an_error_of_the_taker_of_answers_is_reported_and_ends_the_thread() -> N
     )
     carriers.start()
     try:
-        carriers.send(Outgoing(Lane.OFFSETS, fetch("g"), Node(1, "127.0.0.1", 1)))
+        carriers.send(Outgoing(Channel.OFFSETS, fetch("g"), Node(1, "127.0.0.1", 1)))
         assert isinstance(crashes.get(timeout=10), ZeroDivisionError)
     finally:
         carriers.shutdown(2.0)

@@ -43,7 +43,7 @@ def test_an_outage_is_found_out_also_while_an_instance_id_is_waited_for(group_id
         query.driver.start(None)
         client, now = query.driver._started(), suspension_clock()
         with query.driver._changed:
-            client.exchange.failing_since = now - 2 * OUTAGE_S
+            client.search.failing_since = now - 2 * OUTAGE_S
             client.member.instance_wait.refused(now - 10.0)
         assert query.driver.await_commits(0.0), "it is still waited for"
         with query.driver._changed:

@@ -6,10 +6,9 @@ import queue
 
 import pytest
 
-from spark_groups.client.narration import NameOf
-from spark_groups.client.parts import Event
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.events import RevocationHeld
+from spark_groups.protocol.events import Event, NameOf
 from tests.brokers import Row, create_topic, produce
 from tests.runtime.members import QueryLike, fill, queries
 from tests.waiting import wait_until

@@ -45,7 +45,7 @@ def test_answers_and_the_clock_move_the_client() -> None:
     engine = running()
     try:
         failing = engine._wait_for(
-            lambda: engine._started().exchange.failing_since is not None, timeout_s=30.0
+            lambda: engine._started().failing_since is not None, timeout_s=30.0
         )
         assert failing
         assert any("got no answer" in line for line in engine._timeline.lines())

@@ -107,7 +107,7 @@ class Pair:
     def coordinators(self) -> list[str | None]:
         """Return where each of them takes the coordinator to be."""
         nodes = [
-            query.driver._client.parts.coordinator if query.driver._client else None
+            query.driver._client.coordinator if query.driver._client else None
             for query in self.both
         ]
         return [f"{node.host}:{node.port}" if node else None for node in nodes]

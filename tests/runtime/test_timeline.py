@@ -6,8 +6,7 @@ import logging
 
 import pytest
 
-from spark_groups.client.parts import Event
-from spark_groups.protocol.events import MemberLeft, QueryReturned
+from spark_groups.protocol.events import Event, MemberLeft, QueryReturned
 from spark_groups.runtime.timeline import LENGTH, Timeline
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_groups.client import ClientConfig, GroupClient, Outgoing
-from spark_groups.client.narration import narrate
 from spark_groups.client.snapshot import take_snapshot
 from spark_groups.errors import SparkGroupsError
 from spark_groups.offsets.events import CoordinatorFound, PositionFound
@@ -134,7 +133,7 @@ class Clients:
     def _events(self, query: Query, prefix: str) -> list[str]:
         names = self.scene.names
         return [
-            f"{prefix}{query.name} * {self._plain(query, narrate(event, names.name)[1])}"
+            f"{prefix}{query.name} * {self._plain(query, event.text(names.name))}"
             for event in query.client.poll_events()
             if not isinstance(event, UNTOLD)
         ]
@@ -194,7 +193,7 @@ class Clients:
                 m.ListOffsetsRequest(partitions=readable, timestamp_ms=m.LATEST_TIMESTAMP)
             )
             assert isinstance(listed, m.ListOffsetsResponse)
-            query.client.parts.validator.compare(listed.offsets, listed.leader_epochs)
+            query.client.listed(listed.offsets, listed.leader_epochs)
             lines = self._pump(name)
             plan = query.client.plan(
                 PlanLimit(max_offsets=int(limit) if limit else None),
@@ -227,17 +226,17 @@ class Clients:
         query = self.queries[name]
         view = take_snapshot(query.client, self.now)
         names, group_id = self.scene.names, query.config.member.group_id
-        member, client = query.client.member, query.client
-        parts = [f"{view['state']} at epoch {names.epoch_out(group_id, member.member_epoch)}"]
+        client = query.client
+        parts = [f"{view['state']} at epoch {names.epoch_out(group_id, client.member_epoch)}"]
         for word, keys in (
-            ("has", member.assigned),
-            ("waits for", client.target.pending - member.owned),
-            ("is giving up", member.revoking),
-            ("has yet to commit", client.commits.pending()),
+            ("has", client.assigned),
+            ("waits for", client.pending),
+            ("is giving up", client.revoking),
+            ("has yet to commit", client.uncommitted),
         ):
             if word == "has" or keys:
                 parts.append(f"{word} {names.partitions(keys)}")
-        withheld = client.parts.pending.withheld(client.target.pending - member.owned)
+        withheld = client.withheld()
         if withheld:
             parts.append("withheld are " + ", ".join(str(each) for each in withheld))
         return [f"{name}: {', '.join(parts)}"]

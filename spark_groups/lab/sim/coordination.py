@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import field, replace
 from typing import Final, cast
 
-from spark_groups.client.lanes import Outgoing
+from spark_groups.client.channels import Outgoing
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator.effects import TimerKey, TimerKind
 from spark_groups.lab.coordinator.error_answers import error_answer

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from spark_groups.client.channels import Outgoing
 from spark_groups.client.group_client import GroupClient
-from spark_groups.client.lanes import Outgoing
-from spark_groups.client.parts import Event
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.topic_images import TopicImage
 from spark_groups.lab.sim.coordination import AcceptedOffset
+from spark_groups.protocol.events import Event
 from spark_groups.protocol.messages import Request, Response
 from spark_groups.types import BatchPlan, TopicIdPartition
 from spark_groups.values import dataclass

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from spark_groups.client.channels import Outgoing
 from spark_groups.client.group_client import GroupClient
-from spark_groups.client.lanes import Outgoing
-from spark_groups.client.narration import NameOf, narrate
-from spark_groups.client.parts import Event
 from spark_groups.lab.sim.clock import Clock
 from spark_groups.lab.sim.facts import Answered, Happened, Sent, Unanswered
 from spark_groups.lab.sim.scene import Scene
 from spark_groups.offsets.events import RevocationHeld
+from spark_groups.protocol.events import Event, NameOf
 from spark_groups.protocol.messages import RequestFailed, Response
 
 Act = Callable[[GroupClient, float], object]
@@ -118,8 +117,8 @@ class Incarnation:
             self.pump()
 
     def _say(self, event: Event) -> None:
-        epoch = str(self.client.member.member_epoch)
-        told = _Told(event, self.client.topics.name)
+        epoch = str(self.client.member_epoch)
+        told = _Told(event, self.client.topic_name)
         self._scene.log.add(self._scene.now, self.name, epoch, "says", told)
         self._scene.tell(Happened(self.name, event))
         if isinstance(event, RevocationHeld):
@@ -140,4 +139,4 @@ class _Told:
         self._name_of = name_of
 
     def __str__(self) -> str:
-        return narrate(self._event, self._name_of)[1]
+        return self._event.text(self._name_of)

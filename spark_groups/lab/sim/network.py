@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from spark_groups.client.lanes import Outgoing
+from spark_groups.client.channels import Outgoing
 from spark_groups.lab.sim.chance import Chance
 from spark_groups.lab.sim.schedule import Schedule
 from spark_groups.lab.sim.swarm import Swarm

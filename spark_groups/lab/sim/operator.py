@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from spark_groups.client.lanes import Lane, Outgoing
+from spark_groups.client.channels import Channel, Outgoing
 from spark_groups.lab.sim.queries import LEAVE_S, Query
 from spark_groups.lab.sim.scene import Scene
 from spark_groups.lab.sim.swarm import Swarm
@@ -58,7 +58,7 @@ class Operator:
             member_epoch=NO_MEMBER_EPOCH,
             offsets=offsets,
         )
-        outgoing = Outgoing(Lane.OFFSETS, request, coordination.node)
+        outgoing = Outgoing(Channel.OFFSETS, request, coordination.node)
         scene.network.send(NAME, outgoing, self._answered, lambda _: None)
 
     def _offsets(self) -> dict[TopicIdPartition, m.OffsetAndMetadata]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from spark_groups.client.lanes import Lane, Outgoing
+from spark_groups.client.channels import Channel, Outgoing
 from spark_groups.errors import ErrorCode, Reaction
 from spark_groups.lab.sim.facts import Consumed, Sent
 from spark_groups.lab.sim.scene import Scene
@@ -22,6 +22,7 @@ from spark_groups.types import TopicIdPartition
 
 POLL_S: Final = 0.25
 RECORDS_A_POLL: Final = 20
+TIMEOUT_S: Final = {Channel.SEARCH: 3.0, Channel.HEARTBEAT: 5.0, Channel.OFFSETS: 10.0}
 SEARCH_AGAIN_S: Final = 0.2
 
 
@@ -43,7 +44,7 @@ class PlainConsumer:
         self._asked: set[TopicIdPartition] = set()
         """Whose offsets were asked for and which were not taken away since."""
         self._node: m.Node | None = None
-        self._busy: set[Lane] = set()
+        self._busy: set[Channel] = set()
         swarm = scene.swarm
         config = MemberConfig(
             group_id=scene.coordination.group_id,
@@ -83,7 +84,7 @@ class PlainConsumer:
         if (
             self._node is not None
             and self.member.state is MemberState.STABLE
-            and Lane.OFFSETS not in self._busy
+            and Channel.OFFSETS not in self._busy
         ):
             self._ask_about_offsets()
         scene.schedule.after(POLL_S, self._poll)
@@ -98,7 +99,7 @@ class PlainConsumer:
             return
         heartbeat = self.member.poll_heartbeat(now)
         if heartbeat is not None:
-            self._send(Lane.HEARTBEAT, heartbeat, self._heard, self._heartbeat_lost)
+            self._send(Channel.HEARTBEAT, heartbeat, self._heard, self._heartbeat_lost)
 
     def _take_events(self) -> None:
         for event in self.member.poll_events():
@@ -113,17 +114,17 @@ class PlainConsumer:
     # Requests.
 
     def _search(self) -> None:
-        if Lane.SEARCH in self._busy:
+        if Channel.SEARCH in self._busy:
             return
         request = m.FindCoordinatorRequest(group_id=self.member.config.group_id)
-        self._send(Lane.SEARCH, request, self._found, self._search_later)
+        self._send(Channel.SEARCH, request, self._found, self._search_later)
 
     def _search_later(self) -> None:
-        """Keep the lane for a moment: nobody knows where the coordinator is."""
-        self._busy.add(Lane.SEARCH)
+        """Keep the channel for a moment: nobody knows where the coordinator is."""
+        self._busy.add(Channel.SEARCH)
 
         def again() -> None:
-            self._busy.discard(Lane.SEARCH)
+            self._busy.discard(Channel.SEARCH)
             self._pump()
 
         self._scene.schedule.after(SEARCH_AGAIN_S, again)
@@ -154,7 +155,7 @@ class PlainConsumer:
                 member_epoch=member.member_epoch,
                 partitions=missing,
             )
-            self._send(Lane.OFFSETS, request, self._fetched, lambda: None)
+            self._send(Channel.OFFSETS, request, self._fetched, lambda: None)
         elif self._scene.chance.random() < (0.2 if self._scene.is_faulty else 1.0):
             self._commit()
 
@@ -186,7 +187,7 @@ class PlainConsumer:
             member_epoch=member.member_epoch,
             offsets=offsets,
         )
-        self._send(Lane.OFFSETS, request, self._committed, lambda: None)
+        self._send(Channel.OFFSETS, request, self._committed, lambda: None)
 
     def _committed(self, response: m.Response) -> None:
         assert isinstance(response, m.OffsetCommitResponse)
@@ -195,22 +196,22 @@ class PlainConsumer:
 
     def _send(
         self,
-        lane: Lane,
+        channel: Channel,
         request: m.Request,
         answered: Callable[[m.Response], None],
         failed: Callable[[], None],
     ) -> None:
-        self._busy.add(lane)
-        node = self._node if lane.leads_to_coordinator else None
-        outgoing = Outgoing(lane, request, node)
+        self._busy.add(channel)
+        node = self._node if channel.leads_to_coordinator else None
+        outgoing = Outgoing(channel, request, node, TIMEOUT_S[channel])
 
         def answer(response: m.Response) -> None:
-            self._busy.discard(lane)
+            self._busy.discard(channel)
             answered(response)
             self._pump()
 
         def fail(_failed: m.RequestFailed) -> None:
-            self._busy.discard(lane)
+            self._busy.discard(channel)
             failed()
             self._pump()
 

@@ -27,7 +27,6 @@ from spark_groups.lab.sim.scene import Scene
 from spark_groups.lab.sim.swarm import Assignor
 from spark_groups.offsets.plan_text import parse_plan_text, plan_text
 from spark_groups.offsets.planning import PlanLimit
-from spark_groups.protocol.member import Member
 from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.subscription import Subscription
@@ -110,8 +109,8 @@ class Query:
         """When Spark asked for the last batch; seconds."""
 
     @property
-    def member(self) -> Member | None:
-        return self.current.client.member if self.current else None
+    def member(self) -> GroupClient | None:
+        return self.current.client if self.current else None
 
     # What is done to it.
 
@@ -242,13 +241,13 @@ class Query:
             return f"{self.name} is down" if self.is_wanted else ""
         client = self.current.client
         # Where nobody may describe the group, who has nothing never knows that this is all.
-        has_nothing = client.target.is_refused and not client.member.owned
-        is_stable = client.member.state is MemberState.STABLE
+        has_nothing = not client.may_describe and not client.owned
+        is_stable = client.state is MemberState.STABLE
         if not client.is_settled and not (has_nothing and is_stable):
-            return f"{self.name} is not settled ({client.member.state.name})"
+            return f"{self.name} is not settled ({client.state.name})"
         # Whoever has not heard of a new leader cannot know that its log was cut.
         logs = self._scene.storage.logs
-        for key, owned in client.ledger.owned.items():
+        for key, owned in client.partitions.items():
             if key in logs and owned.leader_epoch < logs[key].leader_epoch:
                 return f"{self.name} has not heard of the leader of {key}"
         return ""
@@ -261,7 +260,7 @@ class Query:
         A run that is drawn does not wait: more can go wrong then.
         """
         now, client = self._scene.now, current.client
-        if waits_until == inf and client.attendance.is_member:
+        if waits_until == inf and client.is_member:
             waits_until = now + FIRST_ASSIGNMENT_S
         if client.is_settled or client.readable(current.now) or now >= waits_until:
             self._trigger(current)
@@ -335,6 +334,7 @@ class Query:
         )
         offsets = {key: end for key, (end, _) in ends.items()}
         leader_epochs = {key: leader_epoch for key, (_, leader_epoch) in ends.items()}
+        client.listed(offsets, leader_epochs)
         try:
             plan = client.plan(limit, offsets, current.now, leader_epochs)
         except DataLossError:
@@ -490,5 +490,5 @@ class Query:
         self._scene.tell(Incident(what, " ".join(map(str, (current.name, *details))).rstrip()))
 
     def _say(self, current: Incarnation, what: str, *details: object) -> None:
-        epoch = str(current.client.member.member_epoch)
+        epoch = str(current.client.member_epoch)
         self._scene.log.add(self._scene.now, current.name, epoch, what, *details)

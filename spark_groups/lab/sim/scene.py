@@ -18,9 +18,26 @@ from spark_groups.lab.sim.schedule import Schedule
 from spark_groups.lab.sim.storage import Storage
 from spark_groups.lab.sim.swarm import Swarm
 from spark_groups.offsets.starting import StartingOffsets
-from spark_groups.protocol.member import Member
+from spark_groups.protocol.membership import MemberState
+from spark_groups.types import Assignment
 
 Listeners = Mapping[type, Callable[[Any], None]]
+
+
+class MemberView(Protocol):
+    """What a participant believes about its membership."""
+
+    @property
+    def member_id(self) -> str: ...
+
+    @property
+    def state(self) -> MemberState: ...
+
+    @property
+    def assigned(self) -> Assignment: ...
+
+    @property
+    def owned(self) -> Assignment: ...
 
 
 class Participant(Protocol):
@@ -31,7 +48,7 @@ class Participant(Protocol):
         """What it is called, whichever incarnation of it runs."""
 
     @property
-    def member(self) -> Member | None:
+    def member(self) -> MemberView | None:
         """Its member of the group, None while it does not run."""
 
     def start(self) -> None:

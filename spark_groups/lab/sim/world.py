@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from spark_groups.client.lanes import Outgoing
+from spark_groups.client.channels import Outgoing
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator.profile import Profile
 from spark_groups.lab.coordinator.settings import BrokerSettings, Settings

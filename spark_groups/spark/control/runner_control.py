@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from spark_groups.client.narration import NameOf
-from spark_groups.client.parts import Event
 from spark_groups.errors import GroupError, OptionsError
 from spark_groups.offsets.events import PartitionsGivenUp, RevocationHeld
 from spark_groups.offsets.plan_text import plan_text
 from spark_groups.protocol.events import (
+    Event,
     MemberEvent,
     MemberLeft,
+    NameOf,
     PartitionsAssigned,
     PartitionsLost,
     PartitionsRevoked,

@@ -22,7 +22,7 @@ from spark_groups.offsets.plan_text import (
 )
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import reset_command
-from spark_groups.protocol.pattern_hints import surprising
+from spark_groups.protocol.subscription import surprising
 from spark_groups.runtime.driver import GroupDriver
 from spark_groups.spark.control.runner_control import RunnerControl
 from spark_groups.spark.options.source_options import SourceOptions

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_groups.client.lanes import Lane, Outgoing
+from spark_groups.client.channels import Channel, Outgoing
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator.shard import Origin
 from spark_groups.lab.sim.coordination import AcceptedOffset, Coordination, Watch
@@ -39,8 +39,8 @@ class Asked:
         self.coordination.watch = Watch(committed=self.committed.append)
 
     def ask(self, request: m.Request, code: int = 0, *, wait: bool = True) -> None:
-        lane = Lane.HEARTBEAT if isinstance(request, m.HeartbeatRequest) else Lane.OFFSETS
-        outgoing = Outgoing(lane, request, self.coordination.node)
+        channel = Channel.HEARTBEAT if isinstance(request, m.HeartbeatRequest) else Channel.OFFSETS
+        outgoing = Outgoing(channel, request, self.coordination.node)
         self.coordination.serve(outgoing, Origin(), code, self.answers.append)
         if wait:
             self.pass_time(self.coordination.replication_s)
@@ -97,7 +97,7 @@ def test_another_node_answers_from_the_log_once_it_has_read_it() -> None:
     asked.pass_time(0.5)
     assert asked.coordination.node != old
     assert asked.coordination.group == before
-    outgoing = Outgoing(Lane.HEARTBEAT, JOIN, old)
+    outgoing = Outgoing(Channel.HEARTBEAT, JOIN, old)
     asked.coordination.serve(outgoing, Origin(), 0, asked.answers.append)
     assert asked.answers[-1] == m.HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
 

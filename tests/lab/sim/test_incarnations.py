@@ -39,8 +39,8 @@ def test_answers_and_wake_ups_make_it_a_member_that_heartbeats() -> None:
     found, seen = incarnation()
     found._scene.schedule.run_until(30.0)
     sent = [fact for fact in seen.seen if isinstance(fact, facts.Sent)]
-    beats = [fact for fact in sent if fact.outgoing.lane.name == "HEARTBEAT"]
-    assert found.client.member.member_epoch > 0
+    beats = [fact for fact in sent if fact.outgoing.channel.name == "HEARTBEAT"]
+    assert found.client.member_epoch > 0
     assert 14 <= len(beats) <= 40, "every two seconds, faster at the beginning"
     told = [fact.event.at for fact in seen.seen if isinstance(fact, facts.Happened)]
     assert min(told) > SKEWED.offset_s, "it goes by its own clock"

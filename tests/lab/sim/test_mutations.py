@@ -22,8 +22,7 @@ from spark_groups.lab.sim.swarm import Swarm
 from spark_groups.lab.sim.world import World
 from spark_groups.offsets import resolution
 from spark_groups.offsets.commits import CommitQueue
-from spark_groups.offsets.ledger import FinishedBatch, Ledger
-from spark_groups.offsets.owned import Phase
+from spark_groups.offsets.ledger import FinishedBatch, Ledger, Phase
 from spark_groups.offsets.resolution import PositionResolver
 from spark_groups.protocol import backoff, member
 from spark_groups.protocol import messages as m

@@ -6,15 +6,15 @@ from random import Random
 
 import pytest
 
-from spark_groups.client.lanes import Lane, Outgoing
+from spark_groups.client.channels import Channel, Outgoing
 from spark_groups.lab.sim.network import ANY_BROKER, FARTHEST_S, Network, Reply
 from spark_groups.lab.sim.schedule import Schedule
 from spark_groups.lab.sim.swarm import Swarm
 from spark_groups.protocol import messages as m
 
 NODE = m.Node(1, "broker", 9092)
-FIND = Outgoing(Lane.SEARCH, m.FindCoordinatorRequest(group_id="g"))
-DESCRIBE = Outgoing(Lane.OFFSETS, m.DescribeGroupRequest(group_id="g"), NODE)
+FIND = Outgoing(Channel.SEARCH, m.FindCoordinatorRequest(group_id="g"))
+DESCRIBE = Outgoing(Channel.OFFSETS, m.DescribeGroupRequest(group_id="g"), NODE)
 RESPONSE = m.FindCoordinatorResponse(coordinator=NODE)
 
 

@@ -123,7 +123,7 @@ def test_a_static_query_keeps_its_place_while_it_is_away() -> None:
     wait(found, 10.0)
     current = found.queries[0].current
     assert current is not None
-    assert current.client.member.state is MemberState.STABLE
+    assert current.client.state is MemberState.STABLE
 
 
 def test_a_listener_tells_at_once_that_a_batch_has_ended() -> None:
@@ -142,7 +142,7 @@ def test_a_query_that_is_refused_while_it_plans_is_started_again() -> None:
     query = found.queries[0]
     refused = query.current
     assert refused is not None
-    refused.client.member.fail("its place is taken", found.scene.now)
+    refused.client.fail("its place is taken", found.scene.now)
     query._plan(refused, {})
     assert query.current is None
     wait(found, 20.0)

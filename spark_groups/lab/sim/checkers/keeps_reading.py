@@ -73,8 +73,8 @@ class KeepsReading(Checker):
         client, logs = fact.client, self.scene.storage.logs
         may_wait = self._may_wait(fact)
         planned = fact.plan.partitions() if fact.plan else frozenset()
-        for key in client.member.assigned.partitions & logs.keys():
-            owned, held = client.ledger.owned.get(key), (client.member.member_id, key)
+        for key in client.assigned.partitions & logs.keys():
+            owned, held = client.partitions.get(key), (client.member_id, key)
             is_stable = client.config.read_committed
             end = logs[key].stable_offset if is_stable else logs[key].end_offset
             has_all = may_wait or (owned is not None and owned.position >= end)

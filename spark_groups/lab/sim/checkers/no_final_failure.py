@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_groups.client.absent import BELIEVED_S
+from spark_groups.client.requests.metadata import BELIEVED_S
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.checkers.checker import Checker

@@ -73,11 +73,11 @@ class ReadsAvailable(Checker):
             return
         since = fact.began_at - OLD_LEADER_ANSWERS_S
         logs, client = self.scene.storage.logs, fact.client
-        for key in client.member.assigned.partitions & logs.keys():
+        for key in client.assigned.partitions & logs.keys():
             if key in self.history.cut:
                 continue
             available = logs[key].available(since, read_committed=client.config.read_committed)
-            owned = client.ledger.owned.get(key)
+            owned = client.partitions.get(key)
             if owned is None or owned.position < available:
                 stands = "nowhere" if owned is None else f"at {owned.position}"
                 self.fail(f"{fact.who} ends and stands {stands} of {key}, available {available}")

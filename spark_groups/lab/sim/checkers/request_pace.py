@@ -11,11 +11,11 @@ from spark_groups.lab.sim.history import History
 from spark_groups.lab.sim.scene import Listeners, Scene
 
 REQUESTS_PER_SECOND_MAX: Final = 60
-"""More on one lane means that something is asked without a pause."""
+"""More on one channel means that something is asked without a pause."""
 
 
 class RequestPace(Checker):
-    """Counts the requests of each lane in each second."""
+    """Counts the requests of each channel in each second."""
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
@@ -30,7 +30,7 @@ class RequestPace(Checker):
         if int(self.scene.now) != self._second:
             self._second = int(self.scene.now)
             self._counts.clear()
-        lane = (fact.who, fact.outgoing.lane)
-        self._counts[lane] += 1
-        if self._counts[lane] > REQUESTS_PER_SECOND_MAX:
+        channel = (fact.who, fact.outgoing.channel)
+        self._counts[channel] += 1
+        if self._counts[channel] > REQUESTS_PER_SECOND_MAX:
             self.fail(f"{fact.who} asks {fact.outgoing.request} again and again")

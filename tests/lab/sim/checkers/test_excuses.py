@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spark_groups.client.lanes import Lane, Outgoing
+from spark_groups.client.channels import Channel, Outgoing
 from spark_groups.lab.coordinator.topic_images import TopicImage
 from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.checkers.checker import BrokenInvariantError
@@ -34,7 +34,7 @@ def test_a_full_heartbeat_has_topics_and_a_rebalance_timeout_too() -> None:
     listeners = FullHeartbeats(scene(), History()).listeners()
     for request in (full, beat(topic_partitions=owned)):
         listeners[facts.Unanswered](facts.Unanswered("q1.1", beat()))
-        sent = facts.Sent("q1.1", Outgoing(Lane.HEARTBEAT, request))
+        sent = facts.Sent("q1.1", Outgoing(Channel.HEARTBEAT, request))
         if request.is_full:
             listeners[facts.Sent](sent)
             continue

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from spark_groups.client import Lane
+from spark_groups.client import Channel
+from spark_groups.client.metrics import BOUNDS_S, NO_ANSWER, Count, Metrics, Spread, Took
 from spark_groups.client.snapshot import take_snapshot
-from spark_groups.client.tally import BOUNDS_S, NO_ANSWER, Count, Spread, Tally, Took
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.swarm import Swarm
@@ -63,7 +63,7 @@ def test_heartbeats_are_timed_from_sending_to_answer() -> None:
     hands.cluster()
     hands.until(m.HeartbeatRequest)
     hands.now += 0.3
-    hands.answer(Lane.HEARTBEAT, accepted(2))
+    hands.answer(Channel.HEARTBEAT, accepted(2))
     spread = took(hands, Took.HEARTBEAT_RESPONSE_TIME)
     assert (spread["sum_s"], spread["max_s"]) == (0.3, 0.3)
     within = dict(zip(spread["bounds_s"], spread["buckets"], strict=False))
@@ -76,7 +76,7 @@ def test_batch_and_its_commit_are_counted_and_timed() -> None:
     run_batch(hands, 7)
     hands.until(m.OffsetCommitRequest)
     hands.now += 0.2
-    hands.answer(Lane.OFFSETS, all_of(hands.request(Lane.OFFSETS)))
+    hands.answer(Channel.OFFSETS, all_of(hands.request(Channel.OFFSETS)))
     found = counts(hands)
     assert (found["batches_planned"], found["batches_finished"]) == (1, 1)
     assert (found["offsets_finished"], found["commit"]) == (7, 1)
@@ -90,7 +90,7 @@ def test_fenced_commit_is_counted_by_its_error() -> None:
     hands.own(0, 1)
     run_batch(hands, 7)
     request = hands.until(m.OffsetCommitRequest)
-    hands.answer(Lane.OFFSETS, all_of(request, ErrorCode.STALE_MEMBER_EPOCH))
+    hands.answer(Channel.OFFSETS, all_of(request, ErrorCode.STALE_MEMBER_EPOCH))
     found = counts(hands)
     assert (found["commit"], found["commit_failed"], found["commit_fenced"]) == (1, 1, 1)
     errors = take_snapshot(hands.client, hands.now)["tally"]["errors"]
@@ -102,7 +102,7 @@ def test_error_that_is_not_about_the_member_does_not_fence() -> None:
     hands.own(0, 1)
     run_batch(hands, 7)
     request = hands.until(m.OffsetCommitRequest)
-    hands.answer(Lane.OFFSETS, all_of(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    hands.answer(Channel.OFFSETS, all_of(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
     found = counts(hands)
     assert (found["commit_failed"], found.get("commit_fenced", 0)) == (1, 0)
 
@@ -113,12 +113,12 @@ def test_commit_that_waits_ages_until_one_is_accepted() -> None:
     run_batch(hands, 7)
     hands.until(m.OffsetCommitRequest)
     hands.now += 4.0
-    hands.fail(Lane.OFFSETS)
+    hands.fail(Channel.OFFSETS)
     assert take_snapshot(hands.client, hands.now)["uncommitted_age_s"] == 4.0
     errors = take_snapshot(hands.client, hands.now)["tally"]["errors"]
     assert ["OffsetCommit", NO_ANSWER, 1] in errors
     request = hands.until(m.OffsetCommitRequest)
-    hands.answer(Lane.OFFSETS, all_of(request))
+    hands.answer(Channel.OFFSETS, all_of(request))
     # An answer was lost before: only what a fetch shows counts.
     assert take_snapshot(hands.client, hands.now)["uncommitted_age_s"] == 0.0
 
@@ -135,7 +135,7 @@ def test_revocation_is_timed_from_its_word_to_its_end() -> None:
     hands.client.finish(plan, hands.now)
     hands.pump()
     hands.until(m.OffsetCommitRequest)
-    hands.answer(Lane.OFFSETS, all_of(hands.request(Lane.OFFSETS)))
+    hands.answer(Channel.OFFSETS, all_of(hands.request(Channel.OFFSETS)))
     assert counts(hands)["partitions_revoked"] == 1
     assert took(hands, Took.PARTITION_REVOKED_LATENCY)["sum_s"] == pytest.approx(
         hands.now - told_at, abs=0.01
@@ -163,7 +163,7 @@ def test_member_ids_of_a_client_are_kept() -> None:
 
 
 def test_goodbye_is_no_heartbeat_of_the_member() -> None:
-    tally = Tally()
+    tally = Metrics()
     goodbye = m.HeartbeatRequest(group_id="g", member_id="m", member_epoch=-1)
     tally.answered(goodbye, m.HeartbeatResponse(error_code=25), 0.1, 1.0)
     tally.unanswered(goodbye)
@@ -173,7 +173,7 @@ def test_goodbye_is_no_heartbeat_of_the_member() -> None:
 
 
 def test_leaving_in_a_rebalance_is_no_failure() -> None:
-    tally = Tally()
+    tally = Metrics()
     tally.follow(MemberState.RECONCILING, 1.0, has_uncommitted=False)
     tally.follow(MemberState.PREPARE_LEAVING, 2.0, has_uncommitted=False)
     assert not any(tally.counts.values())
@@ -205,8 +205,7 @@ def test_tally_of_a_simulated_run_is_what_happened_there(seed: int) -> None:
         id(each.client): each.client for each in triggered.seen if isinstance(each, facts.Triggered)
     }
     counted = {
-        count: sum(client.parts.tally.counts[count] for client in clients.values())
-        for count in Count
+        count: sum(client.metrics.counts[count] for client in clients.values()) for count in Count
     }
     assert counted[Count.BATCHES_PLANNED] == sum(isinstance(each, BatchPlanned) for each in said)
     assert counted[Count.BATCHES_PLANNED] > 0
@@ -219,7 +218,7 @@ def test_tally_of_a_simulated_run_is_what_happened_there(seed: int) -> None:
     assert counted[Count.HEARTBEAT] >= counted[Count.HEARTBEAT_FAILED]
     for query in run.queries:
         assert query.current is not None
-        tally = query.current.client.parts.tally.counts
+        tally = query.current.client.metrics.counts
         gone = tally[Count.PARTITIONS_REVOKED] + tally[Count.PARTITIONS_LOST]
         owned = len(query.current.client.member.owned)
         assert tally[Count.PARTITIONS_ASSIGNED] - gone == owned

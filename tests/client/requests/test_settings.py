@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_groups.client.settings import ASK_AGAIN_S, READ_AGAIN_S, SettingsWatch
+from spark_groups.client.requests.settings import ASK_AGAIN_S, READ_AGAIN_S, SessionTimeout
 from spark_groups.protocol.events import SessionTimeoutKnown, SessionTooShort, SettingsUnknown
 from spark_groups.protocol.messages import GroupSettingsResponse
 from tests.client.hands import Hands, accepted, indexes
@@ -14,13 +14,13 @@ def known(session_timeout_ms: int) -> GroupSettingsResponse:
     return GroupSettingsResponse(session_timeout_ms=session_timeout_ms)
 
 
-def read(watch: SettingsWatch, response: GroupSettingsResponse, now: float) -> bool:
+def read(watch: SessionTimeout, response: GroupSettingsResponse, now: float) -> bool:
     watch.asked()
     return watch.handle_response(response, now)
 
 
 def test_settings_are_read_at_the_start_and_again_now_and_then() -> None:
-    watch = SettingsWatch(45_000)
+    watch = SessionTimeout(45_000)
     assert watch.due_at() == 0.0
     watch.asked()
     assert watch.due_at() is None
@@ -35,7 +35,7 @@ def test_settings_are_read_at_the_start_and_again_now_and_then() -> None:
 
 
 def test_another_heartbeat_interval_has_them_read_at_once() -> None:
-    watch = SettingsWatch(45_000)
+    watch = SessionTimeout(45_000)
     watch.follow(5.0, 0.5)
     read(watch, known(45_000), 1.0)
     watch.follow(5.0, 6.0)
@@ -45,7 +45,7 @@ def test_another_heartbeat_interval_has_them_read_at_once() -> None:
 
 
 def test_interval_that_changes_while_they_are_read_has_them_read_once_more() -> None:
-    watch = SettingsWatch(45_000)
+    watch = SessionTimeout(45_000)
     watch.follow(5.0, 0.0)
     watch.asked()
     watch.follow(0.5, 1.0)
@@ -63,7 +63,7 @@ def test_interval_that_changes_while_they_are_read_has_them_read_once_more() -> 
 def test_without_the_session_timeout_a_few_heartbeats_may_be_missed(
     interval_s: float, assumed_ms: int, proven_s: float
 ) -> None:
-    watch = SettingsWatch(assumed_ms)
+    watch = SessionTimeout(assumed_ms)
     watch.follow(interval_s, 0.0)
     assert watch.proven_for_s(interval_s) == proven_s
     assert read(watch, GroupSettingsResponse(reason="not authorized"), 1.0)
@@ -72,7 +72,7 @@ def test_without_the_session_timeout_a_few_heartbeats_may_be_missed(
 
 
 def test_session_timeout_that_is_known_is_what_proves() -> None:
-    watch = SettingsWatch(45_000)
+    watch = SessionTimeout(45_000)
     watch.follow(5.0, 0.0)
     read(watch, known(60_000), 1.0)
     assert watch.proven_for_s(5.0) == 60.0
@@ -87,7 +87,7 @@ def test_session_timeout_that_is_known_is_what_proves() -> None:
 def test_restart_that_outlasts_the_session_gets_the_command_that_raises_it(
     session_ms: int, restart_s: float | None, wanted_ms: int | None
 ) -> None:
-    watch = SettingsWatch(45_000)
+    watch = SessionTimeout(45_000)
     assert watch.command_for_restart("g", restart_s) is None, "nothing is known yet"
     read(watch, known(session_ms), 1.0)
     command = watch.command_for_restart("g", restart_s)
@@ -99,7 +99,7 @@ def test_restart_that_outlasts_the_session_gets_the_command_that_raises_it(
 def test_command_that_the_brokers_would_refuse_says_what_to_raise_first(
     maximum_ms: int, is_said: bool
 ) -> None:
-    watch = SettingsWatch(45_000)
+    watch = SessionTimeout(45_000)
     response = GroupSettingsResponse(session_timeout_ms=45_000, session_timeout_max_ms=maximum_ms)
     read(watch, response, 1.0)
     command = watch.command_for_restart("g", 61.0) or ""

@@ -1,16 +1,31 @@
-"""The group's settings as they are in force: session time-out and heartbeat interval.
+"""DescribeConfigs of the group and of brokers: which session timeout is in force.
 
-Only the heartbeat interval comes with each answer; the session time-out has to be asked for. It
+Only the heartbeat interval comes with each answer; the session timeout has to be asked for. It
 says for how long a member that is not heard of still owns its partitions. Whoever may not read it
 goes on with a guess that is never too long where the broker has Kafka's own proportions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from math import ceil
-from typing import Final
+from typing import ClassVar, Final
 
-from spark_groups.protocol.messages import GroupSettingsResponse
+from spark_groups.client.channels import Channel
+from spark_groups.client.requests.find_coordinator import Coordinator
+from spark_groups.protocol.events import (
+    Event,
+    SessionTimeoutKnown,
+    SessionTooShort,
+    SettingsUnknown,
+)
+from spark_groups.protocol.member import Member
+from spark_groups.protocol.messages import (
+    GroupSettingsRequest,
+    GroupSettingsResponse,
+    RequestFailed,
+)
 
 READ_AGAIN_S: Final = 60.0
 ASK_AGAIN_S: Final = 10.0
@@ -21,7 +36,7 @@ ROUND_S: Final = 15
 """What a session time-out for restarts is a multiple of."""
 
 
-class SettingsWatch:
+class SessionTimeout:
     """Decides when the settings are read again, and what follows from them.
 
     Args:
@@ -110,3 +125,48 @@ class SettingsWatch:
             return min(self._assumed_session_timeout_ms / 1000, guess_s)
         session_s = self.session_timeout_ms / 1000
         return min(session_s, guess_s) if self._is_in_doubt else session_s
+
+
+@dataclass(slots=True)
+class GroupSettings:
+    """Reads the group's settings; no other request waits for them."""
+
+    channel: ClassVar = Channel.CLUSTER
+    timeout_s: ClassVar = 10.0
+
+    member: Member
+    session: SessionTimeout
+    coordinator: Coordinator
+    emit: Callable[[Event], None]
+
+    def next_request(self, now: float) -> GroupSettingsRequest | None:
+        """Read the settings when they may have changed."""
+        due_at = self.session.due_at()
+        if due_at is None or due_at > now or self.coordinator.node is None:
+            return None
+        self.session.asked()
+        return GroupSettingsRequest(group_id=self.member.config.group_id)
+
+    def answered(
+        self, request: GroupSettingsRequest, response: GroupSettingsResponse, now: float
+    ) -> None:
+        """Report a session timeout that changed, and one too short for a restart."""
+        session, member = self.session, self.member
+        if not session.handle_response(response, now):
+            return
+        who = (now, member.member_id, member.member_epoch)
+        if session.session_timeout_ms is None:
+            self.emit(SettingsUnknown(*who, session.reason))
+            return
+        member.session_timeout_ms = session.session_timeout_ms
+        self.emit(SessionTimeoutKnown(*who, session.session_timeout_ms))
+        command = session.command_for_restart(
+            request.group_id, member.config.restart_s if member.config.instance_id else None
+        )
+        if command is not None and member.config.restart_s is not None:
+            restart_s = member.config.restart_s
+            self.emit(SessionTooShort(*who, session.session_timeout_ms, restart_s, command))
+
+    def failed(self, _request: GroupSettingsRequest, _failure: RequestFailed, now: float) -> None:
+        """Read them again later."""
+        self.session.unanswered(now)

@@ -158,7 +158,7 @@ class Spread:
         return {each: longest for each, longest in self._longest_s.items() if each >= window - 1}
 
 
-class Tally:
+class Metrics:
     """Counts what a client does, from its beginning on."""
 
     def __init__(self) -> None:
@@ -206,7 +206,7 @@ class Tally:
         if asked is not None:
             self._count(asked, {NO_ANSWER})
 
-    def happened(self, event: member.MemberEvent | offset.OffsetEvent) -> None:
+    def happened(self, event: member.Event) -> None:
         """Count an event."""
         for count, amount in _EVENTS.get(type(event), ()):
             self.counts[count] += amount(event)

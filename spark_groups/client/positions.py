@@ -1,0 +1,64 @@
+"""Where owned partitions stand: what answers decide about it, and whether the query must fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from spark_groups.errors import CheckpointError, DataLossError
+from spark_groups.offsets.commits import CommitQueue
+from spark_groups.offsets.known_topics import TopicDirectory
+from spark_groups.offsets.ledger import Ledger
+from spark_groups.offsets.resolution import PositionResolver, Resolved
+from spark_groups.offsets.validation import PositionValidator
+from spark_groups.protocol.events import Event
+from spark_groups.protocol.member import Member
+
+
+@dataclass(slots=True)
+class Positions:
+    """What is owned and where it stands; takes what answers decided about it."""
+
+    member: Member
+    ledger: Ledger
+    commits: CommitQueue
+    topics: TopicDirectory
+    resolver: PositionResolver
+    validator: PositionValidator
+    emit: Callable[[Event], None]
+    data_loss: str | None = field(default=None, init=False)
+    """Why the query must fail because of lost offsets, if it must."""
+    refusal: str | None = field(default=None, init=False)
+    """Why the query must fail because of its checkpoint, if it must."""
+
+    @property
+    def must_fail(self) -> bool:
+        """Whether the query is about to fail: asking for the same again tells nothing new."""
+        return self.data_loss is not None or self.refusal is not None
+
+    def check(self) -> None:
+        """Raise what makes it impossible to go on.
+
+        Raises:
+            CheckpointError: The checkpoint is of another group.
+            DataLossError: Offsets are gone and `failOnDataLoss` is true.
+        """
+        if self.refusal is not None:
+            raise CheckpointError(self.refusal)
+        if self.data_loss is not None:
+            raise DataLossError(self.data_loss)
+
+    def take(self, resolved: Resolved) -> None:
+        """Take what an answer decided.
+
+        A position that moved back is committed at once: the offset that stands has lost its
+        meaning, and whoever comes next could no longer tell.
+        """
+        for event in resolved.events:
+            self.emit(event)
+        self.data_loss = resolved.data_loss or self.data_loss
+        self.refusal = resolved.refusal or self.refusal
+        self.commits.add(
+            self.ledger.commit_of_position(key, self.member.member_epoch)
+            for key in resolved.to_commit
+        )

@@ -1,0 +1,385 @@
+"""ConsumerGroupDescribe: whether more is to come, and what waits in partitions that are pending.
+
+Kafka's heartbeat names only what may be used now. So after each change the client asks for the
+group's description; pending partitions are the target without the assigned ones. Their committed
+offsets and log ends are resolved ahead so that people see what waits, and for nothing else: what is
+planned is fetched afresh once a partition is assigned. So these questions come last on their
+channels, are asked after a change and then with the descriptions that show the partitions still
+pending, and are not repeated when they fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from spark_groups.client.channels import Channel
+from spark_groups.client.positions import Positions
+from spark_groups.client.requests.find_coordinator import Coordinator
+from spark_groups.errors import ErrorCode, Reaction, rule_for
+from spark_groups.offsets.events import DescriptionRefused, RangesWithheld, WithheldRange
+from spark_groups.protocol.membership import ACTIVE, MemberState
+from spark_groups.protocol.messages import (
+    LATEST_TIMESTAMP,
+    NO_OFFSET,
+    DescribeGroupRequest,
+    DescribeGroupResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    Request,
+    RequestFailed,
+)
+from spark_groups.types import NO_PARTITIONS, Assignment, TopicId, TopicIdPartition
+
+DESCRIBE_AGAIN_S: Final = 5.0
+DESCRIBE_SPACING_S: Final = 0.25
+NOTHING_AGAIN_S: Final = 0.5
+NOTHING_BELIEVED_S: Final = 3.0
+"""How long a member has to be meant to have nothing until that is taken for all it gets."""
+REFUSED_AGAIN_S: Final = 30.0
+"""Rights are granted by people: who may not describe the group need not ask often."""
+MAX_RESOLVED: Final = 1_000
+"""How many pending partitions are resolved; the rest is counted."""
+RESOLVE_AGAIN_S: Final = 5.0
+
+
+class TargetAssignment:
+    """Decides when to ask for the group's description, and what it means for this member."""
+
+    def __init__(self) -> None:
+        self.pending = NO_PARTITIONS
+        """In the target, not released by their owners yet; fresh as of the last description."""
+        self.untold = NO_PARTITIONS
+        """Given to the member as of the last description, but it was never told or has forgotten:
+        the answer that told it got lost, and only a full heartbeat repeats it."""
+        self.holders: dict[TopicIdPartition, str] = {}
+        """Who has what is pending, as far as the last description tells."""
+        self.planned_topics: frozenset[str] = frozenset()
+        """Topics of which any member is meant to have partitions, as of then."""
+        self.group_epoch = 0
+        self.assignment_epoch = 0
+        self.group_state = ""
+        self.refusal = int(ErrorCode.NONE)
+        """The error code by which descriptions are refused for good, 0 while they are not."""
+        self._due_at: float | None = None
+        self._asked_at: float | None = None
+        self._settled_epoch: int | None = None
+        self._nothing_since: float | None = None
+
+    def changed(self, now: float) -> None:
+        """Note that the epoch or the assignment changed: ask soon."""
+        self._settled_epoch = None
+        earliest = now if self._asked_at is None else self._asked_at + DESCRIBE_SPACING_S
+        self._ask_at(max(now, earliest))
+
+    @property
+    def is_refused(self) -> bool:
+        """True while nobody will tell what is still to come."""
+        return self.refusal != ErrorCode.NONE
+
+    def due_at(self) -> float | None:
+        """Return when to ask, None if nothing is expected."""
+        return self._due_at
+
+    def asked(self, now: float) -> None:
+        """Note that the question is under way."""
+        self._asked_at = now
+        self._due_at = None
+
+    def unanswered(self, now: float) -> None:
+        """Note that it failed: ask again later."""
+        self._ask_at(now + DESCRIBE_AGAIN_S)
+
+    def handle_response(
+        self,
+        response: DescribeGroupResponse,
+        *,
+        member_id: str,
+        member_epoch: int,
+        owned: Assignment,
+        now: float,
+    ) -> bool | None:
+        """Take a description.
+
+        Returns:
+            True while this member's target or epoch is ahead of what it has, None if the answer
+            does not tell.
+        """
+        member = next((each for each in response.members if each.member_id == member_id), None)
+        if rule_for(response.error_code).lookup is Reaction.FAIL:
+            self.refusal = response.error_code
+            self._ask_at(now + REFUSED_AGAIN_S)
+            return None
+        if response.error_code == ErrorCode.NONE:
+            self.refusal = int(ErrorCode.NONE)
+        if response.error_code != ErrorCode.NONE or member is None:
+            self.unanswered(now)
+            return None
+        self.group_epoch = response.group_epoch
+        self.assignment_epoch = response.assignment_epoch
+        self.group_state = response.group_state
+        self.pending = member.target_assignment - owned
+        self.untold = member.assignment - owned
+        others = [each for each in response.members if each.member_id != member_id]
+        self.holders = {
+            key: f"{each.member_id} (client {each.client_id}, host {each.client_host.lstrip('/')})"
+            for each in others
+            for key in each.assignment
+            if key in self.pending
+        }
+        topic_ids = {key.topic_id for each in response.members for key in each.target_assignment}
+        self.planned_topics = frozenset(response.topic_names.get(each, "") for each in topic_ids)
+        # An answer from before the last heartbeat's says nothing about what is settled now.
+        is_current = member.member_epoch == member_epoch
+        epochs_ahead = max(self.group_epoch, self.assignment_epoch) > member_epoch
+        more = bool(self.pending) or epochs_ahead or not is_current
+        is_doubtful = not more and self._doubts(member.target_assignment, now)
+        self._settled_epoch = None if more or is_doubtful else member_epoch
+        if more or is_doubtful:
+            self._ask_at(now + (DESCRIBE_AGAIN_S if more else NOTHING_AGAIN_S))
+        return more or is_doubtful
+
+    def settled(self, member_epoch: int) -> bool:
+        """Tell whether the member has all it is meant to have, as of the last description."""
+        return self._settled_epoch == member_epoch
+
+    def _doubts(self, target: Assignment, now: float) -> bool:
+        """Tell whether having nothing is not to be believed yet.
+
+        A coordinator lets a member in before it has looked for the topics of its pattern, or heard
+        of a topic that was just created: it is meant to have nothing then, for a moment.
+        """
+        if target:
+            self._nothing_since = None
+            return False
+        if self._nothing_since is None:
+            self._nothing_since = now
+        return now - self._nothing_since < NOTHING_BELIEVED_S
+
+    def _ask_at(self, due_at: float) -> None:
+        self._due_at = due_at if self._due_at is None else min(self._due_at, due_at)
+
+
+class PendingOffsets:
+    """Committed offsets and log ends of pending partitions, as last heard."""
+
+    def __init__(self) -> None:
+        self._keys: tuple[TopicIdPartition, ...] = ()
+        self._unresolved = 0
+        self._names: Mapping[TopicId, str] = {}
+        self._committed: dict[TopicIdPartition, int] = {}
+        self._ends: dict[TopicIdPartition, int] = {}
+        self._asked_at: float | None = None
+        self._due: set[type[Request]] = set()
+        self._under_way: set[type[Request]] = set()
+        self._said: tuple[TopicIdPartition, ...] = ()
+
+    def refresh(self, pending: Assignment, names: Mapping[TopicId, str], now: float) -> None:
+        """Take what is pending as of a description of the group.
+
+        Args:
+            pending: Target without what is owned.
+            names: Names of its topics.
+            now: Seconds.
+        """
+        keys = tuple(pending)
+        changed = keys[:MAX_RESOLVED] != self._keys
+        self._keys, self._unresolved = keys[:MAX_RESOLVED], len(keys[MAX_RESOLVED:])
+        self._names = names
+        wanted = frozenset(self._keys)
+        self._committed = {key: at for key, at in self._committed.items() if key in wanted}
+        self._ends = {key: at for key, at in self._ends.items() if key in wanted}
+        if not self._keys:
+            self._said = ()
+            self._due.clear()
+        elif changed or self._asked_at is None or now - self._asked_at >= RESOLVE_AGAIN_S:
+            self._asked_at = now
+            self._due = {OffsetFetchRequest, ListOffsetsRequest}
+
+    def to_fetch(
+        self, *, group_id: str, member_id: str, member_epoch: int
+    ) -> OffsetFetchRequest | None:
+        """Return the request for what is committed of them, None if none is due."""
+        if OffsetFetchRequest not in self._due:
+            return None
+        self._due.discard(OffsetFetchRequest)
+        self._under_way.add(OffsetFetchRequest)
+        return OffsetFetchRequest(
+            group_id=group_id,
+            member_id=member_id,
+            member_epoch=member_epoch,
+            partitions=frozenset(self._keys),
+        )
+
+    def to_list(self) -> ListOffsetsRequest | None:
+        """Return the request for their log ends, None if none is due."""
+        if ListOffsetsRequest not in self._due:
+            return None
+        self._due.discard(ListOffsetsRequest)
+        self._under_way.add(ListOffsetsRequest)
+        return ListOffsetsRequest(partitions=frozenset(self._keys), timestamp_ms=LATEST_TIMESTAMP)
+
+    def handle_fetch(self, response: OffsetFetchResponse, now: float) -> list[RangesWithheld]:
+        """Take what is committed; return what is to be said."""
+        self._under_way.discard(OffsetFetchRequest)
+        for key in self._keys:
+            if key in response.offsets:
+                self._committed[key] = response.offsets[key].committed_offset
+        return self._news(now)
+
+    def handle_list(self, response: ListOffsetsResponse, now: float) -> list[RangesWithheld]:
+        """Take log ends; return what is to be said."""
+        self._under_way.discard(ListOffsetsRequest)
+        self._ends.update({key: at for key, at in response.offsets.items() if key in self._keys})
+        return self._news(now)
+
+    def unanswered(self, request: Request) -> None:
+        """Take it that one of these requests failed: the next description asks again."""
+        self._under_way.discard(type(request))
+
+    def withheld(self, pending: Assignment) -> tuple[WithheldRange, ...]:
+        """Return what waits in the partitions that are still pending.
+
+        Args:
+            pending: Target without what is owned by now.
+        """
+        return tuple(
+            WithheldRange(
+                self._names.get(key.topic_id, str(key.topic_id)),
+                key.partition,
+                None if self._committed.get(key, NO_OFFSET) == NO_OFFSET else self._committed[key],
+                self._ends.get(key),
+            )
+            for key in self._keys
+            if key in pending
+        )
+
+    def _news(self, now: float) -> list[RangesWithheld]:
+        """Return what changed, once both questions are answered; else nothing."""
+        if self._due or self._under_way or self._said == self._keys:
+            return []
+        self._said = self._keys
+        withheld = self.withheld(Assignment(frozenset(self._keys)))
+        return [RangesWithheld(now, withheld, self._unresolved)]
+
+
+@dataclass(slots=True)
+class Descriptions:
+    """Asks for the group's description when the target says that it is due."""
+
+    channel: ClassVar = Channel.OFFSETS
+    timeout_s: ClassVar = 5.0
+
+    positions: Positions
+    target: TargetAssignment
+    pending: PendingOffsets
+    coordinator: Coordinator
+    described: Callable[[], None]
+    """Called after each description."""
+
+    def next_request(self, now: float) -> DescribeGroupRequest | None:
+        """Ask what the member is meant to have."""
+        due_at = self.target.due_at()
+        if due_at is None or due_at > now or self.positions.member.state not in ACTIVE:
+            return None
+        self.target.asked(now)
+        return DescribeGroupRequest(group_id=self.positions.member.config.group_id)
+
+    def answered(
+        self, _request: DescribeGroupRequest, response: DescribeGroupResponse, now: float
+    ) -> None:
+        """Learn whether more is to come; while it is, heartbeats are faster."""
+        member, target = self.positions.member, self.target
+        refusal = target.refusal
+        more = target.handle_response(
+            response,
+            member_id=member.member_id,
+            member_epoch=member.member_epoch,
+            owned=member.owned,
+            now=now,
+        )
+        if target.refusal not in (refusal, ErrorCode.NONE):
+            self.positions.emit(DescriptionRefused(now, ErrorCode.name_of(target.refusal)))
+        if more is not None:
+            pending = target.pending - member.owned
+            names = {
+                each.topic_id: self.positions.topics.name(each.topic_id)
+                or response.topic_names.get(each.topic_id, str(each.topic_id))
+                for each in pending
+            }
+            self.pending.refresh(pending, names, now)
+        if more and target.untold:
+            member.report_in_full(now)
+        if more is not None and member.state is not MemberState.JOINING:
+            member.pace.expect(now, more=more)
+        self.described()
+        if response.error_code == ErrorCode.NOT_COORDINATOR:
+            self.coordinator.lost()
+
+    def failed(self, _request: DescribeGroupRequest, _failure: RequestFailed, now: float) -> None:
+        """Ask again later."""
+        self.positions.member.pace.at_once(now)
+        self.target.unanswered(now)
+
+
+@dataclass(slots=True)
+class PendingFetch:
+    """Fetches what is committed of pending partitions."""
+
+    channel: ClassVar = Channel.OFFSETS
+    timeout_s: ClassVar = 10.0
+
+    positions: Positions
+    pending: PendingOffsets
+
+    def next_request(self, _now: float) -> OffsetFetchRequest | None:
+        """Fetch once after each change."""
+        member = self.positions.member
+        if not member.may_commit:
+            return None
+        return self.pending.to_fetch(
+            group_id=member.config.group_id,
+            member_id=member.member_id,
+            member_epoch=member.member_epoch,
+        )
+
+    def answered(
+        self, _request: OffsetFetchRequest, response: OffsetFetchResponse, now: float
+    ) -> None:
+        """Report what waits once both questions are answered."""
+        for event in self.pending.handle_fetch(response, now):
+            self.positions.emit(event)
+
+    def failed(self, request: OffsetFetchRequest, _failure: RequestFailed, now: float) -> None:
+        """Wait for the next description."""
+        self.positions.member.pace.at_once(now)
+        self.pending.unanswered(request)
+
+
+@dataclass(slots=True)
+class PendingEnds:
+    """Lists the log ends of pending partitions."""
+
+    channel: ClassVar = Channel.CLUSTER
+    timeout_s: ClassVar = 10.0
+
+    positions: Positions
+    pending: PendingOffsets
+
+    def next_request(self, _now: float) -> ListOffsetsRequest | None:
+        """List once after each change."""
+        return self.pending.to_list()
+
+    def answered(
+        self, _request: ListOffsetsRequest, response: ListOffsetsResponse, now: float
+    ) -> None:
+        """Report what waits once both questions are answered."""
+        for event in self.pending.handle_list(response, now):
+            self.positions.emit(event)
+
+    def failed(self, request: ListOffsetsRequest, _failure: RequestFailed, _now: float) -> None:
+        """Wait for the next description."""
+        self.pending.unanswered(request)

@@ -1,0 +1,135 @@
+"""FindCoordinator: where the group's coordinator is, and since when it cannot be reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from spark_groups.client.channels import Channel
+from spark_groups.errors import ErrorCode, Reaction, rule_for
+from spark_groups.offsets.events import CoordinatorFound, CoordinatorMissing
+from spark_groups.protocol.backoff import Backoff
+from spark_groups.protocol.events import Event
+from spark_groups.protocol.member import Member
+from spark_groups.protocol.membership import SILENT
+from spark_groups.protocol.messages import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    Node,
+    Request,
+    RequestFailed,
+)
+from spark_groups.protocol.rights import remedy_of
+
+
+@dataclass(slots=True)
+class Coordinator:
+    """Looks for the coordinator; nothing else writes `node`."""
+
+    channel: ClassVar = Channel.SEARCH
+    timeout_s: ClassVar = 3.0
+
+    member: Member
+    emit: Callable[[Event], None]
+    node: Node | None = field(default=None, init=False)
+    """The coordinator, None while it is looked for."""
+    failing_since: float | None = field(default=None, init=False)
+    """Since when the group cannot be reached, None while heartbeats are accepted."""
+    last_failure: str = field(default="", init=False)
+    pause: Backoff = field(default_factory=Backoff, init=False)
+    """Before it is looked for again."""
+    _error: int = field(default=int(ErrorCode.NONE), init=False)
+
+    def next_request(self, now: float) -> FindCoordinatorRequest | None:
+        """Look for the coordinator whenever it is not known."""
+        if self.node is not None or self.member.state in SILENT or now < self.pause.not_before:
+            return None
+        return FindCoordinatorRequest(group_id=self.member.config.group_id)
+
+    def answered(
+        self, request: FindCoordinatorRequest, response: FindCoordinatorResponse, now: float
+    ) -> None:
+        """Take the coordinator; an error is reported once, until it changes."""
+        code = response.error_code
+        if code != ErrorCode.NONE:
+            self.refused(request, code, now)
+        if response.coordinator is not None and code == ErrorCode.NONE:
+            self.node = response.coordinator
+            self.pause.succeeded()
+            self._error = int(ErrorCode.NONE)
+            self.emit(CoordinatorFound(now, str(response.coordinator)))
+            return
+        self.pause.failed(now)
+        if code != self._error:
+            self._error = code
+            self.emit(CoordinatorMissing(now, ErrorCode.name_of(code)))
+        self.react(rule_for(code).lookup, code, "FindCoordinator", now)
+
+    def failed(self, _request: FindCoordinatorRequest, _failure: RequestFailed, now: float) -> None:
+        """Look again after a pause."""
+        self.pause.failed(now)
+
+    def lost(self, node: Node | None = None) -> None:
+        """Look for the coordinator again.
+
+        Args:
+            node: The one that is meant; None: whichever it is.
+        """
+        if node is None or node == self.node:
+            self.node = None
+
+    def reached(self) -> None:
+        """Note an accepted heartbeat; nothing else proves that the group can be reached."""
+        self.failing_since = None
+
+    def unreachable(self, reason: str, now: float) -> None:
+        """Note that a request got no answer."""
+        if self.failing_since is None:
+            self.failing_since = now
+        self.last_failure = reason
+
+    def refused(self, request: Request, code: int, now: float) -> None:
+        """Note an error in the answer to a heartbeat or to the search itself."""
+        name = ErrorCode.name_of(code)
+        self.unreachable(f"{type(request).__name__} was answered {name}", now)
+        if code != ErrorCode.UNRELEASED_INSTANCE_ID:
+            # A coordinator that failed over gives whoever holds an instance id a whole session
+            # again: only refusals without a break say that the holder lives (KIP-848, "Fail Over").
+            self.member.instance_wait.ended()
+
+    def react(
+        self,
+        reaction: Reaction,
+        code: int,
+        request: str,
+        now: float,
+        denied: Collection[str] = (),
+    ) -> None:
+        """Do what an error asks for, whatever request it answers.
+
+        Args:
+            reaction: What it asks for.
+            code: Kafka's code behind it.
+            request: The request that it answers.
+            now: Seconds.
+            denied: Names of the topics that it is known to be about.
+        """
+        name = ErrorCode.name_of(code)
+        if denied:
+            request = f"{request} of topic {', '.join(sorted(denied))}"
+        if reaction is Reaction.REDISCOVER:
+            self.lost()
+        elif reaction in (Reaction.REJOIN_SAME_ID, Reaction.REJOIN_NEW_ID):
+            self.member.lose(
+                f"{name} (answer to {request})", now, new_id=reaction is Reaction.REJOIN_NEW_ID
+            )
+        elif reaction is Reaction.FAIL:
+            config = self.member.config
+            remedy = remedy_of(
+                code,
+                config.identity,
+                group_id=config.group_id,
+                topics=denied or config.subscription.topic_names,
+            )
+            self.member.fail(f"{name} (answer to {request}): {remedy}", now)

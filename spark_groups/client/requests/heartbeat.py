@@ -1,0 +1,135 @@
+"""ConsumerGroupHeartbeat: the member's own, and those that release its earlier member ids.
+
+A query that was killed is still a member until its session is over. Whoever starts again from its
+checkpoint leaves in its name: a static member for a return (-2), so that its partitions stay where
+they are, a dynamic one for good (-1). A query may have changed its `group.instance.id` between two
+runs: where the coordinator does not know the old member by it, it is released as a dynamic one,
+which works for static ones too (measured).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from spark_groups.client.channels import Channel
+from spark_groups.client.requests.find_coordinator import Coordinator
+from spark_groups.client.requests.settings import SessionTimeout
+from spark_groups.errors import ErrorCode, Reaction, rule_for
+from spark_groups.protocol.member import Member
+from spark_groups.protocol.membership import SILENT
+from spark_groups.protocol.messages import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    Node,
+    RequestFailed,
+)
+
+
+@dataclass(slots=True)
+class _ToCoordinator:
+    """What heartbeats prove, whoever they are about: whether the group can be reached."""
+
+    channel: ClassVar = Channel.HEARTBEAT
+    timeout_s: ClassVar = 5.0
+
+    member: Member
+    coordinator: Coordinator
+    _sent_to: Node | None = field(default=None, init=False)
+
+    def _heard(self, request: HeartbeatRequest, response: HeartbeatResponse, now: float) -> None:
+        if response.error_code == ErrorCode.NONE:
+            self.coordinator.reached()
+        else:
+            self.coordinator.refused(request, response.error_code, now)
+
+    def _unheard(self) -> None:
+        # A coordinator that failed over gives whoever holds an instance id a whole session again.
+        self.member.instance_wait.ended()
+        self.coordinator.lost(self._sent_to)
+
+
+@dataclass(slots=True)
+class Releases(_ToCoordinator):
+    """The member ids that are still to be released, in order; they go before the member's own."""
+
+    _waiting: deque[HeartbeatRequest] = field(default_factory=deque, init=False)
+
+    def add(self, member_id: str) -> None:
+        """Release a member id."""
+        self._waiting.append(self._leave(member_id, self.member.config.instance_id))
+
+    def next_request(self, _now: float) -> HeartbeatRequest | None:
+        """Release the next member id."""
+        abandoned_ids = self.member.abandoned_ids
+        if abandoned_ids:
+            for abandoned_id in abandoned_ids:
+                self.add(abandoned_id)
+            abandoned_ids.clear()
+        if not self._waiting or self.member.state in SILENT:
+            return None
+        self._sent_to = self.coordinator.node
+        return self._waiting[0]
+
+    def answered(self, request: HeartbeatRequest, response: HeartbeatResponse, now: float) -> None:
+        """Take the id as released, unless the coordinator could not say anything about it."""
+        self._heard(request, response, now)
+        if rule_for(response.error_code).heartbeat in (Reaction.RETRY, Reaction.REDISCOVER):
+            self.coordinator.pause.failed(now)
+            self.coordinator.lost()
+            return
+        self._waiting.popleft()
+        unknown = response.error_code != ErrorCode.NONE
+        if unknown and request.instance_id is not None:
+            self._waiting.appendleft(self._leave(request.member_id, None))
+
+    def failed(self, _request: HeartbeatRequest, _failure: RequestFailed, now: float) -> None:
+        """Send it again once the coordinator was looked for."""
+        self._unheard()
+        self.coordinator.pause.failed(now)
+
+    def _leave(self, member_id: str, instance_id: str | None) -> HeartbeatRequest:
+        is_static = instance_id is not None
+        return HeartbeatRequest(
+            group_id=self.member.config.group_id,
+            member_id=member_id,
+            member_epoch=LEAVE_GROUP_STATIC_MEMBER_EPOCH if is_static else LEAVE_GROUP_MEMBER_EPOCH,
+            instance_id=instance_id,
+        )
+
+
+@dataclass(slots=True)
+class Heartbeats(_ToCoordinator):
+    """The member's own heartbeats, when its pace says that one is due."""
+
+    releases: Releases
+    session: SessionTimeout
+
+    def next_request(self, now: float) -> HeartbeatRequest | None:
+        """Send the heartbeat that is due."""
+        self._sent_to = self.coordinator.node
+        return self.member.poll_heartbeat(now)
+
+    def answered(self, request: HeartbeatRequest, response: HeartbeatResponse, now: float) -> None:
+        """Take the assignment, the epoch and the interval; or the error."""
+        self._heard(request, response, now)
+        reaction = rule_for(response.error_code).heartbeat
+        self.member.handle_response(response, now)
+        if reaction is Reaction.ACCEPT:
+            self.session.follow(self.member.pace.interval_s, now)
+        if reaction is Reaction.REDISCOVER:
+            self.coordinator.lost()
+
+    def failed(self, request: HeartbeatRequest, failure: RequestFailed, now: float) -> None:
+        """Look for the coordinator; the next heartbeat is full."""
+        self._unheard()
+        self.member.handle_failure(now)
+        is_join = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
+        if is_join and request.instance_id is not None and failure.may_have_arrived:
+            # The coordinator may keep the instance id for it, and then for nobody else:
+            # it refuses the same join until that is released, or its session is over.
+            self.releases.add(request.member_id)

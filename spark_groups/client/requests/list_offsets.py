@@ -1,0 +1,81 @@
+"""ListOffsets: where partitions start, and how far their logs reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from spark_groups.client.channels import Channel
+from spark_groups.client.positions import Positions
+from spark_groups.client.requests.find_coordinator import Coordinator
+from spark_groups.errors import Reaction
+from spark_groups.offsets.resolution import Resolved
+from spark_groups.protocol.backoff import Backoff
+from spark_groups.protocol.messages import (
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    Request,
+    RequestFailed,
+)
+
+
+@dataclass(slots=True)
+class AskedOfLeaders:
+    """What leaders are asked about positions, and what each of their answers means."""
+
+    channel: ClassVar = Channel.CLUSTER
+    timeout_s: ClassVar = 10.0
+
+    positions: Positions
+    coordinator: Coordinator
+    pause: Backoff
+
+    def take(self, resolved: Resolved, request: str, now: float) -> None:
+        """Take what an answer decided.
+
+        Args:
+            resolved: What it decided.
+            request: The name of the request.
+            now: Seconds.
+        """
+        self.positions.take(resolved)
+        if resolved.reaction is Reaction.ACCEPT:
+            self.pause.succeeded()
+        else:
+            self.pause.failed(now)
+        self.coordinator.react(resolved.reaction, resolved.error, request, now)
+
+    def failed(self, _request: Request, _failure: RequestFailed, now: float) -> None:
+        """Ask again after a pause."""
+        self.pause.failed(now)
+
+
+class StartOffsets(AskedOfLeaders):
+    """Lists where partitions start of which nothing is committed."""
+
+    def next_request(self, _now: float) -> ListOffsetsRequest | None:
+        """List the starts that are not known."""
+        return self.positions.resolver.to_list()
+
+    def answered(
+        self, request: ListOffsetsRequest, response: ListOffsetsResponse, now: float
+    ) -> None:
+        """Take the starts: they are committed before anything is planned."""
+        resolved = self.positions.resolver.handle_list(
+            request, response, member_epoch=self.positions.member.member_epoch, now=now
+        )
+        self.take(resolved, "ListOffsets", now)
+
+
+class DoubtedEnds(AskedOfLeaders):
+    """Lists the ends of logs that are doubted, or that finished runs wait for."""
+
+    def next_request(self, _now: float) -> ListOffsetsRequest | None:
+        """List the ends that are doubted."""
+        return self.positions.validator.to_list()
+
+    def answered(
+        self, _request: ListOffsetsRequest, response: ListOffsetsResponse, now: float
+    ) -> None:
+        """Confirm positions that the logs have reached."""
+        self.take(self.positions.validator.handle_list(response, now), "ListOffsets", now)

@@ -1,0 +1,108 @@
+"""OffsetFetch: where assigned partitions stand, and which uncertain commits were accepted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from spark_groups.client.channels import Channel
+from spark_groups.client.positions import Positions
+from spark_groups.client.requests.find_coordinator import Coordinator
+from spark_groups.client.requests.offset_commit import denied_topics
+from spark_groups.errors import ErrorCode, Reaction, rule_for
+from spark_groups.offsets.events import TopicGone
+from spark_groups.offsets.resolution import Resolved
+from spark_groups.protocol.backoff import Backoff
+from spark_groups.protocol.messages import OffsetFetchRequest, OffsetFetchResponse, RequestFailed
+
+
+@dataclass(slots=True)
+class OffsetFetches:
+    """Fetches the committed offsets of partitions that were assigned."""
+
+    channel: ClassVar = Channel.OFFSETS
+    timeout_s: ClassVar = 10.0
+
+    positions: Positions
+    coordinator: Coordinator
+    pause: Backoff
+    after_heartbeat: float | None = field(default=None, init=False)
+    """Nothing is fetched before a heartbeat is accepted that was sent at this instant or later:
+    the member epoch was stale."""
+
+    def next_request(self, now: float) -> OffsetFetchRequest | None:
+        """Fetch what is not known, with the member's id and epoch."""
+        positions, member = self.positions, self.positions.member
+        if not member.may_commit or now < self.pause.not_before:
+            return None
+        if self.after_heartbeat is not None:
+            proven_at = member.last_accepted_sent_at
+            if proven_at is None or proven_at < self.after_heartbeat:
+                return None
+            self.after_heartbeat = None
+        wanted = positions.commits.unverified()
+        if not positions.must_fail:
+            wanted = positions.resolver.to_fetch() | wanted
+        if not wanted:
+            return None
+        return OffsetFetchRequest(
+            group_id=member.config.group_id,
+            member_id=member.member_id,
+            member_epoch=member.member_epoch,
+            partitions=wanted,
+        )
+
+    def answered(
+        self, request: OffsetFetchRequest, response: OffsetFetchResponse, now: float
+    ) -> None:
+        """Resolve positions; an answer about an earlier member id means nothing any more."""
+        positions = self.positions
+        if request.member_id != positions.member.member_id:
+            return
+        if response.error_code == ErrorCode.NONE:
+            unverified = self._verify(request, response, now)
+            resolved = positions.resolver.handle_fetch(
+                response, member_epoch=request.member_epoch, now=now
+            )
+            resolved.react(unverified.reaction, unverified.error)
+        else:
+            reaction = rule_for(response.error_code).offsets
+            resolved = Resolved(reaction=reaction, error=response.error_code)
+        positions.take(resolved)
+        if resolved.reaction is Reaction.ACCEPT:
+            self.pause.succeeded()
+        else:
+            self.pause.failed(now)
+        if resolved.reaction is Reaction.REFRESH_EPOCH:
+            self.after_heartbeat = now
+            positions.member.pace.at_once(now)
+        denied = denied_topics(response.errors, positions.topics)
+        self.coordinator.react(resolved.reaction, resolved.error, "OffsetFetch", now, denied)
+
+    def failed(self, _request: OffsetFetchRequest, _failure: RequestFailed, now: float) -> None:
+        """Fetch again after a pause."""
+        # One connection may hang alone: a heartbeat tells at once whether the coordinator is
+        # there, and need not wait until it was looked for. So for each request on this channel.
+        self.positions.member.pace.at_once(now)
+        self.pause.failed(now)
+
+    def _verify(
+        self, request: OffsetFetchRequest, response: OffsetFetchResponse, now: float
+    ) -> Resolved:
+        """Take what is shown for commits whose answers were lost."""
+        positions, resolved = self.positions, Resolved()
+        commits = positions.commits
+        for key in commits.unverified() & request.partitions:
+            if key in response.offsets:
+                stands = commits.verified(key, response.offsets[key].committed_offset)
+                if stands is not None:
+                    positions.take(positions.resolver.settled([stands], now))
+                continue
+            code = response.errors.get(key, int(ErrorCode.UNKNOWN_SERVER_ERROR))
+            reaction = rule_for(code).offsets
+            if reaction is Reaction.DROP_TOPIC:
+                commits.drop([key])
+                positions.emit(TopicGone(now, (key,)))
+            else:
+                resolved.react(reaction, code)
+        return resolved

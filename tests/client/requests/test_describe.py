@@ -1,0 +1,308 @@
+"""Whether more is to come, and what waits in pending partitions."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from spark_groups.client import Channel
+from spark_groups.client.requests.describe import (
+    DESCRIBE_AGAIN_S,
+    DESCRIBE_SPACING_S,
+    MAX_RESOLVED,
+    NOTHING_AGAIN_S,
+    NOTHING_BELIEVED_S,
+    REFUSED_AGAIN_S,
+    RESOLVE_AGAIN_S,
+    PendingOffsets,
+    TargetAssignment,
+)
+from spark_groups.client.snapshot import take_snapshot
+from spark_groups.errors import ErrorCode
+from spark_groups.offsets.events import RangesWithheld, WithheldRange
+from spark_groups.offsets.planning import PlanLimit
+from spark_groups.protocol import messages as m
+from spark_groups.protocol.messages import DescribedMember, DescribeGroupResponse
+from spark_groups.types import NO_PARTITIONS, Assignment, TopicIdPartition
+from tests.client.hands import TOPIC, Hands, accepted, committed, described, ends, key, parts
+
+
+def description(
+    *, target: Assignment, group_epoch: int = 5, assignment_epoch: int = 5, member_epoch: int = 5
+) -> DescribeGroupResponse:
+    member = DescribedMember(
+        member_id="m1", member_epoch=member_epoch, assignment=target, target_assignment=target
+    )
+    other = DescribedMember(member_id="m2", member_epoch=9, target_assignment=parts(3))
+    return DescribeGroupResponse(
+        group_state="Reconciling",
+        group_epoch=group_epoch,
+        assignment_epoch=assignment_epoch,
+        members=(other, member),
+    )
+
+
+def take(
+    watch: TargetAssignment,
+    response: DescribeGroupResponse,
+    *,
+    owned: Assignment = NO_PARTITIONS,
+    now: float = 1.0,
+) -> bool | None:
+    return watch.handle_response(response, member_id="m1", member_epoch=5, owned=owned, now=now)
+
+
+def test_nothing_is_asked_before_something_changed() -> None:
+    assert TargetAssignment().due_at() is None
+
+
+def test_changes_are_asked_about_soon_but_not_in_a_crowd() -> None:
+    watch = TargetAssignment()
+    watch.changed(1.0)
+    assert watch.due_at() == 1.0
+    watch.asked(1.0)
+    assert watch.due_at() is None
+    watch.changed(1.1)
+    assert watch.due_at() == pytest.approx(1.0 + DESCRIBE_SPACING_S)
+
+
+def test_refusal_for_good_is_remembered_and_seldom_asked_about_until_there_is_a_description() -> (
+    None
+):
+    watch = TargetAssignment()
+    for code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.REQUEST_TIMED_OUT):
+        assert take(watch, DescribeGroupResponse(error_code=code)) is None
+        assert watch.is_refused
+        assert not watch.settled(5)
+    watch = TargetAssignment()
+    take(watch, DescribeGroupResponse(error_code=9999))
+    assert watch.due_at() == 1.0 + REFUSED_AGAIN_S
+    take(watch, description(target=NO_PARTITIONS))
+    assert not watch.is_refused
+
+
+def test_nothing_is_not_believed_at_once() -> None:
+    watch = TargetAssignment()
+    assert take(watch, description(target=NO_PARTITIONS), now=1.0) is True
+    assert not watch.settled(5)
+    assert watch.due_at() == 1.0 + NOTHING_AGAIN_S
+    assert take(watch, description(target=NO_PARTITIONS), now=1.5) is True
+    assert take(watch, description(target=NO_PARTITIONS), now=1.0 + NOTHING_BELIEVED_S) is False
+    assert watch.settled(5)
+
+
+def test_a_share_begins_the_doubt_anew() -> None:
+    watch = TargetAssignment()
+    take(watch, description(target=NO_PARTITIONS), now=1.0)
+    assert take(watch, description(target=parts(0)), owned=parts(0), now=1.5) is False
+    assert take(watch, description(target=NO_PARTITIONS), now=9.0) is True
+
+
+def test_pending_is_the_target_without_what_is_owned() -> None:
+    watch = TargetAssignment()
+    assert take(watch, description(target=parts(0, 1)), owned=parts(0)) is True
+    assert watch.pending == parts(1)
+    assert not watch.settled(5)
+    assert watch.due_at() == 1.0 + DESCRIBE_AGAIN_S
+    assert (watch.group_epoch, watch.assignment_epoch) == (5, 5)
+    assert watch.group_state == "Reconciling"
+
+
+@pytest.mark.parametrize(("group_epoch", "assignment_epoch"), [(6, 5), (6, 6)])
+def test_epoch_that_is_behind_means_more_is_to_come(
+    group_epoch: int, assignment_epoch: int
+) -> None:
+    watch = TargetAssignment()
+    answer = description(
+        target=parts(0), group_epoch=group_epoch, assignment_epoch=assignment_epoch
+    )
+    assert take(watch, answer, owned=parts(0)) is True
+    assert not watch.settled(5)
+
+
+def test_settled_until_the_next_change() -> None:
+    watch = TargetAssignment()
+    assert take(watch, description(target=parts(0)), owned=parts(0)) is False
+    assert watch.settled(5)
+    assert not watch.settled(6)
+    assert watch.due_at() is None
+    watch.changed(2.0)
+    assert not watch.settled(5)
+
+
+@pytest.mark.parametrize("member_epoch", [4, 6])
+def test_answer_from_another_epoch_settles_nothing(member_epoch: int) -> None:
+    """A description may be older than the heartbeat whose answer overtook it."""
+    watch = TargetAssignment()
+    answer = description(
+        target=parts(0), group_epoch=4, assignment_epoch=4, member_epoch=member_epoch
+    )
+    assert take(watch, answer, owned=parts(0)) is True
+    assert not watch.settled(5)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        DescribeGroupResponse(error_code=ErrorCode.NOT_COORDINATOR),
+        DescribeGroupResponse(group_epoch=7, members=()),
+    ],
+)
+def test_answer_without_the_member_tells_nothing_and_is_asked_again(
+    answer: DescribeGroupResponse,
+) -> None:
+    watch = TargetAssignment()
+    take(watch, description(target=parts(0, 1)), owned=parts(0))
+    watch.asked(3.0)
+    assert take(watch, answer, now=3.5) is None
+    assert watch.pending == parts(1)
+    assert watch.due_at() == 3.5 + DESCRIBE_AGAIN_S
+
+
+def test_question_that_failed_does_not_put_off_a_change_that_came_meanwhile() -> None:
+    watch = TargetAssignment()
+    watch.asked(1.0)
+    watch.changed(1.1)
+    watch.unanswered(2.0)
+    assert watch.due_at() == pytest.approx(1.25)
+
+
+NAMES = {TOPIC: "orders"}
+MEMBER = {"group_id": "g", "member_id": "m1", "member_epoch": 2}
+
+
+def answered(
+    watch: PendingOffsets, offsets: dict[int, int], log_ends: dict[int, int], now: float = 1.0
+) -> list[RangesWithheld]:
+    """Answer both questions; what is said then."""
+    assert watch.to_fetch(**MEMBER) is not None
+    assert watch.to_list() is not None
+    fetched = {key(at): m.OffsetAndMetadata(offset) for at, offset in offsets.items()}
+    assert watch.handle_fetch(m.OffsetFetchResponse(offsets=fetched), now) == []
+    return watch.handle_list(m.ListOffsetsResponse(offsets=ends(log_ends)), now)
+
+
+def test_ranges_are_said_once_for_each_change() -> None:
+    watch = PendingOffsets()
+    watch.refresh(parts(2, 3), NAMES, 1.0)
+    (event,) = answered(watch, {2: -1, 3: 120}, {2: 7, 3: 400})
+    assert event.withheld == (
+        WithheldRange("orders", 2, None, 7),
+        WithheldRange("orders", 3, 120, 400),
+    )
+    text = event.text(lambda _: None)
+    assert text.startswith("waits for orders-2: [?, 7), orders-3: [120, 400), withheld")
+    watch.refresh(parts(2, 3), NAMES, 1.0 + RESOLVE_AGAIN_S)
+    assert answered(watch, {2: -1, 3: 130}, {2: 7, 3: 500}) == [], "it only went on"
+    assert watch.withheld(parts(3)) == (WithheldRange("orders", 3, 130, 500),)
+    watch.refresh(parts(3), NAMES, 9.0)
+    assert len(answered(watch, {3: 130}, {3: 500})) == 1
+
+
+def test_nothing_is_asked_more_often_than_it_changes() -> None:
+    watch = PendingOffsets()
+    watch.refresh(parts(3), NAMES, 1.0)
+    answered(watch, {3: 1}, {3: 2})
+    watch.refresh(parts(3), NAMES, 0.9 + RESOLVE_AGAIN_S)
+    assert (watch.to_fetch(**MEMBER), watch.to_list()) == (None, None)
+    watch.refresh(parts(), NAMES, 20.0)
+    assert (watch.to_fetch(**MEMBER), watch.to_list()) == (None, None)
+    assert watch.withheld(parts(3)) == ()
+
+
+def test_so_many_are_resolved_and_the_rest_is_counted() -> None:
+    watch = PendingOffsets()
+    watch.refresh(parts(*range(MAX_RESOLVED + 7)), NAMES, 1.0)
+    request = watch.to_fetch(**MEMBER)
+    assert request is not None
+    assert len(request.partitions) == MAX_RESOLVED
+    assert watch.handle_fetch(m.OffsetFetchResponse(), 1.0) == []
+    assert watch.to_list() is not None
+    (event,) = watch.handle_list(m.ListOffsetsResponse(), 1.0)
+    assert (len(event.withheld), event.unresolved) == (MAX_RESOLVED, 7)
+    assert f"and {MAX_RESOLVED + 7 - 8} more" in event.text(lambda _: None)
+
+
+def test_question_that_failed_is_left_to_the_next_description() -> None:
+    watch = PendingOffsets()
+    watch.refresh(parts(3), NAMES, 1.0)
+    request = watch.to_fetch(**MEMBER)
+    assert request is not None
+    watch.unanswered(request)
+    assert watch.to_fetch(**MEMBER) is None
+    assert watch.withheld(parts(3)) == (WithheldRange("orders", 3, None, None),)
+    watch.refresh(parts(3), NAMES, 1.0 + RESOLVE_AGAIN_S)
+    assert watch.to_fetch(**MEMBER) is not None
+
+
+def waiting() -> Hands:
+    """A member that owns partition 0 and is to get 3."""
+    hands = Hands()
+    hands.describes = False
+    hands.own(0, offsets={0: 5})
+    hands.answer(Channel.OFFSETS, described("m1", 2, parts(0, 3), current=parts(0)))
+    return hands
+
+
+def answer_pending(hands: Hands, offset: int, end: int) -> None:
+    """Answer what is asked about partition 3."""
+    request = hands.request(Channel.OFFSETS)
+    assert isinstance(request, m.OffsetFetchRequest)
+    assert (request.partitions, request.member_epoch) == ({key(3)}, 2)
+    hands.answer(Channel.OFFSETS, committed({3: offset}))
+    while not isinstance(hands.request(Channel.CLUSTER), m.ListOffsetsRequest):
+        settings = m.GroupSettingsResponse(session_timeout_ms=45_000)
+        hands.answer(Channel.CLUSTER, settings)
+    hands.answer(Channel.CLUSTER, m.ListOffsetsResponse(offsets=ends({3: end})))
+
+
+def test_pending_partition_shows_what_waits_in_it_and_is_fetched_afresh_once_assigned() -> None:
+    hands = waiting()
+    answer_pending(hands, 120, 400)
+    (event,) = hands.find(RangesWithheld)
+    assert isinstance(event, RangesWithheld)
+    shown = {"topic": "orders", "partition": 3, "committed_offset": 120, "log_end_offset": 400}
+    assert take_snapshot(hands.client, hands.now)["pending_ranges"] == [shown]
+    assert key(3) not in hands.client.readable(hands.now)
+    plan = hands.client.plan(PlanLimit(), ends({0: 9, 3: 400}), hands.now)
+    assert plan is not None
+    assert plan.partitions() == {key(0)}
+    hands.beat(accepted(2, parts(0, 3)))
+    assert take_snapshot(hands.client, hands.now)["pending_ranges"] == []
+    request = hands.until(m.OffsetFetchRequest)
+    assert isinstance(request, m.OffsetFetchRequest)
+    hands.answer(Channel.OFFSETS, committed({0: 5, 3: 133}))
+    assert hands.client.ledger.owned[key(3)].position == 133
+
+
+def test_commits_go_before_questions_about_pending_partitions() -> None:
+    hands = Hands()
+    hands.describes = False
+    hands.own(0, offsets={0: 5})
+    plan = hands.client.plan(PlanLimit(), ends({0: 9}), hands.now)
+    assert plan is not None
+    hands.client.finish(plan, hands.now)
+    hands.answer(Channel.OFFSETS, described("m1", 2, parts(0, 3), current=parts(0)))
+    assert isinstance(hands.request(Channel.OFFSETS), m.OffsetCommitRequest)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_error_about_a_pending_partition_changes_nothing(fails: bool) -> None:
+    hands = waiting()
+    before = hands.client.member.state
+    if fails:
+        hands.fail(Channel.OFFSETS)
+    else:
+        refusal = m.OffsetFetchResponse(error_code=ErrorCode.STALE_MEMBER_EPOCH)
+        hands.answer(Channel.OFFSETS, refusal)
+    assert hands.client.member.state is before
+    assert not isinstance(hands.request(Channel.OFFSETS), m.OffsetFetchRequest)
+
+
+def test_topic_that_only_the_description_names_is_shown_by_name() -> None:
+    other = uuid.UUID(int=9)
+    watch = PendingOffsets()
+    pending = Assignment(frozenset({TopicIdPartition(other, 0)}))
+    watch.refresh(pending, {other: "bills"}, 1.0)
+    assert watch.withheld(pending) == (WithheldRange("bills", 0, None, None),)
