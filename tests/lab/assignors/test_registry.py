@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spark_groups.lab.assignors.assignor import Assignor
-from spark_groups.lab.assignors.range_assignor import RangeAssignor, contiguous
+from spark_groups.lab.assignors.range_assignor import RangeAssignor, contiguous, sticky
 from spark_groups.lab.assignors.registry import assignors
-from spark_groups.lab.assignors.sticky_range import sticky
 from spark_groups.lab.assignors.uniform import UniformAssignor
 
 
