@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.coordinator.configuration import alter
 from spark_groups.lab.coordinator.effects import NEWEST_API_VERSION
-from spark_groups.lab.coordinator.error_answers import error_answer
 from spark_groups.lab.coordinator.log import Log
 from spark_groups.lab.coordinator.messages import (
     AlterGroupConfigRequest,
@@ -22,11 +20,12 @@ from spark_groups.lab.coordinator.messages import (
     GroupRequest,
     ListGroupsRequest,
     ListGroupsResponse,
+    error_answer,
 )
 from spark_groups.lab.coordinator.metrics import PartitionState, Sensors, metrics
 from spark_groups.lab.coordinator.profile import Profile
 from spark_groups.lab.coordinator.records import GroupMetadataValue
-from spark_groups.lab.coordinator.settings import Settings
+from spark_groups.lab.coordinator.settings import Settings, alter
 from spark_groups.lab.coordinator.shard import NOBODY, Origin, Shard, Ticket
 from spark_groups.lab.coordinator.sharding import partition_for
 from spark_groups.lab.coordinator.topic_images import TopicsImage

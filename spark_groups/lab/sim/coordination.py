@@ -12,10 +12,9 @@ from typing import Final, cast
 from spark_groups.client.lanes import Outgoing
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator.effects import TimerKey, TimerKind
-from spark_groups.lab.coordinator.error_answers import error_answer
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.log import Log
-from spark_groups.lab.coordinator.messages import CoordinatorRequest
+from spark_groups.lab.coordinator.messages import CoordinatorRequest, error_answer
 from spark_groups.lab.coordinator.profile import Profile
 from spark_groups.lab.coordinator.records import OffsetCommitValue
 from spark_groups.lab.coordinator.settings import Settings

@@ -13,7 +13,7 @@ from math import inf
 from typing import Any, Final
 
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.coordinator.error_answers import error_answer
+from spark_groups.lab.coordinator.messages import error_answer
 from spark_groups.lab.coordinator.topic_images import TopicsImage
 from spark_groups.protocol import messages as m
 from spark_groups.types import TopicIdPartition

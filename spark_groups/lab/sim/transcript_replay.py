@@ -9,11 +9,10 @@ from typing import Any, Final
 
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator import messages as c
-from spark_groups.lab.coordinator.configuration import alter, describe_config
 from spark_groups.lab.coordinator.effects import NEWEST_API_VERSION
 from spark_groups.lab.coordinator.log import Log
 from spark_groups.lab.coordinator.profile import Profile
-from spark_groups.lab.coordinator.settings import BrokerSettings, Settings
+from spark_groups.lab.coordinator.settings import BrokerSettings, Settings, alter, describe_config
 from spark_groups.lab.coordinator.shard import Origin, Shard
 from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
 from spark_groups.lab.sim import transcript_hints as hints

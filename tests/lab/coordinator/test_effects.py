@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.coordinator.refusal import RefusedError, Rule, check_rules
+from spark_groups.lab.coordinator.effects import RefusedError, Rule, check_rules
 
 RULES: tuple[Rule[str], ...] = (
     Rule(lambda text: not text, "It can't be empty."),

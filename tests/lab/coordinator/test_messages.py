@@ -8,7 +8,7 @@ import typing
 import pytest
 
 from spark_groups.lab.coordinator import messages as m
-from spark_groups.lab.coordinator.error_answers import error_answer
+from spark_groups.lab.coordinator.messages import error_answer
 from spark_groups.protocol.messages import OffsetAndMetadata, OffsetCommitRequest
 from spark_groups.types import TopicId, TopicIdPartition
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from spark_groups.lab.coordinator import member_records
 from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import ClientAssignor, GroupMember, ReconciliationState
@@ -29,7 +28,7 @@ MEMBER = GroupMember(
 
 def test_a_group_that_takes_the_records_has_the_member() -> None:
     group = ConsumerGroup("g")
-    told, current = member_records.told("g", MEMBER), member_records.current("g", MEMBER)
+    told, current = r.member_metadata("g", MEMBER), r.current_assignment("g", MEMBER)
     assert isinstance(told.value, r.MemberMetadataValue)
     assert told.value.subscribed_topic_names == ("bar", "foo")
     for record in (told, current):
@@ -39,10 +38,10 @@ def test_a_group_that_takes_the_records_has_the_member() -> None:
 
 def test_who_is_gone_leaves_nothing() -> None:
     group = ConsumerGroup("g")
-    group.apply(member_records.told("g", MEMBER))
+    group.apply(r.member_metadata("g", MEMBER))
     group.apply(r.Record(r.TargetMemberKey("g", "m1"), r.TargetMemberValue(foo(1))))
-    group.apply(member_records.current("g", MEMBER))
-    gone = member_records.gone("g", "m1")
+    group.apply(r.current_assignment("g", MEMBER))
+    gone = r.member_tombstones("g", "m1")
     assert [each.key.record_type for each in gone] == [8, 7, 5]
     for record in gone:
         group.apply(record)
