@@ -251,31 +251,20 @@ class Shard:
         Returns:
             Its ticket, answered already where nothing has to be replicated first.
         """
-        ticket = Ticket(request)
-        self.take(ticket, now, origin, api_version)
-        return ticket
-
-    def take(
-        self,
-        ticket: Ticket,
-        now: float,
-        origin: Origin = NOBODY,
-        api_version: int = NEWEST_API_VERSION,
-    ) -> None:
-        """Take a request for which there is a ticket already; see `submit`."""
         self.now = now
-        request = ticket.request
+        ticket = Ticket(request)
         if isinstance(request, ListGroupsRequest):
             ticket.response = list_groups(self.memory.all_replicated(), request)
-            return
+            return ticket
         group_id = request.group_id
         context = self._context(group_id, origin, api_version)
         if read := READS.get(type(request)):
             ticket.response = read(self.memory.replicated(group_id), request, self.profile, context)
-            return
+            return ticket
         write = WRITES[type(request)]
         outcome = write(self.memory.group(group_id), request, self.profile, context)
         self._write(group_id, outcome, ticket=ticket)
+        return ticket
 
     def ask(
         self,
@@ -312,14 +301,11 @@ class Shard:
         self._writes.clear()
         return answered
 
-    def fail_append(
-        self, now: float, error_code: int = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    ) -> list[Ticket]:
+    def fail_append(self, now: float) -> list[Ticket]:
         """Take back, exactly, everything that is not replicated.
 
         Args:
             now: Seconds.
-            error_code: What those are told who wait for it.
 
         Returns:
             What is answered by it, in the order in which it was asked.
@@ -332,7 +318,9 @@ class Shard:
             for key, timer in reversed(write.timers_before):
                 self._timers.put(timer or Timer(key, None))
             if write.ticket:
-                write.ticket.response = error_answer(write.ticket.request, error_code)
+                write.ticket.response = error_answer(
+                    write.ticket.request, ErrorCode.COORDINATOR_NOT_AVAILABLE
+                )
                 refused.append(write.ticket)
         self._writes.clear()
         return refused[::-1]
