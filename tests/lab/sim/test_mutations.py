@@ -17,7 +17,7 @@ from spark_groups.lab.coordinator.effects import Timer, TimerKind
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import ReconciliationState
 from spark_groups.lab.coordinator.shard import Timers
-from spark_groups.lab.sim.partition_log import PartitionLog
+from spark_groups.lab.sim.storage import PartitionLog
 from spark_groups.lab.sim.swarm import Swarm
 from spark_groups.lab.sim.world import World
 from spark_groups.offsets import resolution
