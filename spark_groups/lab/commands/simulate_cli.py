@@ -57,8 +57,15 @@ from spark_groups.lab.sim.figures import Figures, mean
 from spark_groups.lab.sim.swarm import Assignor, Deploy, Faults, Swarm, with_faults
 from spark_groups.lab.sim.timeline import Timeline
 from spark_groups.ops.connecting import JsonFlag
-from spark_groups.ops.output import console, write_json
-from spark_groups.ops.render_text import ALARM_STYLE, QUIET_STYLE, UNKNOWN, number, plain_table
+from spark_groups.ops.output import (
+    ALARM_STYLE,
+    QUIET_STYLE,
+    UNKNOWN,
+    console,
+    number,
+    plain_table,
+    write_json,
+)
 
 
 def simulate(  # noqa: PLR0917

@@ -1,4 +1,4 @@
-"""Exact ranges: the examples in the documentation of Kafka's RangeAssignor."""
+"""Exact ranges: the examples of Kafka's RangeAssignor, and the KIP's sticky reading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of the two ways the uniform assignor goes."""
+"""Exact targets of the uniform assignor, where members subscribe alike and where not."""
 
 from __future__ import annotations
 

@@ -8,15 +8,17 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import typer
 from rich.console import Console, RenderableType
 from typer.testing import CliRunner, Result
 
 from spark_groups.client.group_client import GroupClient
 from spark_groups.lab.commands import simulate_cli, simulated_runs
 from spark_groups.lab.commands.simulate_cli import ROWS, render_break, render_figures
+from spark_groups.lab.commands.simulate_options import profile_option
 from spark_groups.lab.commands.simulated_runs import Break, Run, play
 from spark_groups.lab.coordinator.metrics import PREFIX
-from spark_groups.lab.coordinator.profile import PROFILES
+from spark_groups.lab.coordinator.profile import KAFKA_4_3, KIP_848, PROFILES
 from spark_groups.lab.sim.figures import Figures
 from spark_groups.lab.sim.swarm import Assignor, Swarm
 from spark_groups.offsets.planning import PlanLimit
@@ -186,3 +188,14 @@ def test_a_break_says_all_that_replays_it() -> None:
         "replay spark-groups simulate --profile kafka-4.1 --seed 17 --swarm loss=0.1",
         "made of loss=0.1",
     ]
+
+
+@pytest.mark.parametrize("text", ["4.3", "4.3.1", "Kafka-4.3", "kafka_4_3"])
+def test_profile_is_named_as_people_name_versions(text: str) -> None:
+    assert profile_option(text) is KAFKA_4_3
+    assert profile_option("KIP-848") is KIP_848
+
+
+def test_profile_that_is_none_is_refused_with_those_that_are() -> None:
+    with pytest.raises(typer.BadParameter, match=r"'kafka-3\.9' is none of kip-848, kafka-4\.0"):
+        profile_option("kafka-3.9")

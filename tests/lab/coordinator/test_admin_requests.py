@@ -1,4 +1,4 @@
-"""A group as its coordinator describes it."""
+"""What operators ask: describe, list, delete groups, remove members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Targets that members compute: asked, prepared, installed, given up."""
+"""Assignors that members bring, and targets they compute: asked, installed, given up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members that go: the epoch grows, their records are taken away, the target waits."""
+"""Members that go: they leave, are silent or slow; the epoch grows, the target waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of a partition: what is lost, what is kept, and what compaction may not change."""
+"""The log of a partition: what is lost or kept, how large records are, groups in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group's own settings win over the brokers'."""
+"""A group's own settings win over the brokers', and which values may be configured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What brokers refuse where a right is missing, and what they answer beside it."""
+"""What is left of a request where a right is missing, and before brokers knew topic ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts are told to those who listen for their kind, in the order in which they came."""
+"""Facts are told to those who listen; an event is one line; when a group has come to rest."""
 
 from __future__ import annotations
 

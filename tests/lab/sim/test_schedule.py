@@ -1,11 +1,13 @@
-"""Things happen in the order of their instants, and those of one instant as they were asked for."""
+"""Things happen in the order of their instants; clocks of members never wake early."""
 
 from __future__ import annotations
 
 from functools import partial
+from random import Random
 
 import pytest
 
+from spark_groups.lab.sim.chance import Chance
 from spark_groups.lab.sim.schedule import EXACT, Clock, Schedule
 
 
@@ -54,3 +56,15 @@ def test_a_wake_up_comes_when_the_clock_shows_it_and_not_before(rate: float) -> 
         wake_at = clock.local(tenth / 10) + 0.3
         now = clock.instant(wake_at)
         assert wake_at <= clock.local(now) < wake_at + 1e-4
+
+
+def drawn(chance: Chance) -> tuple[float, int, float, str]:
+    return chance.random(), chance.randint(1, 6), chance.uniform(2.0, 3.0), chance.choice("abc")
+
+
+def test_a_seeded_generator_of_the_library_will_do_and_repeats_itself() -> None:
+    first = drawn(Random(7))
+    assert first == drawn(Random(7)) != drawn(Random(8))
+    assert 0 <= first[0] < 1 <= first[1] <= 6
+    assert 2.0 <= first[2] <= 3.0
+    assert first[3] in "abc"

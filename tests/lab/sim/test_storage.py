@@ -1,4 +1,4 @@
-"""Topics as brokers tell of them."""
+"""Topics as brokers tell of them, and the logs of their partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run is made of is drawn from its seed, and can be written and read."""
+"""What a run is made of: drawn from its seed, written and read, and made smaller."""
 
 from __future__ import annotations
 
