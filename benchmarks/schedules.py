@@ -21,7 +21,7 @@ from hashlib import sha256
 
 from spark_groups.lab.commands.simulated_runs import Run, world_of
 from spark_groups.lab.coordinator.profile import PROFILES
-from spark_groups.lab.sim.event_log import EventLog
+from spark_groups.lab.sim.scene import EventLog
 from spark_groups.lab.sim.swarm import Swarm
 from spark_groups.lab.sim.world import World
 

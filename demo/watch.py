@@ -22,7 +22,7 @@ from spark_groups.observation.frames import Frame
 from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.views import GroupView, MemberView
 from spark_groups.observation.watching import GroupWatch
-from spark_groups.ops.render_frame import render_frame
+from spark_groups.ops.watch_cli import render_frame
 from spark_groups.types import TopicPartition
 
 POLL_S = 0.5

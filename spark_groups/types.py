@@ -22,6 +22,13 @@ def topic_id_text(topic_id: TopicId) -> str:
     return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode("ascii")
 
 
+def sum_of_known(numbers: Iterable[int | None]) -> int | None:
+    """Return the sum of the numbers that are known; None if there are some and none is known."""
+    listed = list(numbers)
+    known = [each for each in listed if each is not None]
+    return sum(known) if known or not listed else None
+
+
 def parse_topic_id(text: str) -> TopicId:
     """Read a topic id as Kafka's tools write it.
 

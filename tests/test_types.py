@@ -16,6 +16,7 @@ from spark_groups.types import (
     ReadTopic,
     TopicIdPartition,
     parse_topic_id,
+    sum_of_known,
     topic_id_text,
 )
 
@@ -87,3 +88,12 @@ def test_plan_names_each_topic_once() -> None:
     expected = {ReadTopic(FLIGHTS, "flights", 3), ReadTopic(other, "orders", None)}
     assert set(plan.topics) == expected
     assert list(plan.topics) == sorted(plan.topics)
+
+
+@pytest.mark.parametrize(
+    ("values", "total"), [((), 0), ((None,), None), ((3, None), 3), ((0, None), 0), ((3, 4), 7)]
+)
+def test_a_sum_of_what_is_known_is_known_if_anything_is(
+    values: tuple[int | None, ...], total: int | None
+) -> None:
+    assert sum_of_known(values) == total

@@ -18,7 +18,7 @@ import typer
 from typer.main import get_command
 
 from spark_groups.errors import ERROR_RULES, REPORT_IT, ErrorCode, Reaction, rule_for
-from spark_groups.observation.group_states import STATE_MEANINGS
+from spark_groups.observation.views import STATE_MEANINGS
 from spark_groups.offsets import events as offset_events
 from spark_groups.ops.cli import DISTRIBUTION, app
 from spark_groups.ops.lag_rules import STATUS_MEANINGS

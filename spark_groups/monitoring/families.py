@@ -7,7 +7,7 @@ is unknown has no sample: it is never 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,6 +22,7 @@ from prometheus_client.metrics_core import Metric
 from spark_groups.client.health import Condition, View, assess
 from spark_groups.client.metrics import WINDOW_S, Count, Took
 from spark_groups.protocol.membership import MemberState
+from spark_groups.types import sum_of_known
 
 PREFIX: Final = "kafka_group_"
 MAX_PARTITION_SERIES: Final = 500
@@ -45,19 +46,14 @@ class Gauge:
     value: Callable[[View], Known]
 
 
-def _lag(partition: View) -> Known:
+def _lag(partition: View) -> int | None:
     """Return the lag as Kafka's tools have it: log end without what is committed."""
     committed, end = partition.get("committed_offset"), partition.get("log_end_offset")
     return None if committed is None or end is None else max(0, end - committed)
 
 
-def _lags(partitions: Iterable[View]) -> list[float]:
+def _lags(partitions: Iterable[View]) -> list[int]:
     return [lag for lag in map(_lag, partitions) if lag is not None]
-
-
-def _sum_of_known(partitions: Sequence[View]) -> Known:
-    lags = _lags(partitions)
-    return sum(lags) if lags or not partitions else None
 
 
 def _seconds(name: str) -> Callable[[View], Known]:
@@ -136,7 +132,7 @@ GAUGES: Final = (
     Gauge(
         "lag_sum",
         "Log ends, as of the last call, without what is committed; absent: none is known.",
-        lambda view: _sum_of_known(view["partitions"]),
+        lambda view: sum_of_known(map(_lag, view["partitions"])),
     ),
     Gauge(
         "lag_max",

@@ -9,7 +9,7 @@ from typing import Final
 
 from spark_groups.observation.group_events import EventKind, GroupEvent, member_label
 from spark_groups.observation.lag_trends import PartitionKey
-from spark_groups.observation.printable_text import partition_ranges
+from spark_groups.observation.plain_values import partition_ranges
 from spark_groups.observation.views import GroupView, PartitionView
 from spark_groups.types import TopicPartition
 

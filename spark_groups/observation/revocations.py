@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from spark_groups.observation.group_events import EventKind, GroupEvent, label_of
-from spark_groups.observation.plain_values import by_topic
-from spark_groups.observation.printable_text import partition_ranges
+from spark_groups.observation.plain_values import by_topic, partition_ranges
 from spark_groups.observation.views import GroupView, MemberView
 from spark_groups.types import TopicPartition
 

@@ -13,20 +13,115 @@ from enum import Enum
 from typing import Any, Final
 
 from spark_groups.errors import ErrorCode
-from spark_groups.observation.authorized_operations import authorized_operations
-from spark_groups.observation.group_states import STATE_MEANINGS, UNKNOWN_STATE_MEANING
 from spark_groups.observation.local_members import LocalMember, parse_local_members
 from spark_groups.observation.plain_values import by_topic, listed
 from spark_groups.observation.reading import GroupReading, GroupType
-from spark_groups.observation.totals import GroupTotals, group_totals
 from spark_groups.offsets.events import WithheldRange
 from spark_groups.protocol.messages import (
     NO_LEADER_EPOCH,
     NO_OFFSET,
+    UNKNOWN_AUTHORIZED_OPERATIONS,
     DescribedMember,
     DescribeGroupResponse,
 )
-from spark_groups.types import TopicId, TopicIdPartition, TopicPartition, topic_id_text
+from spark_groups.types import (
+    TopicId,
+    TopicIdPartition,
+    TopicPartition,
+    sum_of_known,
+    topic_id_text,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTotals:
+    """Sums over a group.
+
+    Args:
+        members: Its members.
+        partitions: All its partitions.
+        assigned_partitions: Those that a member has.
+        unassigned_partitions: Those that no member has.
+        moving_partitions: Those that will have another owner.
+        lag: The sum of all lags that are known; None if none is.
+        unknown_lag_partitions: Partitions whose lag is not known.
+    """
+
+    members: int
+    partitions: int
+    assigned_partitions: int
+    unassigned_partitions: int
+    moving_partitions: int
+    lag: int | None
+    unknown_lag_partitions: int
+
+
+def group_totals(
+    members: tuple[MemberView, ...], partitions: tuple[PartitionView, ...]
+) -> GroupTotals:
+    """Return the sums over a group.
+
+    Args:
+        members: Its members.
+        partitions: Its partitions.
+    """
+    assigned = sum(each.owner is not None for each in partitions)
+    return GroupTotals(
+        members=len(members),
+        partitions=len(partitions),
+        assigned_partitions=assigned,
+        unassigned_partitions=len(partitions) - assigned,
+        moving_partitions=sum(each.moves_to is not None for each in partitions),
+        lag=sum_of_known(each.lag for each in partitions),
+        unknown_lag_partitions=sum(each.lag is None for each in partitions),
+    )
+
+
+STATE_MEANINGS: Final[Mapping[str, str]] = {
+    "Empty": "It has no members; its committed offsets are kept.",
+    "Assigning": "The coordinator is about to compute a new target assignment; until then members"
+    " keep what they have.",
+    "Reconciling": "Members are moving from what they have to the target assignment.",
+    "Stable": "Every member has exactly what the target assignment gives it.",
+    "Dead": "It has neither members nor committed offsets, and is being removed.",
+    "PreparingRebalance": "All members are joining again; nobody is told yet what to read.",
+    "CompletingRebalance": "All members have joined, and wait for what one of them assigns.",
+}
+"""By the coordinator's word for a group's state, of the consumer protocol or the classic one
+(org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroup.ConsumerGroupState and
+org.apache.kafka.coordinator.group.classic.ClassicGroupState)."""
+
+UNKNOWN_STATE_MEANING: Final = "This version does not know what the coordinator means by that."
+
+
+OPERATIONS: Final[Mapping[int, str]] = {
+    3: "READ",
+    4: "WRITE",
+    5: "CREATE",
+    6: "DELETE",
+    7: "ALTER",
+    8: "DESCRIBE",
+    9: "CLUSTER_ACTION",
+    10: "DESCRIBE_CONFIGS",
+    11: "ALTER_CONFIGS",
+    12: "IDEMPOTENT_WRITE",
+    13: "CREATE_TOKENS",
+    14: "DESCRIBE_TOKENS",
+    15: "TWO_PHASE_COMMIT",
+}
+"""Kafka's names by their bit (org.apache.kafka.common.acl.AclOperation)."""
+
+
+def authorized_operations(bits: int) -> tuple[str, ...] | None:
+    """Return Kafka's names of the operations, in its order; None if they are not known.
+
+    Args:
+        bits: The bit field of a description; bits that this version does not know are left out.
+    """
+    if bits == UNKNOWN_AUTHORIZED_OPERATIONS:
+        return None
+    return tuple(name for bit, name in OPERATIONS.items() if bits >> bit & 1)
+
 
 MEMBER_TYPES: Final[Mapping[int, str]] = {-1: "unknown", 0: "classic", 1: "consumer"}
 """By ConsumerGroupDescribe's number."""

@@ -2,25 +2,195 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 import time
-from collections.abc import Mapping
-from typing import Annotated, Final
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Final
 
 import typer
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
-from spark_groups.errors import OptionsError
+from spark_groups.errors import OptionsError, printable
 from spark_groups.ops.connecting import Brokers, GroupArgument, JsonFlag, connects
-from spark_groups.ops.output import output_for
-from spark_groups.ops.render_settings import render_settings
-from spark_groups.ops.setting_changes import (
-    are_in_force,
-    check_changes,
-    parse_changes,
-    view_settings,
-)
+from spark_groups.ops.output import UNKNOWN, output_for, plain_table
 from spark_groups.wire.cluster import Cluster
-from spark_groups.wire.configuration import ConfigResource
-from spark_groups.wire.group_settings import GroupSettings, group_settings
+from spark_groups.wire.configuration import ConfigOrigin, ConfigResource
+from spark_groups.wire.group_settings import GroupSetting, GroupSettings, bound_keys, group_settings
+
+_WHOLE_NUMBER = re.compile(r"[+-]?\d+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class SettingChange:
+    """A setting before and after a command.
+
+    Args:
+        name: Its name.
+        before: What was in force; None: unknown.
+        after: What is in force now; None: unknown.
+    """
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsView:
+    """What is set for a group, and what a command has just changed.
+
+    Args:
+        group_id: The group, which need not exist.
+        settings: Its settings.
+        changed: What was set or taken away.
+        reason: Why something is not known; empty if everything is.
+    """
+
+    group_id: str
+    settings: tuple[GroupSetting, ...]
+    changed: tuple[SettingChange, ...] = ()
+    reason: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the view as plain values."""
+        return {
+            "group_id": self.group_id,
+            "settings": [asdict(each) | {"origin": each.origin.value} for each in self.settings],
+            "changed": [asdict(each) for each in self.changed],
+            "reason": self.reason,
+        }
+
+
+def parse_changes(set_values: Iterable[str], unset: Iterable[str]) -> dict[str, str | None]:
+    """Read `--set name=value` and `--unset name`; None stands for a value that is taken away.
+
+    Args:
+        set_values: What was given to `--set`.
+        unset: What was given to `--unset`.
+
+    Raises:
+        OptionsError: Something is malformed, or a name is given more than once; lists all.
+    """
+    changes: dict[str, str | None] = {}
+    problems: list[str] = []
+    for text in set_values:
+        name, equals, value = (each.strip() for each in text.partition("="))
+        if not name or not equals or not value:
+            problems.append(f"--set {text!r} is not name=value (to take it away: --unset)")
+        elif name in changes:
+            problems.append(f"--set {name} is given twice")
+        else:
+            changes[name] = value
+    taken_away: set[str] = set()
+    for name in (each.strip() for each in unset):
+        if not name or "=" in name:
+            problems.append(f"--unset {name!r} is not a name")
+        elif name in taken_away:
+            problems.append(f"--unset {name} is given twice")
+        elif name in changes:
+            problems.append(f"{name} is given to --set and to --unset: choose one")
+        taken_away.add(name)
+    if problems:
+        raise OptionsError("; ".join(dict.fromkeys(problems)))
+    return changes | dict.fromkeys(taken_away)
+
+
+def check_changes(changes: Mapping[str, str | None], settings: GroupSettings) -> None:
+    """Refuse what the broker would refuse, with more to go by.
+
+    Args:
+        changes: New values by name; None takes one away.
+        settings: What the broker lists; what is not known is left to the broker to decide.
+
+    Raises:
+        OptionsError: Names that the broker does not have, or values it does not take; lists all.
+    """
+    problems = []
+    for name, value in sorted(changes.items()):
+        setting = settings.of(name)
+        if setting is None and settings.group_is_known:
+            problems.append(_unknown_name(name, [each.name for each in settings.settings]))
+        elif setting is not None and value is not None:
+            problems += _out_of_range(setting, value)
+    if problems:
+        raise OptionsError("; ".join(problems))
+
+
+def _unknown_name(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
+    return f"this broker has no setting {name} for consumer groups: {hint}"
+
+
+def _out_of_range(setting: GroupSetting, value: str) -> list[str]:
+    least, most = setting.minimum, setting.maximum
+    if least is None and most is None:
+        return []
+    if not _WHOLE_NUMBER.fullmatch(value):
+        return [f"{setting.name}={value} is not a whole number"]
+    if (least is None or least <= int(value)) and (most is None or int(value) <= most):
+        return []
+    range_text = " and ".join(
+        f"{words} {bound} ({key})"
+        for words, bound, key in zip(
+            ("at least", "at most"), (least, most), bound_keys(setting.name), strict=True
+        )
+        if bound is not None
+    )
+    return [f"{setting.name}={value} is out of range: the broker takes {range_text}"]
+
+
+def are_in_force(changes: Mapping[str, str | None], settings: GroupSettings) -> bool:
+    """Say whether a broker shows changes that were accepted; it may be a moment behind.
+
+    Args:
+        changes: New values by name; None takes one away.
+        settings: What the broker lists now.
+    """
+    for name, value in changes.items():
+        setting = settings.of(name)
+        if setting is None:
+            return False
+        is_own = setting.origin is ConfigOrigin.GROUP
+        if (is_own and setting.value == value) if value is not None else not is_own:
+            continue
+        return False
+    return True
+
+
+def view_settings(
+    group_id: str,
+    settings: GroupSettings,
+    changes: Iterable[str] = (),
+    before: GroupSettings | None = None,
+) -> SettingsView:
+    """Return what a command shows.
+
+    Args:
+        group_id: The group.
+        settings: What is set now.
+        changes: Names of what was changed.
+        before: What was set before.
+    """
+
+    def value(of: GroupSettings | None, name: str) -> str | None:
+        setting = of.of(name) if of is not None else None
+        return setting.value if setting is not None else None
+
+    return SettingsView(
+        group_id=group_id,
+        settings=settings.settings,
+        changed=tuple(
+            SettingChange(name, value(before, name), value(settings, name))
+            for name in sorted(changes)
+        ),
+        reason=settings.reason,
+    )
+
 
 _SHOWN_WITHIN_S: Final = 5.0
 """How long a broker may take to show what the controller has accepted."""
@@ -79,3 +249,49 @@ def _settings_with(
         if are_in_force(changes, settings) or cannot_tell or time.monotonic() > deadline:
             return settings
         time.sleep(_ASK_AGAIN_S)
+
+
+_COLUMNS = ("VALUE", "ORIGIN", "WITHOUT IT", "MINIMUM", "MAXIMUM")
+_OWN_STYLE, _QUIET_STYLE = "yellow", "dim"
+
+
+def render_settings(view: SettingsView) -> RenderableType:
+    """Return a group's settings as a table, with what was changed above it.
+
+    Args:
+        view: The settings. Values are written as they would be typed.
+    """
+    parts: list[RenderableType] = [
+        Text(f"{each.name}: {_text(each.before)} -> {_text(each.after)}", _OWN_STYLE)
+        for each in view.changed
+    ]
+    parts.append(
+        Text.assemble(("settings of group ", _QUIET_STYLE), (printable(view.group_id), "bold"))
+    )
+    if view.settings:
+        parts.append(_table(view))
+    if view.reason:
+        parts.append(Text(f"not everything is known: {printable(view.reason)}"))
+    return Group(*parts)
+
+
+def _table(view: SettingsView) -> Table:
+    table = plain_table()
+    table.add_column("SETTING", overflow="fold")
+    for header in _COLUMNS:
+        table.add_column(header, justify="left" if header == "ORIGIN" else "right")
+    for each in view.settings:
+        is_own = each.origin is ConfigOrigin.GROUP
+        table.add_row(
+            Text(printable(each.name)),
+            Text(_text(each.value)),
+            Text(each.origin.value, _OWN_STYLE if is_own else ""),
+            Text(_text(each.inherited) if is_own else ""),
+            Text(_text(each.minimum)),
+            Text(_text(each.maximum)),
+        )
+    return table
+
+
+def _text(value: str | int | None) -> str:
+    return UNKNOWN if value is None else printable(str(value))

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Final
 
 import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
 
-from spark_groups.errors import OptionsError
+from spark_groups.errors import ErrorCode, GroupNotFoundError, OptionsError, printable, rule_for
+from spark_groups.observation.observe import describe_any_group
+from spark_groups.observation.plain_values import listed
 from spark_groups.ops.connecting import (
     Brokers,
     DryRunFlag,
@@ -15,10 +21,214 @@ from spark_groups.ops.connecting import (
     JsonFlag,
     connects,
 )
-from spark_groups.ops.deletions import delete_group_offsets, delete_groups
-from spark_groups.ops.output import output_for
-from spark_groups.ops.render_deletions import render_deleted_groups, render_deleted_offsets
-from spark_groups.ops.topic_partitions import parse_topics
+from spark_groups.ops.output import UNKNOWN, dry_run_note, output_for, plain, plain_table
+from spark_groups.ops.topic_partitions import parse_topics, partitions_of
+from spark_groups.protocol.messages import MetadataRequest
+from spark_groups.types import TopicPartition
+from spark_groups.wire import group_admin
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.group_admin import OffsetDeletion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedGroup:
+    """What became of a group that was to be deleted.
+
+    Args:
+        group_id: The group.
+        error: Kafka's word for why it was not; None: it was.
+        remark: What to do about it.
+    """
+
+    group_id: str
+    error: str | None = None
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDeletionView:
+    """What became of groups that were to be deleted.
+
+    Args:
+        groups: In the order in which they were named.
+        is_dry_run: Whether nothing was deleted: this is what would become of them.
+    """
+
+    groups: tuple[DeletedGroup, ...]
+    is_dry_run: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all are gone."""
+        return all(each.error is None for each in self.groups)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the view as plain values."""
+        return {"groups": [asdict(each) for each in self.groups], "is_dry_run": self.is_dry_run}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedOffset:
+    """What became of a committed offset that was to be deleted.
+
+    Args:
+        topic: Its topic.
+        partition: Its partition; None: the topic does not exist.
+        error: Kafka's word for why it was not; None: it was.
+        remark: What to do about it.
+    """
+
+    topic: str
+    partition: int | None
+    error: str | None = None
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetDeletionView:
+    """What became of committed offsets that were to be deleted.
+
+    Args:
+        group_id: The group.
+        offsets: Sorted by topic and partition.
+        is_dry_run: Whether nothing was deleted: this is what would become of them.
+    """
+
+    group_id: str
+    offsets: tuple[DeletedOffset, ...]
+    is_dry_run: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all are gone."""
+        return all(each.error is None for each in self.offsets)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the view as plain values."""
+        return {name: listed(value) for name, value in asdict(self).items()}
+
+
+_DELETE_GROUPS_ANSWERS: Final[Mapping[str, int]] = {
+    "Empty": ErrorCode.NONE.value,
+    "Dead": ErrorCode.GROUP_ID_NOT_FOUND.value,
+}
+"""By the state of the group (org.apache.kafka.coordinator.group.GroupMetadataManager)."""
+
+
+def delete_groups(
+    cluster: Cluster, group_ids: Iterable[str], *, is_dry_run: bool = False
+) -> GroupDeletionView:
+    """Delete groups with their committed offsets.
+
+    Args:
+        cluster: The cluster.
+        group_ids: The groups.
+        is_dry_run: Whether to say only what would become of them.
+
+    Raises:
+        RequestError: A coordinator did not answer in time; some may be gone.
+        ProtocolError: An answer cannot be read.
+    """
+    listed_groups = cluster.list_groups() if is_dry_run else ()
+    states = {each.group_id: each.group_state for each in listed_groups}
+
+    def answer(group_id: str) -> int:
+        if not is_dry_run:
+            return group_admin.delete_group(cluster, group_id).error_code
+        state = states.get(group_id, "Dead")
+        return _DELETE_GROUPS_ANSWERS.get(state, ErrorCode.NON_EMPTY_GROUP.value)
+
+    return GroupDeletionView(
+        groups=tuple(
+            DeletedGroup(group_id=each, **said(answer(each))) for each in dict.fromkeys(group_ids)
+        ),
+        is_dry_run=is_dry_run,
+    )
+
+
+def delete_group_offsets(
+    cluster: Cluster,
+    group_id: str,
+    topics: Mapping[str, frozenset[int] | None],
+    *,
+    is_dry_run: bool = False,
+) -> OffsetDeletionView:
+    """Delete committed offsets of a group.
+
+    Args:
+        cluster: The cluster.
+        group_id: The group.
+        topics: The topics with the partitions that are meant, None for all.
+        is_dry_run: Whether to say only what would become of them.
+
+    Raises:
+        RequestError: The coordinator did not answer in time.
+        ProtocolError: An answer cannot be read.
+    """
+    known = cluster.metadata(MetadataRequest(topic_names=frozenset(topics))).topics
+    there, missing = partitions_of(topics, known)
+    if is_dry_run:
+        answer = _foreseen(cluster, group_id, there)
+    else:
+        answer = group_admin.delete_offsets(cluster, group_id, there) if there else OffsetDeletion()
+    offsets = view_deleted(there, missing, answer)
+    return OffsetDeletionView(group_id=group_id, offsets=offsets, is_dry_run=is_dry_run)
+
+
+def _foreseen(
+    cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]
+) -> OffsetDeletion:
+    """Return what the coordinator would answer; offsets of a topic that members read stay."""
+    not_found = OffsetDeletion(error_code=ErrorCode.GROUP_ID_NOT_FOUND.value)
+    try:
+        _, described = describe_any_group(cluster, group_id)
+    except GroupNotFoundError:
+        return not_found
+    if described.group_state == "Dead":
+        return not_found
+    read = {name for each in described.members for name in each.subscribed_topic_names}
+    held = {key.topic_id for each in described.members for key in each.assignment.partitions}
+    read |= {described.topic_names[each] for each in held if each in described.topic_names}
+    subscribed = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC.value
+    return OffsetDeletion(
+        errors={each: subscribed if each.topic in read else 0 for each in partitions}
+    )
+
+
+def view_deleted(
+    there: Iterable[TopicPartition], missing: Iterable[TopicPartition], answer: OffsetDeletion
+) -> tuple[DeletedOffset, ...]:
+    """Return what became of committed offsets, once the coordinator has answered.
+
+    Args:
+        there: Partitions that it was asked to forget.
+        missing: Partitions that do not exist, -1 for all of a topic.
+        answer: What it said.
+    """
+    unanswered = answer.error_code or ErrorCode.UNKNOWN_SERVER_ERROR.value
+    codes = {each: answer.errors.get(each, unanswered) for each in there}
+    codes |= dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.value)
+    return tuple(
+        DeletedOffset(
+            topic=each.topic,
+            partition=each.partition if each.partition >= 0 else None,
+            **said(codes[each]),
+        )
+        for each in sorted(codes)
+    )
+
+
+def said(code: int) -> dict[str, Any]:
+    """Return Kafka's word for an error and what to do about it, as views have them.
+
+    Args:
+        code: Kafka's error code.
+    """
+    if not code:
+        return {}
+    if code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return {"error": ErrorCode.name_of(code), "remark": "there is no such group"}
+    return {"error": ErrorCode.name_of(code), "remark": rule_for(code).remedy}
 
 
 @connects
@@ -71,3 +281,55 @@ def delete_offsets(
     output_for(as_json=as_json).show(view, lambda _: render_deleted_offsets(view))
     if not view.is_complete:
         raise typer.Exit(1)
+
+
+def render_deleted_groups(view: GroupDeletionView) -> RenderableType:
+    """Return one line for each group.
+
+    Args:
+        view: The groups.
+    """
+    lines = [
+        _line(each, "would be deleted" if view.is_dry_run else "deleted") for each in view.groups
+    ]
+    return Group(*lines, *dry_run_note(is_dry_run=view.is_dry_run))
+
+
+def render_deleted_offsets(view: OffsetDeletionView) -> RenderableType:
+    """Return one row for each partition, as Kafka's own tool does.
+
+    Args:
+        view: The offsets.
+    """
+    table = plain_table()
+    table.add_column("TOPIC", overflow="fold")
+    table.add_column("PARTITION", justify="right")
+    table.add_column("STATUS", overflow="fold")
+    for each in view.offsets:
+        table.add_row(
+            Text(printable(each.topic)),
+            Text(plain(each.partition)),
+            _status(each.error, each.remark),
+        )
+    shown = table if view.offsets else Text(UNKNOWN)
+    return Group(shown, *dry_run_note(is_dry_run=view.is_dry_run))
+
+
+def _status(error: str | None, remark: str) -> Text:
+    """Return what became of one offset, in the words of Kafka's own tool.
+
+    Args:
+        error: Kafka's word for what went wrong; None: nothing did.
+        remark: What to do about it.
+    """
+    return (
+        Text("Successful", "green") if error is None else Text(f"Error: {error}, {remark}", "red")
+    )
+
+
+def _line(group: DeletedGroup, done: str) -> Text:
+    name = printable(group.group_id)
+    if group.error is None:
+        return Text.assemble(f"group {name!r}: ", (done, "green"))
+    said = f"could not be deleted due to: {group.error}, {group.remark}"
+    return Text.assemble(f"group {name!r}: ", (said, "red"))

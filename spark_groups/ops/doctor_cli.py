@@ -1,15 +1,29 @@
-"""`spark-groups doctor`: what a query needs, whether it is there, and what to do if not."""
+"""`spark-groups doctor`: what a query needs, whether it is there, and what to do if not.
+
+That is Python, Java, Spark, its workers, and brokers. The Python of the workers and a session of
+Spark are tried in processes of their own, as a query would use them: what they print, and how they
+fail, is part of what is found.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import Enum
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final
 
 import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from spark_groups.errors import printable
+from spark_groups.errors import EmbeddedKafkaError, ErrorCode, SparkGroupsError, printable, rule_for
 from spark_groups.observation.observe import OBSERVE_TIMEOUT_S
 from spark_groups.ops.connecting import (
     BootstrapServer,
@@ -18,17 +32,11 @@ from spark_groups.ops.connecting import (
     Timeout,
     named_brokers,
 )
-from spark_groups.ops.doctor import Check, Diagnosis, Outcome, check_brokers, examine
-from spark_groups.ops.output import output_for
-from spark_groups.ops.render_text import plain_table
+from spark_groups.ops.output import output_for, plain_table
+from spark_groups.protocol.messages import DescribeGroupRequest
+from spark_groups.runtime.java import find_java
 from spark_groups.runtime.started_broker import running_broker
-
-_STYLES: Final[Mapping[Outcome, str]] = {
-    Outcome.OK: "green",
-    Outcome.WARNING: "yellow",
-    Outcome.FAILED: "red",
-    Outcome.SKIPPED: "dim",
-}
+from spark_groups.wire.cluster import Cluster
 
 
 def doctor(
@@ -77,3 +85,289 @@ def render_diagnosis(diagnosis: Diagnosis) -> RenderableType:
         table.add_row(Text(each.name), result, Text(printable(each.found)))
     cures = [Text(f"{each.name}: {printable(each.cure)}") for each in diagnosis.checks if each.cure]
     return Group(table, *cures)
+
+
+PYTHON_MINIMUM: Final = (3, 10)
+SPARK_MINIMUM: Final = 4
+WORKER_TIMEOUT_S: Final = 60.0
+SESSION_TIMEOUT_S: Final = 180.0
+PROBED_GROUP: Final = "spark-groups-doctor"
+"""A group that is asked for and does not exist."""
+
+_WORKER: Final = """
+import importlib.metadata, json, sys
+def version(name):
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+names = ("spark-groups", "pyspark", "confluent-kafka", "numba")
+found = {name: version(name) for name in names}
+print(json.dumps({"python": "%d.%d" % sys.version_info[:2], **found}))
+"""
+_SESSION: Final = """
+from pyspark.sql import SparkSession
+spark = (
+    SparkSession.builder.master("local[1]").appName("spark-groups doctor")
+    .config("spark.ui.enabled", "false").getOrCreate()
+)
+options = {"kafka.bootstrap.servers": "localhost:1", "kafka.group.id": "g", "subscribe": "t"}
+loaded = spark.readStream.format("kafka-group").options(**options).load()
+print("loaded", spark.version, ",".join(loaded.columns))
+spark.stop()
+"""
+
+
+class Outcome(Enum):
+    """What became of a check."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that a query needs.
+
+    Args:
+        name: What was looked at.
+        outcome: What became of it.
+        found: What was found.
+        cure: What to do about it.
+    """
+
+    name: str
+    outcome: Outcome
+    found: str
+    cure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """All checks, in the order in which they were made.
+
+    Args:
+        checks: The checks.
+    """
+
+    checks: tuple[Check, ...]
+
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing failed."""
+        return all(each.outcome is not Outcome.FAILED for each in self.checks)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the diagnosis as plain values."""
+        checks = [{**asdict(each), "outcome": each.outcome.value} for each in self.checks]
+        return {"is_well": self.is_well, "checks": checks}
+
+
+def check_python(running: tuple[int, int]) -> Check:
+    """Check the Python that runs.
+
+    Args:
+        running: Its version.
+    """
+    found = "{}.{}".format(*running)
+    if running >= PYTHON_MINIMUM:
+        return Check(name="Python", outcome=Outcome.OK, found=found)
+    cure = "use Python {}.{} or later".format(*PYTHON_MINIMUM)
+    return Check(name="Python", outcome=Outcome.FAILED, found=found, cure=cure)
+
+
+def check_java() -> Check:
+    """Check the Java that Spark runs on."""
+    try:
+        return Check(name="Java", outcome=Outcome.OK, found=str(find_java()))
+    except EmbeddedKafkaError as error:
+        return Check(name="Java", outcome=Outcome.FAILED, found=str(error))
+
+
+def check_spark(installed: str | None) -> Check:
+    """Check the PySpark of the driver.
+
+    Args:
+        installed: Its version; None: there is none.
+    """
+    if installed is None:
+        cure = "pip install 'spark-groups[spark]', or use the Python of your Spark"
+        return Check(name="Spark", outcome=Outcome.FAILED, found="no pyspark", cure=cure)
+    if int(installed.split(".")[0]) < SPARK_MINIMUM:
+        cure = (
+            "the source needs Spark 4.0 or newer: Spark 3 knows no Python data sources, and says"
+            " DATA_SOURCE_NOT_FOUND"
+        )
+        return Check(name="Spark", outcome=Outcome.FAILED, found=installed, cure=cure)
+    return Check(name="Spark", outcome=Outcome.OK, found=installed)
+
+
+def check_workers(environment: Mapping[str, str], driver: tuple[int, int]) -> tuple[Check, ...]:
+    """Check the Python of Spark's workers, in which the source runs, and its fast reader.
+
+    Args:
+        environment: Variables of the driver's process.
+        driver: The version of its Python.
+    """
+    name = "workers' Python"
+    python = environment.get("PYSPARK_PYTHON") or "python3"
+    cure = f"set PYSPARK_PYTHON={sys.executable} before the session starts"
+
+    def failed(found: str, cure: str = cure) -> tuple[Check, ...]:
+        return (Check(name=name, outcome=Outcome.FAILED, found=found, cure=cure),)
+
+    path = shutil.which(python, path=environment.get("PATH"))
+    if path is None:
+        return failed(f"there is no {python}")
+    code, output = _run((path, "-c", _WORKER), environment, WORKER_TIMEOUT_S)
+    if code != 0:
+        return failed(f"{path}: {_last_line(output)}")
+    told = _told(output)
+    if told is None:
+        return failed(f"{path} is no Python: {_last_line(output)}")
+    found = f"{path}, Python {told['python']}"
+    missing = [each for each in ("spark-groups", "pyspark", "confluent-kafka") if not told[each]]
+    if missing:
+        return failed(f"{found}: without {', '.join(missing)}", f"{cure}, or install it there")
+    wanted = "{}.{}".format(*driver)
+    if told["python"] != wanted:
+        return failed(f"{found}; the driver's is {wanted}, and Spark wants them alike")
+    return (Check(name=name, outcome=Outcome.OK, found=found), _check_fast_reader(told))
+
+
+def _told(output: str) -> dict[str, Any] | None:
+    try:
+        told = json.loads(_last_line(output))
+    except ValueError:
+        return None
+    return told if isinstance(told, dict) else None
+
+
+def _check_fast_reader(told: Mapping[str, str | None]) -> Check:
+    numba = told["numba"]
+    if numba:
+        return Check(name="fast reader", outcome=Outcome.OK, found=f"numba {numba}")
+    cure = "pip install 'spark-groups[fast]' for the workers; without it librdkafka reads"
+    return Check(name="fast reader", outcome=Outcome.WARNING, found="no numba", cure=cure)
+
+
+def check_discovery(environment: Mapping[str, str]) -> Check:
+    """Start a session and have it find the source, as a query does.
+
+    Args:
+        environment: Variables of the driver's process.
+    """
+    name = "kafka-group in Spark"
+    code, output = _run((sys.executable, "-c", _SESSION), environment, SESSION_TIMEOUT_S)
+    loaded = [line for line in output.splitlines() if line.startswith("loaded ")]
+    if code == 0 and loaded:
+        return Check(name=name, outcome=Outcome.OK, found=f"found by Spark {loaded[0].split()[1]}")
+    cure = "call spark_groups.register(spark), which says what is missing"
+    if "DATA_SOURCE_NOT_FOUND" in output:
+        found = "[DATA_SOURCE_NOT_FOUND]: Spark's workers do not have the package"
+    else:
+        found = f"exit code {code}: {_last_line(output)}"
+        cure = "JAVA_HOME and SPARK_HOME of another installation are the usual causes"
+    return Check(name=name, outcome=Outcome.FAILED, found=found, cure=cure)
+
+
+def check_brokers(cluster: Cluster, bootstrap_servers: str) -> Check:
+    """Check that brokers answer, and know groups of the consumer protocol.
+
+    Args:
+        cluster: The cluster.
+        bootstrap_servers: How it was named.
+    """
+    name = "brokers"
+    try:
+        nodes = cluster.nodes()
+        answer = cluster.describe_group(DescribeGroupRequest(group_id=PROBED_GROUP))
+    except SparkGroupsError as error:
+        found = f"{bootstrap_servers}: {error}"
+        cure = "KIP-848 needs Apache Kafka 4.0 or newer; secured brokers need --command-config"
+        return Check(name=name, outcome=Outcome.FAILED, found=found, cure=cure)
+    found = f"{len(nodes)} at {bootstrap_servers}"
+    code = answer.error_code
+    if code in {ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND}:
+        return Check(name=name, outcome=Outcome.OK, found=f"{found}, with the consumer protocol")
+    is_off = code == ErrorCode.UNSUPPORTED_VERSION
+    return Check(
+        name=name,
+        outcome=Outcome.FAILED if is_off else Outcome.WARNING,
+        found=f"{found}: ConsumerGroupDescribe is answered with {ErrorCode.name_of(code)}",
+        cure="add consumer to group.coordinator.rebalance.protocols"
+        if is_off
+        else rule_for(code).remedy,
+    )
+
+
+def installed_version(name: str) -> str | None:
+    """Return the version of an installed distribution.
+
+    Args:
+        name: The distribution.
+    """
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def examine(brokers: Check) -> Diagnosis:
+    """Make all checks; one that another one makes hopeless is passed over.
+
+    Args:
+        brokers: What was found of brokers.
+    """
+    running = sys.version_info[:2]
+    checks = [check_python(running), check_java(), check_spark(installed_version("pyspark"))]
+    has_spark = checks[-1].outcome is Outcome.OK
+    workers = check_workers(os.environ, running)
+    if has_spark and all(each.outcome is not Outcome.FAILED for each in (checks[1], *workers)):
+        found = check_discovery(os.environ)
+    else:
+        said = "what it needs is missing, see above"
+        found = Check(name="kafka-group in Spark", outcome=Outcome.SKIPPED, found=said)
+    return Diagnosis(checks=(*checks, *workers, found, brokers))
+
+
+def _run(
+    command: Sequence[str], environment: Mapping[str, str], timeout_s: float
+) -> tuple[int, str]:
+    """Return a program's exit code and all that it printed."""
+    try:
+        process = subprocess.Popen(
+            command,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+    except OSError as error:
+        return 1, str(error)
+    try:
+        output, _ = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        # What it has started, a JVM for one, holds the pipe as well.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return 1, f"it did not end within {timeout_s:g} s"
+    return process.returncode, output
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "it printed nothing"
+
+
+_STYLES: Final[Mapping[Outcome, str]] = {
+    Outcome.OK: "green",
+    Outcome.WARNING: "yellow",
+    Outcome.FAILED: "red",
+    Outcome.SKIPPED: "dim",
+}

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from spark_groups.errors import OptionsError
-from spark_groups.observation.group_states import STATE_MEANINGS
+from spark_groups.observation.views import STATE_MEANINGS
 from spark_groups.wire.groups import ListedGroup
 
 GROUP_TYPES: Final[Mapping[str, str]] = {

@@ -5,12 +5,20 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.console import RenderableType
+from rich.text import Text
 
-from spark_groups.errors import OptionsError
+from spark_groups.errors import OptionsError, printable
 from spark_groups.ops.connecting import Brokers, JsonFlag, connects
-from spark_groups.ops.group_list import GROUP_STATES, GROUP_TYPES, parse_names, view_groups
-from spark_groups.ops.output import output_for
-from spark_groups.ops.render_group_list import render_groups
+from spark_groups.ops.group_list import (
+    GROUP_STATES,
+    GROUP_TYPES,
+    GroupListView,
+    parse_names,
+    view_groups,
+)
+from spark_groups.ops.output import UNKNOWN, output_for, plain_table
+from spark_groups.ops.render import STATE_STYLES
 
 
 @connects
@@ -48,3 +56,24 @@ def groups(
     with brokers.cluster() as cluster:
         view = view_groups(cluster.list_groups(types=wanted_types, states=wanted_states))
     output_for(as_json=as_json).show(view, lambda _: render_groups(view))
+
+
+def render_groups(view: GroupListView) -> RenderableType:
+    """Return one row for each group.
+
+    Args:
+        view: The groups.
+    """
+    if not view.groups:
+        return Text("no such groups")
+    table = plain_table()
+    for header in ("GROUP", "TYPE", "PROTOCOL", "STATE"):
+        table.add_column(header, overflow="fold")
+    for each in view.groups:
+        table.add_row(
+            Text(printable(each.group_id)),
+            Text(printable(each.group_type).capitalize() or UNKNOWN),
+            Text(printable(each.protocol_type) or UNKNOWN),
+            Text(printable(each.group_state) or UNKNOWN, STATE_STYLES.get(each.group_state, "")),
+        )
+    return table

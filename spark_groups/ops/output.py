@@ -1,4 +1,7 @@
-"""Where a command's answer goes: to people, or to programs."""
+"""Where a command's answer goes, to people or to programs, and the words that texts are made of.
+
+"—" is what is not known.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 PARTITION_ROWS_MAX: Final = 60
 _UNBOUNDED_COLUMNS: Final = 10_000
@@ -99,3 +104,31 @@ def console() -> Console:
     if found.is_terminal or "COLUMNS" in os.environ:
         return found
     return Console(highlight=False, emoji=False, markup=False, width=_UNBOUNDED_COLUMNS)
+
+
+def dry_run_note(*, is_dry_run: bool) -> list[Text]:
+    """Return the line that says that nothing was done, if nothing was.
+
+    Args:
+        is_dry_run: Whether nothing was to be done.
+    """
+    return [Text("No action is performed: this is what would be done.")] if is_dry_run else []
+
+
+UNKNOWN: Final = "—"
+MOVING_STYLE, ALARM_STYLE, QUIET_STYLE = "yellow", "red", "dim"
+
+
+def number(value: int | None) -> str:
+    """Write a number with thousands separators; what is not known as "—"."""
+    return UNKNOWN if value is None else f"{value:,}"
+
+
+def plain(value: int | None) -> str:
+    """Write a number without separators, as ids and epochs are; what is not known as "—"."""
+    return UNKNOWN if value is None else str(value)
+
+
+def plain_table() -> Table:
+    """Return a table without lines."""
+    return Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")

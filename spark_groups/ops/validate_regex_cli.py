@@ -2,14 +2,62 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
 
 import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
 
+from spark_groups.errors import printable
+from spark_groups.observation.plain_values import listed
 from spark_groups.ops.connecting import Brokers, JsonFlag, connects
 from spark_groups.ops.output import output_for
-from spark_groups.ops.regex_view import view_regex
-from spark_groups.ops.render_regex import render_regex
+from spark_groups.protocol.subscription import Subscription, surprising
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegexView:
+    """A pattern, and the topics that it matches.
+
+    Args:
+        pattern: The pattern.
+        fault: Why it is no RE2 expression, and what to write instead; empty if it is one.
+        hint: Why it may match less than it seems to; empty if it does not look so.
+        matched: Topics whose whole name it matches, sorted.
+        topics: How many topics were tried.
+    """
+
+    pattern: str
+    fault: str = ""
+    hint: str = ""
+    matched: tuple[str, ...] = ()
+    topics: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the view as plain values."""
+        return {name: listed(value) for name, value in asdict(self).items()}
+
+
+def view_regex(pattern: str, topics: Iterable[str]) -> RegexView:
+    """Return which topics a coordinator would take for a pattern.
+
+    Args:
+        pattern: The pattern.
+        topics: The names of all topics.
+    """
+    try:
+        subscription = Subscription.of_pattern(pattern)
+    except ValueError as error:
+        return RegexView(pattern=pattern, fault=str(error))
+    names = sorted(topics)
+    return RegexView(
+        pattern=pattern,
+        hint=surprising(pattern) or "",
+        matched=tuple(name for name in names if subscription.matches(name)),
+        topics=len(names),
+    )
 
 
 @connects
@@ -34,3 +82,23 @@ def validate_regex(
     output_for(as_json=as_json).show(view, lambda _: render_regex(view))
     if view.fault:
         raise typer.Exit(1)
+
+
+def render_regex(view: RegexView) -> RenderableType:
+    """Return whether a pattern is valid, the topics that it matches, and what is surprising.
+
+    Args:
+        view: The pattern.
+    """
+    pattern = printable(view.pattern)
+    if view.fault:
+        said = f"The regular expression `{pattern}` is invalid: {printable(view.fault)}"
+        return Text(said, "red")
+    lines = [
+        Text(f"The regular expression `{pattern}` is valid."),
+        Text(f"It matches {len(view.matched):,} of {view.topics:,} topics."),
+        *(Text(f"  {printable(each)}") for each in view.matched),
+    ]
+    if view.hint:
+        lines.append(Text(f"Note: {printable(view.hint)}", "yellow"))
+    return Group(*lines)

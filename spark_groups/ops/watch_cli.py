@@ -1,25 +1,55 @@
-"""`spark-groups watch`: a group as it changes."""
+"""`spark-groups watch`: a group as it changes.
+
+A frame as text is the group now, how its lag moves, and what happened before. It fits into the
+lines there are: what has no room is counted, and what moves or is amiss comes first.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import Annotated, Final
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Annotated, Final, TypeVar
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
 from spark_groups.errors import printable
 from spark_groups.observation.frames import Frame
+from spark_groups.observation.group_events import EventKind, GroupEvent
+from spark_groups.observation.lag_trends import LagTrend, sum_if_known
+from spark_groups.observation.plain_values import partition_ranges
+from spark_groups.observation.revocations import Revocation
+from spark_groups.observation.views import GroupView, MemberView, PartitionView
 from spark_groups.observation.watching import GroupWatch
 from spark_groups.ops.connecting import Brokers, GroupArgument, JsonFlag, connects
-from spark_groups.ops.output import console
-from spark_groups.ops.render_frame import clock_time, render_frame, summary_line
+from spark_groups.ops.output import (
+    ALARM_STYLE,
+    MOVING_STYLE,
+    QUIET_STYLE,
+    UNKNOWN,
+    console,
+    number,
+    plain,
+    plain_table,
+)
+from spark_groups.ops.render import (
+    MemberNames,
+    committed_text,
+    group_header,
+    lag_text,
+    members_table,
+    moves_to_text,
+    owner_text,
+)
+from spark_groups.types import TopicPartition
 
 INTERVAL_S: Final = 2.0
 SUMMARY_EVERY_S: Final = 10.0
@@ -147,3 +177,276 @@ def _frames(
         if looks == count or (duration_s is not None and due_s - began_s > duration_s):
             return
         time.sleep(max(0.0, due_s - time.monotonic()))
+
+
+Shown = TypeVar("Shown")
+
+BARS: Final = "▁▂▃▄▅▆▇█"
+SPARKLINE_COLUMNS: Final = 12
+REVOCATIONS_SHOWN: Final = 3
+_ALARMING: Final = frozenset({EventKind.NOT_READABLE, EventKind.COMMITS_REFUSED})
+
+
+def clock_time(at_s: float) -> str:
+    """Write a time as the clock on the wall shows it.
+
+    Args:
+        at_s: Seconds since 1970.
+    """
+    return datetime.fromtimestamp(at_s, tz=timezone.utc).astimezone().strftime("%H:%M:%S")
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """How many rows each part of a frame may have.
+
+    Args:
+        members: Rows of members.
+        partitions: Rows of partitions.
+        events: Lines of events.
+    """
+
+    members: int
+    partitions: int
+    events: int
+
+
+def divide(height: int, frame: Frame) -> Lines:
+    """Return how many rows each part may have; each has some, however small the terminal is.
+
+    Args:
+        height: Lines there are.
+        frame: What is to be shown.
+    """
+    members = 0 if frame.view is None else len(frame.view.members)
+    # The header and the trend, two heads of tables, three empty lines, and one that stays free.
+    left = height - 10 - min(len(frame.revocations), REVOCATIONS_SHOWN) - 2 * bool(frame.stale)
+    events = max(3, min(len(frame.events), left // 4))
+    members = max(2, min(members, (left - events) // 3))
+    return Lines(members, max(3, left - events - members), events)
+
+
+def render_frame(
+    frame: Frame,
+    *,
+    width: int,
+    height: int,
+    clock: Callable[[float], str] = clock_time,
+) -> RenderableType:
+    """Return a frame as text and tables.
+
+    Args:
+        frame: The frame.
+        width: Columns there are.
+        height: Lines there are.
+        clock: Writes a time.
+    """
+    lines = divide(height, frame)
+    parts: list[RenderableType] = _stale_lines(frame, clock)
+    view = frame.view
+    if view is None:
+        parts.append(Text(f"nothing is known yet of group {printable(frame.group_id)}"))
+    else:
+        names = MemberNames(view.members, width)
+        parts += [group_header(view, width), _trend_line(frame.trend)]
+        parts += _members(view, names, width, lines.members)
+        parts += _revocations(frame.revocations)
+        parts += [Text(), *_partitions(frame, view, names, lines.partitions)]
+    if frame.events:
+        parts.append(Text())
+        parts += [_event_line(each, clock) for each in frame.events[: -lines.events - 1 : -1]]
+    return Group(*parts)
+
+
+def summary_line(frame: Frame) -> str:
+    """Return a frame as one line of figures.
+
+    Args:
+        frame: The frame.
+    """
+    view = frame.view
+    if view is None or frame.stale is not None:
+        reason = UNKNOWN if frame.stale is None else printable(frame.stale.reason)
+        known = "nothing is known yet" if view is None else "stale"
+        return f"{known}: {reason}"
+    totals = view.totals
+    unsettled = [
+        f"{name} {count:,}"
+        for name, count in (
+            ("moving", totals.moving_partitions),
+            ("unassigned", totals.unassigned_partitions),
+            ("of unknown lag", totals.unknown_lag_partitions),
+        )
+        if count
+    ]
+    return "  ".join(
+        (
+            view.group_state or UNKNOWN,
+            f"group epoch {plain(view.group_epoch)}",
+            f"members {totals.members:,}",
+            f"partitions {totals.partitions:,}" + (f" ({', '.join(unsettled)})" * bool(unsettled)),
+            f"lag {number(totals.lag)} ({rate_text(frame.trend.lag_rate)})",
+        )
+    )
+
+
+def rate_text(rate: float | None) -> str:
+    """Write by how much something changes in a second: `+1,234/s`; unknown is "—".
+
+    Args:
+        rate: The change.
+    """
+    if rate is None:
+        return UNKNOWN
+    return "0/s" if not rate else f"{rate:+,.{0 if abs(rate) >= 100 else 1}f}/s"
+
+
+def sparkline(values: Sequence[int | None], columns: int = SPARKLINE_COLUMNS) -> str:
+    """Draw numbers as a row of bars, the latest last; a blank is what is not known.
+
+    Args:
+        values: Numbers of at least 0.
+        columns: How many of them are drawn.
+    """
+    shown = values[-columns:]
+    top = max((each for each in shown if each is not None), default=0)
+    steps = len(BARS) - 1
+    return "".join(
+        " " if each is None else BARS[round(each / top * steps) if top else 0] for each in shown
+    )
+
+
+def _stale_lines(frame: Frame, clock: Callable[[float], str]) -> list[RenderableType]:
+    if frame.stale is None:
+        return []
+    read = "never read" if frame.seen_at_s is None else f"last read {clock(frame.seen_at_s)}"
+    said = f" STALE since {clock(frame.stale.since_s)}, {read} "
+    return [
+        Text(said, f"{ALARM_STYLE} reverse"),
+        Text(printable(frame.stale.reason), ALARM_STYLE, no_wrap=True, overflow="ellipsis"),
+    ]
+
+
+def _trend_line(trend: LagTrend) -> Text:
+    rates = (
+        ("lag", trend.lag_rate),
+        ("committed", trend.read_rate),
+        ("written", trend.written_rate),
+    )
+    line = Text("  ".join(f"{name} {rate_text(rate)}" for name, rate in rates), QUIET_STYLE)
+    return line.append(f"  {sparkline(trend.recent_lags, 2 * SPARKLINE_COLUMNS)}")
+
+
+def _members(view: GroupView, names: MemberNames, width: int, rows: int) -> list[RenderableType]:
+    if not view.members:
+        return []
+    ordered = sorted(view.members, key=_is_settled)
+    shown, more = _fit(ordered, rows)
+    table = _one_line_each(members_table(tuple(shown), names, width))
+    return [Text(), table, *([_more(len(more), "members")] if more else [])]
+
+
+def _is_settled(member: MemberView) -> bool:
+    return not (member.pending or member.revoking)
+
+
+def _revocations(revocations: Sequence[Revocation]) -> list[RenderableType]:
+    shown = revocations[:REVOCATIONS_SHOWN]
+    return [Text(_revocation(each), MOVING_STYLE) for each in shown]
+
+
+def _revocation(revocation: Revocation) -> str:
+    said = f"{printable(revocation.label)} gives up {partition_ranges(revocation.partitions)}"
+    if revocation.age_s is None:
+        return f"{said}: {UNKNOWN} of its time used"
+    if revocation.budget_used is None:
+        return f"{said}: told {revocation.age_s:.1f} s ago"
+    used = f"{revocation.age_s:.1f} of {revocation.rebalance_timeout_s:g} s used"
+    return f"{said}: {used} ({revocation.budget_used:.0%})"
+
+
+def _partitions(
+    frame: Frame, view: GroupView, names: MemberNames, rows: int
+) -> list[RenderableType]:
+    """Return a row for each partition; for those of one topic and owner where they are many."""
+    trends = {(each.topic, each.partition): each.trend for each in frame.partitions}
+    if not view.partitions:
+        return [Text("no partitions: nothing is assigned, and nothing is committed")]
+    moving = view.totals.moving_partitions > 0
+    if len(view.partitions) <= rows:
+        found = [[each] for each in view.partitions]
+    else:
+        shared: dict[tuple[str, str | None, str | None], list[PartitionView]] = {}
+        for each in view.partitions:
+            shared.setdefault((each.topic, each.owner, each.moves_to), []).append(each)
+        found = sorted(shared.values(), key=lambda row: _is_at_rest(row[0]))
+    shown, more = _fit(found, rows)
+    single = all(len(row) == 1 for row in shown)
+    table = plain_table()
+    table.add_column("PARTITIONS")
+    table.add_column("OWNER")
+    if moving:
+        table.add_column("MOVES TO")
+    for header in (*(("COMMITTED", "LOG END") if single else ("COUNT",)), "LAG", "LAG CHANGE"):
+        table.add_column(header, justify="right")
+    table.add_column("TREND")
+    for row in shown:
+        first, own = row[0], [trends[each.topic, each.partition] for each in row]
+        table.add_row(
+            Text(partition_ranges(TopicPartition(each.topic, each.partition) for each in row)),
+            owner_text(first.owner, names),
+            *([moves_to_text(first.moves_to, names)] if moving else []),
+            *(
+                (committed_text(first), Text(number(first.log_end_offset)))
+                if single
+                else (Text(number(len(row))),)
+            ),
+            lag_text(first) if single else Text(_shared_lag(row)),
+            Text(rate_text(sum_if_known(each.lag_rate for each in own))),
+            Text(sparkline(_summed([each.recent_lags for each in own]))),
+        )
+    rest = sum(map(len, more))
+    return [_one_line_each(table), *([_more(rest, "partitions")] if rest else [])]
+
+
+def _is_at_rest(partition: PartitionView) -> bool:
+    return partition.owner is not None and partition.moves_to is None
+
+
+def _shared_lag(row: Sequence[PartitionView]) -> str:
+    known = [each.lag for each in row if each.lag is not None]
+    unknown = len(row) - len(known)
+    lag = number(sum(known) if known else None)
+    return f"{lag} ({unknown:,} unknown)" if unknown and known else lag
+
+
+def _summed(lags: Sequence[Sequence[int | None]]) -> list[int | None]:
+    """Add up the lags of partitions, the latest with the latest."""
+    looks = min(SPARKLINE_COLUMNS, *map(len, lags)) if len(lags) > 1 else len(lags[0])
+    columns = zip(*(each[len(each) - looks :] for each in lags), strict=True)
+    return [sum_if_known(column) for column in columns]
+
+
+def _fit(found: Sequence[Shown], rows: int) -> tuple[Sequence[Shown], Sequence[Shown]]:
+    """Return what is shown and what is only counted, in a row of its own."""
+    return (found, ()) if len(found) <= rows else (found[: rows - 1], found[rows - 1 :])
+
+
+def _more(count: int, what: str) -> Text:
+    return Text(f"and {count:,} more {what}", QUIET_STYLE)
+
+
+def _one_line_each(table: Table) -> Table:
+    """Let no row take a second line, so that rows can be counted."""
+    for column in table.columns:
+        column.no_wrap, column.overflow = True, "ellipsis"
+    return table
+
+
+def _event_line(event: GroupEvent, clock: Callable[[float], str]) -> Text:
+    return Text.assemble(
+        (f"{clock(event.at_s)}  ", QUIET_STYLE),
+        (printable(event.text), ALARM_STYLE if event.kind in _ALARMING else ""),
+        no_wrap=True,
+        overflow="ellipsis",
+    )

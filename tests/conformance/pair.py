@@ -12,8 +12,8 @@ from typing import Any
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.assignors.java_order import DEFAULT_TABLE, uuid_hash
 from spark_groups.lab.coordinator import messages as c
-from spark_groups.lab.coordinator.patterns import BATCH_REFRESH_MIN_INTERVAL_S
 from spark_groups.lab.coordinator.profile import Profile
+from spark_groups.lab.coordinator.subscriptions import BATCH_REFRESH_MIN_INTERVAL_S
 from spark_groups.protocol import messages as m
 from spark_groups.types import TopicId
 from tests.conformance.fields import differences, fields_of, in_short

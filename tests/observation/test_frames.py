@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import time
+from contextlib import closing
 from dataclasses import replace
 
+from spark_groups.lab.broker.ports import free_ports
 from spark_groups.observation.frames import EVENTS_MAX, GroupHistory, Staleness
 from spark_groups.observation.group_events import EventKind
 from spark_groups.observation.lag_trends import LagHistory
+from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.views import view_group
+from spark_groups.observation.watching import GroupWatch, steady_clock
 from tests.observation.groups import ONE, TWO, member, read
 
 ALONE = view_group(read(member(ONE, [0, 1]), committed={0: 5}, ends={0: 10, 1: 3}))
@@ -104,3 +109,23 @@ def test_json_is_what_describe_has_with_the_rest_beside_it() -> None:
         "since_s": 4.0,
         "is_missing": False,
     }
+
+
+def test_the_clock_is_that_of_the_system_and_goes_on() -> None:
+    now = steady_clock()
+    first = now()
+    assert abs(first - time.time()) < 5.0
+    assert now() >= first
+
+
+def test_a_broker_that_is_not_there_is_part_of_the_frame() -> None:
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    observer = GroupObserver(address, timeout_s=0.3)
+    times = iter((1.0, 2.0))
+    with closing(GroupWatch(observer, "flight-readers", lambda: next(times))) as watch:
+        watch.look()
+        frame = watch.look()
+    assert (frame.at_s, frame.view) == (2.0, None)
+    assert frame.stale is not None
+    assert frame.stale.since_s == 1.0
+    assert address in frame.stale.reason

@@ -8,16 +8,25 @@ from dataclasses import replace
 
 import pytest
 
-from spark_groups.errors import ErrorCode
-from spark_groups.observation.group_states import STATE_MEANINGS, UNKNOWN_STATE_MEANING
+from spark_groups.errors import ErrorCode, printable
+from spark_groups.observation.plain_values import by_topic, listed, partition_ranges
 from spark_groups.observation.reading import GroupType
 from spark_groups.observation.views import (
+    OPERATIONS,
+    STATE_MEANINGS,
+    UNKNOWN_STATE_MEANING,
     GroupView,
     LagOrigin,
     PartitionView,
+    authorized_operations,
+    group_totals,
     view_group,
 )
-from spark_groups.protocol.messages import OffsetAndMetadata, OffsetFetchResponse
+from spark_groups.protocol.messages import (
+    UNKNOWN_AUTHORIZED_OPERATIONS,
+    OffsetAndMetadata,
+    OffsetFetchResponse,
+)
 from spark_groups.types import Assignment, TopicPartition, topic_id_text
 from tests.observation.groups import FLIGHTS, ONE, TWO, key, member, read
 from tests.observation.test_local_members import SNAPSHOT
@@ -277,3 +286,78 @@ def test_a_leader_epoch_is_known_only_if_it_was_committed() -> None:
     )
     view = view_group(replace(read(), committed=committed))
     assert [each.committed_leader_epoch for each in view.partitions] == [3, None]
+
+
+@pytest.mark.parametrize(
+    ("bits", "names"),
+    [
+        (UNKNOWN_AUTHORIZED_OPERATIONS, None),
+        (0, ()),
+        (1 << 3 | 1 << 6 | 1 << 8, ("READ", "DELETE", "DESCRIBE")),
+        # A bit of a newer Kafka, and the bits of UNKNOWN, ANY and ALL, which are no operations.
+        (1 << 30 | 0b111 | 1 << 8, ("DESCRIBE",)),
+        (sum(1 << bit for bit in OPERATIONS), tuple(OPERATIONS.values())),
+    ],
+)
+def test_bits_are_kafkas_names(bits: int, names: tuple[str, ...] | None) -> None:
+    assert authorized_operations(bits) == names
+
+
+VIEW = view_group(
+    read(
+        member(ONE, [0, 1], [0]),
+        member(TWO, [], [1]),
+        partitions=4,
+        committed={0: 1, 1: 5},
+        ends={0: 10, 1: 5},
+    )
+)
+
+
+def test_what_is_known_is_summed_and_what_is_not_is_counted() -> None:
+    totals = group_totals(VIEW.members, VIEW.partitions)
+    assert totals == VIEW.totals
+    assert (totals.members, totals.partitions) == (2, 4)
+    assert (totals.assigned_partitions, totals.unassigned_partitions) == (2, 2)
+    assert (totals.moving_partitions, totals.lag, totals.unknown_lag_partitions) == (1, 9, 2)
+
+
+def test_without_any_known_lag_the_sum_is_unknown() -> None:
+    unknown = tuple(each for each in VIEW.partitions if each.lag is None)
+    assert group_totals((), unknown).lag is None
+    assert group_totals((), ()).lag == 0
+
+
+def test_partitions_are_grouped_by_topic_in_their_order() -> None:
+    flights = [TopicPartition("flights", each) for each in (2, 0)]
+    grouped = by_topic([*flights, TopicPartition("orders", 1)])
+    assert grouped == {"flights": [2, 0], "orders": [1]}
+
+
+def test_what_is_listed_is_what_json_reads_back() -> None:
+    value = {"a": ({"b": (1, 2)}, None), "c": "text"}
+    assert listed(value) == json.loads(json.dumps(value))
+
+
+def partitions(*indexes: int, topic: str = "flights") -> list[TopicPartition]:
+    return [TopicPartition(topic, each) for each in indexes]
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ([], ""),
+        (partitions(3), "flights 3"),
+        (partitions(2, 0, 1), "flights 0-2"),
+        (partitions(0, 1, 2, 5, 7, 8), "flights 0-2, 5, 7-8"),
+        (partitions(0, 1) + partitions(2, topic="orders"), "flights 0-1; orders 2"),
+        (partitions(*range(0, 24, 2)), "flights 0, 2, 4, 6, 8, 10, 12, 14 and 4 more"),
+        (partitions(*range(10_000)), "flights 0-9999"),
+    ],
+)
+def test_partitions_are_written_as_ranges(given: list[TopicPartition], text: str) -> None:
+    assert partition_ranges(given) == text
+
+
+def test_what_could_move_the_cursor_is_replaced() -> None:
+    assert printable("a\x1b[2Jb\r\nc\u202ed") == "a?[2Jb??c?d"

@@ -1,4 +1,4 @@
-"""`spark-groups delete` and `delete-offsets` on a real broker."""
+"""`spark-groups delete` and `delete-offsets`: who is meant, what became of it, real brokers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,27 @@ import json
 
 import pytest
 
+from spark_groups.errors import ErrorCode, OptionsError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
-from spark_groups.types import TopicIdPartition
+from spark_groups.ops.delete_cli import (
+    DeletedGroup,
+    DeletedOffset,
+    GroupDeletionView,
+    OffsetDeletionView,
+    render_deleted_groups,
+    render_deleted_offsets,
+    said,
+    view_deleted,
+)
+from spark_groups.ops.topic_partitions import parse_topics, partitions_of
+from spark_groups.protocol.messages import TopicMetadata
+from spark_groups.types import TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster
-from spark_groups.wire.group_admin import commit_outside
+from spark_groups.wire.group_admin import OffsetDeletion, commit_outside
 from tests.brokers import Row, create_topic, produce
+from tests.observation.groups import FLIGHTS
 from tests.ops.commands import invoke
+from tests.ops.rendered import cells, lines
 from tests.runtime.members import queries
 from tests.wire.test_cluster import topic_id
 
@@ -73,3 +88,91 @@ def test_what_members_read_is_foreseen_to_be_refused(
             done = invoke("delete", group_id, *address, *dry_run)
             errors = [each["error"] for each in json.loads(done.stdout)["groups"]]
             assert (done.exit_code, errors) == (1, ["NON_EMPTY_GROUP"])
+
+
+def test_each_group_has_a_line() -> None:
+    left = DeletedGroup(group_id="h\x1b", **said(ErrorCode.NON_EMPTY_GROUP))
+    view = GroupDeletionView(groups=(DeletedGroup(group_id="g"), left))
+    assert lines(render_deleted_groups(view)) == [
+        "group 'g': deleted",
+        "group 'h?': could not be deleted due to: NON_EMPTY_GROUP, the group has members: stop them"
+        " first",
+    ]
+
+
+def test_each_offset_has_a_row_with_the_words_of_kafkas_tool() -> None:
+    unknown = said(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    offsets = (
+        DeletedOffset(topic="flights", partition=0),
+        DeletedOffset(topic="gone", partition=None, **unknown),
+    )
+    assert cells(render_deleted_offsets(OffsetDeletionView(group_id="g", offsets=offsets))) == [
+        ["TOPIC", "PARTITION", "STATUS"],
+        ["flights", "0", "Successful"],
+        ["gone", "—", "Error: UNKNOWN_TOPIC_OR_PARTITION, create the topic, or correct its name"],
+    ]
+
+
+FIRST, SECOND = TopicPartition("flights", 0), TopicPartition("flights", 1)
+GONE = TopicPartition("gone", -1)
+
+
+def test_each_partition_has_its_answer() -> None:
+    answer = OffsetDeletion(errors={FIRST: 0, SECOND: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC})
+    found = view_deleted([FIRST, SECOND], [GONE], answer)
+    assert [(each.topic, each.partition, each.error) for each in found] == [
+        ("flights", 0, None),
+        ("flights", 1, "GROUP_SUBSCRIBED_TO_TOPIC"),
+        ("gone", None, "UNKNOWN_TOPIC_OR_PARTITION"),
+    ]
+    assert found[1].remark == "members of the group subscribe to the topic: stop them first"
+    assert not OffsetDeletionView(group_id="g", offsets=found).is_complete
+    assert OffsetDeletionView(group_id="g", offsets=found[:1]).is_complete
+
+
+def test_an_error_of_the_whole_request_is_one_of_each_partition() -> None:
+    answer = OffsetDeletion(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
+    (only,) = view_deleted([FIRST], [], answer)
+    assert (only.error, only.remark) == ("GROUP_ID_NOT_FOUND", "there is no such group")
+    # What is not answered is not known to be deleted.
+    (unanswered,) = view_deleted([FIRST], [], OffsetDeletion())
+    assert unanswered.error == "UNKNOWN_SERVER_ERROR"
+
+
+def test_a_group_that_is_left_makes_the_deletion_incomplete() -> None:
+    gone = DeletedGroup(group_id="g")
+    left = DeletedGroup(group_id="h", **said(ErrorCode.NON_EMPTY_GROUP))
+    assert GroupDeletionView(groups=(gone,)).is_complete
+    view = GroupDeletionView(groups=(gone, left))
+    assert not view.is_complete
+    assert view.to_json()["groups"][1] == {
+        "group_id": "h",
+        "error": "NON_EMPTY_GROUP",
+        "remark": "the group has members: stop them first",
+    }
+
+
+def test_a_topic_is_all_its_partitions_or_those_that_are_named() -> None:
+    assert parse_topics(["flights:0, 2", "flights:1", "orders"]) == {
+        "flights": frozenset({0, 1, 2}),
+        "orders": None,
+    }
+    assert parse_topics(["flights:0", "flights"]) == {"flights": None}
+    assert parse_topics(["flights", "flights:0"]) == {"flights": None}
+
+
+@pytest.mark.parametrize("text", ["", ":0", "flights:", "flights:a", "flights:-1", "flights:0,"])
+def test_what_is_malformed_is_refused(text: str) -> None:
+    with pytest.raises(OptionsError, match="is neither TOPIC nor TOPIC:0,1,2"):
+        parse_topics([text])
+
+
+def test_what_does_not_exist_is_told_from_what_does() -> None:
+    known = [TopicMetadata(FLIGHTS, "flights", 2)]
+    there, missing = partitions_of({"flights": frozenset({1, 2}), "gone": None}, known)
+    assert there == (TopicPartition("flights", 1),)
+    assert missing == (TopicPartition("flights", 2), TopicPartition("gone", -1))
+    assert partitions_of({"flights": None}, known)[0] == (
+        TopicPartition("flights", 0),
+        TopicPartition("flights", 1),
+    )

@@ -22,12 +22,12 @@ from spark_groups.ops.feeds import Feeds
 from spark_groups.ops.group_list import GroupListView, GroupRow
 from spark_groups.ops.group_list_watch import GroupDetails, GroupListFrame, StateAge
 from spark_groups.ops.page_server import PageServer
-from tests.brokers import Row, create_topic, produce
+from tests.brokers import Row, produce
 from tests.observation.groups import ONE, TWO, member, read
 from tests.ops.test_cli import kafkas_own
 from tests.ops.test_page_server import documents
 from tests.ops.test_serve_cli import asked, serving, started
-from tests.ops.test_watch_cli import run_until_assigned
+from tests.ops.watched_groups import assigned_group, lagging_group, run_until_assigned
 from tests.runtime.members import queries
 
 pytestmark = pytest.mark.long
@@ -132,34 +132,31 @@ def test_the_page_shows_a_hand_over_with_the_numbers_of_kafkas_own_tool(
     kafka: EmbeddedKafka, browser: Browser, topic_name: str, group_id: str
 ) -> None:
     servers = kafka.bootstrap_servers
-    create_topic(servers, topic_name, 4)
-    produce(servers, topic_name, [Row(b"x", partition=each % 3) for each in range(90)])
-    with queries(servers, group_id, topic_name) as start, serving(servers) as url:
-        first = start()
-        first.plan_rows()
-        first.commit_all()
-        produce(servers, topic_name, [Row(b"y", partition=1)] * 1_007)
-        with opened(browser, url) as page:
-            page.fill("#filter", group_id)
-            page.get_by_role("link", name=group_id, exact=True).click()
-            expect(page.locator("#members tbody tr")).to_have_count(1)
-            expect(page.locator("#head .pill")).to_have_text("Stable")
-            shown = rows_of(page, "partitions")
-            assert shown["1"]["lag"] == "1,007"
-            assert shown["1"]["owner"] == f"query-like {first.member_id[:8]}"
-            assert {
-                int(partition): tuple(
-                    row[name].replace(",", "") for name in ("committed", "log end", "lag")
-                )
-                for partition, row in shown.items()
-            } == {each: row[:3] for each, row in kafkas_own(kafka, group_id).items()}
-            second = start()
-            run_until_assigned(second, 2, first)
-            expect(page.locator("#members tbody tr")).to_have_count(2)
-            expect(page.locator("#events")).to_contain_text("moved from query-like")
-            expect(page.locator("#ownership rect")).not_to_have_count(4)
-            page.get_by_role("link", name="groups", exact=True).click()
-            expect(page.locator("#groups tbody tr").first).to_be_visible()
+    with (
+        lagging_group(servers, topic_name, group_id, 1_007) as (first, start),
+        serving(servers) as url,
+        opened(browser, url) as page,
+    ):
+        page.fill("#filter", group_id)
+        page.get_by_role("link", name=group_id, exact=True).click()
+        expect(page.locator("#members tbody tr")).to_have_count(1)
+        expect(page.locator("#head .pill")).to_have_text("Stable")
+        shown = rows_of(page, "partitions")
+        assert shown["1"]["lag"] == "1,007"
+        assert shown["1"]["owner"] == f"query-like {first.member_id[:8]}"
+        assert {
+            int(partition): tuple(
+                row[name].replace(",", "") for name in ("committed", "log end", "lag")
+            )
+            for partition, row in shown.items()
+        } == {each: row[:3] for each, row in kafkas_own(kafka, group_id).items()}
+        second = start()
+        run_until_assigned(second, 2, first)
+        expect(page.locator("#members tbody tr")).to_have_count(2)
+        expect(page.locator("#events")).to_contain_text("moved from query-like")
+        expect(page.locator("#ownership rect")).not_to_have_count(4)
+        page.get_by_role("link", name="groups", exact=True).click()
+        expect(page.locator("#groups tbody tr").first).to_be_visible()
 
 
 @pytest.mark.broker
@@ -168,22 +165,23 @@ def test_a_lost_broker_and_a_lost_server_leave_the_last_view_with_a_banner(
 ) -> None:
     with EmbeddedKafka() as kafka:
         servers = kafka.bootstrap_servers
-        create_topic(servers, topic_name, 2)
-        with queries(servers, group_id, topic_name) as start, started(servers) as (process, url):
-            run_until_assigned(start(), 2)
-            with opened(browser, f"{url}#group={group_id}") as page:
-                banner = page.get_by_role("alert")
-                expect(page.locator("#partitions tbody tr")).to_have_count(2)
-                expect(banner).to_be_hidden()
-                kafka.pause()
-                expect(banner).to_contain_text("the brokers are not readable")
-                expect(banner).to_contain_text(servers)
-                expect(page.locator("#partitions tbody tr")).to_have_count(2)
-                kafka.resume()
-                expect(banner).to_be_hidden(timeout=20_000)
-                process.kill()
-                expect(banner).to_contain_text("spark-groups serve does not answer")
-                expect(page.locator("#partitions tbody tr")).to_have_count(2)
+        with (
+            assigned_group(servers, topic_name, group_id),
+            started(servers) as (process, url),
+            opened(browser, f"{url}#group={group_id}") as page,
+        ):
+            banner = page.get_by_role("alert")
+            expect(page.locator("#partitions tbody tr")).to_have_count(2)
+            expect(banner).to_be_hidden()
+            kafka.pause()
+            expect(banner).to_contain_text("the brokers are not readable")
+            expect(banner).to_contain_text(servers)
+            expect(page.locator("#partitions tbody tr")).to_have_count(2)
+            kafka.resume()
+            expect(banner).to_be_hidden(timeout=20_000)
+            process.kill()
+            expect(banner).to_contain_text("spark-groups serve does not answer")
+            expect(page.locator("#partitions tbody tr")).to_have_count(2)
 
 
 @pytest.mark.broker
@@ -191,19 +189,20 @@ def test_a_group_that_is_missing_is_not_blamed_on_the_brokers(
     kafka: EmbeddedKafka, browser: Browser, topic_name: str, group_id: str
 ) -> None:
     servers = kafka.bootstrap_servers
-    create_topic(servers, topic_name, 2)
-    with queries(servers, group_id, topic_name) as start, serving(servers) as url:
-        run_until_assigned(start(), 2)
-        with opened(browser, f"{url}#group={group_id}-a") as page:
-            banner = page.get_by_role("alert")
-            expect(banner).to_contain_text(f"there is no group '{group_id}-a'")
-            expect(banner).to_contain_text(f"did you mean '{group_id}'?")
-            expect(banner).to_contain_text("The brokers answer")
-            expect(banner).not_to_contain_text("not readable")
-            with queries(servers, f"{group_id}-a", topic_name) as start_there:
-                run_until_assigned(start_there(), 2)
-                expect(banner).to_be_hidden()
-                expect(page.locator("#partitions tbody tr")).to_have_count(2)
+    with (
+        assigned_group(servers, topic_name, group_id),
+        serving(servers) as url,
+        opened(browser, f"{url}#group={group_id}-a") as page,
+    ):
+        banner = page.get_by_role("alert")
+        expect(banner).to_contain_text(f"there is no group '{group_id}-a'")
+        expect(banner).to_contain_text(f"did you mean '{group_id}'?")
+        expect(banner).to_contain_text("The brokers answer")
+        expect(banner).not_to_contain_text("not readable")
+        with queries(servers, f"{group_id}-a", topic_name) as start_there:
+            run_until_assigned(start_there(), 2)
+            expect(banner).to_be_hidden()
+            expect(page.locator("#partitions tbody tr")).to_have_count(2)
 
 
 def test_a_group_that_is_gone_leaves_its_last_view(browser: Browser) -> None:
@@ -229,13 +228,10 @@ def test_what_happened_to_a_watched_group_is_there_for_who_looks_later(
     kafka: EmbeddedKafka, browser: Browser, topic_name: str, group_id: str
 ) -> None:
     servers = kafka.bootstrap_servers
-    create_topic(servers, topic_name, 4)
     with (
-        queries(servers, group_id, topic_name) as start,
+        assigned_group(servers, topic_name, group_id, 4) as (first, start),
         serving(servers, "--watch", group_id) as url,
     ):
-        first = start()
-        run_until_assigned(first, 4)
         stream = asked(url, f"/events?group={group_id}")
         next(e for e in documents(stream) if e["group"] and e["group"]["totals"]["members"] == 1)
         stream.close()
@@ -274,10 +270,8 @@ def test_the_list_has_members_lag_state_colour_and_age(
     kafka: EmbeddedKafka, browser: Browser, topic_name: str, group_id: str
 ) -> None:
     servers = kafka.bootstrap_servers
-    create_topic(servers, topic_name, 2)
-    produce(servers, topic_name, [Row(b"x", partition=1)] * 1_007)
-    with queries(servers, group_id, topic_name) as start, serving(servers) as url:
-        run_until_assigned(start(), 2)
+    with assigned_group(servers, topic_name, group_id), serving(servers) as url:
+        produce(servers, topic_name, [Row(b"x", partition=1)] * 1_007)
         with opened(browser, url) as page:
             page.fill("#filter", group_id)
             row = page.locator("#groups tbody tr")

@@ -13,11 +13,11 @@ from spark_groups.ops.output import (
     ConsoleOutput,
     JsonOutput,
     Room,
+    number,
     output_for,
 )
-from spark_groups.ops.removal import RemovalView, check_ids
+from spark_groups.ops.remove_cli import RemovalView, check_ids, render_removals
 from spark_groups.ops.render import render_group
-from spark_groups.ops.render_removal import render_removals
 from tests.observation.groups import ONE, member, read
 
 ROWS = PARTITION_ROWS_MAX + 1
@@ -88,3 +88,7 @@ def test_no_color_means_no_colour_in_a_terminal_too(
     ConsoleOutput().show(VIEW, group_text)
     text = capsys.readouterr().out
     assert not [code for code in ("\x1b[31m", "\x1b[32m", "\x1b[33m") if code in text]
+
+
+def test_numbers_have_separators_and_the_unknown_is_a_dash() -> None:
+    assert (number(1_234_567), number(0), number(None)) == ("1,234,567", "0", "—")

@@ -1,4 +1,4 @@
-"""`spark-groups remove` on real brokers, as somebody types it."""
+"""`spark-groups remove`: who is meant, what became of them, and real brokers."""
 
 from __future__ import annotations
 
@@ -6,11 +6,22 @@ import json
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from spark_groups.errors import ErrorCode
+from spark_groups.ops.remove_cli import (
+    IdKind,
+    Outcome,
+    Removal,
+    RemovalView,
+    check_ids,
+    render_removals,
+    with_answers,
+)
 from spark_groups.protocol.messages import HeartbeatRequest
 from spark_groups.wire.cluster import Cluster
 from tests.brokers import create_topic
+from tests.observation.groups import member
 from tests.observation.test_observe import classic_member
 from tests.ops.commands import Run
 from tests.runtime.members import describe, heartbeat
@@ -140,3 +151,118 @@ def test_wrong_usage_is_exit_code_2(command: Run, args: tuple[str, ...], said: s
 def test_help_has_an_example(command: Run) -> None:
     done = command("remove", "--help", COLUMNS="200")
     assert "spark-groups remove flight-readers --instance-id gate-1" in done.stdout
+
+
+MEMBERS = (member("m1", instance_id="gate-1"), member("m2"))
+
+
+def text(view: RemovalView) -> list[str]:
+    console = Console(width=200, color_system=None)
+    with console.capture() as capture:
+        console.print(render_removals(view))
+    return capture.get().splitlines()
+
+
+def test_each_id_has_a_line() -> None:
+    checked = check_ids(MEMBERS, ["gate-1", "gate-\x1b"], ["m1", "m2"])
+    assert text(RemovalView(group_id="g", removals=checked)) == [
+        "instance id gate-1: removed (member id m1)",
+        "instance id gate-?: unknown (no member of the group has this instance id)",
+        "member id m1: removed (instance id gate-1)",
+        "member id m2: removed",
+    ]
+
+
+def test_an_id_that_is_somebody_elses_says_whose() -> None:
+    lines = text(RemovalView(group_id="g", removals=check_ids(MEMBERS, ["gate-2"], ["m1"])))
+    said = "member id m1: fenced (member id m1 belongs to instance id gate-1, not gate-2)"
+    assert lines[1] == said
+
+
+THREE_MEMBERS = (
+    member("m1", instance_id="gate-1"),
+    member("m2", instance_id="gate-2"),
+    member("m3"),
+)
+
+
+def outcomes_of(checked: tuple[Removal, ...]) -> dict[str, str]:
+    return {each.given: each.outcome.value for each in checked}
+
+
+@pytest.mark.parametrize(
+    ("instance_ids", "member_ids", "expected"),
+    [
+        (["gate-1", "gate-9"], [], {"gate-1": "removed", "gate-9": "unknown"}),
+        ([], ["m3", "m1", "m9"], {"m3": "removed", "m1": "removed", "m9": "unknown"}),
+        (["gate-1"], ["m1"], {"gate-1": "removed", "m1": "removed"}),
+        (
+            ["gate-1", "gate-2"],
+            ["m2", "m3"],
+            dict.fromkeys(["gate-1", "gate-2", "m2", "m3"], "removed"),
+        ),
+        (["gate-1"], ["m9"], {"gate-1": "removed", "m9": "unknown"}),
+        (["gate-1"], ["m2"], {"gate-1": "fenced", "m2": "fenced"}),
+        # The pair that fits is not doubted for the one that does not.
+        (["gate-1"], ["m1", "m2"], {"gate-1": "removed", "m1": "removed", "m2": "fenced"}),
+        (["gate-9"], ["m2"], {"gate-9": "unknown", "m2": "fenced"}),
+    ],
+)
+def test_each_id_is_judged(instance_ids, member_ids, expected) -> None:
+    assert outcomes_of(check_ids(THREE_MEMBERS, instance_ids, member_ids)) == expected
+
+
+def test_whom_an_id_belongs_to_is_said() -> None:
+    instance, one = check_ids(THREE_MEMBERS, ["gate-1"], ["m2"])
+    assert one.remark == "member id m2 belongs to instance id gate-2, not gate-1"
+    assert instance.remark == "instance id gate-1 belongs to member id m1, not m2"
+
+
+def test_an_id_of_the_other_kind_is_hinted_at() -> None:
+    instance, one = check_ids(THREE_MEMBERS, ["m1"], ["gate-1"])
+    assert instance.remark.endswith("it is a member id")
+    assert one.remark.endswith("it is an instance id")
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome", "remark"),
+    [
+        (ErrorCode.NONE, Outcome.REMOVED, ""),
+        (ErrorCode.UNKNOWN_MEMBER_ID, Outcome.REMOVED, "it had just left"),
+        (ErrorCode.FENCED_INSTANCE_ID, Outcome.FENCED, "another member has just taken its"),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, Outcome.REFUSED, "GROUP_AUTHORIZATION_FAILED: the"),
+    ],
+)
+def test_the_coordinator_has_the_last_word(code: ErrorCode, outcome: Outcome, remark: str) -> None:
+    checked = check_ids(THREE_MEMBERS, ["gate-9"], ["m3"])
+    unknown, one = with_answers(checked, {"m3": code.value})
+    assert unknown == checked[0]
+    assert one.outcome is outcome
+    assert one.remark.startswith(remark)
+
+
+def test_a_member_that_is_not_answered_for_is_not_removed() -> None:
+    (one,) = with_answers(check_ids(THREE_MEMBERS, [], ["m1"]), {})
+    assert one.outcome is Outcome.REFUSED
+    assert "UNKNOWN_SERVER_ERROR" in one.remark
+
+
+def test_a_view_has_plain_values_and_is_complete_only_if_all_are_gone() -> None:
+    view = RemovalView(group_id="g", removals=check_ids(THREE_MEMBERS, ["gate-1"], []))
+    assert view.is_complete
+    assert view.to_json() == {
+        "group_id": "g",
+        "removals": [
+            {
+                "id_kind": "instance id",
+                "given": "gate-1",
+                "outcome": "removed",
+                "member_id": "m1",
+                "instance_id": "gate-1",
+                "remark": "",
+            }
+        ],
+        "is_dry_run": False,
+    }
+    lost = Removal(id_kind=IdKind.MEMBER_ID, given="m", outcome=Outcome.UNKNOWN)
+    assert not RemovalView(group_id="g", removals=(*view.removals, lost)).is_complete

@@ -1,4 +1,4 @@
-"""`spark-groups validate-regex` on a real broker."""
+"""`spark-groups validate-regex`: made up, and on a real broker."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import json
 import pytest
 
 from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.ops.validate_regex_cli import render_regex, view_regex
 from tests.brokers import create_topic
 from tests.ops.commands import invoke
+from tests.ops.rendered import lines
 
 
 @pytest.mark.broker
@@ -20,3 +22,36 @@ def test_topics_of_the_cluster_are_matched(kafka: EmbeddedKafka, topic_name: str
     wrong = invoke("validate-regex", "(", *address)
     assert wrong.exit_code == 1
     assert wrong.stdout.startswith("The regular expression `(` is invalid")
+
+
+TOPICS = ("orders-eu", "orders", "flights-1", "flights-2")
+
+
+def test_whole_names_are_matched() -> None:
+    view = view_regex("flights-[12]|orders", TOPICS)
+    assert (view.matched, view.topics) == (("flights-1", "flights-2", "orders"), 4)
+    assert (view.fault, view.hint) == ("", "")
+
+
+def test_a_pattern_that_matches_less_than_it_seems_to_has_a_hint() -> None:
+    view = view_regex("^orders", TOPICS)
+    assert view.matched == ("orders",)
+    assert "for every name that begins so write 'orders.*'" in view.hint
+
+
+def test_what_is_no_re2_expression_says_why_and_what_to_write() -> None:
+    view = view_regex("(?!orders).*", TOPICS)
+    assert "RE2 has neither look-ahead nor look-behind" in view.fault
+    assert (view.to_json()["matched"], view.topics) == ([], 0)
+
+
+def test_a_valid_pattern_lists_what_it_matches_and_what_is_surprising() -> None:
+    valid, counted, topic, note = lines(render_regex(view_regex("^orders", TOPICS)))
+    assert valid == "The regular expression `^orders` is valid."
+    assert (counted, topic) == ("It matches 1 of 4 topics.", "  orders")
+    assert note.startswith("Note: subscribePattern '^orders' matches whole topic names")
+
+
+def test_an_invalid_pattern_is_one_line() -> None:
+    (line,) = lines(render_regex(view_regex("(", TOPICS)))
+    assert line.startswith("The regular expression `(` is invalid: '(' is not an RE2 expression")

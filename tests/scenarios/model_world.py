@@ -9,10 +9,15 @@ from dataclasses import dataclass, field, replace
 
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator import messages as c
-from spark_groups.lab.coordinator.configuration import ConfigSource, alter, describe_config
 from spark_groups.lab.coordinator.log import Log
 from spark_groups.lab.coordinator.profile import Profile
-from spark_groups.lab.coordinator.settings import BrokerSettings, Settings
+from spark_groups.lab.coordinator.settings import (
+    BrokerSettings,
+    ConfigSource,
+    Settings,
+    alter,
+    describe_config,
+)
 from spark_groups.lab.coordinator.shard import Origin, Shard
 from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
 from spark_groups.protocol import messages as m

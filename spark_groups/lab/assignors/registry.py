@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from spark_groups.lab.assignors.assignor import Assignor
-from spark_groups.lab.assignors.range_assignor import RangeAssignor, contiguous
-from spark_groups.lab.assignors.sticky_range import sticky
+from spark_groups.lab.assignors.range_assignor import RangeAssignor, contiguous, sticky
 from spark_groups.lab.assignors.uniform import UniformAssignor
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Final
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -17,8 +19,9 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.table import Table
+from rich.text import Text
 
-from spark_groups.lab.commands.render_simulation import render_break, render_figures
 from spark_groups.lab.commands.simulate_options import (
     AssignorName,
     BatchLength,
@@ -47,14 +50,22 @@ from spark_groups.lab.commands.simulate_options import (
 from spark_groups.lab.commands.simulated_runs import BREAKS_SHOWN, Break, Run, hunt, shrink
 from spark_groups.lab.commands.simulation import Played
 from spark_groups.lab.commands.timeline_page import render_page
+from spark_groups.lab.coordinator.metrics import PREFIX, mean_metrics
 from spark_groups.lab.coordinator.profile import KAFKA_4_3, PROFILES
 from spark_groups.lab.sim.exhaustive import Bounds, explore
 from spark_groups.lab.sim.figures import Figures, mean
 from spark_groups.lab.sim.swarm import Assignor, Deploy, Faults, Swarm, with_faults
 from spark_groups.lab.sim.timeline import Timeline
 from spark_groups.ops.connecting import JsonFlag
-from spark_groups.ops.output import console, write_json
-from spark_groups.ops.render_text import UNKNOWN
+from spark_groups.ops.output import (
+    ALARM_STYLE,
+    QUIET_STYLE,
+    UNKNOWN,
+    console,
+    number,
+    plain_table,
+    write_json,
+)
 
 
 def simulate(  # noqa: PLR0917
@@ -152,29 +163,39 @@ def _plan(
 ) -> None:
     """Play one group on every profile and show what it cost."""
     figures: dict[str, Figures] = {}
+    metrics: dict[str, dict[str, float]] = {}
     sections: list[tuple[str, str, Timeline]] = []
     progress, bar = _progress("runs", len(profiles) * len(seeds))
     breaks = []
     with progress:
         for name in profiles:
-            found = []
+            found, found_metrics = [], []
             for seed in seeds:
                 played = Played(Run(seed, name, swarm))
                 found.append(played.figures)
+                found_metrics.append(played.coordinator_metrics)
                 breaks += [played.broken] if played.broken else []
                 if html is not None and seed == seeds[0]:
                     sections.append((name, _sentence(played), played.timeline))
                 progress.advance(bar)
             figures[name] = mean(found)
+            metrics[name] = mean_metrics(found_metrics)
     if html is not None:
         title = f"{swarm.queries} queries, {swarm.partitions} partitions: {swarm.deploy.value}"
         html.write_text(render_page(title, sections), encoding="utf-8")
     if as_json:
         seeds_played = {"first": seeds[0], "count": len(seeds)}
         by_profile = {name: asdict(each) for name, each in figures.items()}
-        write_json({"seeds": seeds_played, "swarm": swarm.text, "profiles": by_profile})
+        write_json(
+            {
+                "seeds": seeds_played,
+                "swarm": swarm.text,
+                "profiles": by_profile,
+                "coordinator_metrics": metrics,
+            }
+        )
     else:
-        console().print(render_figures(figures, seeds))
+        console().print(render_figures(figures, metrics, seeds))
     _end(breaks)
 
 
@@ -228,3 +249,81 @@ def _exhaust(depth: int, profiles: tuple[str, ...]) -> None:
         console().print(f"{name}: {found.text}")
         if found.broken:
             raise typer.Exit(1)
+
+
+ROWS: Final = (
+    ("a partition is not read, longest", "longest_not_read_s"),
+    ("  all partitions together", "not_read_s"),
+    ("  how often", "pauses"),
+    ("records", "records"),
+    ("  delayed", "records_delayed"),
+    ("  read twice", "read_twice"),
+    ("delay of records, p50", "delay_p50_s"),
+    ("  p99", "delay_p99_s"),
+    ("  max", "delay_max_s"),
+    ("partitions moved", "partitions_moved"),
+    ("  needed", "moves_needed"),
+    ("  not needed", "moves_not_needed"),
+    ("group not stable, longest", "longest_unstable_s"),
+    ("  all in all", "unstable_s"),
+    ("batches", "batches"),
+    ("time counted", "counted_s"),
+)
+
+
+def render_figures(
+    figures: Mapping[str, Figures], metrics: Mapping[str, Mapping[str, float]], seeds: range
+) -> RenderableType:
+    """Return the figures of several profiles, and their coordinators' metrics, as a table.
+
+    Args:
+        figures: By profile.
+        metrics: By profile: the coordinator's metrics by name. One that is 0 on every profile gets
+            no row.
+        seeds: The seeds of the runs.
+    """
+    table = plain_table()
+    table.add_column("")
+    for profile in figures:
+        table.add_column(profile, justify="right")
+    for label, name in ROWS:
+        table.add_row(label, *(_figure(getattr(each, name), name) for each in figures.values()))
+    of_profiles = [metrics[profile] for profile in figures]
+    table.add_row("")
+    table.add_row(Text("metrics of the coordinator", QUIET_STYLE))
+    for name in of_profiles[0]:
+        values = [each[name] for each in of_profiles]
+        if any(values):
+            table.add_row(name.removeprefix(PREFIX), *(f"{each:,.4g}" for each in values))
+    if len(seeds) == 1:
+        told = f"seed {seeds[0]}"
+    else:
+        told = f"mean of seeds {seeds[0]} to {seeds[-1]}; the longest times are those of all runs"
+    return Group(table, Text(told, QUIET_STYLE))
+
+
+def _figure(value: float, name: str) -> str:
+    return f"{value:,.1f} s" if name.endswith("_s") else number(int(value))
+
+
+def render_break(broken: Break, commit: str) -> RenderableType:
+    """Return what is known about a run that broke a promise.
+
+    Args:
+        broken: The run.
+        commit: The commit of the code that played it.
+    """
+    table = Table.grid(padding=(0, 2))
+    for label, value in (
+        ("seed", str(broken.run.seed)),
+        ("profile", broken.run.profile),
+        ("commit", commit),
+        ("replay", broken.run.command),
+        ("made of", broken.run.made_of.text),
+    ):
+        table.add_row(Text(label, QUIET_STYLE), Text(value))
+    return Group(
+        *(Text(line) for line in broken.lines),
+        Text(broken.text, ALARM_STYLE),
+        table,
+    )

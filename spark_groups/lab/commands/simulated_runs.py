@@ -12,8 +12,7 @@ from typing import Final
 
 from spark_groups.lab.coordinator.profile import PROFILES
 from spark_groups.lab.sim.scene import Listeners, Scene
-from spark_groups.lab.sim.shrink import shrunk
-from spark_groups.lab.sim.swarm import Swarm, drawn
+from spark_groups.lab.sim.swarm import Swarm, drawn, shrunk
 from spark_groups.lab.sim.world import World
 
 RUNS_EACH: Final = 20

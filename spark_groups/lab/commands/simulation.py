@@ -6,12 +6,13 @@ It plays what `spark-groups simulate` plays, and gives what that prints.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, Final, TypeVar
 
 from spark_groups.errors import OptionsError
 from spark_groups.lab.commands.simulated_runs import Break, Run, play
+from spark_groups.lab.coordinator.metrics import mean_metrics
 from spark_groups.lab.coordinator.profile import KAFKA_4_3, PROFILES, profile_named
 from spark_groups.lab.sim.figures import FigureCounter, Figures, application_of, mean
 from spark_groups.lab.sim.scene import Listeners, Scene
@@ -85,6 +86,8 @@ class Simulation:
         ends_at_s: When the run with the first seed was over, in seconds of virtual time.
         broken_promises: What went wrong that must not, with the command that plays it again; of
             every seed. It is empty unless spark-groups has a bug.
+        coordinator_metrics: The coordinator's metrics over the time counted, by the names of
+            KIP-848: means over the seeds; of the maxima the greatest.
     """
 
     figures: Figures
@@ -92,6 +95,7 @@ class Simulation:
     incidents: tuple[Incident, ...]
     ends_at_s: float
     broken_promises: tuple[str, ...] = ()
+    coordinator_metrics: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -101,6 +105,7 @@ class Simulation:
             "incidents": [asdict(each) for each in self.incidents],
             "ends_at_s": self.ends_at_s,
             "broken_promises": list(self.broken_promises),
+            "coordinator_metrics": dict(self.coordinator_metrics),
         }
 
 
@@ -184,6 +189,7 @@ class Played:
         self.run = run
         self.broken: Break | None = play(run, (self._count, self._record))
         self.figures: Figures = self._counter.figures
+        self.coordinator_metrics = self._counter.coordinator_metrics
         self.timeline: Timeline = self._recorder.finish()
 
     def _count(self, scene: Scene) -> Listeners:
@@ -212,6 +218,7 @@ def simulation_of(played: Sequence[Played]) -> Simulation:
             for each in played
             if each.broken is not None
         ),
+        coordinator_metrics=mean_metrics([each.coordinator_metrics for each in played]),
     )
 
 

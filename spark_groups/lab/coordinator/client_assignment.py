@@ -1,8 +1,12 @@
-"""A target that a member computes: who is asked, what it is given, and what it may install.
+"""Assignors that members bring, and the target that one of these members computes.
 
-Source: KIP-848, "Client Side Mode", ConsumerGroupPrepareAssignment, ConsumerGroupInstallAssignment.
-One computation is in flight at a time. A member that takes too long is not fenced: another one is
-asked.
+Which assignor a group uses, which member may run it, what that member is given, and what it may
+install. One computation is in flight at a time. A member that takes too long is not fenced: another
+one is asked. Kafka never shipped this; where the text leaves something open, docs/decisions/0012
+says what is done.
+
+Source: KIP-848, "Assignor Selection", "Metadata Version Handling", "Member Selection", "Client Side
+Mode", ConsumerGroupPrepareAssignment, ConsumerGroupInstallAssignment.
 """
 
 from __future__ import annotations
@@ -10,24 +14,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.coordinator.client_assignors import brought_by, chosen, readers
 from spark_groups.lab.coordinator.effects import (
     Computation,
+    CoordinatorErrorCode,
     Outcome,
-    Surroundings,
+    RefusedError,
+    RequestContext,
+    Rule,
     Timer,
     TimerKey,
     TimerKind,
+    check_rules,
 )
 from spark_groups.lab.coordinator.group import ConsumerGroup
-from spark_groups.lab.coordinator.group_epoch import names_of
-from spark_groups.lab.coordinator.member import GroupMember
+from spark_groups.lab.coordinator.member import ClientAssignor, GroupMember
 from spark_groups.lab.coordinator.messages import (
     InstallAssignmentRequest,
     InstallAssignmentResponse,
     InstalledMember,
+    KipHeartbeatRequest,
     PrepareAssignmentRequest,
     PrepareAssignmentResponse,
     PreparedMember,
@@ -41,8 +49,132 @@ from spark_groups.lab.coordinator.records import (
     TargetMetadataKey,
     TargetMetadataValue,
 )
-from spark_groups.lab.coordinator.refusal import CoordinatorErrorCode, RefusedError
+from spark_groups.lab.coordinator.subscriptions import names_of
+from spark_groups.protocol.messages import HeartbeatRequest
 from spark_groups.types import TopicIdPartition
+
+_RULES: Final[tuple[Rule[ClientAssignor], ...]] = (
+    Rule(lambda each: not each.name, "Assignor.Name can't be empty."),
+    Rule(lambda each: each.minimum_version < -1, "Assignor.MinimumVersion must be >= -1."),
+    Rule(
+        lambda each: each.maximum_version < max(0, each.minimum_version),
+        "Assignor.MaximumVersion must be >= 0 and >= Assignor.MinimumVersion.",
+    ),
+    Rule(
+        lambda each: not each.minimum_version <= each.metadata_version <= each.maximum_version,
+        "Assignor.Version must be between Assignor.MinimumVersion and Assignor.MaximumVersion.",
+    ),
+)
+
+
+def with_assignors(
+    member: GroupMember, request: HeartbeatRequest, members: Mapping[str, GroupMember]
+) -> GroupMember:
+    """Return a member with the assignors that it brings.
+
+    Args:
+        member: The member as it was.
+        request: Its heartbeat; None as its assignors leaves them as they are.
+        members: The group's members.
+
+    Raises:
+        RefusedError: INVALID_REQUEST where no group would take them (KIP-848, "Request
+            Validation"), UNSUPPORTED_ASSIGNOR where their versions overlap with nobody's.
+    """
+    if not isinstance(request, KipHeartbeatRequest) or request.client_assignors is None:
+        return member
+    if request.client_assignors and request.server_assignor is not None:
+        message = "ServerAssignor and ClientAssignors can't be used together."
+        raise RefusedError(ErrorCode.INVALID_REQUEST, message)
+    for each in request.client_assignors:
+        check_rules(each, _RULES)
+    changed = replace(member, client_assignors=request.client_assignors)
+    _check_versions(changed, members)
+    return changed if changed != member else member
+
+
+def _check_versions(member: GroupMember, members: Mapping[str, GroupMember]) -> None:
+    for own in member.client_assignors:
+        for other in members.values():
+            theirs = None if _is_same(member, other) else _named(other, own.name)
+            if theirs and not _overlap(own, theirs):
+                raise RefusedError(
+                    ErrorCode.UNSUPPORTED_ASSIGNOR,
+                    f"The versions {own.minimum_version} to {own.maximum_version} of ClientAssignor"
+                    f" {own.name} do not overlap with those of member {other.member_id}.",
+                )
+
+
+def _is_same(member: GroupMember, other: GroupMember) -> bool:
+    """Tell whether a member is another's next life, or the one whose place it takes."""
+    same_instance = member.instance_id is not None and member.instance_id == other.instance_id
+    return member.member_id == other.member_id or same_instance
+
+
+def chosen(members: Mapping[str, GroupMember]) -> str | None:
+    """Return the client-side assignor that a group uses; None if the server's is used.
+
+    It is one that every member supports and that some member can run; of several, the one that
+    most members have before the others.
+
+    Args:
+        members: The group's members.
+    """
+    if not members:
+        return None
+    named = [{each.name for each in member.client_assignors} for member in members.values()]
+    common = {each for each in set.intersection(*named) if readers(members, each)}
+    votes = Counter(
+        next(each.name for each in member.client_assignors if each.name in common)
+        for member in members.values()
+        if common
+    )
+    return min(votes, key=lambda name: (-votes[name], name), default=None)
+
+
+def readers(members: Mapping[str, GroupMember], assignor: str) -> list[str]:
+    """Return who may run an assignor: who handles all versions that the others support.
+
+    If nobody does, it is who can read the metadata of all.
+
+    Args:
+        members: The group's members, all of which support it.
+        assignor: Its name.
+    """
+    brought = {
+        member_id: own
+        for member_id, member in members.items()
+        if (own := _named(member, assignor)) is not None
+    }
+    least = min(each.minimum_version for each in brought.values())
+    greatest = max(each.maximum_version for each in brought.values())
+    handles_all = [
+        member_id
+        for member_id, own in brought.items()
+        if own.minimum_version <= least and own.maximum_version >= greatest
+    ]
+    used = {each.metadata_version for each in brought.values()}
+    return handles_all or [
+        member_id
+        for member_id, own in brought.items()
+        if own.minimum_version <= min(used) and own.maximum_version >= max(used)
+    ]
+
+
+def brought_by(member: GroupMember, assignor: str) -> ClientAssignor:
+    """Return what a member told of an assignor; the defaults if it told nothing."""
+    return _named(member, assignor) or ClientAssignor(assignor)
+
+
+def _named(member: GroupMember, assignor: str) -> ClientAssignor | None:
+    return next((each for each in member.client_assignors if each.name == assignor), None)
+
+
+def _overlap(one: ClientAssignor, other: ClientAssignor) -> bool:
+    return (
+        one.minimum_version <= other.maximum_version
+        and other.minimum_version <= one.maximum_version
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +194,7 @@ def progress(
     group_id: str,
     members: Mapping[str, GroupMember],
     sender_id: str,
-    around: Surroundings,
+    context: RequestContext,
     *,
     is_due: bool,
 ) -> Progress:
@@ -72,10 +204,10 @@ def progress(
         group_id: The group.
         members: Its members after a heartbeat.
         sender_id: Who sent the heartbeat.
-        around: The time, and the computation in flight.
+        context: The time, and the computation in flight.
         is_due: Whether the group has a newer epoch than its target.
     """
-    running = around.computing
+    running = context.computing
     computation = running.computation if running else None
     assignor = chosen(members) if is_due else None
     if assignor is None:
@@ -86,7 +218,7 @@ def progress(
         or computation.assignor != assignor
         or computation.member_id not in members
     ):
-        running = _asked(group_id, members, around.now, first=sender_id)
+        running = _asked(group_id, members, context.now, first=sender_id)
         if running is None or running.computation is None:
             return Progress()
         computation = running.computation
@@ -95,24 +227,24 @@ def progress(
     if computation.member_id != sender_id:
         return Progress(timers=(running,))
     told = replace(computation, is_told=True)
-    at = around.now + members[sender_id].rebalance_timeout_ms / 1000
+    at = context.now + members[sender_id].rebalance_timeout_ms / 1000
     return Progress(should_compute=True, timers=(replace(running, at=at, computation=told),))
 
 
 def given_up(
-    group: ConsumerGroup, timer: Timer, _profile: Profile, around: Surroundings
+    group: ConsumerGroup, timer: Timer, _profile: Profile, context: RequestContext
 ) -> Outcome[None]:
     """Ask another member where one took too long.
 
     Args:
         group: The group.
         timer: The timer of the computation.
-        around: The time.
+        context: The time.
     """
     if timer.computation is None or group.group_epoch <= group.assignment_epoch:
         return Outcome(None)
     former = timer.computation.member_id
-    asked = _asked(group.group_id, group.members, around.now, last=former)
+    asked = _asked(group.group_id, group.members, context.now, last=former)
     return Outcome(None, timers=(asked,) if asked else ())
 
 
@@ -120,22 +252,22 @@ def prepare(
     group: ConsumerGroup,
     request: PrepareAssignmentRequest,
     _profile: Profile,
-    around: Surroundings,
+    context: RequestContext,
 ) -> Outcome[PrepareAssignmentResponse]:
     """Give the chosen member the group as it is now.
 
     Args:
         group: The group.
         request: What the member asks.
-        around: The topics, and the computation in flight.
+        context: The topics, and the computation in flight.
     """
     try:
-        running, computation = _computation(group, request, around)
+        running, computation = _computation(group, request, context)
     except RefusedError as refusal:
         return Outcome(
             PrepareAssignmentResponse(error_code=refusal.code, error_message=refusal.message)
         )
-    prepared = _prepared(group, computation.assignor, around)
+    prepared = _prepared(group, computation.assignor, context)
     timer = replace(running, computation=replace(computation, prepared=prepared))
     return Outcome(prepared, timers=(timer,))
 
@@ -144,25 +276,25 @@ def install(
     group: ConsumerGroup,
     request: InstallAssignmentRequest,
     _profile: Profile,
-    around: Surroundings,
+    context: RequestContext,
 ) -> Outcome[InstallAssignmentResponse]:
     """Install what the chosen member computed, also if the group has moved on meanwhile.
 
     Args:
         group: The group.
         request: The result.
-        around: The time, and the computation in flight.
+        context: The time, and the computation in flight.
     """
     try:
-        _, computation = _computation(group, request, around)
+        _, computation = _computation(group, request, context)
         installed_epoch, records = _installed(group, request, computation.prepared)
     except RefusedError as refusal:
         return Outcome(
             InstallAssignmentResponse(error_code=refusal.code, error_message=refusal.message),
-            timers=_next_asked(group, request.member_id, around, refusal),
+            timers=_next_asked(group, request.member_id, context, refusal),
         )
     is_due = group.group_epoch > installed_epoch
-    asked = _asked(group.group_id, group.members, around.now) if is_due else None
+    asked = _asked(group.group_id, group.members, context.now) if is_due else None
     return Outcome(
         InstallAssignmentResponse(), records, timers=(asked or _stopped(group.group_id),)
     )
@@ -197,19 +329,19 @@ def _asked(
 
 
 def _next_asked(
-    group: ConsumerGroup, member_id: str, around: Surroundings, refusal: RefusedError
+    group: ConsumerGroup, member_id: str, context: RequestContext, refusal: RefusedError
 ) -> tuple[Timer, ...]:
     """Ask another member where a result is not valid: its computation is over."""
     if refusal.code != CoordinatorErrorCode.INVALID_ASSIGNMENT:
         return ()
-    asked = _asked(group.group_id, group.members, around.now, last=member_id)
+    asked = _asked(group.group_id, group.members, context.now, last=member_id)
     return (asked or _stopped(group.group_id),)
 
 
 def _computation(
     group: ConsumerGroup,
     request: PrepareAssignmentRequest | InstallAssignmentRequest,
-    around: Surroundings,
+    context: RequestContext,
 ) -> tuple[Timer, Computation]:
     """Return the computation that a request is about, in the KIP's order of checks.
 
@@ -229,7 +361,7 @@ def _computation(
     if member.member_epoch != request.member_epoch:
         message = f"The member epoch is {member.member_epoch}, not {request.member_epoch}."
         raise RefusedError(ErrorCode.STALE_MEMBER_EPOCH, message)
-    running = around.computing
+    running = context.computing
     if (
         running is None
         or running.computation is None
@@ -241,13 +373,13 @@ def _computation(
 
 
 def _prepared(
-    group: ConsumerGroup, assignor: str, around: Surroundings
+    group: ConsumerGroup, assignor: str, context: RequestContext
 ) -> PrepareAssignmentResponse:
     members = []
     topics = {}
     for member_id, member in sorted(group.members.items()):
         names = names_of(member, group.regexes)
-        found = [each for name in sorted(names) if (each := around.topics.by_name.get(name))]
+        found = [each for name in sorted(names) if (each := context.topics.by_name.get(name))]
         topics.update({each.name: each for each in found})
         brought = brought_by(member, assignor)
         target = group.targets.get(member_id, TargetMemberValue())

@@ -1,16 +1,17 @@
 """What a request or a timer comes to, as data: an answer, records to append, timers to set or stop.
 
-Who decides it reads a group and changes nothing. The records are applied to the group at once,
+What decides it reads a group and changes nothing. The records are applied to the group at once,
 appended to the log, and taken back if the append fails; the answer is given once they are
-replicated.
+replicated. A request that is refused is answered with an error, and nothing else happens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from enum import Enum
+from collections.abc import Callable, Iterable
+from enum import Enum, IntEnum
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator.messages import PrepareAssignmentResponse
 from spark_groups.lab.coordinator.records import Record
 from spark_groups.lab.coordinator.settings import Settings
@@ -108,7 +109,7 @@ class Outcome(Generic[R]):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class RequestContext:
     """What may be looked at beside the group.
 
     Args:
@@ -132,3 +133,54 @@ class Surroundings:
     api_version: int = NEWEST_API_VERSION
     computing: Timer | None = None
     loaded_at: float = 0.0
+
+
+T = TypeVar("T")
+
+
+class CoordinatorErrorCode(IntEnum):
+    """Error codes that no client of this package can meet.
+
+    INVALID_ASSIGNMENT never got a number in Kafka: this one is the model's own.
+    """
+
+    INVALID_GROUP_ID = 24
+    INVALID_ASSIGNMENT = -848
+
+
+class RefusedError(Exception):
+    """Raised where a request is refused, with Kafka's code and text.
+
+    Args:
+        code: The error code of the answer.
+        message: Its error message; None where Kafka gives none.
+    """
+
+    def __init__(self, code: int, message: str | None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Rule(Generic[T]):
+    """One sentence about what a request says.
+
+    Args:
+        is_broken: Whether something breaks it.
+        message: What the member is told then.
+    """
+
+    is_broken: Callable[[T], bool]
+    message: str
+
+
+def check_rules(said: T, rules: Iterable[Rule[T]]) -> None:
+    """Refuse what breaks a rule; the first one that is broken counts.
+
+    Raises:
+        RefusedError: INVALID_REQUEST.
+    """
+    for rule in rules:
+        if rule.is_broken(said):
+            raise RefusedError(ErrorCode.INVALID_REQUEST, rule.message)

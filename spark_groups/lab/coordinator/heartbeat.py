@@ -1,40 +1,57 @@
 """ConsumerGroupHeartbeat: one request through the whole protocol, in Kafka's order of steps.
 
-Source: KIP-848, "Request Handling"; GroupMetadataManager.consumerGroupHeartbeat;
-kafka_protocol.md 2.2. Records are written in the order 5, 16, 4, 3, 7, 6, 8.
+Records are written in the order 5, 16, 4, 3, 7, 6, 8. What a heartbeat must look like is checked as
+GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid does; the KIP's list under
+"Request Validation" says the same, but for two places where it contradicts itself: a join without
+a member id is how ids are asked for, and epoch -2 is how a static member leaves for a while.
+
+Source: KIP-848, "Request Handling", "Assignment Epoch - Compute the group assignment", "Response
+Schema", "Assignment", "Client Side Mode"; KIP-1263; GroupMetadataManager.consumerGroupHeartbeat and
+maybeUpdateTargetAssignment; kafka_protocol.md 2.2.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from spark_groups.lab.coordinator import (
-    client_assignors,
-    kip_heartbeat,
-    leaving,
-    member_records,
-    membership,
-    target_assignment,
-    validation,
+from spark_groups.errors import ErrorCode
+from spark_groups.lab.assignors.assignor import AssignorError
+from spark_groups.lab.coordinator import client_assignment, leaving, membership, target_assignment
+from spark_groups.lab.coordinator.effects import (
+    Outcome,
+    RefusedError,
+    RequestContext,
+    Rule,
+    Timer,
+    check_rules,
 )
-from spark_groups.lab.coordinator.effects import Outcome, Surroundings
 from spark_groups.lab.coordinator.group import ConsumerGroup
-from spark_groups.lab.coordinator.member import GroupMember
-from spark_groups.lab.coordinator.profile import Profile
+from spark_groups.lab.coordinator.leaving import rebalance_timer, session_timer
+from spark_groups.lab.coordinator.member import GroupMember, ReconciliationState
+from spark_groups.lab.coordinator.messages import KipHeartbeatResponse
+from spark_groups.lab.coordinator.profile import KIP_848, MemberIds, Profile
 from spark_groups.lab.coordinator.reconciliation import Reconciliation
-from spark_groups.lab.coordinator.refusal import RefusedError
-from spark_groups.lab.coordinator.sessions import rebalance_timer, session_timer
-from spark_groups.lab.coordinator.subscribing import Change, subscription
+from spark_groups.lab.coordinator.records import (
+    Record,
+    TargetMemberValue,
+    current_assignment,
+    member_metadata,
+)
+from spark_groups.lab.coordinator.subscriptions import Change, GroupSubscription, subscription
 from spark_groups.protocol.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     HeartbeatRequest,
     HeartbeatResponse,
 )
+from spark_groups.types import NO_PARTITIONS, Assignment
+from spark_groups.values import dataclass
 
 
 def heartbeat(
-    group: ConsumerGroup, request: HeartbeatRequest, profile: Profile, around: Surroundings
+    group: ConsumerGroup, request: HeartbeatRequest, profile: Profile, context: RequestContext
 ) -> Outcome[HeartbeatResponse]:
     """Answer a heartbeat: a join, a regular one, or a leave.
 
@@ -42,57 +59,57 @@ def heartbeat(
         group: The group; without records if it does not exist.
         request: The heartbeat.
         profile: Which coordinator it is.
-        around: The time, the topics, the settings, and where the request comes from.
+        context: The time, the topics, the settings, and where the request comes from.
     """
     try:
-        validation.check(request, profile, around)
+        check_request(request, profile, context)
         if request.member_epoch < JOIN_GROUP_MEMBER_EPOCH:
-            return leaving.leave(group, request, profile, around)
-        return _regular(group, request, profile, around)
+            return leaving.leave(group, request, profile, context)
+        return _regular(group, request, profile, context)
     except RefusedError as refusal:
         return Outcome(HeartbeatResponse(error_code=refusal.code, error_message=refusal.message))
 
 
 def _regular(
-    group: ConsumerGroup, request: HeartbeatRequest, profile: Profile, around: Surroundings
+    group: ConsumerGroup, request: HeartbeatRequest, profile: Profile, context: RequestContext
 ) -> Outcome[HeartbeatResponse]:
     group_id = group.group_id
     if request.member_epoch != JOIN_GROUP_MEMBER_EPOCH:
         membership.check_exists(group, f"Consumer group {group_id} not found.")
-    membership.check_size(group, request, profile, around.settings.broker)
-    member_id = request.member_id or around.new_member_id()
+    membership.check_size(group, request, profile, context.settings.broker)
+    member_id = request.member_id or context.new_member_id()
     sender = membership.sender(group, request, member_id, profile)
-    told = _told(sender.member, request, around)
+    updated_member = _updated_member(sender.member, request, context)
     if profile.kip_heartbeats:
-        told = client_assignors.told(told, request, group.members)
+        updated_member = client_assignment.with_assignors(updated_member, request, group.members)
     records = list(sender.records)
-    if told is not sender.member:
-        records.append(member_records.told(group_id, told))
-    change = Change(group, sender, told)
-    subscribed = subscription(change, profile, around)
-    aim = target_assignment.aim(change, subscribed, profile, around)
-    records += (*subscribed.records, *aim.records)
-    member = told
+    if updated_member is not sender.member:
+        records.append(member_metadata(group_id, updated_member))
+    change = Change(group, sender, updated_member)
+    subscribed = subscription(change, profile, context)
+    target = member_target(change, subscribed, profile, context)
+    records += (*subscribed.records, *target.records)
+    member = updated_member
     timers = list(subscribed.timers)
-    if subscribed.has_changed or not told.is_reconciled_to(aim.assignment_epoch):
+    if subscribed.has_changed or not updated_member.is_reconciled_to(target.assignment_epoch):
         member = Reconciliation(
-            assignment_epoch=aim.assignment_epoch,
-            target=aim.target,
-            subscribed=change.subscribed_ids(around),
+            assignment_epoch=target.assignment_epoch,
+            target=target.assignment,
+            subscribed=change.subscribed_ids(context),
             has_subscription_changed=subscribed.has_changed,
             owned=request.topic_partitions,
             held=group.held_partitions,
             profile=profile,
-        ).of(told)
-        if member != told:
-            records.append(member_records.current(group_id, member))
-            timers.append(rebalance_timer(group_id, member, around))
-    timers.append(session_timer(group_id, member.member_id, around))
-    response = _answer(request, sender.member, member, around)
+        ).of(updated_member)
+        if member != updated_member:
+            records.append(current_assignment(group_id, member))
+            timers.append(rebalance_timer(group_id, member, context))
+    timers.append(session_timer(group_id, member.member_id, context))
+    response = _answer(request, sender.member, member, context)
     if profile.kip_heartbeats:
-        after = kip_heartbeat.Standing(member, aim)
-        response, computing = kip_heartbeat.extended(
-            response, request, change, after, around, group_epoch=subscribed.group_epoch
+        after = Standing(member, target)
+        response, computing = extended(
+            response, request, change, after, context, group_epoch=subscribed.group_epoch
         )
         timers += computing
     return Outcome(
@@ -103,7 +120,9 @@ def _regular(
     )
 
 
-def _told(member: GroupMember, request: HeartbeatRequest, around: Surroundings) -> GroupMember:
+def _updated_member(
+    member: GroupMember, request: HeartbeatRequest, context: RequestContext
+) -> GroupMember:
     """Return the member with what the request says of it, itself if that is nothing new."""
     names = request.subscribed_topic_names
     timeout_ms = request.rebalance_timeout_ms
@@ -115,7 +134,7 @@ def _told(member: GroupMember, request: HeartbeatRequest, around: Surroundings) 
         and request.server_assignor is None
         and request.rack_id is None
         and (request.instance_id is None or request.instance_id == member.instance_id)
-        and (around.client_id, around.client_host) == (member.client_id, member.client_host)
+        and (context.client_id, context.client_host) == (member.client_id, member.client_host)
     ):
         return member
     said = {
@@ -125,8 +144,8 @@ def _told(member: GroupMember, request: HeartbeatRequest, around: Surroundings) 
         "server_assignor": request.server_assignor,
         "subscribed_topic_names": None if names is None else frozenset(names),
         "subscribed_topic_regex": request.subscribed_topic_regex,
-        "client_id": around.client_id,
-        "client_host": around.client_host,
+        "client_id": context.client_id,
+        "client_host": context.client_host,
     }
     changes: dict[str, Any] = {
         name: value
@@ -137,7 +156,7 @@ def _told(member: GroupMember, request: HeartbeatRequest, around: Surroundings) 
 
 
 def _answer(
-    request: HeartbeatRequest, before: GroupMember, member: GroupMember, around: Surroundings
+    request: HeartbeatRequest, before: GroupMember, member: GroupMember, context: RequestContext
 ) -> HeartbeatResponse:
     """Tell the member its epoch, and what it may use where it asked for it or that changed."""
     is_told = (
@@ -145,10 +164,267 @@ def _answer(
         or request.is_full
         or member.assigned != before.assigned
     )
-    interval_s = around.settings.heartbeat_interval_s(request.group_id)
+    interval_s = context.settings.heartbeat_interval_s(request.group_id)
     return HeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.member_epoch,
         heartbeat_interval_ms=round(interval_s * 1000),
         assignment=member.assignment if is_told else None,
+    )
+
+
+_MEMBER_ID_VERSION: Final = 1
+"""The first version of ConsumerGroupHeartbeat whose members make their ids (KIP-1082)."""
+_TRIMMED: Final = "".join(map(chr, range(0x21)))
+"""What Java's String.trim takes away."""
+
+
+def _is_blank(text: str | None) -> bool:
+    """Tell whether there is a text with nothing in it (Utils.throwIfEmptyString)."""
+    return text is not None and not text.strip(_TRIMMED)
+
+
+_RULES_WITH_ID: Final[tuple[Rule[HeartbeatRequest], ...]] = (
+    Rule(lambda request: _is_blank(request.member_id), "MemberId can't be empty."),
+)
+_RULES: Final[tuple[Rule[HeartbeatRequest], ...]] = (
+    Rule(lambda request: _is_blank(request.group_id), "GroupId can't be empty."),
+    Rule(lambda request: _is_blank(request.instance_id), "InstanceId can't be empty."),
+    Rule(lambda request: _is_blank(request.rack_id), "RackId can't be empty."),
+    Rule(
+        lambda request: (
+            request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH and request.instance_id is None
+        ),
+        "InstanceId can't be null.",
+    ),
+    Rule(
+        lambda request: request.member_epoch < LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+        "MemberEpoch is invalid.",
+    ),
+)
+_RULES_OF_JOINS: Final[tuple[Rule[HeartbeatRequest], ...]] = (
+    Rule(
+        lambda request: request.rebalance_timeout_ms == -1,
+        "RebalanceTimeoutMs must be provided in first request.",
+    ),
+    Rule(
+        lambda request: request.topic_partitions != NO_PARTITIONS,
+        "TopicPartitions must be empty when (re-)joining.",
+    ),
+    Rule(
+        lambda request: (
+            request.subscribed_topic_names is None and request.subscribed_topic_regex is None
+        ),
+        "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+    ),
+)
+
+
+def check_request(request: HeartbeatRequest, profile: Profile, context: RequestContext) -> None:
+    """Refuse a heartbeat that no group would take.
+
+    Args:
+        request: The heartbeat.
+        profile: Which coordinator it was sent to.
+        context: With the version of the request and the assignors there are.
+
+    Raises:
+        RefusedError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR; the first rule that is broken counts.
+    """
+    if _needs_id(request, profile, context):
+        check_rules(request, _RULES_WITH_ID)
+    check_rules(request, _RULES)
+    if request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
+        check_rules(request, _RULES_OF_JOINS)
+    assignors = context.settings.broker.assignors
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        raise RefusedError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {request.server_assignor} is not supported."
+            f" Supported assignors: {', '.join(assignors)}.",
+        )
+
+
+def _needs_id(request: HeartbeatRequest, profile: Profile, context: RequestContext) -> bool:
+    if request.member_epoch > 0 or request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
+        return True
+    return profile.member_ids is MemberIds.CLIENT and context.api_version >= _MEMBER_ID_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class MemberTarget:
+    """What a member is to be reconciled with.
+
+    Args:
+        assignment_epoch: The epoch of the target.
+        assignment: What the member is meant to have.
+        records: What it takes to get there.
+    """
+
+    assignment_epoch: int
+    assignment: Assignment
+    records: tuple[Record, ...] = ()
+
+
+def member_target(
+    change: Change, subscribed: GroupSubscription, profile: Profile, context: RequestContext
+) -> MemberTarget:
+    """Return the target of a member, computed anew if the group epoch is ahead of it.
+
+    Args:
+        change: What the request makes of the members.
+        subscribed: What the group subscribes to, and its epoch, once the request counts.
+        profile: Which coordinator it is.
+        context: The topics, the settings and the time.
+
+    Raises:
+        RefusedError: UNKNOWN_SERVER_ERROR, if the assignor cannot assign.
+    """
+    group, updated_member = change.group, change.updated_member
+    group_epoch = subscribed.group_epoch
+    if group.assignment_epoch >= group_epoch or not _may_assign(change, profile, context):
+        return MemberTarget(group.assignment_epoch, last_target(group, updated_member, profile))
+    # Whether all subscribe alike is only looked at together with the topics: who joins without a
+    # subscription while a target is due is taken for one of the others.
+    if subscribed.is_compared:
+        homogeneous = target_assignment.is_homogeneous(change.counted(), subscribed.regexes)
+    else:
+        homogeneous = target_assignment.is_homogeneous(
+            group.members.values(), group.counted_regexes
+        )
+    try:
+        computed = target_assignment.compute(
+            group,
+            change.members(),
+            profile,
+            context,
+            group_epoch=group_epoch,
+            assignor=target_assignment.preferred_assignor(
+                group, change.counted(), context, updated_member.member_id
+            ),
+            asking=updated_member.member_id,
+            homogeneous=homogeneous,
+        )
+    except AssignorError as error:
+        # Kafka logs the reason and tells the member nothing but the code.
+        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, None) from error
+    mine = computed.by_member.get(updated_member.member_id, NO_PARTITIONS)
+    return MemberTarget(group_epoch, mine, computed.records)
+
+
+def last_target(group: ConsumerGroup, member: GroupMember, profile: Profile) -> Assignment:
+    """Return what a member was last meant to have; a static one has that of its instance id."""
+    member_id: str | None = member.member_id
+    if member.instance_id is not None:
+        member_id = membership.holder_id(group, member.instance_id, profile)
+    value = group.targets.get(member_id) if member_id else None
+    return value.partitions if value else NO_PARTITIONS
+
+
+def _may_assign(change: Change, profile: Profile, context: RequestContext) -> bool:
+    """Tell whether the assignor may run: not again within an interval, not where members do."""
+    if profile.kip_heartbeats and client_assignment.chosen(change.members()):
+        return False
+    computed = change.group.target_metadata
+    if not profile.batches_assignments or not computed or not computed.assignment_timestamp_s:
+        return True
+    interval_s = context.settings.assignment_interval_s(change.group.group_id)
+    return not interval_s or context.now >= computed.assignment_timestamp_s + interval_s
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A member, and what it is on its way to.
+
+    Args:
+        member: The member.
+        target: Its target.
+    """
+
+    member: GroupMember
+    target: MemberTarget
+
+    @property
+    def has_arrived(self) -> bool:
+        """True once the member has the target's epoch: it waits for partitions at most."""
+        revokes = self.member.state is ReconciliationState.UNREVOKED_PARTITIONS
+        return self.member.member_epoch == self.target.assignment_epoch and not revokes
+
+    @property
+    def pending(self) -> Assignment:
+        """The partitions that others have not released yet; none while it revokes."""
+        return (
+            self.target.assignment - self.member.assignment if self.has_arrived else NO_PARTITIONS
+        )
+
+
+def extended(
+    response: HeartbeatResponse,
+    request: HeartbeatRequest,
+    change: Change,
+    after: Standing,
+    context: RequestContext,
+    *,
+    group_epoch: int,
+) -> tuple[KipHeartbeatResponse, tuple[Timer, ...]]:
+    """Say in an answer what only the KIP has, and keep a computation going.
+
+    Args:
+        response: The answer so far.
+        request: What is answered.
+        change: What it makes of the group's members.
+        after: Its sender, once the request counts.
+        context: The time, and the computation in flight.
+        group_epoch: The group's epoch once the request counts.
+    """
+    group, sender = change.group, change.sender.member
+    is_due = group_epoch > after.target.assignment_epoch
+    step = client_assignment.progress(
+        group.group_id, change.members(), after.member.member_id, context, is_due=is_due
+    )
+    said = KipHeartbeatResponse(
+        member_id=response.member_id,
+        member_epoch=response.member_epoch,
+        heartbeat_interval_ms=response.heartbeat_interval_ms,
+        should_compute_assignment=step.should_compute,
+    )
+    before = Standing(
+        sender, MemberTarget(group.assignment_epoch, last_target(group, sender, KIP_848))
+    )
+    if response.assignment is not None or _is_news(request, before, after):
+        said = _with_assignment(said, change, after)
+    return said, step.timers
+
+
+def _is_news(request: HeartbeatRequest, before: Standing, after: Standing) -> bool:
+    """Tell whether a member has something to hear, or has not acknowledged what it heard."""
+    owned = request.topic_partitions
+    return (
+        before.member.member_epoch != after.member.member_epoch
+        or before.pending != after.pending
+        or (owned is not None and owned != after.member.assignment)
+    )
+
+
+def _with_assignment(
+    said: KipHeartbeatResponse, change: Change, after: Standing
+) -> KipHeartbeatResponse:
+    """Return the answer with the KIP's Assignment."""
+    group = change.group
+    installed = group.target_metadata
+    given, error = TargetMemberValue(), 0
+    if (
+        installed
+        and installed.assignment_epoch == after.target.assignment_epoch
+        and after.has_arrived
+    ):
+        given = group.targets.get(after.member.member_id, given)
+        error = installed.error
+    return replace(
+        said,
+        assignment=after.member.assignment,
+        assignment_error=error,
+        pending_topic_partitions=after.pending,
+        metadata_version=given.metadata_version,
+        metadata_bytes=given.metadata,
     )

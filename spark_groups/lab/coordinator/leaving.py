@@ -1,6 +1,8 @@
-"""Members that go: they say goodbye, or are fenced.
+"""Members that go: they leave, are fenced, are silent for too long, or take too long to revoke.
 
-Source: GroupMetadataManager.consumerGroupLeave and consumerGroupFenceMembers.
+Source: GroupMetadataManager.consumerGroupLeave, consumerGroupFenceMembers,
+scheduleConsumerGroupSessionTimeout, scheduleConsumerGroupRebalanceTimeout and onLoaded; KIP-848,
+"Heartbeat & Session" and "Fail Over".
 """
 
 from __future__ import annotations
@@ -8,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from spark_groups.lab.coordinator import group_epoch, member_records, membership
-from spark_groups.lab.coordinator.effects import Outcome, Surroundings, Timer, TimerKey, TimerKind
+from spark_groups.lab.coordinator import membership, subscriptions
+from spark_groups.lab.coordinator.effects import Outcome, RequestContext, Timer, TimerKey, TimerKind
 from spark_groups.lab.coordinator.group import ConsumerGroup
-from spark_groups.lab.coordinator.member import GroupMember
+from spark_groups.lab.coordinator.member import GroupMember, ReconciliationState
 from spark_groups.lab.coordinator.profile import Profile
 from spark_groups.lab.coordinator.records import (
     Record,
     RegularExpressionKey,
     TargetMetadataKey,
     TargetMetadataValue,
+    current_assignment,
+    member_tombstones,
 )
 from spark_groups.protocol.messages import (
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
@@ -27,7 +31,7 @@ from spark_groups.protocol.messages import (
 
 
 def leave(
-    group: ConsumerGroup, request: HeartbeatRequest, profile: Profile, around: Surroundings
+    group: ConsumerGroup, request: HeartbeatRequest, profile: Profile, context: RequestContext
 ) -> Outcome[HeartbeatResponse]:
     """Take a member out that says goodbye, for good or, if it is static, for a while.
 
@@ -37,7 +41,7 @@ def leave(
         group: The group.
         request: A heartbeat with epoch -1 or -2.
         profile: Which coordinator it is.
-        around: The topics.
+        context: The topics.
 
     Raises:
         RefusedError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
@@ -53,8 +57,8 @@ def leave(
             assigned=dict.fromkeys(member.assigned, 0),
             pending_revocation={},
         )
-        return Outcome(response, (member_records.current(group.group_id, away),))
-    fenced = fence(group, (member,), profile, around)
+        return Outcome(response, (current_assignment(group.group_id, away),))
+    fenced = fence(group, (member,), profile, context)
     return Outcome(response, fenced.records, fenced.timers)
 
 
@@ -62,7 +66,7 @@ def fence(
     group: ConsumerGroup,
     members: Sequence[GroupMember],
     profile: Profile,
-    around: Surroundings,
+    context: RequestContext,
 ) -> Outcome[None]:
     """Take members out of a group: its epoch grows, and the next heartbeat computes a target.
 
@@ -70,7 +74,7 @@ def fence(
         group: The group.
         members: Those that go, each once.
         profile: Which coordinator it is.
-        around: The topics.
+        context: The topics.
     """
     if not members:
         return Outcome(None)
@@ -80,9 +84,11 @@ def fence(
     patterns = {each.subscribed_topic_regex for each in members} - {""}
     patterns -= {each.subscribed_topic_regex for each in remaining}
     regexes = {key: each for key, each in group.regexes.items() if key not in patterns}
-    epoch = group_epoch.compared(group, remaining, profile, around, bumps=True, regexes=regexes)
+    epoch = subscriptions.next_epoch(
+        group, remaining, profile, context, bumps=True, regexes=regexes
+    )
     records = [
-        *(each for member in members for each in member_records.gone(group_id, member.member_id)),
+        *(each for member in members for each in member_tombstones(group_id, member.member_id)),
         *(Record(RegularExpressionKey(group_id, each), None) for each in sorted(patterns)),
         *epoch.records,
     ]
@@ -96,3 +102,56 @@ def fence(
         for kind in (TimerKind.SESSION, TimerKind.REBALANCE)
     ]
     return Outcome(None, tuple(records), (*timers, *epoch.timers))
+
+
+def session_timer(group_id: str, member_id: str, context: RequestContext) -> Timer:
+    """Return the timer that removes a member unless it heartbeats before."""
+    return Timer(
+        TimerKey(TimerKind.SESSION, group_id, member_id),
+        context.now + context.settings.session_timeout_s(group_id),
+    )
+
+
+def rebalance_timer(group_id: str, member: GroupMember, context: RequestContext) -> Timer:
+    """Return the timer of a member's revocation; it stops the timer if there is none."""
+    key = TimerKey(TimerKind.REBALANCE, group_id, member.member_id)
+    if member.state is not ReconciliationState.UNREVOKED_PARTITIONS:
+        return Timer(key, None)
+    return Timer(key, context.now + member.rebalance_timeout_ms / 1000, member.member_epoch)
+
+
+def timed_out(
+    group: ConsumerGroup, timer: Timer, profile: Profile, context: RequestContext
+) -> Outcome[None]:
+    """Remove the member whose session is over, or that did not revoke in time.
+
+    Args:
+        group: The group.
+        timer: A session's or a rebalance's; the member may be gone already.
+        profile: Which coordinator it is.
+        context: The topics.
+    """
+    member = group.members.get(timer.key.member_id)
+    if member is None:
+        return Outcome(None)
+    revokes = timer.key.kind is TimerKind.REBALANCE
+    if revokes and member.member_epoch != timer.member_epoch:
+        return Outcome(None)
+    return fence(group, (member,), profile, context)
+
+
+def timers_once_loaded(
+    group: ConsumerGroup, _profile: Profile, context: RequestContext
+) -> Outcome[None]:
+    """Give every member of a group that was just loaded a whole session, and time to revoke.
+
+    Args:
+        group: The group.
+        context: The time and the settings.
+    """
+    timers = []
+    for member in group.members.values():
+        timers.append(session_timer(group.group_id, member.member_id, context))
+        if member.state is ReconciliationState.UNREVOKED_PARTITIONS:
+            timers.append(rebalance_timer(group.group_id, member, context))
+    return Outcome(None, timers=tuple(timers))

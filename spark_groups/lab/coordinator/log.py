@@ -1,11 +1,22 @@
-"""One partition of `__consumer_offsets`: batches of records, of which some are replicated."""
+"""One partition of `__consumer_offsets`: its log, how large its batches are, its groups in memory.
+
+There is one copy of a group. What a write replaced is kept until it is replicated: it is what a
+failed append puts back, and what a reader sees meanwhile.
+
+Source: the schemas of __consumer_offsets (kafka_protocol.md 1.2) and the record batch format v2
+(DefaultRecordBatch, DefaultRecord). Fields that only the KIP has are counted as its schemas say.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import field
+from typing import Any, Final
 
-from spark_groups.lab.coordinator.records import Key, Record
+from spark_groups.lab.coordinator import records as r
+from spark_groups.lab.coordinator.group import ConsumerGroup
+from spark_groups.lab.coordinator.records import GroupMetadataKey, Key, Record
+from spark_groups.types import Assignment, TopicId, TopicIdPartition
 from spark_groups.values import dataclass
 
 
@@ -85,3 +96,243 @@ class Log:
             if records:
                 kept.append(Batch(batch.base_offset, records))
         self.batches[:cut] = kept
+
+
+MAX_BATCH_BYTES: Final = 1_048_588
+"""`max.message.bytes` of the offsets topic, as a broker has it by default."""
+_BATCH_OVERHEAD: Final = 61
+_API_KEY: Final = 2
+_VERSION: Final = 2
+_UUID: Final = 16
+_NO_TAGS: Final = 1
+
+
+def batch_bytes(records: Collection[r.Record]) -> int:
+    """Return the size of a batch that holds some records, without compression.
+
+    Args:
+        records: The records; none take nothing.
+    """
+    if not records:
+        return 0
+    sizes = (_record_bytes(each, delta) for delta, each in enumerate(records))
+    return _BATCH_OVERHEAD + sum(sizes)
+
+
+def key_bytes(key: r.Key) -> int:
+    """Return the size of a key: its type, and strings as they were before flexible versions."""
+    size = _API_KEY
+    for name in key.__slots__:
+        each = getattr(key, name)
+        size += 2 + _utf8_length(each) if isinstance(each, str) else 4
+    return size
+
+
+def value_bytes(value: r.Value) -> int:
+    """Return the size of a value, with its version in front."""
+    return _VERSION + _VALUES[type(value)](value) + _NO_TAGS
+
+
+def _record_bytes(record: r.Record, offset_delta: int) -> int:
+    key = key_bytes(record.key)
+    size = 1 + 1 + _varint(offset_delta) + _varint(key) + key + 1
+    if record.value is None:
+        size += _varint(-1)
+    else:
+        value = value_bytes(record.value)
+        size += _varint(value) + value
+    return _varint(size) + size
+
+
+def _unsigned_varint(number: int) -> int:
+    return 1 if number < 128 else (number.bit_length() + 6) // 7
+
+
+def _varint(number: int) -> int:
+    return _unsigned_varint(number << 1 if number >= 0 else ~(number << 1))
+
+
+def _utf8_length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def _text(text: str | None) -> int:
+    if text is None:
+        return 1
+    length = _utf8_length(text)
+    return _unsigned_varint(length + 1) + length
+
+
+def _bytes(content: bytes | None) -> int:
+    return 1 if content is None else _unsigned_varint(len(content) + 1) + len(content)
+
+
+def _tagged(size: int) -> int:
+    """Return what a tagged field of some bytes takes beyond the count of the tags."""
+    return 1 + _unsigned_varint(size) + size
+
+
+def _array(sizes: Iterable[int]) -> int:
+    listed = tuple(sizes)
+    return _unsigned_varint(len(listed) + 1) + sum(listed)
+
+
+def _int32s(count: int) -> int:
+    return _unsigned_varint(count + 1) + 4 * count
+
+
+def _assignment(assignment: Assignment) -> int:
+    counts = _counts(assignment.partitions)
+    return _array(_UUID + _int32s(each) + _NO_TAGS for each in counts.values())
+
+
+def _with_epochs(partitions: Mapping[TopicIdPartition, int]) -> int:
+    """Count the partitions with the epochs that 4.3 keeps beside them, tagged."""
+    counts = _counts(partitions)
+    return _array(
+        _UUID + _int32s(each) + _NO_TAGS + _tagged(_int32s(each)) for each in counts.values()
+    )
+
+
+def _counts(partitions: Iterable[TopicIdPartition]) -> dict[TopicId, int]:
+    counts: dict[TopicId, int] = {}
+    for each in partitions:
+        counts[each.topic_id] = counts.get(each.topic_id, 0) + 1
+    return counts
+
+
+def _offset_commit(value: r.OffsetCommitValue) -> int:
+    tagged = _tagged(_UUID) if value.topic_id else 0
+    return 8 + 4 + _text(value.metadata) + 8 + tagged
+
+
+def _group(value: r.GroupMetadataValue) -> int:
+    return 4 + (_tagged(8) if value.metadata_hash else 0)
+
+
+def _partition_metadata(value: r.PartitionMetadataValue) -> int:
+    return _array(_UUID + _text(name) + 4 + _array(()) + _NO_TAGS for name in value.topics)
+
+
+def _member(value: r.MemberMetadataValue) -> int:
+    told = (value.instance_id, value.rack_id, value.client_id, value.client_host)
+    size = sum(map(_text, told))
+    size += _array(map(_text, value.subscribed_topic_names)) + _text(value.subscribed_topic_regex)
+    size += 4 + _text(value.server_assignor)
+    if value.client_assignors:
+        size += _array(
+            _text(each.name) + 2 + 2 + 1 + 2 + _bytes(each.metadata) + _NO_TAGS
+            for each in value.client_assignors
+        )
+    return size
+
+
+def _target(value: r.TargetMetadataValue) -> int:
+    return 4 + (_tagged(8) if value.assignment_timestamp_s else 0) + (1 if value.error else 0)
+
+
+def _target_member(value: r.TargetMemberValue) -> int:
+    told = 2 + _bytes(value.metadata) if value.metadata_version >= 0 else 0
+    return _assignment(value.partitions) + told
+
+
+def _current(value: r.CurrentAssignmentValue) -> int:
+    return 4 + 4 + 1 + _with_epochs(value.assigned) + _with_epochs(value.pending_revocation)
+
+
+def _regular_expression(value: r.RegularExpressionValue) -> int:
+    return _array(map(_text, value.topics)) + 8 + 8
+
+
+_VALUES: Final[Mapping[type, Callable[[Any], int]]] = {
+    r.OffsetCommitValue: _offset_commit,
+    r.GroupMetadataValue: _group,
+    r.PartitionMetadataValue: _partition_metadata,
+    r.MemberMetadataValue: _member,
+    r.TargetMetadataValue: _target,
+    r.TargetMemberValue: _target_member,
+    r.CurrentAssignmentValue: _current,
+    r.RegularExpressionValue: _regular_expression,
+}
+
+
+@dataclass(slots=True)
+class Memory:
+    """The groups of one partition.
+
+    Args:
+        first_epoch: The epochs of a group that has no records of them.
+        groups: Those that have records, by id, with what is not replicated yet.
+        bare: Those that are there without a record: they had offsets and no members, and were not
+            deleted when the last offset was.
+    """
+
+    first_epoch: int = 0
+    groups: dict[str, ConsumerGroup] = field(default_factory=dict)
+    bare: set[str] = field(default_factory=set)
+    _bare_replicated: frozenset[str] = frozenset()
+    _replaced: list[Record] = field(default_factory=list)
+
+    def group(self, group_id: str) -> ConsumerGroup:
+        """Return a group, an empty one if it has no records."""
+        return self.groups.get(group_id) or self._new(group_id, is_bare=group_id in self.bare)
+
+    def make(self, group_id: str) -> None:
+        """Let a group be there although nothing is appended; readers see it with the next write."""
+        if group_id not in self.groups:
+            self.bare.add(group_id)
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Apply records that are not replicated yet."""
+        for record in records:
+            before = self.group(record.key.group_id).value_of(record.key)
+            self._replaced.append(Record(record.key, before))
+            self.load(record)
+
+    def load(self, record: Record) -> None:
+        """Apply a record that is never taken back."""
+        group_id = record.key.group_id
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = self._new(group_id)
+        group.apply(record)
+        if group.is_empty_of_records:
+            del self.groups[group_id]
+            self.bare.add(group_id)
+        if isinstance(record.key, GroupMetadataKey) and record.value is None:
+            self.bare.discard(group_id)
+
+    def keep(self) -> None:
+        """Take everything as replicated."""
+        self._bare_replicated = frozenset(self.bare)
+        self._replaced.clear()
+
+    def take_back(self) -> None:
+        """Put back what was there before everything that is not replicated."""
+        for record in reversed(self._replaced):
+            self.load(record)
+            # What was compared with the topics is gone, too.
+            self.group(record.key.group_id).topics_version = -1
+        self.bare = set(self._bare_replicated)
+        self._replaced.clear()
+
+    def replicated(self, group_id: str) -> ConsumerGroup:
+        """Return a group as far as it is replicated."""
+        before = [each for each in reversed(self._replaced) if each.key.group_id == group_id]
+        if not before and group_id not in self.bare:
+            return self.group(group_id)
+        view = self._new(group_id, is_bare=group_id in self._bare_replicated)
+        for record in (*self.group(group_id).records(), *before):
+            view.apply(record)
+        return view
+
+    def all_replicated(self) -> Iterator[ConsumerGroup]:
+        """Yield every group that is there as far as it is replicated."""
+        changing = (each.key.group_id for each in self._replaced)
+        for group_id in dict.fromkeys((*self.groups, *changing, *sorted(self._bare_replicated))):
+            group = self.replicated(group_id)
+            if group.exists:
+                yield group
+
+    def _new(self, group_id: str, *, is_bare: bool = False) -> ConsumerGroup:
+        return ConsumerGroup(group_id, self.first_epoch, is_bare)

@@ -10,12 +10,18 @@ from collections.abc import Container
 from dataclasses import replace
 
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.coordinator import member_records
+from spark_groups.lab.coordinator.effects import RefusedError
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import GroupMember
 from spark_groups.lab.coordinator.profile import Profile
-from spark_groups.lab.coordinator.records import Record, TargetMemberKey, TargetMemberValue
-from spark_groups.lab.coordinator.refusal import RefusedError
+from spark_groups.lab.coordinator.records import (
+    Record,
+    TargetMemberKey,
+    TargetMemberValue,
+    current_assignment,
+    member_metadata,
+    member_tombstones,
+)
 from spark_groups.lab.coordinator.settings import BrokerSettings
 from spark_groups.protocol.messages import JOIN_GROUP_MEMBER_EPOCH, HeartbeatRequest
 from spark_groups.types import Assignment, TopicIdPartition
@@ -196,10 +202,10 @@ def _static_joiner(
         member,
         predecessor.member_id,
         (
-            *member_records.gone(group_id, predecessor.member_id),
-            member_records.told(group_id, member),
+            *member_tombstones(group_id, predecessor.member_id),
+            member_metadata(group_id, member),
             Record(TargetMemberKey(group_id, member_id), target),
-            member_records.current(group_id, member),
+            current_assignment(group_id, member),
         ),
     )
 

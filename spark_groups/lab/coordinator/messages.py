@@ -1,15 +1,17 @@
 """Requests and answers that a coordinator takes beside those of `protocol.messages`.
 
 Three kinds: what operators send, what a group is configured with, and what KIP-848 has and Kafka
-dropped. Fields are the schema's own.
+dropped. Fields are the schema's own. `error_answer` answers any request with nothing but an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
+from typing import Any, Final
 
 from spark_groups.lab.coordinator.member import ClientAssignor
+from spark_groups.protocol import messages as p
 from spark_groups.protocol.messages import (
     DescribeGroupRequest,
     DescribeGroupResponse,
@@ -287,3 +289,38 @@ CoordinatorResponse = (
     | InstallAssignmentResponse
     | ListGroupsResponse
 )
+
+
+def _commit(request: p.OffsetCommitRequest, error_code: int) -> p.OffsetCommitResponse:
+    return p.OffsetCommitResponse(errors=dict.fromkeys(request.offsets, error_code))
+
+
+def _with_code(response: Callable[..., Any]) -> Callable[[Any, int], Any]:
+    return lambda _request, error_code: response(error_code=error_code)
+
+
+_ANSWERS: Final[Mapping[type, Callable[[Any, int], Any]]] = {
+    p.HeartbeatRequest: _with_code(p.HeartbeatResponse),
+    p.OffsetCommitRequest: _commit,
+    p.OffsetFetchRequest: _with_code(p.OffsetFetchResponse),
+    p.DescribeGroupRequest: lambda request, error_code: p.DescribeGroupResponse(
+        group_id=request.group_id, error_code=error_code
+    ),
+    ListGroupsRequest: _with_code(ListGroupsResponse),
+    DeleteGroupsRequest: _with_code(DeleteGroupsResponse),
+    LeaveGroupRequest: _with_code(LeaveGroupResponse),
+    OffsetDeleteRequest: _with_code(OffsetDeleteResponse),
+    KipHeartbeatRequest: _with_code(KipHeartbeatResponse),
+    PrepareAssignmentRequest: _with_code(PrepareAssignmentResponse),
+    InstallAssignmentRequest: _with_code(InstallAssignmentResponse),
+}
+
+
+def error_answer(request: Any, error_code: int) -> Any:
+    """Return the answer to a request that says only that it failed.
+
+    Args:
+        request: Any request that a coordinator takes.
+        error_code: Kafka's code.
+    """
+    return _ANSWERS[type(request)](request, error_code)

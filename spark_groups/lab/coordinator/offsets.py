@@ -13,15 +13,14 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.coordinator.deletion import tombstones
-from spark_groups.lab.coordinator.effects import Outcome, Surroundings
+from spark_groups.lab.coordinator.admin_requests import group_tombstones
+from spark_groups.lab.coordinator.effects import CoordinatorErrorCode, Outcome, RequestContext
 from spark_groups.lab.coordinator.group import ConsumerGroup
-from spark_groups.lab.coordinator.group_epoch import subscribed_names
 from spark_groups.lab.coordinator.member import GroupMember
 from spark_groups.lab.coordinator.messages import OffsetDeleteRequest, OffsetDeleteResponse
 from spark_groups.lab.coordinator.profile import OffsetFencing, Profile
 from spark_groups.lab.coordinator.records import OffsetCommitKey, OffsetCommitValue, Record
-from spark_groups.lab.coordinator.refusal import CoordinatorErrorCode
+from spark_groups.lab.coordinator.subscriptions import subscribed_names
 from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
 from spark_groups.protocol.messages import (
     NO_OFFSET,
@@ -41,7 +40,7 @@ _NONE_COMMITTED: Final = OffsetAndMetadata(NO_OFFSET)
 
 
 def commit(
-    group: ConsumerGroup, request: OffsetCommitRequest, profile: Profile, around: Surroundings
+    group: ConsumerGroup, request: OffsetCommitRequest, profile: Profile, context: RequestContext
 ) -> Outcome[OffsetCommitResponse]:
     """Commit offsets; one partition that the member may not commit refuses them all.
 
@@ -49,15 +48,15 @@ def commit(
         group: The group; without records if it does not exist.
         request: The offsets.
         profile: Which coordinator it is.
-        around: The topics, the time, and the version of the request.
+        context: The topics, the time, and the version of the request.
     """
     errors = dict.fromkeys(request.offsets, int(ErrorCode.NONE))
     names: dict[TopicIdPartition, str] = {}
-    topics = _by_id(around.topics)
+    topics = _by_id(context.topics)
     for key in request.offsets:
         topic = topics.get(key.topic_id)
         if topic is None:
-            errors[key] = _unknown_topic(profile, around)
+            errors[key] = _unknown_topic(profile, context)
         elif not 0 <= key.partition < topic.partition_count:
             errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
@@ -66,9 +65,9 @@ def commit(
         key: name
         for key, name in names.items()
         # Kafka compares bytes with the number of characters.
-        if len(request.offsets[key].metadata) <= around.settings.broker.offset_metadata_max_bytes
+        if len(request.offsets[key].metadata) <= context.settings.broker.offset_metadata_max_bytes
     }
-    error = _commit_error(group, request, kept, profile, around.api_version)
+    error = _commit_error(group, request, kept, profile, context.api_version)
     if error:
         errors |= dict.fromkeys(names, error)
         return Outcome(OffsetCommitResponse(errors=errors))
@@ -76,7 +75,7 @@ def commit(
     records = tuple(
         Record(
             OffsetCommitKey(group.group_id, name, key.partition),
-            _committed(key, request.offsets[key], profile, around.now),
+            _committed(key, request.offsets[key], profile, context.now),
         )
         for key, name in kept.items()
     )
@@ -84,7 +83,7 @@ def commit(
 
 
 def fetch(
-    group: ConsumerGroup, request: OffsetFetchRequest, profile: Profile, around: Surroundings
+    group: ConsumerGroup, request: OffsetFetchRequest, profile: Profile, context: RequestContext
 ) -> Outcome[OffsetFetchResponse]:
     """Fetch committed offsets; a member needs its very epoch.
 
@@ -92,12 +91,12 @@ def fetch(
         group: The group; without records if it does not exist.
         request: What is asked for.
         profile: Which coordinator it is.
-        around: The topics and the version of the request.
+        context: The topics and the version of the request.
     """
     if error := _fetch_error(group, request):
         return Outcome(OffsetFetchResponse(error_code=error))
-    names_topics = _names_topics(profile, around)
-    topics = _by_id(around.topics)
+    names_topics = _names_topics(profile, context)
+    topics = _by_id(context.topics)
     offsets: dict[TopicIdPartition, OffsetAndMetadata] = {}
     errors: dict[TopicIdPartition, int] = {}
     for key in sorted(request.partitions):
@@ -116,18 +115,18 @@ def fetch(
 
 
 def delete(
-    group: ConsumerGroup, request: OffsetDeleteRequest, _profile: Profile, around: Surroundings
+    group: ConsumerGroup, request: OffsetDeleteRequest, _profile: Profile, context: RequestContext
 ) -> Outcome[OffsetDeleteResponse]:
     """Delete offsets of topics that the group does not subscribe to (OffsetDelete).
 
     Args:
         group: The group; without records if it does not exist.
         request: The partitions.
-        around: The topics.
+        context: The topics.
     """
     errors = dict.fromkeys(sorted(request.partitions), int(ErrorCode.NONE))
     for key in errors:
-        topic = around.topics.by_name.get(key.topic)
+        topic = context.topics.by_name.get(key.topic)
         if topic is None or not 0 <= key.partition < topic.partition_count:
             errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     known = [key for key, error in errors.items() if not error]
@@ -143,7 +142,7 @@ def delete(
     return Outcome(OffsetDeleteResponse(errors=errors), _forgotten(group, gone))
 
 
-def expire(group: ConsumerGroup, _profile: Profile, around: Surroundings) -> Outcome[None]:
+def expire(group: ConsumerGroup, _profile: Profile, context: RequestContext) -> Outcome[None]:
     """Forget offsets that are old, and the group itself once it has neither offsets nor members.
 
     What a member subscribes to does not get old. Retention counts from the commit, also where the
@@ -151,17 +150,17 @@ def expire(group: ConsumerGroup, _profile: Profile, around: Surroundings) -> Out
 
     Args:
         group: The group.
-        around: The time and the retention.
+        context: The time and the retention.
     """
-    retention_s = around.settings.broker.offsets_retention_s
+    retention_s = context.settings.broker.offsets_retention_s
     subscribed = subscribed_names(group.members.values(), group.regexes)
     old = [
         (topic, partition)
         for (topic, partition), value in group.offsets.items()
-        if topic not in subscribed and around.now - value.commit_timestamp_s >= retention_s
+        if topic not in subscribed and context.now - value.commit_timestamp_s >= retention_s
     ]
     if len(old) == len(group.offsets) and not group.members:
-        return Outcome(None, tombstones(group))
+        return Outcome(None, group_tombstones(group))
     return Outcome(None, _forgotten(group, old))
 
 
@@ -254,12 +253,12 @@ def _forgotten(group: ConsumerGroup, partitions: Iterable[tuple[str, int]]) -> t
     )
 
 
-def _names_topics(profile: Profile, around: Surroundings) -> bool:
-    return not profile.commits_topic_ids or around.api_version < _TOPIC_ID_VERSION
+def _names_topics(profile: Profile, context: RequestContext) -> bool:
+    return not profile.commits_topic_ids or context.api_version < _TOPIC_ID_VERSION
 
 
-def _unknown_topic(profile: Profile, around: Surroundings) -> int:
-    if _names_topics(profile, around):
+def _unknown_topic(profile: Profile, context: RequestContext) -> int:
+    if _names_topics(profile, context):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.UNKNOWN_TOPIC_ID
 

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator.effects import RefusedError
 from spark_groups.lab.coordinator.member import GroupMember, ReconciliationState
 from spark_groups.lab.coordinator.profile import Profile
-from spark_groups.lab.coordinator.refusal import RefusedError
 from spark_groups.types import Assignment, TopicId, TopicIdPartition
 from spark_groups.values import dataclass
 

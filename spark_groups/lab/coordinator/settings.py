@@ -1,10 +1,26 @@
-"""What a coordinator is configured with: the brokers' settings and those of single groups."""
+"""What a coordinator is configured with: the brokers' settings and those of single groups.
+
+The controller keeps a group's settings, not a coordinator: a group need not exist, and keeps them
+when it is deleted (KIP-848; org.apache.kafka.coordinator.group.GroupConfig).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import Final
+
+from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator.messages import (
+    AlterGroupConfigRequest,
+    AlterGroupConfigResponse,
+    DescribeGroupConfigRequest,
+    DescribeGroupConfigResponse,
+    GroupConfigValue,
+)
+from spark_groups.lab.coordinator.profile import Profile
 
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
@@ -73,3 +89,159 @@ class Settings:
     def _of(self, group_id: str, name: str, otherwise_s: float) -> float:
         text = self.by_group.get(group_id, {}).get(name)
         return otherwise_s if text is None else int(text) / 1000
+
+
+MAX_ASSIGNMENT_INTERVAL_S: Final = 15.0
+INT_MAX: Final = 2_147_483_647
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from (DescribeConfigsResponse.ConfigSource)."""
+
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    GROUP = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """A setting of a group.
+
+    Args:
+        least: The least number that is one at all.
+        inherited_s: The brokers' value.
+        bounds_s: Between what the brokers let it be.
+    """
+
+    least: int
+    inherited_s: Callable[[BrokerSettings], float]
+    bounds_s: Callable[[BrokerSettings], tuple[float, float]]
+
+
+_SETTINGS: Final[Mapping[str, _Setting]] = {
+    HEARTBEAT_INTERVAL: _Setting(
+        1,
+        lambda broker: broker.heartbeat_interval_s,
+        lambda broker: (broker.min_heartbeat_interval_s, broker.max_heartbeat_interval_s),
+    ),
+    SESSION_TIMEOUT: _Setting(
+        1,
+        lambda broker: broker.session_timeout_s,
+        lambda broker: (broker.min_session_timeout_s, broker.max_session_timeout_s),
+    ),
+    ASSIGNMENT_INTERVAL: _Setting(
+        0,
+        lambda broker: broker.assignment_interval_s,
+        lambda _broker: (0.0, MAX_ASSIGNMENT_INTERVAL_S),
+    ),
+}
+
+
+class _InvalidConfigError(Exception):
+    """A change that is refused; the message is Kafka's."""
+
+
+def alter(
+    settings: Settings, request: AlterGroupConfigRequest, profile: Profile
+) -> tuple[Settings, AlterGroupConfigResponse]:
+    """Change what is configured for a group, all of it or nothing.
+
+    Args:
+        settings: What is configured.
+        request: The changes.
+        profile: Which settings there are.
+
+    Returns:
+        What is configured then, and the answer.
+    """
+    group_id = request.group_id
+    changed = {**settings.by_group.get(group_id, {}), **request.changes}
+    kept = {name: value for name, value in changed.items() if value is not None}
+    try:
+        _check(kept, settings.broker, profile)
+    except _InvalidConfigError as error:
+        return settings, AlterGroupConfigResponse(
+            error_code=ErrorCode.INVALID_CONFIG, error_message=str(error)
+        )
+    by_group = {each: values for each, values in settings.by_group.items() if each != group_id}
+    if kept:
+        by_group[group_id] = kept
+    return replace(settings, by_group=by_group), AlterGroupConfigResponse()
+
+
+def describe_config(
+    settings: Settings, request: DescribeGroupConfigRequest, profile: Profile
+) -> DescribeGroupConfigResponse:
+    """Return what is in force for a group.
+
+    Args:
+        settings: What is configured.
+        request: Which group.
+        profile: Which settings there are.
+    """
+    own = settings.by_group.get(request.group_id, {})
+    default = BrokerSettings()
+    values = {}
+    for name in sorted(_names(profile)):
+        inherited_s = _SETTINGS[name].inherited_s
+        is_set = profile.tells_config_source and inherited_s(settings.broker) != inherited_s(
+            default
+        )
+        source = ConfigSource.STATIC_BROKER if is_set else ConfigSource.DEFAULT
+        values[name] = GroupConfigValue(str(_milliseconds(inherited_s(settings.broker))), source)
+        if name in own:
+            values[name] = GroupConfigValue(own[name], ConfigSource.GROUP)
+    return DescribeGroupConfigResponse(values=values)
+
+
+def _names(profile: Profile) -> tuple[str, ...]:
+    return tuple(
+        each for each in _SETTINGS if profile.batches_assignments or each != ASSIGNMENT_INTERVAL
+    )
+
+
+def _check(own: Mapping[str, str], broker: BrokerSettings, profile: Profile) -> None:
+    """Object as GroupConfig.validate does: to a name, to a number, to its bounds, to a pair."""
+    names = _names(profile)
+    for name in own:
+        if name not in names:
+            raise _InvalidConfigError(f"Unknown group config name: {name}")
+    numbers = {
+        name: _number(name, own[name])
+        if name in own
+        else _milliseconds(_SETTINGS[name].inherited_s(broker))
+        for name in names
+    }
+    for name in names:
+        if name in own:
+            _check_bounds(name, numbers[name], broker, profile)
+    if numbers[SESSION_TIMEOUT] <= numbers[HEARTBEAT_INTERVAL]:
+        raise _InvalidConfigError(f"{SESSION_TIMEOUT} must be greater than {HEARTBEAT_INTERVAL}")
+
+
+def _check_bounds(name: str, number: int, broker: BrokerSettings, profile: Profile) -> None:
+    least, greatest = map(_milliseconds, _SETTINGS[name].bounds_s(broker))
+    if least <= number <= greatest:
+        return
+    words = name.removeprefix("consumer.")
+    if profile.tells_config_range:
+        text = f"must be in the range {least} to {greatest} inclusive."
+    elif number < least:
+        text = f"must be greater than or equal to group.consumer.min.{words}"
+    else:
+        text = f"must be less than or equal to group.consumer.max.{words}"
+    raise _InvalidConfigError(f"{name} {text}")
+
+
+def _number(name: str, text: str) -> int:
+    """Read a number as Java's ConfigDef does."""
+    refused = f"Invalid value {text} for configuration {name}: "
+    if not re.fullmatch(r"[+-]?[0-9]+", text.strip()) or not -INT_MAX <= int(text) <= INT_MAX:
+        raise _InvalidConfigError(refused + "Not a number of type INT")
+    if int(text) < _SETTINGS[name].least:
+        raise _InvalidConfigError(f"{refused}Value must be at least {_SETTINGS[name].least}")
+    return int(text)
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)

@@ -8,42 +8,136 @@ is a fail-over (kafka_protocol.md 2.5; CoordinatorRuntime).
 
 from __future__ import annotations
 
+import heapq
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from typing import Any, Final
 
 from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator import (
+    admin_requests,
+    assigning,
+    client_assignment,
+    heartbeat,
+    leaving,
+    offsets,
+    subscriptions,
+)
+from spark_groups.lab.coordinator.admin_requests import list_groups
 from spark_groups.lab.coordinator.assigning import topics_changed
-from spark_groups.lab.coordinator.dispatch import FIRED, LOADED, READS, WRITES
 from spark_groups.lab.coordinator.effects import (
     NEWEST_API_VERSION,
     Outcome,
-    Surroundings,
+    RequestContext,
     Timer,
     TimerKey,
     TimerKind,
 )
-from spark_groups.lab.coordinator.error_answers import error_answer
 from spark_groups.lab.coordinator.group import ConsumerGroup
-from spark_groups.lab.coordinator.group_epoch import is_touched
-from spark_groups.lab.coordinator.listing import list_groups
-from spark_groups.lab.coordinator.log import Log
-from spark_groups.lab.coordinator.memory import Memory
+from spark_groups.lab.coordinator.log import MAX_BATCH_BYTES, Log, Memory, batch_bytes
 from spark_groups.lab.coordinator.messages import (
     CoordinatorRequest,
     CoordinatorResponse,
+    DeleteGroupsRequest,
+    InstallAssignmentRequest,
+    KipHeartbeatRequest,
+    LeaveGroupRequest,
     ListGroupsRequest,
+    OffsetDeleteRequest,
+    PrepareAssignmentRequest,
+    error_answer,
 )
 from spark_groups.lab.coordinator.offsets import expire, forget
 from spark_groups.lab.coordinator.profile import Profile
 from spark_groups.lab.coordinator.records import Record
 from spark_groups.lab.coordinator.settings import Settings
-from spark_groups.lab.coordinator.sizes import MAX_BATCH_BYTES, batch_bytes
-from spark_groups.lab.coordinator.timers import Timers
+from spark_groups.lab.coordinator.subscriptions import is_touched
 from spark_groups.lab.coordinator.topic_images import TopicsImage
+from spark_groups.protocol.messages import (
+    DescribeGroupRequest,
+    HeartbeatRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+)
 from spark_groups.types import topic_id_text
 from spark_groups.values import dataclass
+
+Read = Callable[[ConsumerGroup, Any, Profile, RequestContext], CoordinatorResponse]
+Write = Callable[[ConsumerGroup, Any, Profile, RequestContext], Outcome[Any]]
+Fired = Callable[[ConsumerGroup, Timer, Profile, RequestContext], Outcome[None]]
+OfGroup = Callable[[ConsumerGroup, Profile, RequestContext], Outcome[None]]
+
+READS: Final[Mapping[type, Read]] = {DescribeGroupRequest: admin_requests.describe}
+"""What is answered from what is replicated, at once."""
+WRITES: Final[Mapping[type, Write]] = {
+    DeleteGroupsRequest: admin_requests.delete_group,
+    HeartbeatRequest: heartbeat.heartbeat,
+    KipHeartbeatRequest: heartbeat.heartbeat,
+    LeaveGroupRequest: admin_requests.remove_members,
+    OffsetCommitRequest: offsets.commit,
+    OffsetDeleteRequest: offsets.delete,
+    # With requireStable a fetch waits for the commits before it (GroupCoordinatorService).
+    OffsetFetchRequest: offsets.fetch,
+    PrepareAssignmentRequest: client_assignment.prepare,
+    InstallAssignmentRequest: client_assignment.install,
+}
+"""What is answered from the latest state, once its records are replicated."""
+FIRED: Final[Mapping[TimerKind, Fired]] = {
+    TimerKind.SESSION: leaving.timed_out,
+    TimerKind.REBALANCE: leaving.timed_out,
+    TimerKind.CLIENT_ASSIGNMENT: client_assignment.given_up,
+    TimerKind.REGEX: subscriptions.patterns_due,
+    TimerKind.ASSIGNMENT: assigning.fired,
+}
+"""What a timer does."""
+LOADED: Final[tuple[OfGroup, ...]] = (leaving.timers_once_loaded, assigning.loaded)
+"""What is done, in this order, for each group of a log that another coordinator wrote."""
+
+
+@dataclass(slots=True)
+class Timers:
+    """Timers that are set; those of one instant fire in the order in which they were set.
+
+    A timer that is set anew leaves its old place in the queue behind, which is skipped later.
+    """
+
+    _by_key: dict[TimerKey, tuple[int, Timer]] = field(default_factory=dict)
+    _queue: list[tuple[float, int, TimerKey]] = field(default_factory=list)
+    _count: int = 0
+
+    def get(self, key: TimerKey) -> Timer | None:
+        """Return the timer of a key, None if it is not set."""
+        found = self._by_key.get(key)
+        return found[1] if found else None
+
+    def put(self, timer: Timer) -> None:
+        """Set a timer, or stop it."""
+        if timer.at is None:
+            self._by_key.pop(timer.key, None)
+            return
+        self._count += 1
+        self._by_key[timer.key] = (self._count, timer)
+        heapq.heappush(self._queue, (timer.at, self._count, timer.key))
+
+    def next_at(self) -> float | None:
+        """Return when the next timer fires, in seconds."""
+        while self._queue:
+            at, number, key = self._queue[0]
+            found = self._by_key.get(key)
+            if found is not None and found[0] == number:
+                return at
+            heapq.heappop(self._queue)
+        return None
+
+    def pop_due(self, now: float) -> Timer | None:
+        """Take out the next timer that is due."""
+        at = self.next_at()
+        if at is None or at > now:
+            return None
+        _, _, key = heapq.heappop(self._queue)
+        return self._by_key.pop(key)[1]
+
 
 TIMER_RETRY_S: Final = 0.5
 """When a timer fires again whose records could not be appended (CoordinatorTimer)."""
@@ -131,7 +225,7 @@ class Shard:
         for group_id in tuple(self.groups):
             for loaded in LOADED:
                 group = self.memory.group(group_id)
-                self._write(group_id, loaded(group, self.profile, self._around(group_id)))
+                self._write(group_id, loaded(group, self.profile, self._context(group_id)))
         self._timers.put(Timer(EXPIRY, self.now + EXPIRY_CHECK_S))
 
     @property
@@ -157,31 +251,20 @@ class Shard:
         Returns:
             Its ticket, answered already where nothing has to be replicated first.
         """
-        ticket = Ticket(request)
-        self.take(ticket, now, origin, api_version)
-        return ticket
-
-    def take(
-        self,
-        ticket: Ticket,
-        now: float,
-        origin: Origin = NOBODY,
-        api_version: int = NEWEST_API_VERSION,
-    ) -> None:
-        """Take a request for which there is a ticket already; see `submit`."""
         self.now = now
-        request = ticket.request
+        ticket = Ticket(request)
         if isinstance(request, ListGroupsRequest):
             ticket.response = list_groups(self.memory.all_replicated(), request)
-            return
+            return ticket
         group_id = request.group_id
-        around = self._around(group_id, origin, api_version)
+        context = self._context(group_id, origin, api_version)
         if read := READS.get(type(request)):
-            ticket.response = read(self.memory.replicated(group_id), request, self.profile, around)
-            return
+            ticket.response = read(self.memory.replicated(group_id), request, self.profile, context)
+            return ticket
         write = WRITES[type(request)]
-        outcome = write(self.memory.group(group_id), request, self.profile, around)
+        outcome = write(self.memory.group(group_id), request, self.profile, context)
         self._write(group_id, outcome, ticket=ticket)
+        return ticket
 
     def ask(
         self,
@@ -218,14 +301,11 @@ class Shard:
         self._writes.clear()
         return answered
 
-    def fail_append(
-        self, now: float, error_code: int = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    ) -> list[Ticket]:
+    def fail_append(self, now: float) -> list[Ticket]:
         """Take back, exactly, everything that is not replicated.
 
         Args:
             now: Seconds.
-            error_code: What those are told who wait for it.
 
         Returns:
             What is answered by it, in the order in which it was asked.
@@ -238,7 +318,9 @@ class Shard:
             for key, timer in reversed(write.timers_before):
                 self._timers.put(timer or Timer(key, None))
             if write.ticket:
-                write.ticket.response = error_answer(write.ticket.request, error_code)
+                write.ticket.response = error_answer(
+                    write.ticket.request, ErrorCode.COORDINATOR_NOT_AVAILABLE
+                )
                 refused.append(write.ticket)
         self._writes.clear()
         return refused[::-1]
@@ -265,7 +347,9 @@ class Shard:
                 continue
             group_id = timer.key.group_id
             fire = FIRED[timer.key.kind]
-            outcome = fire(self.memory.group(group_id), timer, self.profile, self._around(group_id))
+            outcome = fire(
+                self.memory.group(group_id), timer, self.profile, self._context(group_id)
+            )
             self._write(group_id, outcome, fired=timer)
         return fired
 
@@ -285,7 +369,7 @@ class Shard:
             if deleted:
                 self._write_apart(group_id, forget(group, deleted))
             changed = topics_changed(
-                self.memory.group(group_id), self.profile, self._around(group_id)
+                self.memory.group(group_id), self.profile, self._context(group_id)
             )
             if changed.records:
                 self._write(group_id, changed)
@@ -304,7 +388,7 @@ class Shard:
         """Forget old offsets and groups; what does not fit into one batch goes in several."""
         for group_id in (*self.groups, *sorted(self.memory.bare)):
             group = self.memory.group(group_id)
-            outcome = expire(group, self.profile, self._around(group_id))
+            outcome = expire(group, self.profile, self._context(group_id))
             self._write_apart(group_id, outcome.records)
         self._timers.put(Timer(EXPIRY, self.now + EXPIRY_CHECK_S))
 
@@ -312,10 +396,10 @@ class Shard:
         for start in range(0, len(records), RECORDS_APART):
             self._write(group_id, Outcome(None, records[start : start + RECORDS_APART]))
 
-    def _around(
+    def _context(
         self, group_id: str, origin: Origin = NOBODY, api_version: int = NEWEST_API_VERSION
-    ) -> Surroundings:
-        return Surroundings(
+    ) -> RequestContext:
+        return RequestContext(
             now=self.now,
             topics=self.topics,
             settings=self.settings,

@@ -1,97 +1,288 @@
-"""Which target a heartbeat's member is on its way to: a new one where one is due.
+"""A new target assignment: which assignor, what it is given, and the records of what it changed.
 
-Source: KIP-848, "Assignment Epoch - Compute the group assignment"; KIP-1263;
-GroupMetadataManager.maybeUpdateTargetAssignment.
+The result of an assignor depends on three orders: that of the members (a HashMap that
+TargetAssignmentBuilder fills from the group's TimelineHashMap), that of the topics (a HashSet of
+ids, filled from the HashSet of the names of the first member), and in `assignors.java_order` that
+of the partitions a member has. A tie between server assignors goes by a fourth one.
 """
 
 from __future__ import annotations
 
-from spark_groups.errors import ErrorCode
-from spark_groups.lab.assignors.assignor import AssignorError
-from spark_groups.lab.coordinator import client_assignors, membership, target
-from spark_groups.lab.coordinator.effects import Surroundings
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from spark_groups.lab.assignors.assignor import AssignorError, GroupSpec, MemberSpec
+from spark_groups.lab.assignors.java_order import (
+    DEFAULT_TABLE,
+    copied_table,
+    grown_table,
+    hash_order,
+    signed,
+    string_hash,
+    uuid_hash,
+)
+from spark_groups.lab.assignors.registry import assignors
+from spark_groups.lab.coordinator import membership
+from spark_groups.lab.coordinator import records as r
+from spark_groups.lab.coordinator.effects import RequestContext
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import GroupMember
 from spark_groups.lab.coordinator.profile import Profile
-from spark_groups.lab.coordinator.records import Record
-from spark_groups.lab.coordinator.refusal import RefusedError
-from spark_groups.lab.coordinator.subscribing import Change, GroupSubscription
-from spark_groups.types import NO_PARTITIONS, Assignment
-from spark_groups.values import dataclass
+from spark_groups.lab.coordinator.records import RegularExpressionValue, TargetMemberValue
+from spark_groups.lab.coordinator.topic_images import TopicsImage
+from spark_groups.types import NO_PARTITIONS, Assignment, TopicId
+
+_FIBONACCI: Final = -7046029254386353131
+_LONG: Final = (1 << 64) - 1
+
+
+def timeline_order(keys: Sequence[str], most: int = 0) -> list[str]:
+    """Return keys in the order of a TimelineHashMap: by slot, and in a slot the last one first.
+
+    Args:
+        keys: Each once, in the order in which they were put.
+        most: How many there were at once before, if more than now: a table never shrinks.
+    """
+    bits = 1
+    while (max(len(keys), most) + 1) * 3 > 4 << bits:
+        bits += 1
+
+    def slot(key: str) -> int:
+        return (signed(string_hash(key)) * _FIBONACCI & _LONG) >> (64 - bits)
+
+    last_first = list(keys)
+    last_first.reverse()
+    return sorted(last_first, key=slot)
+
+
+def member_order(
+    known: Sequence[str], members: Collection[str], most_members: int = 0
+) -> list[str]:
+    """Return member ids in the order of TargetAssignmentBuilder's `memberSpecs`.
+
+    Where one replaces another, the table may hold both for a moment, and grow.
+
+    Args:
+        known: The members of the group before the request, in the order in which they came.
+        members: Those that are assigned to.
+        most_members: How many members the group had at once before, if more than now.
+    """
+    kept = set(known).intersection(members)
+    added = [each for each in members if each not in kept]
+    gone = [each for each in known if each not in kept]
+    changes = hash_order([*added, *gone], string_hash, DEFAULT_TABLE)
+    grows_first = bool(added) and changes[0] == added[0]
+    put = [*(each for each in timeline_order(known, most_members) if each in kept), *added]
+    return hash_order(put, string_hash, grown_table(max(len(put), len(known) + grows_first)))
+
+
+def topic_order(names: Sequence[str], topics: TopicsImage) -> list[TopicId]:
+    """Return the ids of those topics that exist, in the order of a HashSet of ids.
+
+    Args:
+        names: Topic names, in the order in which the coordinator goes through them.
+        topics: The cluster's topics.
+    """
+    found = [topics.by_name[each].topic_id for each in names if each in topics.by_name]
+    return hash_order(found, uuid_hash, copied_table(len(names)))
+
+
+def name_order(names: Iterable[str]) -> list[str]:
+    """Return topic names in the order of a HashSet that was made from their sorted list."""
+    listed = sorted(names)
+    return hash_order(listed, string_hash, copied_table(len(listed)))
+
+
+def vote_order(voted: Sequence[str], kept: Collection[str], added: Iterable[str]) -> list[str]:
+    """Return assignor names in the order of `computePreferredServerAssignor`'s copy of the votes.
+
+    `HashMap.compute` puts what it adds in front of its bucket.
+
+    Args:
+        voted: Those that have votes before the request, each once.
+        kept: Those that have them without the member that asks.
+        added: Those that only that member asks for.
+    """
+    copied = [each for each in timeline_order(voted) if each in kept]
+    table = 1 << (len(voted) * 4 // 3).bit_length() if voted else DEFAULT_TABLE
+    return hash_order([*added, *copied], string_hash, table)
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
-    """What a member is to be reconciled with.
+class Target:
+    """A target assignment that was computed.
 
     Args:
-        assignment_epoch: The epoch of the target.
-        target: What the member is meant to have.
-        records: What it takes to get there.
+        assignor: Who computed it.
+        records: What changes: targets that differ, in the order of the members, then the epoch.
+        by_member: The target of every member.
     """
 
-    assignment_epoch: int
-    target: Assignment
-    records: tuple[Record, ...] = ()
+    assignor: str
+    records: tuple[r.Record, ...]
+    by_member: Mapping[str, Assignment]
 
 
-def aim(
-    change: Change, subscribed: GroupSubscription, profile: Profile, around: Surroundings
-) -> Aim:
-    """Return the target of a member, computed anew if the group epoch is ahead of it.
+def compute(
+    group: ConsumerGroup,
+    members: Mapping[str, GroupMember],
+    profile: Profile,
+    context: RequestContext,
+    *,
+    group_epoch: int,
+    assignor: str,
+    asking: str = "",
+    homogeneous: bool,
+) -> Target:
+    """Compute the target of a group epoch (TargetAssignmentBuilder, `updateTargetAssignment`).
+
+    A static member that is new takes over the target of the one it replaces; the targets of those
+    that left go with them and are no records of this.
 
     Args:
-        change: What the request makes of the members.
-        subscribed: What the group subscribes to, and its epoch, once the request counts.
-        profile: Which coordinator it is.
-        around: The topics, the settings and the time.
+        group: The group before the request.
+        members: The members after it, by id.
+        profile: Which coordinator this is.
+        context: The topics, the settings and the time.
+        group_epoch: The epoch the target is for.
+        assignor: Who computes it.
+        asking: The member whose heartbeat it is; "" for nobody's.
+        homogeneous: Whether all subscribe alike, as far as the coordinator knows.
 
     Raises:
-        RefusedError: UNKNOWN_SERVER_ERROR, if the assignor cannot assign.
+        AssignorError: The assignor is not known or could not assign.
     """
-    group, told = change.group, change.told
-    group_epoch = subscribed.group_epoch
-    if group.assignment_epoch >= group_epoch or not _may_assign(change, profile, around):
-        return Aim(group.assignment_epoch, last_target(group, told, profile))
-    # Whether all subscribe alike is only looked at together with the topics: who joins without a
-    # subscription while a target is due is taken for one of the others.
-    if subscribed.is_compared:
-        homogeneous = target.is_homogeneous(change.counted(), subscribed.regexes)
-    else:
-        homogeneous = target.is_homogeneous(group.members.values(), group.counted_regexes)
-    try:
-        computed = target.compute(
-            group,
-            change.members(),
-            profile,
-            around,
-            group_epoch=group_epoch,
-            assignor=target.preferred_assignor(group, change.counted(), around, told.member_id),
-            asking=told.member_id,
-            homogeneous=homogeneous,
+    known = assignors(
+        stable_extras=profile.stable_extras, range_is_sticky=profile.range_is_sticky
+    ).get(assignor)
+    if known is None or assignor not in context.settings.broker.assignors:
+        raise AssignorError(f"the assignor {assignor} does not exist")
+    specs, counts = _specs(group, members, profile, context, asking)
+    meant = frozenset(key for each in group.targets.values() for key in each.partitions.partitions)
+    by_member = known.assign(GroupSpec(specs, homogeneous, counts, meant))
+    before: dict[str, TargetMemberValue | None] = {**group.targets}
+    if profile.compares_taken_targets and asking in members:
+        before[asking] = _target_of(group, members[asking], profile, asking)
+    changed = [
+        r.Record(r.TargetMemberKey(group.group_id, member_id), value)
+        for member_id, target in by_member.items()
+        if before.get(member_id) != (value := r.TargetMemberValue(target))
+    ]
+    computed_s = context.now if profile.batches_assignments else 0.0
+    epoch = r.Record(
+        r.TargetMetadataKey(group.group_id), r.TargetMetadataValue(group_epoch, computed_s)
+    )
+    return Target(assignor, (*changed, epoch), by_member)
+
+
+def preferred_assignor(
+    group: ConsumerGroup,
+    counted: Sequence[GroupMember],
+    context: RequestContext,
+    asking: str = "",
+) -> str:
+    """Return the assignor that most members ask for, else the first that is configured.
+
+    Args:
+        group: The group before the request.
+        counted: The members after it; the one that asks is the last.
+        context: The settings.
+        asking: The member whose heartbeat it is; "" for nobody's.
+    """
+    votes = _votes(counted)
+    if len(votes) <= 1:
+        return next(iter(votes), context.settings.broker.assignors[0])
+    kept = _votes(counted[:-1] if asking else counted)
+    added = [each for each in votes if each not in kept]
+    voted = list(_votes(group.members.values()))
+    return max(vote_order(voted, kept, added), key=votes.__getitem__)
+
+
+def described_assignor(group: ConsumerGroup, context: RequestContext) -> str:
+    """Return the assignor that Describe names; of two with as many votes not always the same."""
+    votes = _votes(group.members.values())
+    ordered = timeline_order(list(votes))
+    return max(ordered, key=votes.__getitem__, default=context.settings.broker.assignors[0])
+
+
+def is_contested(group: ConsumerGroup) -> bool:
+    """Tell whether members ask for more than one assignor."""
+    return len({each.server_assignor for each in group.members.values()} - {None}) > 1
+
+
+def is_homogeneous(
+    members: Collection[GroupMember], regexes: Mapping[str, RegularExpressionValue]
+) -> bool:
+    """Tell whether all members subscribe to the same names, or all to one pattern and no name.
+
+    Args:
+        members: The members as the coordinator counts them.
+        regexes: What patterns are resolved to; a topic that two of them match is had by two, and
+            one that nobody has any more still counts.
+    """
+    patterns = Counter(regex for each in members if (regex := each.subscribed_topic_regex))
+    names = Counter(name for each in members for name in each.subscribed_topic_names)
+    matched = [topic for each in regexes.values() for topic in each.topics]
+    if not patterns:
+        return names.keys() >= set(matched) and all(
+            count == len(members) for count in names.values()
         )
-    except AssignorError as error:
-        # Kafka logs the reason and tells the member nothing but the code.
-        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, None) from error
-    mine = computed.by_member.get(told.member_id, NO_PARTITIONS)
-    return Aim(group_epoch, mine, computed.records)
+    return (
+        not names
+        and list(patterns.values()) == [len(members)]
+        and len(matched) == len(set(matched))
+    )
 
 
-def last_target(group: ConsumerGroup, told: GroupMember, profile: Profile) -> Assignment:
-    """Return what a member was last meant to have; a static one has that of its instance id."""
-    member_id: str | None = told.member_id
-    if told.instance_id is not None:
-        member_id = membership.holder_id(group, told.instance_id, profile)
-    value = group.targets.get(member_id) if member_id else None
-    return value.partitions if value else NO_PARTITIONS
+def _votes(members: Iterable[GroupMember]) -> Counter[str]:
+    return Counter(each.server_assignor for each in members if each.server_assignor is not None)
 
 
-def _may_assign(change: Change, profile: Profile, around: Surroundings) -> bool:
-    """Tell whether the assignor may run: not again within an interval, not where members do."""
-    if profile.kip_heartbeats and client_assignors.chosen(change.members()):
-        return False
-    computed = change.group.target_metadata
-    if not profile.batches_assignments or not computed or not computed.assignment_timestamp_s:
-        return True
-    interval_s = around.settings.assignment_interval_s(change.group.group_id)
-    return not interval_s or around.now >= computed.assignment_timestamp_s + interval_s
+def _specs(
+    group: ConsumerGroup,
+    members: Mapping[str, GroupMember],
+    profile: Profile,
+    context: RequestContext,
+    asking: str,
+) -> tuple[dict[str, MemberSpec], dict[TopicId, int]]:
+    ids: dict[tuple[frozenset[str], str], list[TopicId]] = {}
+    specs: dict[str, MemberSpec] = {}
+    for member_id in member_order(list(group.members), members, group.most_members):
+        member = members[member_id]
+        subscription = (member.subscribed_topic_names, member.subscribed_topic_regex)
+        if subscription not in ids:
+            ids[subscription] = topic_order(_names(group, *subscription), context.topics)
+        target = _target_of(group, member, profile, asking)
+        specs[member_id] = MemberSpec(
+            subscribed=frozenset(ids[subscription]),
+            instance_id=member.instance_id,
+            rack_id=member.rack_id,
+            target=target.partitions if target else NO_PARTITIONS,
+        )
+    by_id = {each.topic_id: each for each in context.topics.by_name.values()}
+    counts = {each: by_id[each].partition_count for listed in ids.values() for each in listed}
+    return specs, counts
+
+
+def _names(group: ConsumerGroup, names: frozenset[str], regex: str) -> list[str]:
+    """Return what a subscription covers, in the coordinator's order (UnionSet)."""
+    by_name = name_order(names)
+    resolved = group.regexes.get(regex)
+    by_regex = name_order(resolved.topics) if resolved else []
+    first, second = (by_name, by_regex) if len(by_name) > len(by_regex) else (by_regex, by_name)
+    return list(dict.fromkeys((*first, *second)))
+
+
+def _target_of(
+    group: ConsumerGroup, member: GroupMember, profile: Profile, asking: str
+) -> TargetMemberValue | None:
+    """Return what a member was meant to have, or, if it takes a place, what was meant for that."""
+    own = group.targets.get(member.member_id)
+    if member.member_id != asking or member.instance_id is None:
+        return own
+    holder_id = membership.holder_id(group, member.instance_id, profile)
+    if holder_id is None or holder_id == member.member_id:
+        return own
+    return group.targets.get(holder_id) or (own if profile.compares_taken_targets else None)

@@ -12,12 +12,12 @@ from typing import Final, cast
 from spark_groups.client.channels import Outgoing
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator.effects import TimerKey, TimerKind
-from spark_groups.lab.coordinator.error_answers import error_answer
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.log import Log
-from spark_groups.lab.coordinator.messages import CoordinatorRequest
+from spark_groups.lab.coordinator.messages import CoordinatorRequest, error_answer
+from spark_groups.lab.coordinator.metrics import Sensors, metrics
 from spark_groups.lab.coordinator.profile import Profile
-from spark_groups.lab.coordinator.records import OffsetCommitValue
+from spark_groups.lab.coordinator.records import GroupMetadataValue, OffsetCommitValue
 from spark_groups.lab.coordinator.settings import Settings
 from spark_groups.lab.coordinator.shard import Origin, Shard, Ticket
 from spark_groups.lab.sim.chance import Chance
@@ -119,6 +119,8 @@ class Coordination:
     """When each member sent its last accepted heartbeat, or another node took over."""
     failing_until: float = 0.0
     """Until when nothing can be appended to the log."""
+    sensors: Sensors = field(init=False)
+    """What happened, for its metrics."""
     _shard: Shard = field(init=False)
     _loading: bool = False
     _waiting: list[_Waiting] = field(default_factory=list)
@@ -130,6 +132,7 @@ class Coordination:
     """What happens to the node as soon as it has appended something."""
 
     def __post_init__(self) -> None:
+        self.sensors = Sensors(self.schedule.now)
         self._shard = self._new_shard()
 
     def _new_shard(self) -> Shard:
@@ -164,6 +167,11 @@ class Coordination:
         value = self.group.offsets.get((name or "", key.partition))
         is_of_topic = value is not None and value.topic_id in (None, key.topic_id)
         return value if is_of_topic else None
+
+    def metrics(self) -> dict[str, float]:
+        """Return the coordinator's metrics by the names of KIP-848."""
+        groups = self._shard.groups.values()
+        return metrics(self.sensors, groups, self.schedule.now, is_loading=self._loading)
 
     # Requests.
 
@@ -257,12 +265,25 @@ class Coordination:
         waiting, self._waiting = self._waiting, []
         appended_at, self._appended_at = self._appended_at, None
         if not is_lost:
+            self._measure(waiting)
             self._shard.replicate(self.schedule.now)
             return waiting
         self._shard.fail_append(self.schedule.now)
         if appended_at is not None:
             self.watch.taken_back(appended_at)
         return waiting
+
+    def _measure(self, waiting: list[_Waiting]) -> None:
+        """Record what is about to be replicated."""
+        now = self.schedule.now
+        for each in waiting:
+            self.sensors.purgatory.record(now, now - each.asked_at)
+        for batch in reversed(self.log.batches):
+            if batch.base_offset < self.log.high_watermark:
+                break
+            for record in batch.records:
+                if isinstance(record.value, GroupMetadataValue):
+                    self.sensors.rebalanced(now)
 
     # Timers.
 
@@ -330,7 +351,7 @@ class Coordination:
         self._loading, self._wakes_at = True, None
         self.watch.changed(self.group)
         self.watch.replaced()
-        self.schedule.after(loading_s, self._loaded)
+        self.schedule.after(loading_s, lambda: self._loaded(loading_s))
 
     def die_at_next_append(self, loading_s: float) -> None:
         """Let the node die between the next append and its replication.
@@ -340,9 +361,10 @@ class Coordination:
         """
         self._doomed = lambda: self.move(loading_s, crash=True)
 
-    def _loaded(self) -> None:
+    def _loaded(self, loading_s: float) -> None:
         self._loading = False
         now = self.schedule.now
+        self.sensors.load.record(now, loading_s)
         self._shard = self._new_shard()
         self.heard_at = dict.fromkeys(self.group.members, now)
         self._changed()

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from spark_groups.lab.coordinator import heartbeat, sessions
-from spark_groups.lab.coordinator.effects import Surroundings, Timer, TimerKey, TimerKind
+from spark_groups.lab.coordinator import heartbeat, leaving
+from spark_groups.lab.coordinator.effects import RequestContext, Timer, TimerKey, TimerKind
 from spark_groups.lab.coordinator.group import ConsumerGroup, GroupState
 from spark_groups.lab.coordinator.profile import Profile
 from spark_groups.lab.coordinator.records import (
@@ -221,8 +221,8 @@ class Explorer:
             if not member.is_busy:
                 yield f"{name} heartbeats", _with(state, index, member.heartbeat())
                 if member.member_epoch > 0:
-                    leaving = member.heartbeat(m.LEAVE_GROUP_MEMBER_EPOCH)
-                    nothing = replace(leaving, assigned=NO_PARTITIONS, owned=NO_PARTITIONS)
+                    leave = member.heartbeat(m.LEAVE_GROUP_MEMBER_EPOCH)
+                    nothing = replace(leave, assigned=NO_PARTITIONS, owned=NO_PARTITIONS)
                     yield f"{name} leaves", _with(state, index, nothing)
             if member.owned != member.assigned:
                 given_up = replace(member, owned=member.assigned)
@@ -250,15 +250,15 @@ class Explorer:
 
     # The coordinator.
 
-    def _around(self, state: State) -> Surroundings:
+    def _context(self, state: State) -> RequestContext:
         version, count = state.topics
         image = TopicsImage.of((TopicImage(TOPIC_ID, TOPIC, count),), version)
-        return Surroundings(now=0.0, topics=image, settings=SETTINGS)
+        return RequestContext(now=0.0, topics=image, settings=SETTINGS)
 
     def _arrive(self, state: State, index: int) -> State:
         member, group = state.members[index], state.group(self._profile)
         assert member.sent is not None
-        outcome = heartbeat.heartbeat(group, member.sent, self._profile, self._around(state))
+        outcome = heartbeat.heartbeat(group, member.sent, self._profile, self._context(state))
         # A join begins another membership.
         is_expired = member.is_expired and member.sent.member_epoch > 0
         answered = replace(member, sent=None, answer=outcome.response, is_expired=is_expired)
@@ -272,7 +272,7 @@ class Explorer:
         if known is None or (kind is TimerKind.REBALANCE and not known.pending_revocation):
             return None
         timer = Timer(TimerKey(kind, GROUP_ID, member.member_id), 0.0, known.member_epoch)
-        outcome = sessions.fired(group, timer, self._profile, self._around(state))
+        outcome = leaving.timed_out(group, timer, self._profile, self._context(state))
         expired = _with(state, index, replace(member, is_expired=True))
         return _applied(expired, group, outcome.records, outcome.topics_version)
 
@@ -305,7 +305,7 @@ class Explorer:
             # An id that nobody uses any more goes when its session is over.
             group = state.group(self._profile)
             timer = Timer(TimerKey(TimerKind.SESSION, GROUP_ID, strange), 0.0)
-            outcome = sessions.fired(group, timer, self._profile, self._around(state))
+            outcome = leaving.timed_out(group, timer, self._profile, self._context(state))
             state = _applied(state, group, outcome.records, outcome.topics_version)
         for _ in range(FAIR_ROUNDS):
             for index in range(len(state.members)):

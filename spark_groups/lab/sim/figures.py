@@ -12,6 +12,7 @@ from math import ceil, inf
 from typing import Final, Generic, TypeVar
 
 from spark_groups.lab.coordinator.group import GroupState
+from spark_groups.lab.coordinator.metrics import Sensors
 from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.scene import Listeners, Scene
 from spark_groups.lab.sim.swarm import Swarm
@@ -279,6 +280,7 @@ class FigureCounter:
         self._is_stable = True
         self._unstable_since: float | None = None
         self._unstable: list[float] = []
+        self._metrics: Mapping[str, float] = {}
 
     def listeners(self) -> Listeners:
         """Return what to call for each kind of fact."""
@@ -303,8 +305,14 @@ class FigureCounter:
         }
         return Figures(**values)  # type: ignore[arg-type]
 
+    @property
+    def coordinator_metrics(self) -> Mapping[str, float]:
+        """The coordinator's metrics over the time counted, by the names of KIP-848."""
+        return self._metrics or self._scene.coordination.metrics()
+
     def _begin(self, _fact: facts.CountingBegins) -> None:
         self._began_at = self._scene.now
+        self._scene.coordination.sensors = Sensors(self._scene.now, window_s=inf)
         self._reading = Reading(self._began_at, self._usual)
         self._moves.forget()
         self._unstable_since = None if self._is_stable else self._began_at
@@ -315,6 +323,7 @@ class FigureCounter:
         self._reading.ends_at = self._scene.now
         if self._unstable_since is not None:
             self._unstable.append(self._scene.now - self._unstable_since)
+        self._metrics = self._scene.coordination.metrics()
         self._is_over = True
 
     def _changed(self, fact: facts.GroupChanged) -> None:

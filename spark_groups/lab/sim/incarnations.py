@@ -7,9 +7,9 @@ from typing import Final
 
 from spark_groups.client.channels import Outgoing
 from spark_groups.client.group_client import GroupClient
-from spark_groups.lab.sim.clock import Clock
 from spark_groups.lab.sim.facts import Answered, Happened, Sent, Unanswered
 from spark_groups.lab.sim.scene import Scene
+from spark_groups.lab.sim.schedule import Clock
 from spark_groups.offsets.events import RevocationHeld
 from spark_groups.protocol.events import Event, NameOf
 from spark_groups.protocol.messages import RequestFailed, Response

@@ -10,7 +10,6 @@ from typing import Final
 from spark_groups.client.client_config import ClientConfig
 from spark_groups.client.group_client import GroupClient
 from spark_groups.errors import AvailableNowError, DataLossError, GroupError
-from spark_groups.lab.sim.clock import EXACT, Clock
 from spark_groups.lab.sim.facts import (
     Began,
     Drained,
@@ -24,6 +23,7 @@ from spark_groups.lab.sim.facts import (
 )
 from spark_groups.lab.sim.incarnations import Incarnation
 from spark_groups.lab.sim.scene import Scene
+from spark_groups.lab.sim.schedule import EXACT, Clock
 from spark_groups.lab.sim.swarm import Assignor
 from spark_groups.offsets.plan_text import parse_plan_text, plan_text
 from spark_groups.offsets.planning import PlanLimit

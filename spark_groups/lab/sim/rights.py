@@ -1,7 +1,8 @@
-"""What brokers refuse because the group's principal lacks a right, for a while or for good.
+"""What is left of a request on its way to a broker: rights, and topics by name.
 
-Brokers look at rights before they ask the coordinator, a leader or the metadata: what is denied of
-one topic is answered beside what is allowed of others.
+Brokers refuse what the group's principal lacks a right for, for a while or for good. They look at
+rights before they ask the coordinator, a leader or the metadata: what is denied of one topic is
+answered beside what is allowed of others. Brokers before 4.2 take topics by name.
 Source: KafkaApis, what each request is authorized by.
 """
 
@@ -13,7 +14,7 @@ from math import inf
 from typing import Any, Final
 
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.coordinator.error_answers import error_answer
+from spark_groups.lab.coordinator.messages import error_answer
 from spark_groups.lab.coordinator.topic_images import TopicsImage
 from spark_groups.protocol import messages as m
 from spark_groups.types import TopicIdPartition
@@ -155,3 +156,30 @@ def _by_partition(
 def _with_errors(response: Any, errors: Mapping[Any, int]) -> m.Response:
     completed: m.Response = replace(response, errors={**response.errors, **errors})
     return completed
+
+
+def sent_by_name(request: m.Request, topics: TopicsImage) -> tuple[m.Request, Finish]:
+    """Return what a broker before 4.2 is sent of a request, and what completes its answer.
+
+    Such a broker takes commits and fetches by topic name. `wire/` looks topics up in fresh metadata
+    before it asks by name: it does not send partitions of topics that are gone, and answers that
+    they are unknown. That a topic is created again between the two is left out: no client can
+    tell then.
+
+    Args:
+        request: Any request to a coordinator.
+        topics: The topics there are.
+    """
+    there = {each.topic_id for each in topics.by_name.values()}
+    gone_code = int(ErrorCode.UNKNOWN_TOPIC_ID)
+    match request:
+        case m.OffsetCommitRequest(offsets=offsets):
+            sent = {key: each for key, each in offsets.items() if key.topic_id in there}
+            gone = dict.fromkeys(offsets.keys() - sent.keys(), gone_code)
+            return replace(request, offsets=sent), lambda answer: _with_errors(answer, gone)
+        case m.OffsetFetchRequest(partitions=partitions):
+            asked = frozenset(key for key in partitions if key.topic_id in there)
+            gone = dict.fromkeys(partitions - asked, gone_code)
+            return replace(request, partitions=asked), lambda answer: _with_errors(answer, gone)
+        case _:
+            return request, lambda answer: answer

@@ -1,15 +1,14 @@
-"""What a run consists of, as those see it who act in it or watch it."""
+"""What a run consists of for those who act in it or watch it, its event log, and when it rests."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from spark_groups.lab.sim.chance import Chance
 from spark_groups.lab.sim.coordination import Coordination
-from spark_groups.lab.sim.event_log import EventLog
 from spark_groups.lab.sim.facts import Fact
 from spark_groups.lab.sim.late_requests import LateRequests
 from spark_groups.lab.sim.network import Network
@@ -19,7 +18,49 @@ from spark_groups.lab.sim.storage import Storage
 from spark_groups.lab.sim.swarm import Swarm
 from spark_groups.offsets.starting import StartingOffsets
 from spark_groups.protocol.membership import MemberState
-from spark_groups.types import Assignment
+from spark_groups.types import Assignment, TopicIdPartition
+
+LINES_KEPT: Final = 400
+LINE_LENGTH: Final = 400
+
+Row = tuple[float, str, str, str, tuple[object, ...]]
+
+
+class EventLog:
+    """The last events of a run; docs/simulation.md describes the columns.
+
+    Lines are written only when somebody reads them; until then an event is a row of values that do
+    not change.
+    """
+
+    def __init__(self) -> None:
+        self._rows: deque[Row] = deque(maxlen=LINES_KEPT)
+
+    def add(self, now: float, who: str, epoch: str, what: str, *details: object) -> None:
+        """Add an event.
+
+        Args:
+            now: Seconds.
+            who: To whom it happened: an incarnation, a node, "world".
+            epoch: The epoch that it goes by, as far as it has one.
+            what: One word.
+            details: Values that never change; they are written as text if somebody reads them.
+        """
+        self._rows.append((now, who, epoch, what, details))
+
+    def lines(self) -> list[str]:
+        """Return the last events as text, the oldest first."""
+        return [_line(*row) for row in self._rows]
+
+
+def _line(now: float, who: str, epoch: str, what: str, details: tuple[object, ...]) -> str:
+    text = " ".join(map(str, details)).replace("\n", " ")
+    # Ids of topics are counted from one: most of each is zeroes.
+    text = text.replace("00000000-0000-0000-0000-00000000000", "").replace(
+        "AAAAAAAAAAAAAAAAAAAA", ""
+    )
+    return f"{now:10.3f} {who:<8} {epoch:>6} {what:<10} {text}"[:LINE_LENGTH].rstrip()
+
 
 Listeners = Mapping[type, Callable[[Any], None]]
 
@@ -110,3 +151,31 @@ class Scene:
         """Tell a fact to all who listen for its kind."""
         for take in self._listeners[type(fact)]:
             take(fact)
+
+
+def restless(
+    scene: Scene,
+    is_excused: Callable[[TopicIdPartition, int | None], bool] = lambda _key, _committed: False,
+) -> Iterator[str]:
+    """Yield why a group has not come to rest.
+
+    Args:
+        scene: The run.
+        is_excused: Whether a partition may stay at this committed offset.
+    """
+    coordination = scene.coordination
+    state = coordination.group.state.value
+    if state != "Stable" and any(each.member for each in scene.participants):
+        yield f"the group is {state}"
+    members = coordination.group.members.values()
+    held = {key for member in members for key in member.assigned}
+    # Whoever has not heard that a topic came, grew or went cannot say that nothing is left.
+    for key in sorted(scene.storage.logs.keys() ^ held) if members else ():
+        yield f"{key} is {'held, but gone' if key in held else 'not held'}"
+    for each in scene.participants:
+        if why := each.restless():
+            yield why
+    for key, log in scene.storage.logs.items():
+        committed = coordination.committed(key)
+        if committed != log.end_offset and not is_excused(key, committed):
+            yield f"{key} is committed at {committed} of {log.end_offset}"

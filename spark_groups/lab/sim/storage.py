@@ -3,15 +3,227 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
 from types import MappingProxyType
 from typing import Final
 
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
-from spark_groups.lab.sim.partition_log import PartitionLog
 from spark_groups.protocol import messages as m
+from spark_groups.protocol.messages import NO_LEADER_EPOCH, NO_OFFSET, EpochEnd
 from spark_groups.types import TopicId, TopicIdPartition
+
+
+@dataclass(slots=True)
+class Transaction:
+    """Records that count only once their producer says so.
+
+    Args:
+        from_offset: Its first record.
+        until_offset: Behind its last one.
+        ended_at: Seconds; None while it is open.
+        marker_offset: Where the log says that it ended; NO_OFFSET where it does not, or no more.
+    """
+
+    from_offset: int
+    until_offset: int
+    ended_at: float | None = None
+    marker_offset: int = NO_OFFSET
+
+
+class PartitionLog:
+    """Records that can be told apart, from offset 0 on.
+
+    Args:
+        count: How many there are at first.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.start_offset = 0
+        """Where retention has cut the log off."""
+        self.leader_epoch = 0
+        self.deposed = (0, 0)
+        """End and leader epoch of the leader before."""
+        self.deposed_stable_offset = 0
+        """Last stable offset of the leader before."""
+        self.deposed_at = float("-inf")
+        self.written = 0
+        """How many records were ever written."""
+        self._records: list[int] = []
+        self._began: list[tuple[int, int]] = [(0, 0)]
+        """Each leader epoch with its first offset."""
+        self._appended: list[tuple[int, float]] = []
+        """The first record of each append, and when it was."""
+        self._transactions: list[Transaction] = []
+        self._markers: set[int] = set()
+        """Records that end a transaction: no reader sees them."""
+        self._aborted: set[int] = set()
+        """Records that never counted."""
+        self.append(count)
+
+    @property
+    def end_offset(self) -> int:
+        return len(self._records)
+
+    @property
+    def stable_offset(self) -> int:
+        """The last stable offset: the first record of a transaction that is open, or the end."""
+        unmarked = (each for each in self._transactions if each.marker_offset == NO_OFFSET)
+        open_at = (each.from_offset for each in unmarked)
+        return min(open_at, default=self.end_offset)
+
+    def append(self, count: int, now: float = 0.0) -> None:
+        """Write so many records; each is a number of its own.
+
+        Args:
+            count: How many.
+            now: Seconds.
+        """
+        for each in self._transactions:
+            if each.ended_at is not None and each.marker_offset == NO_OFFSET:
+                self._mark(each, now)
+        self._write(count, now)
+
+    def _write(self, count: int, now: float) -> None:
+        self._appended.append((self.written, now))
+        self._records += range(self.written, self.written + count)
+        self.written += count
+
+    def _mark(self, transaction: Transaction, now: float) -> None:
+        """Write that a transaction ended."""
+        transaction.marker_offset = self.end_offset
+        self._markers.add(self.written)
+        self._write(1, now)
+
+    def open_transaction(self, count: int, now: float) -> Transaction:
+        """Write so many records in a transaction.
+
+        Args:
+            count: How many.
+            now: Seconds.
+        """
+        # Markers that are due come first.
+        self.append(0, now)
+        found = Transaction(self.end_offset, self.end_offset + count)
+        self._transactions.append(found)
+        self._write(count, now)
+        return found
+
+    def end_transaction(self, transaction: Transaction, now: float, *, aborts: bool) -> None:
+        """Let the records of a transaction count, or never; nothing happens if it is gone.
+
+        Args:
+            transaction: Which one; an election may have taken it.
+            now: Seconds.
+            aborts: Whether its records never count.
+        """
+        if transaction not in self._transactions or transaction.ended_at is not None:
+            return
+        transaction.ended_at = now
+        if aborts:
+            first, until = transaction.from_offset, transaction.until_offset
+            self._aborted.update(self._records[first:until])
+        self._mark(transaction, now)
+
+    def stable_since(self, since: float) -> int:
+        """Return where the last stable offset stood at least, at every instant since one."""
+        unstable = (
+            each.from_offset
+            for each in self._transactions
+            if each.marker_offset == NO_OFFSET or (each.ended_at or 0.0) > since
+        )
+        return min(unstable, default=self.end_offset)
+
+    def available(self, since: float, *, read_committed: bool) -> int:
+        """Return where a log ended at an instant at least, if none of it was cut off since.
+
+        Args:
+            since: Seconds.
+            read_committed: Whether only what is below the last stable offset counts.
+        """
+        count = sum(self.written_at(each) <= since for each in self._records)
+        return min(count, self.stable_since(since)) if read_committed else count
+
+    def hides(self, record: int, *, read_committed: bool) -> bool:
+        """Tell whether a record that is in the log is shown to no reader, or not to such a one.
+
+        Args:
+            record: The record.
+            read_committed: Whether the reader wants only what counts.
+        """
+        return record in self._markers or (read_committed and record in self._aborted)
+
+    def written_at(self, record: int) -> float:
+        """Return when a record was written, in seconds."""
+        return self._appended[bisect_right(self._appended, (record, inf)) - 1][1]
+
+    def read(self, from_offset: int, until_offset: int) -> Sequence[int]:
+        """Return the records in a range that are still there."""
+        return self._records[max(from_offset, self.start_offset) : until_offset]
+
+    def shown(self, from_offset: int, until_offset: int, *, read_committed: bool) -> Sequence[int]:
+        """Return the records in a range that a reader gets.
+
+        Args:
+            from_offset: The first offset.
+            until_offset: Behind the last one.
+            read_committed: Whether it wants only what counts: nothing above the last stable offset.
+        """
+        if read_committed:
+            until_offset = min(until_offset, self.stable_offset)
+        found = self.read(from_offset, until_offset)
+        if not self._markers and not self._aborted:
+            return found
+        return [each for each in found if not self.hides(each, read_committed=read_committed)]
+
+    def retain(self, start_offset: int) -> None:
+        """Drop the records below an offset, for they are old."""
+        self.start_offset = min(max(start_offset, self.start_offset), self.end_offset)
+
+    def elect(self, lost: int, now: float) -> None:
+        """Give it another leader, who lacks so many of the last records.
+
+        Args:
+            lost: How many records.
+            now: Seconds.
+        """
+        self.deposed, self.deposed_at = (self.end_offset, self.leader_epoch), now
+        self.deposed_stable_offset = self.stable_offset
+        del self._records[max(self.start_offset, self.end_offset - lost) :]
+        self._cut_transactions()
+        self.leader_epoch += 1
+        self._began = [each for each in self._began if each[1] < self.end_offset]
+        self._began.append((self.leader_epoch, self.end_offset))
+
+    def _cut_transactions(self) -> None:
+        """Forget transactions of which nothing is left.
+
+        One that lacks its marker is told to be over once more, with the next append.
+        """
+        end = self.end_offset
+        self._transactions = [each for each in self._transactions if each.from_offset < end]
+        for each in self._transactions:
+            if each.marker_offset >= end:
+                each.marker_offset = NO_OFFSET
+            each.until_offset = min(each.until_offset, end)
+
+    def epoch_at(self, offset: int) -> int:
+        """Return under which leader epoch the record at an offset was written, or will be."""
+        return [epoch for epoch, start in self._began if start <= offset][-1]
+
+    def end_of(self, leader_epoch: int) -> EpochEnd:
+        """Answer as LeaderEpochFileCache.endOffsetFor does."""
+        if leader_epoch == self.leader_epoch:
+            return EpochEnd(self.end_offset, leader_epoch)
+        later = [start for epoch, start in self._began if epoch > leader_epoch]
+        if not later:
+            return EpochEnd(NO_OFFSET, NO_LEADER_EPOCH)
+        known = [epoch for epoch, _ in self._began if epoch <= leader_epoch]
+        return EpochEnd(later[0], known[-1] if known else leader_epoch)
+
 
 OLD_LEADER_ANSWERS_S: Final = 2.0
 """How long a leader that was deposed may still be asked."""

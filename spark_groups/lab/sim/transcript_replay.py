@@ -1,27 +1,185 @@
-"""Plays the steps of a transcript on the model of one coordinator, and answers in its format."""
+"""Plays the steps of a transcript on the model of one coordinator, and answers in its format.
+
+A recording has names where there were ids; its notes and answers tell what its requests do not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Final
 
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator import messages as c
-from spark_groups.lab.coordinator.configuration import alter, describe_config
 from spark_groups.lab.coordinator.effects import NEWEST_API_VERSION
 from spark_groups.lab.coordinator.log import Log
 from spark_groups.lab.coordinator.profile import Profile
-from spark_groups.lab.coordinator.settings import BrokerSettings, Settings
+from spark_groups.lab.coordinator.settings import BrokerSettings, Settings, alter, describe_config
 from spark_groups.lab.coordinator.shard import Origin, Shard
 from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
-from spark_groups.lab.sim import transcript_hints as hints
 from spark_groups.lab.sim.chance import Bits
-from spark_groups.lab.sim.transcript_names import TranscriptNames
 from spark_groups.lab.sim.transcripts import Step
 from spark_groups.protocol import messages as p
-from spark_groups.types import Assignment
+from spark_groups.types import Assignment, TopicId, TopicIdPartition
+
+RECORDED: Final = BrokerSettings(
+    session_timeout_s=4.0,
+    min_session_timeout_s=1.0,
+    heartbeat_interval_s=0.5,
+    min_heartbeat_interval_s=0.1,
+    assignment_interval_s=0.0,
+)
+"""How the brokers of the recordings were configured, but for the size of groups."""
+
+NO_GROUP: Final = ""
+
+_MAX_SIZE: Final = re.compile(r"maximum capacity of (\d+) members|\bof max (\d+)")
+_COUNTED: Final = re.compile(r"(\d+) heartbeats")
+_UNKNOWN_GROUP: Final = re.compile(r"\bunknown group\b")
+_NAMED_GROUP: Final = re.compile(
+    r"[Gg]roup (\S+) (?:not found|is not a consumer group)\.|is not a member of group (\S+)\."
+)
+
+
+def broker_of(steps: Iterable[Step]) -> BrokerSettings:
+    """Return how the broker of a recording was configured; only a full group tells its size.
+
+    Args:
+        steps: The transcript.
+    """
+    for step in steps:
+        if found := _MAX_SIZE.search(_message(step)) or _MAX_SIZE.search(step.note):
+            return replace(RECORDED, max_size=int(found[1] or found[2]))
+    return RECORDED
+
+
+def heartbeats(step: Step) -> int | None:
+    """Return how often a heartbeat was repeated, None if the note does not say."""
+    counted = _COUNTED.search(step.note)
+    return int(counted[1]) if counted else None
+
+
+def named_group(step: Step) -> str | None:
+    """Return the group that an answer names, `NO_GROUP` if none was given, None if none is named.
+
+    Without an answer the note counts.
+    """
+    message, codes = _message(step), set(_codes(step))
+    has_none = "GroupId can't be empty." in message or "INVALID_GROUP_ID" in codes
+    if has_none or (step.response is None and "empty group" in step.note):
+        return NO_GROUP
+    found = _NAMED_GROUP.search(message)
+    return found[1] or found[2] if found else None
+
+
+def is_about_another_group(step: Step) -> bool:
+    """Tell whether a request is about a group that was not there, whatever it is called."""
+    not_found = ErrorCode.GROUP_ID_NOT_FOUND.name in _codes(step)
+    return not_found or bool(_UNKNOWN_GROUP.search(step.note))
+
+
+def metadata_of(step: Step, partition: str) -> str:
+    """Return metadata for a commit: too long where the broker said so, as recordings have none."""
+    too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE.name
+    answer = step.response if isinstance(step.response, Mapping) else {}
+    is_too_long = answer.get(partition) == too_large
+    return " " * (RECORDED.offset_metadata_max_bytes + 1) if is_too_long else ""
+
+
+def _message(step: Step) -> str:
+    answer = step.response if isinstance(step.response, Mapping) else {}
+    return str(answer.get("msg") or "")
+
+
+def _codes(step: Step) -> Iterator[str]:
+    """Yield the error codes of an answer: its own, or those of partitions."""
+    if isinstance(step.response, Mapping):
+        yield from (each for each in step.response.values() if isinstance(each, str))
+
+
+GENERATED: Final = "gen"
+"""What a transcript calls a member whose id the coordinator made."""
+OLD: Final = "(old)"
+"""What a transcript puts behind the name of a topic that was deleted."""
+
+
+@dataclass
+class TranscriptNames:
+    """Members and topics of a transcript, each with an id of its own.
+
+    Args:
+        chance: What ids are drawn from; the order in which a coordinator goes through members and
+            topics follows from them.
+    """
+
+    chance: Bits
+    _member_ids: dict[str, str] = field(default_factory=dict)
+    _members: dict[str, str] = field(default_factory=dict)
+    _topic_ids: dict[str, TopicId] = field(default_factory=dict)
+    _topics: dict[TopicId, str] = field(default_factory=dict)
+
+    def member_id(self, name: str | None) -> str:
+        """Return the id of a member, "" where there is none."""
+        if not name:
+            return ""
+        if name not in self._member_ids:
+            self._note_member(name, str(self._new_id()))
+        return self._member_ids[name]
+
+    def member(self, member_id: str) -> str:
+        """Return what the transcript calls a member."""
+        if member_id not in self._members:
+            self._note_member(GENERATED, member_id)
+        return self._members[member_id]
+
+    def _new_id(self) -> uuid.UUID:
+        return uuid.UUID(int=self.chance.getrandbits(128), version=4)
+
+    def _note_member(self, name: str, member_id: str) -> None:
+        self._member_ids[name] = member_id
+        self._members[member_id] = name
+
+    def created(self, topic: str) -> TopicId:
+        """Return the id of a topic that was just created."""
+        topic_id = self._new_id()
+        self._topic_ids[topic] = topic_id
+        self._topics[topic_id] = topic
+        return topic_id
+
+    def deleted(self, topic: str) -> None:
+        """Note that a topic is no more: its id stays known, as an old one."""
+        topic_id = self.topic_id(topic)
+        self._topics[topic_id] = topic + OLD
+        self._topic_ids[topic + OLD] = topic_id
+
+    def topic_id(self, topic: str) -> TopicId:
+        """Return the id of a topic, or an id of its own for one that never was."""
+        return self._topic_ids[topic] if topic in self._topic_ids else self.created(topic)
+
+    def topic(self, topic_id: TopicId) -> str:
+        """Return what the transcript calls a topic by now."""
+        return self._topics[topic_id]
+
+    def key(self, text: str) -> TopicIdPartition:
+        """Read a partition as a transcript writes it: `foo-0`."""
+        topic, _, partition = text.rpartition("-")
+        return TopicIdPartition(self.topic_id(topic), int(partition))
+
+    def partitions(self, keys: Iterable[TopicIdPartition]) -> dict[str, list[int]]:
+        """Write partitions by topic, sorted."""
+        by_topic = Assignment(frozenset(keys)).by_topic()
+        named = {self.topic(topic_id): list(indexes) for topic_id, indexes in by_topic.items()}
+        return dict(sorted(named.items()))
+
+    def text(self, message: str) -> str:
+        """Return a message with names in place of ids."""
+        for member_id, name in self._members.items():
+            message = message.replace(member_id, name)
+        return message
+
 
 GROUP: Final = "g"
 """What a transcript calls its group."""
@@ -64,7 +222,7 @@ class TranscriptReplay:
 
     profile: Profile
     chance: Bits
-    broker: BrokerSettings = hints.RECORDED
+    broker: BrokerSettings = RECORDED
     now: float = 0.0
     group_id: str = GROUP
     _epochs: dict[str, int] = field(default_factory=dict)
@@ -129,7 +287,7 @@ class TranscriptReplay:
 
         News that comes too early is not what the transcript was told: the answers go on.
         """
-        told = hints.heartbeats(step)
+        told = heartbeats(step)
         count = max(int((ends - began) / AGAIN_S) + 1 if told is None else told, 1)
         gap_s = (ends - began) / max(count - 1, 1)
         for number in range(1, count + 1):
@@ -192,7 +350,7 @@ class TranscriptReplay:
             member_epoch=said.get("epoch", -1),
             instance_id=said.get("inst"),
             offsets={
-                key: p.OffsetAndMetadata(said["offsets"][each], hints.metadata_of(step, each))
+                key: p.OffsetAndMetadata(said["offsets"][each], metadata_of(step, each))
                 for key, each in keys.items()
             },
         )
@@ -344,8 +502,8 @@ class TranscriptReplay:
         """
         if "group" in step.request:
             return str(_fields(step)["group"])
-        named = hints.named_group(step)
-        if named is None and hints.is_about_another_group(step):
+        named = named_group(step)
+        if named is None and is_about_another_group(step):
             return self._next_group
         return self.group_id if named in (None, GROUP) else named
 

@@ -16,7 +16,6 @@ from spark_groups.lab.coordinator.profile import Profile
 from spark_groups.lab.coordinator.settings import BrokerSettings, Settings
 from spark_groups.lab.coordinator.shard import NOBODY
 from spark_groups.lab.sim import facts
-from spark_groups.lab.sim.by_name import Answer, sent_by_name
 from spark_groups.lab.sim.chance import Chance
 from spark_groups.lab.sim.checkers.registry import all_checkers
 from spark_groups.lab.sim.coordination import (
@@ -28,14 +27,12 @@ from spark_groups.lab.sim.coordination import (
 from spark_groups.lab.sim.deployment import Deployment
 from spark_groups.lab.sim.history import History
 from spark_groups.lab.sim.incarnations import HELD_S
-from spark_groups.lab.sim.incidents import Incidents
+from spark_groups.lab.sim.incidents import NO_MEMBER_ID, Incidents, longest_reset_s
 from spark_groups.lab.sim.network import Network, Reply
-from spark_groups.lab.sim.operator import NO_MEMBER_ID, longest_reset_s
 from spark_groups.lab.sim.plain_consumer import PlainConsumer
 from spark_groups.lab.sim.queries import Query
-from spark_groups.lab.sim.rest import restless
-from spark_groups.lab.sim.rights import Finish
-from spark_groups.lab.sim.scene import Listeners, Scene
+from spark_groups.lab.sim.rights import Finish, sent_by_name
+from spark_groups.lab.sim.scene import Listeners, Scene, restless
 from spark_groups.lab.sim.schedule import Schedule
 from spark_groups.lab.sim.storage import NONE_REFUSED, Refused, Storage
 from spark_groups.lab.sim.swarm import Swarm
@@ -281,7 +278,7 @@ class World:
     def _ask_coordinator(self, outgoing: Outgoing, code: int, reply: Reply) -> None:
         coordination = self.scene.coordination
         request = outgoing.request
-        whole: Answer = _as_it_is
+        whole: Finish = _as_it_is
         if not coordination.profile.commits_topic_ids:
             request, whole = sent_by_name(request, self.scene.storage.image)
             if request is not outgoing.request:

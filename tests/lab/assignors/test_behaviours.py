@@ -1,9 +1,9 @@
-"""What every assignor promises, for groups of any shape."""
+"""What every assignor promises, for groups of any shape, and which assignors there are."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 from itertools import pairwise
 from random import Random
 
@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_groups.lab.assignors.assignor import Assignor, AssignorError, GroupSpec, MemberSpec
+from spark_groups.lab.assignors.range_assignor import RangeAssignor, contiguous, sticky
 from spark_groups.lab.assignors.registry import assignors
+from spark_groups.lab.assignors.uniform import UniformAssignor
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicIdPartition
-from tests.lab.assignors.groups import group, member, topic_id
+from tests.lab.assignors.groups import group, has, member, topic_id
 
 KAFKA_4_0 = assignors(stable_extras=False, range_is_sticky=False)
 KAFKA_4 = assignors(stable_extras=True, range_is_sticky=False)
@@ -205,3 +207,27 @@ def test_who_subscribes_to_nothing_gets_nothing(assignor: Assignor) -> None:
     had = Assignment.of({topic_id("t"): (0,)})
     spec = group({"a": member(target=had), "b": member()}, t=3)
     assert assignor.assign(spec) == {"a": NO_PARTITIONS, "b": NO_PARTITIONS}
+
+
+def test_groups_are_equal_if_what_an_assignor_sees_is() -> None:
+    spec = group({"a": member("t", target=has(t=[0]))}, t=1)
+    assert spec == group({"a": member("t", target=has(t=[0]))}, t=1)
+    assert spec != group({"a": member("t")}, t=1)
+    assert spec != replace(spec, is_homogeneous=False)
+
+
+def test_nobody_changes_a_member_that_is_being_assigned_to() -> None:
+    with pytest.raises(FrozenInstanceError):
+        member("t").target = has(t=[0])  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("stable_extras", [False, True])
+@pytest.mark.parametrize(
+    ("range_is_sticky", "by_range"),
+    [(False, RangeAssignor(contiguous)), (True, RangeAssignor(sticky))],
+)
+def test_every_name_has_its_assignor(
+    stable_extras: bool, range_is_sticky: bool, by_range: Assignor
+) -> None:
+    known = assignors(stable_extras=stable_extras, range_is_sticky=range_is_sticky)
+    assert known == {"uniform": UniformAssignor(stable_extras), "range": by_range}

@@ -8,12 +8,17 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import typer
+from rich.console import Console, RenderableType
 from typer.testing import CliRunner, Result
 
 from spark_groups.client.group_client import GroupClient
 from spark_groups.lab.commands import simulate_cli, simulated_runs
+from spark_groups.lab.commands.simulate_cli import ROWS, render_break, render_figures
+from spark_groups.lab.commands.simulate_options import profile_option
 from spark_groups.lab.commands.simulated_runs import Break, Run, play
-from spark_groups.lab.coordinator.profile import PROFILES
+from spark_groups.lab.coordinator.metrics import PREFIX
+from spark_groups.lab.coordinator.profile import KAFKA_4_3, KIP_848, PROFILES
 from spark_groups.lab.sim.figures import Figures
 from spark_groups.lab.sim.swarm import Assignor, Swarm
 from spark_groups.offsets.planning import PlanLimit
@@ -42,6 +47,9 @@ def test_the_same_as_json() -> None:
     assert figures.keys() == {each.name for each in fields(Figures)}
     assert figures["partitions_moved"] == figures["read_twice"] == figures["not_read_s"] == 0
     assert figures["records"] == pytest.approx(12 * 10 * 20, rel=0.05)
+    metrics = document["coordinator_metrics"]["kafka-4.3"]
+    assert metrics[PREFIX + "consumer-group-count,state=stable"] == 1
+    assert metrics[PREFIX + "consumer-group-rebalance-count"] == 0
 
 
 def test_what_is_planned_goes_into_the_run() -> None:
@@ -124,3 +132,70 @@ def test_what_does_not_exist_is_refused(words: tuple[str, str]) -> None:
     found = simulate(*words)
     assert found.exit_code == 2
     assert words[0] in found.output
+
+
+def text_of(renderable: RenderableType) -> str:
+    console = Console(width=200, color_system=None, highlight=False)
+    with console.capture() as captured:
+        console.print(renderable)
+    return captured.get()
+
+
+def test_profiles_stand_side_by_side_with_units() -> None:
+    figures = {
+        "kafka-4.0": Figures(longest_not_read_s=12.34, records=12_345, partitions_moved=7),
+        "kafka-4.3": Figures(longest_not_read_s=8.0, records=11_000, read_twice=3),
+    }
+    name = "consumer-group-rebalance-count"
+    metrics = {
+        "kafka-4.0": {PREFIX + name: 7.0, PREFIX + "partition-load-time-max": 0.0},
+        "kafka-4.3": {PREFIX + name: 5.5, PREFIX + "partition-load-time-max": 0.0},
+    }
+    lines = text_of(render_figures(figures, metrics, range(1, 6))).splitlines()
+    assert lines[0].split() == ["kafka-4.0", "kafka-4.3"]
+    rows = {line[:33].strip(): line[33:].split() for line in lines[1:-1]}
+    assert rows[name] == ["7", "5.5"]
+    assert "partition-load-time-max" not in rows, "it is 0 on every profile"
+    assert rows["a partition is not read, longest"] == ["12.3", "s", "8.0", "s"]
+    assert rows["records"] == ["12,345", "11,000"]
+    assert rows["read twice"] == ["0", "3"]
+    assert rows["partitions moved"] == ["7", "0"]
+    assert lines[-1].startswith("mean of seeds 1 to 5")
+
+
+def test_one_seed_is_no_mean() -> None:
+    lines = text_of(
+        render_figures({"kafka-4.3": Figures()}, {"kafka-4.3": {}}, range(4, 5))
+    ).splitlines()
+    assert lines[-1].strip() == "seed 4"
+
+
+def test_every_figure_has_a_row() -> None:
+    assert {name for _, name in ROWS} == {each.name for each in fields(Figures)}
+
+
+def test_a_break_says_all_that_replays_it() -> None:
+    run = Run(17, "kafka-4.1", Swarm(queries=2, loss=0.1))
+    said = text_of(
+        render_break(Break(run, "no gap", "no gap: [3, 4)", ("line 1", "line 2")), "abc")
+    )
+    lines = [" ".join(line.split()) for line in said.splitlines()]
+    assert lines[:3] == ["line 1", "line 2", "no gap: [3, 4)"]
+    assert lines[3:] == [
+        "seed 17",
+        "profile kafka-4.1",
+        "commit abc",
+        "replay spark-groups simulate --profile kafka-4.1 --seed 17 --swarm loss=0.1",
+        "made of loss=0.1",
+    ]
+
+
+@pytest.mark.parametrize("text", ["4.3", "4.3.1", "Kafka-4.3", "kafka_4_3"])
+def test_profile_is_named_as_people_name_versions(text: str) -> None:
+    assert profile_option(text) is KAFKA_4_3
+    assert profile_option("KIP-848") is KIP_848
+
+
+def test_profile_that_is_none_is_refused_with_those_that_are() -> None:
+    with pytest.raises(typer.BadParameter, match=r"'kafka-3\.9' is none of kip-848, kafka-4\.0"):
+        profile_option("kafka-3.9")

@@ -34,8 +34,10 @@ SHORT = {"duration_s": 20.0, "session_timeout_s": 10.0, "heartbeat_interval_s": 
 def test_it_gives_what_the_command_prints() -> None:
     words = ("--duration", "20", "--session-timeout", "10", "--heartbeat-interval", "2")
     printed = CliRunner().invoke(app, ["simulate", *words, "--seeds", "2", "--json"])
-    figures = json.loads(printed.stdout)["profiles"]["kafka-4.3"]
-    assert asdict(spark_groups.simulate(**SHORT, seeds=2).figures) == figures
+    document = json.loads(printed.stdout)
+    found = spark_groups.simulate(**SHORT, seeds=2)
+    assert asdict(found.figures) == document["profiles"]["kafka-4.3"]
+    assert found.coordinator_metrics == document["coordinator_metrics"]["kafka-4.3"]
 
 
 def test_it_needs_neither_kafka_nor_spark_nor_the_command_line() -> None:

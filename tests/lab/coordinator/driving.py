@@ -6,8 +6,8 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_groups.lab.coordinator import heartbeat, leaving, sessions
-from spark_groups.lab.coordinator.effects import Outcome, Surroundings, Timer, TimerKey, TimerKind
+from spark_groups.lab.coordinator import heartbeat, leaving
+from spark_groups.lab.coordinator.effects import Outcome, RequestContext, Timer, TimerKey, TimerKind
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import GroupMember
 from spark_groups.lab.coordinator.profile import KAFKA_4_3, Profile
@@ -71,8 +71,8 @@ class Driven:
         self.group.first_epoch = self.profile.first_group_epoch
 
     @property
-    def around(self) -> Surroundings:
-        return Surroundings(
+    def context(self) -> RequestContext:
+        return RequestContext(
             now=self.now,
             topics=self.topics,
             settings=self.settings,
@@ -101,7 +101,7 @@ class Driven:
         request = HeartbeatRequest(
             group_id=self.group.group_id, member_id=member_id, member_epoch=member_epoch, **fields
         )
-        outcome = heartbeat.heartbeat(self.group, request, self.profile, self.around)
+        outcome = heartbeat.heartbeat(self.group, request, self.profile, self.context)
         self.take(outcome)
         return outcome
 
@@ -121,12 +121,12 @@ class Driven:
         """Let a timer fire that is set."""
         timer = self.timers.pop(TimerKey(kind, self.group.group_id, member_id))
         self.now = max(self.now, timer.at or 0.0)
-        self.take(sessions.fired(self.group, timer, self.profile, self.around))
+        self.take(leaving.timed_out(self.group, timer, self.profile, self.context))
 
     def fence(self, *member_ids: str) -> Outcome[None]:
         """Take members out."""
         members = tuple(map(self.member, member_ids))
-        outcome = leaving.fence(self.group, members, self.profile, self.around)
+        outcome = leaving.fence(self.group, members, self.profile, self.context)
         self.take(outcome)
         return outcome
 

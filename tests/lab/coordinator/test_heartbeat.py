@@ -8,13 +8,27 @@ from typing import Any
 import pytest
 
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.coordinator.effects import TimerKey, TimerKind
+from spark_groups.lab.coordinator import heartbeat, subscriptions
+from spark_groups.lab.coordinator import messages as m
+from spark_groups.lab.coordinator.effects import RefusedError, TimerKey, TimerKind
 from spark_groups.lab.coordinator.group import GroupState
+from spark_groups.lab.coordinator.log import Log
 from spark_groups.lab.coordinator.member import ReconciliationState
-from spark_groups.lab.coordinator.profile import KAFKA_4_0, KAFKA_4_3, KIP_848, PROFILES, Profile
+from spark_groups.lab.coordinator.profile import (
+    KAFKA_4_0,
+    KAFKA_4_2,
+    KAFKA_4_3,
+    KAFKA_4_4,
+    KIP_848,
+    PROFILES,
+    Profile,
+)
 from spark_groups.lab.coordinator.settings import BrokerSettings, Settings
-from spark_groups.types import NO_PARTITIONS, Assignment
-from tests.lab.coordinator.driving import JOIN, Driven, bar, foo, record_types
+from spark_groups.lab.coordinator.shard import Shard
+from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
+from spark_groups.protocol.messages import HeartbeatRequest, HeartbeatResponse
+from spark_groups.types import NO_PARTITIONS, Assignment, TopicId
+from tests.lab.coordinator.driving import AT_ONCE, JOIN, Driven, bar, foo, record_types
 
 EVERY = pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
 
@@ -295,3 +309,354 @@ def pending(answer: object) -> Assignment:
     found = getattr(answer, "pending_topic_partitions", None)
     assert isinstance(found, Assignment)
     return found
+
+
+EVERY_2_S = Settings(by_group={"g": {"consumer.assignment.interval.ms": "2000"}})
+
+
+@pytest.mark.parametrize(
+    ("profile", "settings", "waited_s", "is_computed"),
+    [
+        (KAFKA_4_3, Settings(), 0.0, False),
+        (KAFKA_4_3, Settings(), 0.999, False),
+        (KAFKA_4_3, Settings(), 1.0, True),
+        (KAFKA_4_3, EVERY_2_S, 1.999, False),
+        (KAFKA_4_3, EVERY_2_S, 2.0, True),
+        (KAFKA_4_3, AT_ONCE, 0.0, True),
+        (KAFKA_4_2, Settings(), 0.0, True),
+    ],
+)
+def test_a_target_is_not_computed_again_within_the_interval(
+    profile: Profile, settings: Settings, waited_s: float, is_computed: bool
+) -> None:
+    driven = Driven(profile, settings=settings)
+    first = driven.join("m1", "foo").member_epoch
+    driven.now += waited_s
+    assert driven.join("m2", "foo").member_epoch == first + is_computed
+    assert (driven.group.state is GroupState.ASSIGNING) is not is_computed
+
+
+@pytest.mark.parametrize(
+    "first",
+    [{"subscribed_topic_names": ()}, {"subscribed_topic_regex": "nothing.*"}],
+    ids=["no topic", "a pattern"],
+)
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_first_member_without_a_topic_sets_no_interval_off(
+    first: dict[str, Any], stays: bool
+) -> None:
+    driven = Driven(settings=Settings())
+    assert driven.send("m1", 0, **JOIN, **first).member_epoch == 1
+    assert driven.group.state is GroupState.STABLE
+    if not stays:
+        driven.send("m1", -1)
+    joined = driven.join("m2", "foo")
+    assert joined.member_epoch == driven.group.group_epoch
+    assert joined.assignment == foo(0, 1, 2, 3, 4, 5)
+    assert driven.join("m3", "foo").assignment == NO_PARTITIONS
+    assert driven.group.state is GroupState.ASSIGNING
+
+
+def test_a_member_that_subscribes_later_has_its_first_target_at_once() -> None:
+    driven = Driven(settings=Settings())
+    driven.join("m1")
+    assert driven.beat("m1", subscribed_topic_names=("foo",)).member_epoch == 2
+    driven.now += 0.5
+    assert driven.beat("m1", subscribed_topic_names=("foo", "bar")).member_epoch == 2
+    assert driven.group.state is GroupState.ASSIGNING
+
+
+@pytest.mark.parametrize(("profile", "waits"), [(KAFKA_4_3, True), (KAFKA_4_4, False)])
+def test_after_the_last_member_the_interval_goes_on_until_4_3(
+    profile: Profile, waits: bool
+) -> None:
+    driven = Driven(profile, settings=Settings())
+    driven.join("m1", "foo")
+    driven.send("m1", -1)
+    assert (driven.join("m2", "foo").assignment == NO_PARTITIONS) is waits
+
+
+def test_who_joins_within_the_interval_waits_at_the_epoch_of_the_last_target() -> None:
+    driven = Driven(settings=Settings())
+    driven.join("m1", "foo")
+    joined = driven.join("m2", "foo")
+    assert (joined.member_epoch, joined.assignment) == (2, NO_PARTITIONS)
+    assert driven.beat("m1").assignment is None
+    driven.now += 1.0
+    assert driven.beat("m1").assignment == foo(0, 1, 2)
+    driven.beat("m1", topic_partitions=foo(0, 1, 2))
+    assert driven.beat("m2").assignment == foo(3, 4, 5)
+
+
+def test_a_successor_has_the_target_of_the_one_before() -> None:
+    driven = Driven(settings=Settings())
+    driven.join("m1", "foo", instance_id="i1")
+    driven.send("m1", -2, instance_id="i1")
+    assert driven.join("m2", "foo", instance_id="i1").assignment == foo(0, 1, 2, 3, 4, 5)
+    driven.now += 5.0
+    assert driven.beat("m2", instance_id="i1").assignment is None
+
+
+def test_who_only_now_names_an_instance_id_has_no_target_until_the_next_one() -> None:
+    """Kafka looks a static member's target up by its instance id, which nobody had."""
+    driven = Driven(settings=Settings())
+    driven.join("m1", "foo")
+    driven.now += 5.0
+    driven.join("m2", "foo")
+    told = driven.join("m1", "foo", instance_id="i1")
+    assert told.assignment == NO_PARTITIONS
+
+
+@pytest.mark.parametrize("profile", [KAFKA_4_0, KAFKA_4_3])
+def test_who_takes_an_instance_id_that_was_given_up_has_the_target_of_that_member(
+    profile: Profile,
+) -> None:
+    driven = Driven(profile)
+    everything = foo(0, 1, 2, 3, 4, 5)
+    driven.join("m1", "foo", instance_id="i2")
+    driven.join("m1", "foo", instance_id="i4")
+    driven.send("m1", -2, instance_id="i4")
+    taken = driven.join("m2", "foo", instance_id="i2")
+    assert taken.assignment == everything
+    # Another topic is another target: the assignor, too, takes it for the one before.
+    told = driven.beat("m2", instance_id="i2", subscribed_topic_names=("foo", "bar"))
+    assert told.assignment == everything | bar(0, 1, 2, 3)
+    assert driven.group.state is GroupState.STABLE
+
+
+@pytest.mark.parametrize("profile", [KAFKA_4_0, KAFKA_4_3, KAFKA_4_4])
+def test_what_a_member_had_that_takes_anothers_place_is_nobodys_until_the_next_target(
+    profile: Profile,
+) -> None:
+    driven = Driven(profile)
+    driven.join("m1", instance_id="i1")
+    driven.send("m1", -2, instance_id="i1")
+    assert driven.join("m2", "foo").assignment == foo(0, 1, 2, 3, 4, 5)
+    assert driven.join("m2", "foo", instance_id="i1").assignment == NO_PARTITIONS
+    assert driven.group.state is GroupState.STABLE
+    assert driven.beat("m2", instance_id="i1").assignment is None
+    joined = driven.join("m3", "foo")
+    assert joined.assignment
+    told = driven.beat("m2", instance_id="i1", topic_partitions=NO_PARTITIONS)
+    assert told.assignment == foo(0, 1, 2, 3, 4, 5) - joined.assignment
+
+
+@pytest.mark.parametrize(("profile", "is_written"), [(KAFKA_4_3, False), (KAFKA_4_4, True)])
+def test_target_of_who_takes_a_place_is_compared_with_that_of_the_place_from_4_4_on(
+    profile: Profile, is_written: bool
+) -> None:
+    """Before, its own old target is the same, and what the place had stays written."""
+    driven = Driven(profile)
+    driven.join("m1", instance_id="i1")
+    driven.send("m1", -2, instance_id="i1")
+    driven.join("m2", "bar")
+    driven.join("m3", "foo")
+    everything = foo(0, 1, 2, 3, 4, 5)
+    assert driven.group.targets["m3"].partitions == everything
+    driven.join("m3", "foo", instance_id="i1")
+    written = driven.group.targets["m3"].partitions
+    assert written == (everything if is_written else NO_PARTITIONS)
+
+
+def test_whether_all_subscribe_alike_is_not_looked_at_when_only_a_pattern_goes() -> None:
+    driven = Driven()
+    driven.join("m1", "foo", subscribed_topic_regex="ba.*")
+    driven.take(subscriptions.look_up_patterns(driven.group, driven.profile, driven.context))
+    driven.join("m2", "foo")
+    # The pattern goes after its last member.
+    driven.fence("m1")
+    driven.join("m3")
+    assert driven.group.state is not GroupState.ASSIGNING
+    assert driven.group.targets["m2"].partitions == foo(0, 1, 2, 3, 4, 5)
+
+
+def test_group_remembers_how_many_members_it_had() -> None:
+    driven = Driven()
+    for member_id in ("m1", "m2", "m3"):
+        driven.join(member_id, "foo")
+    driven.fence("m1", "m2")
+    assert (len(driven.group.members), driven.group.most_members) == (1, 3)
+
+
+FOO = TopicImage(TopicId(int=1), "foo", 2)
+TOPICS = TopicsImage.of([FOO])
+
+
+def foo_ids(*partitions: int) -> Assignment:
+    return Assignment.of({FOO.topic_id: partitions})
+
+
+class Members:
+    """Members of one group; each keeps the epoch it was told."""
+
+    def __init__(self) -> None:
+        self.shard = Shard(KIP_848, Settings(), TOPICS, Log(), 0.0)
+        self.epochs: dict[str, int] = {}
+        self.now = 0.0
+
+    def join(self, member_id: str) -> m.KipHeartbeatResponse:
+        return self.beat(
+            member_id,
+            NO_PARTITIONS,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=("foo",),
+        )
+
+    def beat(
+        self, member_id: str, owned: Assignment | None = None, **fields: Any
+    ) -> m.KipHeartbeatResponse:
+        self.now += 1.0
+        self.shard.wake(self.now)
+        request = HeartbeatRequest(
+            group_id="g",
+            member_id=member_id,
+            member_epoch=self.epochs.get(member_id, 0),
+            topic_partitions=owned,
+            **fields,
+        )
+        response = self.shard.ask(request, self.now)
+        assert isinstance(response, m.KipHeartbeatResponse), response
+        self.epochs[member_id] = response.member_epoch
+        return response
+
+
+def both(answer: m.KipHeartbeatResponse) -> tuple[Assignment | None, Assignment]:
+    return answer.assignment, answer.pending_topic_partitions
+
+
+def test_what_is_not_released_is_pending_until_it_is() -> None:
+    group = Members()
+    assert both(group.join("a")) == (foo_ids(0, 1), NO_PARTITIONS)
+    joined = group.join("b")
+    kept = 0 if joined.pending_topic_partitions == foo_ids(1) else 1
+    assert both(joined) == (NO_PARTITIONS, foo_ids(1 - kept))
+    assert both(group.beat("a", foo_ids(0, 1))) == (foo_ids(kept), NO_PARTITIONS)
+    assert both(group.beat("b", NO_PARTITIONS)) == (None, NO_PARTITIONS)
+    released = group.beat("a", foo_ids(kept))
+    assert (both(released), released.member_epoch) == ((foo_ids(kept), NO_PARTITIONS), 2)
+    assert both(group.beat("b", NO_PARTITIONS)) == (foo_ids(1 - kept), NO_PARTITIONS)
+
+
+def test_an_assignment_is_repeated_until_the_member_reports_it() -> None:
+    group = Members()
+    group.join("a")
+    assert group.beat("a", NO_PARTITIONS).assignment == foo_ids(0, 1)
+    assert group.beat("a", foo_ids(0, 1)).assignment is None
+    assert group.beat("a").assignment is None
+
+
+def test_kafka_answers_as_it_does() -> None:
+    shard = Shard(KAFKA_4_3, Settings(), TOPICS, Log(), 0.0)
+    request = m.KipHeartbeatRequest(
+        group_id="g",
+        member_id="a",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=("foo",),
+        topic_partitions=NO_PARTITIONS,
+        client_assignors=(),
+    )
+    assert type(shard.ask(request, 0.0)) is HeartbeatResponse
+
+
+JOIN_REQUEST = HeartbeatRequest(
+    group_id="g",
+    member_id="m",
+    member_epoch=0,
+    rebalance_timeout_ms=30_000,
+    subscribed_topic_names=("foo",),
+    topic_partitions=NO_PARTITIONS,
+)
+REGULAR_REQUEST = HeartbeatRequest(group_id="g", member_id="m", member_epoch=4)
+LEAVE_REQUEST = replace(REGULAR_REQUEST, member_epoch=-1)
+STATIC_LEAVE_REQUEST = replace(REGULAR_REQUEST, member_epoch=-2, instance_id="i")
+
+FAULTS = [
+    (replace(JOIN_REQUEST, member_id=""), "MemberId can't be empty."),
+    (replace(REGULAR_REQUEST, member_id=""), "MemberId can't be empty."),
+    (replace(LEAVE_REQUEST, member_id=""), "MemberId can't be empty."),
+    (replace(STATIC_LEAVE_REQUEST, member_id=""), "MemberId can't be empty."),
+    (replace(JOIN_REQUEST, group_id=""), "GroupId can't be empty."),
+    (replace(JOIN_REQUEST, instance_id=""), "InstanceId can't be empty."),
+    (replace(JOIN_REQUEST, rack_id=""), "RackId can't be empty."),
+    (replace(JOIN_REQUEST, instance_id=" \t"), "InstanceId can't be empty."),
+    (replace(REGULAR_REQUEST, member_id=" "), "MemberId can't be empty."),
+    (
+        replace(JOIN_REQUEST, rebalance_timeout_ms=-1),
+        "RebalanceTimeoutMs must be provided in first",
+    ),
+    (
+        replace(JOIN_REQUEST, topic_partitions=None),
+        "TopicPartitions must be empty when (re-)joining.",
+    ),
+    (
+        replace(JOIN_REQUEST, topic_partitions=foo(1)),
+        "TopicPartitions must be empty when (re-)joining.",
+    ),
+    (
+        replace(JOIN_REQUEST, subscribed_topic_names=None),
+        "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+    ),
+    (replace(STATIC_LEAVE_REQUEST, instance_id=None), "InstanceId can't be null."),
+    (replace(REGULAR_REQUEST, member_epoch=-3), "MemberEpoch is invalid."),
+]
+
+
+def check_request(
+    request: HeartbeatRequest, profile: Profile = KAFKA_4_3, api_version: int = 1
+) -> None:
+    heartbeat.check_request(request, profile, Driven(api_version=api_version).context)
+
+
+@pytest.mark.parametrize(("request_", "message"), FAULTS, ids=[message for _, message in FAULTS])
+def test_a_rule_that_is_broken(request_: HeartbeatRequest, message: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        check_request(request_)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert (refused.value.message or "").startswith(message)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        JOIN_REQUEST,
+        REGULAR_REQUEST,
+        LEAVE_REQUEST,
+        STATIC_LEAVE_REQUEST,
+        replace(JOIN_REQUEST, subscribed_topic_names=()),
+        replace(JOIN_REQUEST, subscribed_topic_names=None, subscribed_topic_regex=""),
+        replace(JOIN_REQUEST, server_assignor="range"),
+        replace(REGULAR_REQUEST, topic_partitions=foo(1)),
+    ],
+)
+def test_what_is_taken(request_: HeartbeatRequest) -> None:
+    check_request(request_)
+    with pytest.raises(RefusedError, match="GroupId"):
+        check_request(replace(request_, group_id=""))
+
+
+def test_the_first_rule_that_is_broken_counts() -> None:
+    broken = replace(JOIN_REQUEST, group_id="", rack_id="", server_assignor="none")
+    with pytest.raises(RefusedError, match="GroupId"):
+        check_request(broken)
+    with pytest.raises(RefusedError, match="MemberId"):
+        check_request(replace(broken, member_id=""))
+
+
+def test_an_assignor_that_is_not_there() -> None:
+    with pytest.raises(RefusedError) as refused:
+        check_request(replace(JOIN_REQUEST, server_assignor="nope"))
+    assert refused.value.code is ErrorCode.UNSUPPORTED_ASSIGNOR
+    assert refused.value.message == (
+        "ServerAssignor nope is not supported. Supported assignors: uniform, range."
+    )
+
+
+@pytest.mark.parametrize(("profile", "api_version"), [(KAFKA_4_3, 0), (KIP_848, 1)])
+def test_who_has_no_id_yet_may_join_where_the_coordinator_makes_ids(
+    profile: Profile, api_version: int
+) -> None:
+    check_request(replace(JOIN_REQUEST, member_id=""), profile, api_version)
+    for request in (REGULAR_REQUEST, LEAVE_REQUEST):
+        with pytest.raises(RefusedError, match="MemberId"):
+            check_request(replace(request, member_id=""), profile, api_version)

@@ -1,11 +1,12 @@
-"""Members that go: the epoch grows, their records are taken away, the target waits."""
+"""Members that go: they leave, are silent or slow; the epoch grows, the target waits."""
 
 from __future__ import annotations
 
 import pytest
 
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.coordinator.effects import TimerKey, TimerKind
+from spark_groups.lab.coordinator import leaving
+from spark_groups.lab.coordinator.effects import Timer, TimerKey, TimerKind
 from spark_groups.lab.coordinator.group import GroupState
 from spark_groups.lab.coordinator.member import ReconciliationState
 from spark_groups.lab.coordinator.profile import (
@@ -15,6 +16,7 @@ from spark_groups.lab.coordinator.profile import (
     KIP_848,
     Profile,
 )
+from spark_groups.lab.coordinator.settings import Settings
 from tests.lab.coordinator.driving import JOIN, Driven, foo, given_at, record_types, two_members
 
 
@@ -116,3 +118,57 @@ class TestStatic:
         unknown = driven.send("m1", member_epoch, instance_id="i2")
         assert unknown.error_code == ErrorCode.UNKNOWN_MEMBER_ID
         assert not driven.member("m1").is_away
+
+
+SESSION = TimerKey(TimerKind.SESSION, "g", "m1")
+REBALANCE = TimerKey(TimerKind.REBALANCE, "g", "m1")
+
+
+@pytest.fixture
+def driven() -> Driven:
+    return two_members()
+
+
+def test_who_is_silent_for_too_long_is_removed(driven: Driven) -> None:
+    driven.fire(TimerKind.SESSION, "m1")
+    assert list(driven.group.members) == ["m2"]
+    assert driven.group.group_epoch == 4
+    assert REBALANCE not in driven.timers
+    assert driven.beat("m2").assignment == foo(0, 1, 2, 3, 4, 5)
+
+
+def test_who_takes_too_long_to_revoke_is_removed(driven: Driven) -> None:
+    driven.fire(TimerKind.REBALANCE, "m1")
+    assert list(driven.group.members) == ["m2"]
+    assert SESSION not in driven.timers
+
+
+def test_a_rebalance_timer_of_an_epoch_that_the_member_left_does_nothing(driven: Driven) -> None:
+    timer = driven.timers[REBALANCE]
+    driven.beat("m1", topic_partitions=foo(0, 1, 2))
+    outcome = leaving.timed_out(driven.group, timer, driven.profile, driven.context)
+    assert (outcome.records, outcome.timers) == ((), ())
+
+
+@pytest.mark.parametrize("key", [SESSION, REBALANCE])
+def test_a_timer_of_a_member_that_is_gone_does_nothing(key: TimerKey) -> None:
+    driven = Driven()
+    outcome = leaving.timed_out(driven.group, Timer(key, 1.0, 2), driven.profile, driven.context)
+    assert (outcome.records, outcome.timers) == ((), ())
+
+
+def test_a_group_may_have_a_session_time_out_of_its_own(driven: Driven) -> None:
+    driven.settings = Settings(by_group={"g": {"consumer.session.timeout.ms": "50000"}})
+    driven.beat("m1")
+    assert driven.timers[SESSION].at == driven.now + 50.0
+
+
+def test_after_a_fail_over_everybody_has_all_the_time_again(driven: Driven) -> None:
+    driven.now += 20
+    outcome = leaving.timers_once_loaded(driven.group, driven.profile, driven.context)
+    assert outcome.records == ()
+    assert {each.key: (each.at, each.member_epoch) for each in outcome.timers} == {
+        SESSION: (driven.now + 45.0, -1),
+        REBALANCE: (driven.now + 30.0, 2),
+        TimerKey(TimerKind.SESSION, "g", "m2"): (driven.now + 45.0, -1),
+    }

@@ -9,11 +9,11 @@ import pytest
 
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator import membership
+from spark_groups.lab.coordinator.effects import RefusedError
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import ReconciliationState
 from spark_groups.lab.coordinator.profile import KAFKA_4_1, KAFKA_4_2, KAFKA_4_3, KAFKA_4_4, Profile
 from spark_groups.lab.coordinator.records import OffsetCommitKey, OffsetCommitValue, Record
-from spark_groups.lab.coordinator.refusal import RefusedError
 from spark_groups.lab.coordinator.settings import BrokerSettings
 from spark_groups.protocol.messages import HeartbeatRequest
 from spark_groups.types import Assignment

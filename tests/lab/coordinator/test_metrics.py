@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from spark_groups.lab.coordinator import records as r
-from spark_groups.lab.coordinator.metrics import PartitionState, Sensors, metrics
+from spark_groups.lab.coordinator.metrics import PREFIX, Sensors, mean_metrics, metrics
 from spark_groups.lab.coordinator.records import Record
 from tests.lab.coordinator.driving import group_of
 
-PREFIX = "kafka.server:type=group-coordinator-metrics,name="
 TIMES = ("max", "p50", "p99", "p999")
 NAMES = (
     *(f"group-count,protocol={each}" for each in ("consumer", "generic")),
@@ -30,11 +31,20 @@ NAMES = (
     *(f"batch-flush-time-ms-{each}" for each in TIMES),
 )
 """Every name in the KIP's "Broker Metrics"."""
+LEFT_OUT = (
+    "event-queue",
+    "event-processing",
+    "batch-flush",
+    "thread-idle",
+    "partition-count,state=f",
+)
+"""How those begin that virtual time has no values for."""
 
 
 def test_the_names_are_those_of_the_kip() -> None:
-    named = metrics(Sensors(0.0), (), (), 0, 0.0)
-    assert sorted(named) == sorted(PREFIX + each for each in NAMES)
+    named = metrics(Sensors(0.0), (), 0.0, is_loading=False)
+    expected = (PREFIX + each for each in NAMES if not each.startswith(LEFT_OUT))
+    assert sorted(named) == sorted(expected)
 
 
 def test_groups_and_partitions_are_counted_by_state() -> None:
@@ -47,44 +57,46 @@ def test_groups_and_partitions_are_counted_by_state() -> None:
         ),
         group_of("o", Record(r.OffsetCommitKey("o", "t", 0), r.OffsetCommitValue(1))),
     )
-    states = (PartitionState.ACTIVE, PartitionState.ACTIVE, PartitionState.LOADING)
-    named = metrics(Sensors(0.0), groups, states, 4, 0.0)
+    named = metrics(Sensors(0.0), groups, 0.0, is_loading=True)
     assert {name.removeprefix(PREFIX): value for name, value in named.items() if value} == {
         "group-count,protocol=consumer": 2,
         "group-count,protocol=generic": 1,
         "consumer-group-count,state=empty": 1,
         "consumer-group-count,state=assigning": 1,
-        "partition-count,state=active": 2,
         "partition-count,state=loading": 1,
-        "event-queue-size": 4,
-        "thread-idle-ratio-avg": 1.0,
     }
 
 
 def test_times_are_of_the_window_and_in_milliseconds() -> None:
     sensors = Sensors(0.0)
-    sensors.queue.record(1.0, 5.0)
+    sensors.purgatory.record(1.0, 5.0)
     for each in range(1, 101):
-        sensors.queue.record(60.0, each / 1000)
+        sensors.purgatory.record(60.0, each / 1000)
     sensors.load.record(60.0, 0.3)
     sensors.load.record(60.0, 0.1)
-    sensors.processing.record(60.0, 6.0)
-    before = metrics(sensors, (), (), 0, 60.5)
-    assert before[PREFIX + "event-queue-time-ms-max"] == 5000
-    named = metrics(sensors, (), (), 0, 61.0)
-    assert named[PREFIX + "event-queue-time-ms-max"] == 100
-    assert named[PREFIX + "event-queue-time-ms-p50"] == 50
-    assert named[PREFIX + "event-queue-time-ms-p99"] == 99
-    assert named[PREFIX + "event-queue-time-ms-p999"] == 100
+    before = metrics(sensors, (), 60.5, is_loading=False)
+    assert before[PREFIX + "event-purgatory-time-ms-max"] == 5000
+    named = metrics(sensors, (), 61.0, is_loading=False)
+    assert named[PREFIX + "event-purgatory-time-ms-max"] == 100
+    assert named[PREFIX + "event-purgatory-time-ms-p50"] == 50
+    assert named[PREFIX + "event-purgatory-time-ms-p99"] == 99
+    assert named[PREFIX + "event-purgatory-time-ms-p999"] == 100
     assert named[PREFIX + "partition-load-time-max"] == 300
     assert named[PREFIX + "partition-load-time-avg"] == pytest.approx(200)
-    assert named[PREFIX + "thread-idle-ratio-avg"] == pytest.approx(0.9)
 
 
-def test_rebalances_are_counted_for_ever_and_their_rate_is_of_late() -> None:
-    sensors = Sensors(0.0)
+@pytest.mark.parametrize(("window_s", "rate"), [(60.0, 1 / 60), (inf, 2 / 91)])
+def test_rebalances_are_counted_since_the_start_and_their_rate_is_of_the_window(
+    window_s: float, rate: float
+) -> None:
+    sensors = Sensors(10.0, window_s)
     sensors.rebalanced(10.0)
     sensors.rebalanced(100.0)
-    named = metrics(sensors, (), (), 0, 101.0)
+    named = metrics(sensors, (), 101.0, is_loading=False)
     assert named[PREFIX + "consumer-group-rebalance-count"] == 2
-    assert named[PREFIX + "consumer-group-rebalance-rate"] == pytest.approx(1 / 60)
+    assert named[PREFIX + "consumer-group-rebalance-rate"] == pytest.approx(rate)
+
+
+def test_of_several_runs_the_greatest_maxima_count_and_the_means_of_the_rest() -> None:
+    runs = [{"time-max": 1.0, "time-avg": 1.0}, {"time-max": 5.0, "time-avg": 2.0}]
+    assert mean_metrics(runs) == {"time-max": 5.0, "time-avg": 1.5}

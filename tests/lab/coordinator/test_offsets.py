@@ -11,7 +11,7 @@ import pytest
 from spark_groups.errors import ErrorCode as E
 from spark_groups.lab.coordinator import offsets, profile
 from spark_groups.lab.coordinator import records as r
-from spark_groups.lab.coordinator.effects import NEWEST_API_VERSION, Surroundings
+from spark_groups.lab.coordinator.effects import NEWEST_API_VERSION, RequestContext
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.log import Log
 from spark_groups.lab.coordinator.member import ReconciliationState
@@ -37,8 +37,8 @@ def at(partition: int, topic: uuid.UUID = TOPIC) -> TopicIdPartition:
     return TopicIdPartition(topic, partition)
 
 
-def around(api_version: int = NEWEST_API_VERSION, now: float = 50.0) -> Surroundings:
-    return Surroundings(now, TOPICS, Settings(), api_version=api_version)
+def context(api_version: int = NEWEST_API_VERSION, now: float = 50.0) -> RequestContext:
+    return RequestContext(now, TOPICS, Settings(), api_version=api_version)
 
 
 def group(*records: r.Record) -> ConsumerGroup:
@@ -89,7 +89,7 @@ def commit(
         member_epoch=member_epoch,
         offsets={key: OffsetAndMetadata(9, (metadata or {}).get(key, "text"), 3) for key in keys},
     )
-    outcome = offsets.commit(to, request, like, around(api_version))
+    outcome = offsets.commit(to, request, like, context(api_version))
     assert isinstance(outcome.response, OffsetCommitResponse)
     return dict(outcome.response.errors), outcome.records
 
@@ -209,7 +209,7 @@ def test_who_may_fetch(
         member_epoch=member_epoch,
         partitions=frozenset({at(0), at(1)}),
     )
-    response = offsets.fetch(to, request, KAFKA_4_3, around()).response
+    response = offsets.fetch(to, request, KAFKA_4_3, context()).response
     assert response.error_code == expected
     if expected == E.NONE:
         assert response.offsets == {
@@ -222,15 +222,15 @@ def test_a_group_that_is_not_there_has_no_offsets_for_anybody() -> None:
     request = OffsetFetchRequest(
         group_id="g", member_id="a", member_epoch=7, partitions=frozenset({at(0)})
     )
-    response = offsets.fetch(ConsumerGroup("g"), request, KAFKA_4_3, around()).response
+    response = offsets.fetch(ConsumerGroup("g"), request, KAFKA_4_3, context()).response
     assert (response.error_code, response.offsets) == (0, {at(0): OffsetAndMetadata(-1, "", -1)})
 
 
 def test_fetching_a_topic_that_is_not_there_is_an_error_only_by_id() -> None:
     request = OffsetFetchRequest(group_id="g", partitions=frozenset({at(0, GONE)}))
-    by_id = offsets.fetch(group(), request, KAFKA_4_3, around(10)).response
+    by_id = offsets.fetch(group(), request, KAFKA_4_3, context(10)).response
     assert (by_id.offsets, by_id.errors) == ({}, {at(0, GONE): E.UNKNOWN_TOPIC_ID})
-    by_name = offsets.fetch(group(), request, KAFKA_4_3, around(9)).response
+    by_name = offsets.fetch(group(), request, KAFKA_4_3, context(9)).response
     assert (by_name.offsets, by_name.errors) == ({at(0, GONE): OffsetAndMetadata(-1)}, {})
 
 
@@ -238,7 +238,7 @@ def test_an_offset_of_a_topic_that_had_the_name_before_is_none() -> None:
     value = r.OffsetCommitValue(9, topic_id=GONE)
     known = group(r.Record(r.OffsetCommitKey("g", "t", 0), value))
     request = OffsetFetchRequest(group_id="g", partitions=frozenset({at(0)}))
-    response = offsets.fetch(known, request, KAFKA_4_3, around()).response
+    response = offsets.fetch(known, request, KAFKA_4_3, context()).response
     assert response.offsets == {at(0): OffsetAndMetadata(-1)}
 
 
@@ -249,7 +249,7 @@ def test_offsets_are_deleted_where_nobody_subscribes() -> None:
         partitions=frozenset({t, other, TopicPartition("other", 1), TopicPartition("gone", 0)}),
     )
     known = group(offset(0), offset(0, topic="other"))
-    outcome = offsets.delete(known, request, KAFKA_4_3, around())
+    outcome = offsets.delete(known, request, KAFKA_4_3, context())
     assert outcome.response.errors == {
         t: 86,
         other: E.NONE,
@@ -257,17 +257,17 @@ def test_offsets_are_deleted_where_nobody_subscribes() -> None:
         TopicPartition("gone", 0): E.UNKNOWN_TOPIC_OR_PARTITION,
     }
     assert outcome.records == (r.Record(r.OffsetCommitKey("g", "other", 0), None),)
-    missing = offsets.delete(ConsumerGroup("g"), request, KAFKA_4_3, around())
+    missing = offsets.delete(ConsumerGroup("g"), request, KAFKA_4_3, context())
     assert missing.response.error_code == E.GROUP_ID_NOT_FOUND
     unknown = replace(request, partitions=frozenset({TopicPartition("gone", 0)}))
-    nobody = offsets.delete(ConsumerGroup("g"), unknown, KAFKA_4_3, around())
+    nobody = offsets.delete(ConsumerGroup("g"), unknown, KAFKA_4_3, context())
     assert nobody.response.error_code == E.GROUP_ID_NOT_FOUND
-    nameless = offsets.delete(ConsumerGroup(""), request, KAFKA_4_3, around())
+    nameless = offsets.delete(ConsumerGroup(""), request, KAFKA_4_3, context())
     assert nameless.response.error_code == 24
 
 
 def test_offsets_get_old_where_nobody_subscribes() -> None:
-    later = around(now=100.0 + WEEK_S)
+    later = context(now=100.0 + WEEK_S)
     known = group(offset(0), offset(0, topic="other"), offset(1, topic="other", at_s=101.0))
     outcome = offsets.expire(known, KAFKA_4_3, later)
     assert outcome.records == (r.Record(r.OffsetCommitKey("g", "other", 0), None),)
@@ -286,13 +286,13 @@ def test_a_group_goes_with_its_last_offset(
     records: tuple[r.Record, ...], at_s: float, goes: bool
 ) -> None:
     empty = without_members(*records)
-    for record in offsets.expire(empty, KAFKA_4_3, around(now=at_s)).records:
+    for record in offsets.expire(empty, KAFKA_4_3, context(now=at_s)).records:
         empty.apply(record)
     assert empty.is_empty_of_records is goes
 
 
 def test_a_group_with_members_stays() -> None:
-    assert offsets.expire(group(), KAFKA_4_3, around(now=9e9)).records == ()
+    assert offsets.expire(group(), KAFKA_4_3, context(now=9e9)).records == ()
 
 
 def test_the_offsets_of_a_deleted_topic_are_forgotten() -> None:

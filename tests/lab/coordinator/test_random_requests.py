@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from spark_groups.lab.coordinator.dispatch import FIRED
 from spark_groups.lab.coordinator.profile import PROFILES, Profile
 from spark_groups.lab.coordinator.settings import BrokerSettings, Settings
+from spark_groups.lab.coordinator.shard import FIRED
 from spark_groups.lab.coordinator.topic_images import TopicImage
 from spark_groups.types import NO_PARTITIONS
 from tests.lab.coordinator.driving import Driven, foo, group_of
@@ -25,7 +25,7 @@ def wake(driven: Driven) -> None:
         if key in driven.timers and timer.at is not None and timer.at <= driven.now:
             del driven.timers[key]
             fire = FIRED[key.kind]
-            driven.take(fire(driven.group, timer, driven.profile, driven.around))
+            driven.take(fire(driven.group, timer, driven.profile, driven.context))
 
 
 def change_topics(driven: Driven, chance: random.Random) -> None:

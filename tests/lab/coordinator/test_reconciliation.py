@@ -9,10 +9,10 @@ from itertools import chain, combinations, product
 import pytest
 
 from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator.effects import RefusedError
 from spark_groups.lab.coordinator.member import GroupMember, ReconciliationState
 from spark_groups.lab.coordinator.profile import KAFKA_4_0, KAFKA_4_2, KAFKA_4_3, Profile
 from spark_groups.lab.coordinator.reconciliation import Reconciliation
-from spark_groups.lab.coordinator.refusal import RefusedError
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicIdPartition
 from tests.lab.coordinator.driving import BAR, FOO, bar, foo, given_at
 

@@ -1,8 +1,24 @@
-"""A group's own settings win over the brokers'."""
+"""A group's own settings win over the brokers', and which values may be configured."""
 
 from __future__ import annotations
 
-from spark_groups.lab.coordinator.settings import BrokerSettings, Settings
+import pytest
+
+from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator.messages import (
+    AlterGroupConfigRequest,
+    AlterGroupConfigResponse,
+    DescribeGroupConfigRequest,
+    GroupConfigValue,
+)
+from spark_groups.lab.coordinator.profile import KAFKA_4_0, KAFKA_4_3, KAFKA_4_4, Profile
+from spark_groups.lab.coordinator.settings import (
+    BrokerSettings,
+    ConfigSource,
+    Settings,
+    alter,
+    describe_config,
+)
 
 BROKER = BrokerSettings(session_timeout_s=45.0, heartbeat_interval_s=5.0, assignment_interval_s=1.0)
 
@@ -24,3 +40,93 @@ def test_each_setting_is_the_groups_where_it_has_one() -> None:
     assert settings.session_timeout_s("g") == 50.0
     assert settings.heartbeat_interval_s("g") == 7.5
     assert settings.assignment_interval_s("g") == 0.0
+
+
+HEARTBEAT = "consumer.heartbeat.interval.ms"
+SESSION = "consumer.session.timeout.ms"
+ASSIGNMENT = "consumer.assignment.interval.ms"
+BROKERS = BrokerSettings(
+    session_timeout_s=4.0,
+    min_session_timeout_s=1.0,
+    heartbeat_interval_s=0.5,
+    min_heartbeat_interval_s=0.1,
+    assignment_interval_s=0.0,
+)
+SET = Settings(BROKERS, {"g": {HEARTBEAT: "300", SESSION: "2000"}})
+
+
+def refusal(changes: dict[str, str | None], profile: Profile = KAFKA_4_3) -> str | None:
+    request = AlterGroupConfigRequest(group_id="g", changes=changes)
+    settings, response = alter(SET, request, profile)
+    assert settings == SET
+    assert response.error_code == ErrorCode.INVALID_CONFIG
+    return response.error_message
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        (HEARTBEAT, "50", "greater than or equal to group.consumer.min.heartbeat.interval.ms"),
+        (HEARTBEAT, "15001", "less than or equal to group.consumer.max.heartbeat.interval.ms"),
+        (SESSION, "500", "greater than or equal to group.consumer.min.session.timeout.ms"),
+        (SESSION, "70000", "less than or equal to group.consumer.max.session.timeout.ms"),
+        (ASSIGNMENT, "15001", "less than or equal to group.consumer.max.assignment.interval.ms"),
+    ],
+)
+def test_a_value_out_of_bounds_is_refused_with_the_words_of_kafka(
+    name: str, value: str, text: str
+) -> None:
+    assert refusal({name: value}) == f"{name} must be {text}"
+
+
+def test_from_4_4_on_both_bounds_are_told() -> None:
+    assert refusal({HEARTBEAT: "50"}, KAFKA_4_4) == (
+        f"{HEARTBEAT} must be in the range 100 to 15000 inclusive."
+    )
+    assert refusal({SESSION: "70000"}, KAFKA_4_4) == (
+        f"{SESSION} must be in the range 1000 to 60000 inclusive."
+    )
+
+
+def test_names_and_numbers_are_checked_first() -> None:
+    assert refusal({"consumer.bogus": "1"}) == "Unknown group config name: consumer.bogus"
+    assert refusal({ASSIGNMENT: "1000"}, KAFKA_4_0) == f"Unknown group config name: {ASSIGNMENT}"
+    for text in ("abc", "1.5", "", "99999999999"):
+        assert refusal({HEARTBEAT: text}) == (
+            f"Invalid value {text} for configuration {HEARTBEAT}: Not a number of type INT"
+        )
+    assert refusal({HEARTBEAT: "0"}) == (
+        f"Invalid value 0 for configuration {HEARTBEAT}: Value must be at least 1"
+    )
+
+
+def test_a_session_is_longer_than_an_interval_also_where_one_of_them_is_set_already() -> None:
+    assert refusal({HEARTBEAT: "3000"}) == f"{SESSION} must be greater than {HEARTBEAT}"
+
+
+def test_what_is_set_is_in_force_until_it_is_taken_away() -> None:
+    request = AlterGroupConfigRequest(group_id="g", changes={HEARTBEAT: None, SESSION: "3000"})
+    settings, response = alter(SET, request, KAFKA_4_3)
+    assert response == AlterGroupConfigResponse()
+    assert settings.by_group == {"g": {SESSION: "3000"}}
+    assert settings.session_timeout_s("g") == 3.0
+    assert settings.heartbeat_interval_s("g") == 0.5
+    request = AlterGroupConfigRequest(group_id="g", changes={SESSION: None})
+    assert alter(settings, request, KAFKA_4_3)[0] == Settings(BROKERS)
+
+
+def test_describe_says_where_a_value_comes_from() -> None:
+    request = DescribeGroupConfigRequest(group_id="g")
+    assert describe_config(Settings(BROKERS), request, KAFKA_4_3).values == {
+        ASSIGNMENT: GroupConfigValue("0", ConfigSource.STATIC_BROKER),
+        HEARTBEAT: GroupConfigValue("500", ConfigSource.STATIC_BROKER),
+        SESSION: GroupConfigValue("4000", ConfigSource.STATIC_BROKER),
+    }
+    assert describe_config(SET, request, KAFKA_4_0).values == {
+        HEARTBEAT: GroupConfigValue("300", ConfigSource.GROUP),
+        SESSION: GroupConfigValue("2000", ConfigSource.GROUP),
+    }
+    assert describe_config(Settings(BROKERS), request, KAFKA_4_0).values == {
+        HEARTBEAT: GroupConfigValue("500", ConfigSource.DEFAULT),
+        SESSION: GroupConfigValue("4000", ConfigSource.DEFAULT),
+    }

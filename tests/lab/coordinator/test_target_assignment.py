@@ -1,186 +1,377 @@
-"""Which target a heartbeat's member is given, and when it is computed."""
+"""Targets: against those that Kafka's own classes compute, and the records of what changed."""
 
 from __future__ import annotations
 
-from typing import Any
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from spark_groups.lab.coordinator import patterns
-from spark_groups.lab.coordinator.group import GroupState
-from spark_groups.lab.coordinator.profile import (
-    KAFKA_4_0,
-    KAFKA_4_2,
-    KAFKA_4_3,
-    KAFKA_4_4,
-    Profile,
+from spark_groups.lab.assignors.assignor import AssignorError
+from spark_groups.lab.coordinator import records as r
+from spark_groups.lab.coordinator.effects import RequestContext
+from spark_groups.lab.coordinator.group import ConsumerGroup
+from spark_groups.lab.coordinator.member import GroupMember
+from spark_groups.lab.coordinator.profile import KAFKA_4_2, KAFKA_4_3, KIP_848, PROFILES, Profile
+from spark_groups.lab.coordinator.settings import BrokerSettings, Settings
+from spark_groups.lab.coordinator.target_assignment import (
+    Target,
+    compute,
+    described_assignor,
+    is_contested,
+    is_homogeneous,
+    member_order,
+    name_order,
+    preferred_assignor,
+    timeline_order,
+    topic_order,
+    vote_order,
 )
-from spark_groups.lab.coordinator.settings import Settings
-from spark_groups.types import NO_PARTITIONS
-from tests.lab.coordinator.driving import AT_ONCE, JOIN, Driven, bar, foo
+from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
+from spark_groups.types import Assignment
+from tests.lab.coordinator.driving import group_of
 
-EVERY_2_S = Settings(by_group={"g": {"consumer.assignment.interval.ms": "2000"}})
+IDS = {
+    "orders": uuid.UUID("622fbe54-e0f0-49f5-840f-140dfd931ab3"),
+    "audit": uuid.UUID("1d8f7c1e-6a0b-4c52-9d3e-5f0a2b7c8d91"),
+    "clicks": uuid.UUID("c0a8f3d2-77e1-4f6b-a1b2-93c4d5e6f708"),
+}
+FACTS = dict(
+    section.split("\n", 1)
+    for section in (Path(__file__).parent / "kafka_targets.txt").read_text().split("== ")[1:]
+)
+
+
+def computed(
+    group: ConsumerGroup,
+    members: Mapping[str, GroupMember],
+    profile: Profile,
+    context: RequestContext,
+    *,
+    group_epoch: int = 1,
+    asking: str = "",
+) -> Target:
+    """Compute a target with the assignor that the members want; who asks is the last one."""
+    last = [members[asking]] if asking else []
+    counted = [each for key, each in members.items() if key != asking] + last
+    return compute(
+        group,
+        members,
+        profile,
+        context,
+        group_epoch=group_epoch,
+        assignor=preferred_assignor(group, counted, context, asking),
+        asking=asking,
+        homogeneous=is_homogeneous(counted, group.regexes),
+    )
+
+
+class Play:
+    """A group whose members come and go as in a script.
+
+    Args:
+        profile: Which coordinator it is.
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self.group = ConsumerGroup("g")
+        self.topics = TopicsImage()
+        self.epoch = 1
+
+    def topic(self, name: str, partitions: str) -> None:
+        self.topics = self.topics.with_topic(TopicImage(IDS[name], name, int(partitions)))
+
+    def leave(self, member_id: str) -> None:
+        self.group.apply(r.Record(r.TargetMemberKey("g", member_id), None))
+        self.group.apply(r.Record(r.MemberMetadataKey("g", member_id), None))
+
+    def join(self, member_id: str, instance_id: str, assignor: str, names: str) -> Target:
+        self.epoch += 1
+        told = r.MemberMetadataValue(
+            instance_id=None if instance_id == "-" else instance_id,
+            server_assignor=None if assignor == "-" else assignor,
+            subscribed_topic_names=tuple(names.split(",")),
+        )
+        after = ConsumerGroup("g")
+        for record in self.group.records():
+            after.apply(record)
+        replaced = self.group.static_member(instance_id)
+        if replaced and replaced.member_id != member_id:
+            after.apply(r.Record(r.TargetMemberKey("g", replaced.member_id), None))
+            after.apply(r.Record(r.MemberMetadataKey("g", replaced.member_id), None))
+        after.apply(r.Record(r.MemberMetadataKey("g", member_id), told))
+        context = RequestContext(9.0, self.topics, Settings())
+        target = computed(
+            self.group,
+            after.members,
+            self.profile,
+            context,
+            group_epoch=self.epoch,
+            asking=member_id,
+        )
+        self.group = after
+        for record in target.records:
+            self.group.apply(record)
+        return target
+
+    def told(self, target: Target) -> list[str]:
+        kind = (
+            "homogeneous"
+            if is_homogeneous(self.group.members.values(), self.group.regexes)
+            else "heterogeneous"
+        )
+        return [f"  {target.assignor} {kind}", *map(line, target.records[:-1])]
+
+
+def line(record: r.Record) -> str:
+    """Write a record as the facts have it."""
+    assert isinstance(record.key, r.TargetMemberKey)
+    assert isinstance(record.value, r.TargetMemberValue)
+    by_topic = record.value.partitions.by_topic()
+    named = [
+        f"{name} {ranges(by_topic[topic_id])}"
+        for name, topic_id in sorted(IDS.items(), key=lambda each: ORDER.index(each[0]))
+        if topic_id in by_topic
+    ]
+    return f"  {record.key.member_id}: {'  '.join(named)}".rstrip()
+
+
+ORDER = ("audit", "orders", "clicks")
+
+
+def ranges(partitions: tuple[int, ...]) -> str:
+    runs: list[list[int]] = []
+    for each in partitions:
+        if runs and runs[-1][-1] == each - 1:
+            runs[-1].append(each)
+        else:
+            runs.append([each])
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+@pytest.mark.parametrize("title", FACTS)
+def test_the_targets_are_those_of_kafka(title: str) -> None:
+    play = Play(PROFILES[title.partition(":")[0]])
+    said = []
+    for step in FACTS[title].strip().split("\n"):
+        if step.startswith("  "):
+            continue
+        said.append(step)
+        what, *words = step.split(" ")
+        target = getattr(play, what)(*words)
+        if target:
+            said += play.told(target)
+    assert said == [each.rstrip() for each in FACTS[title].strip().split("\n")]
+
+
+def test_only_differences_are_records_and_the_epoch_is_the_last() -> None:
+    play = Play(KAFKA_4_3)
+    play.topic("orders", "2")
+    first = play.join("a", "-", "-", "orders")
+    assert [each.key for each in first.records] == [
+        r.TargetMemberKey("g", "a"),
+        r.TargetMetadataKey("g"),
+    ]
+    assert first.records[-1].value == r.TargetMetadataValue(2, 9.0)
+    again = play.join("a", "-", "-", "orders")
+    assert again.records == (r.Record(r.TargetMetadataKey("g"), r.TargetMetadataValue(3, 9.0)),)
+    assert again.by_member == first.by_member
+
+
+def test_before_4_3_a_target_has_no_time() -> None:
+    play = Play(KAFKA_4_2)
+    play.topic("orders", "2")
+    target = play.join("a", "-", "-", "orders")
+    assert target.records[-1].value == r.TargetMetadataValue(2, 0.0)
+
+
+def test_who_gets_nothing_for_the_first_time_has_a_record_of_it() -> None:
+    play = Play(KAFKA_4_3)
+    target = play.join("a", "-", "-", "orders")
+    assert target.records[0] == r.Record(r.TargetMemberKey("g", "a"), r.TargetMemberValue())
+
+
+def test_an_assignor_that_is_not_configured_is_an_error() -> None:
+    member = GroupMember(member_id="a", server_assignor="range")
+    only_uniform = Settings(BrokerSettings(assignors=("uniform",)))
+    with pytest.raises(AssignorError):
+        computed(
+            ConsumerGroup("g"),
+            {"a": member},
+            KAFKA_4_3,
+            RequestContext(0.0, TopicsImage(), only_uniform),
+        )
+
+
+def test_the_first_that_is_configured_is_the_default() -> None:
+    range_first = Settings(BrokerSettings(assignors=("range", "uniform")))
+    context = RequestContext(0.0, TopicsImage(), range_first)
+    member = GroupMember(member_id="a")
+    assert computed(ConsumerGroup("g"), {"a": member}, KIP_848, context).assignor == "range"
+    assert described_assignor(ConsumerGroup("g"), context) == "range"
+
+
+def test_a_pattern_adds_its_topics_once_they_are_known() -> None:
+    topics = TopicsImage.of(TopicImage(topic_id, name, 2) for name, topic_id in IDS.items())
+    context = RequestContext(0.0, topics, Settings())
+    group = ConsumerGroup("g")
+    member = GroupMember(
+        member_id="a", subscribed_topic_names=frozenset({"audit"}), subscribed_topic_regex="o.*"
+    )
+    before = computed(group, {"a": member}, KAFKA_4_3, context)
+    assert before.by_member["a"] == Assignment.of({IDS["audit"]: (0, 1)})
+    value = r.RegularExpressionValue(("orders",), 1, 0.0)
+    group.apply(r.Record(r.RegularExpressionKey("g", "o.*"), value))
+    after = computed(group, {"a": member}, KAFKA_4_3, context)
+    assert after.by_member["a"] == Assignment.of({IDS["audit"]: (0, 1), IDS["orders"]: (0, 1)})
 
 
 @pytest.mark.parametrize(
-    ("profile", "settings", "waited_s", "is_computed"),
+    ("names", "regex", "expected"),
     [
-        (KAFKA_4_3, Settings(), 0.0, False),
-        (KAFKA_4_3, Settings(), 0.999, False),
-        (KAFKA_4_3, Settings(), 1.0, True),
-        (KAFKA_4_3, EVERY_2_S, 1.999, False),
-        (KAFKA_4_3, EVERY_2_S, 2.0, True),
-        (KAFKA_4_3, AT_ONCE, 0.0, True),
-        (KAFKA_4_2, Settings(), 0.0, True),
+        (("t",), "", True),
+        (("t", "u"), "", False),
+        (("t",), "t.*", False),
+        ((), "t.*", False),
     ],
 )
-def test_a_target_is_not_computed_again_within_the_interval(
-    profile: Profile, settings: Settings, waited_s: float, is_computed: bool
+def test_another_member_with_the_same_subscription_or_not(
+    names: tuple[str, ...], regex: str, expected: bool
 ) -> None:
-    driven = Driven(profile, settings=settings)
-    first = driven.join("m1", "foo").member_epoch
-    driven.now += waited_s
-    assert driven.join("m2", "foo").member_epoch == first + is_computed
-    assert (driven.group.state is GroupState.ASSIGNING) is not is_computed
+    first = GroupMember(member_id="a", subscribed_topic_names=frozenset({"t"}))
+    second = replace(
+        first,
+        member_id="b",
+        subscribed_topic_names=frozenset(names),
+        subscribed_topic_regex=regex,
+    )
+    assert is_homogeneous((first, second), {}) is expected
+
+
+def test_patterns_are_homogeneous_only_if_there_is_one_and_no_name() -> None:
+    only = GroupMember(member_id="a", subscribed_topic_regex="t.*")
+    both = replace(only, member_id="b", subscribed_topic_names=frozenset({"t"}))
+    other = replace(only, member_id="b", subscribed_topic_regex="u.*")
+    assert is_homogeneous((only, replace(only, member_id="b")), {})
+    assert not is_homogeneous((replace(both, member_id="a"), both), {})
+    assert not is_homogeneous((only, other), {})
+    assert is_homogeneous((), {})
+
+
+def test_a_topic_that_only_a_pattern_of_nobody_matches_is_not_homogeneous() -> None:
+    only = GroupMember(member_id="a", subscribed_topic_names=frozenset({"t"}))
+    assert is_homogeneous((only,), {"t.*": r.RegularExpressionValue(("t",), 1, 0.0)})
+    assert not is_homogeneous((only,), {".*": r.RegularExpressionValue(("t", "u"), 1, 0.0)})
+
+
+def test_a_topic_that_two_patterns_match_is_not_homogeneous() -> None:
+    """The one that nobody has any more was left behind by a member that took another's place."""
+    only = GroupMember(member_id="a", subscribed_topic_regex="t.*")
+    left_behind = r.RegularExpressionValue(("t", "u"), 1, 0.0)
+    resolved = {"t.*": r.RegularExpressionValue(("t",), 1, 0.0), ".*": left_behind}
+    assert not is_homogeneous((only,), resolved)
 
 
 @pytest.mark.parametrize(
-    "first",
-    [{"subscribed_topic_names": ()}, {"subscribed_topic_regex": "nothing.*"}],
-    ids=["no topic", "a pattern"],
+    ("asked_for", "contested"),
+    [
+        ((), False),
+        ((None, None), False),
+        (("range", "range", None), False),
+        (("range", None, "uniform"), True),
+    ],
 )
-@pytest.mark.parametrize("stays", [True, False])
-def test_a_first_member_without_a_topic_sets_no_interval_off(
-    first: dict[str, Any], stays: bool
+def test_assignors_are_contested_where_members_ask_for_two(
+    asked_for: tuple[str | None, ...], contested: bool
 ) -> None:
-    driven = Driven(settings=Settings())
-    assert driven.send("m1", 0, **JOIN, **first).member_epoch == 1
-    assert driven.group.state is GroupState.STABLE
-    if not stays:
-        driven.send("m1", -1)
-    joined = driven.join("m2", "foo")
-    assert joined.member_epoch == driven.group.group_epoch
-    assert joined.assignment == foo(0, 1, 2, 3, 4, 5)
-    assert driven.join("m3", "foo").assignment == NO_PARTITIONS
-    assert driven.group.state is GroupState.ASSIGNING
+    records = (
+        r.Record(
+            r.MemberMetadataKey("g", f"m{number}"), r.MemberMetadataValue(server_assignor=each)
+        )
+        for number, each in enumerate(asked_for)
+    )
+    assert is_contested(group_of("g", *records)) is contested
 
 
-def test_a_member_that_subscribes_later_has_its_first_target_at_once() -> None:
-    driven = Driven(settings=Settings())
-    driven.join("m1")
-    assert driven.beat("m1", subscribed_topic_names=("foo",)).member_epoch == 2
-    driven.now += 0.5
-    assert driven.beat("m1", subscribed_topic_names=("foo", "bar")).member_epoch == 2
-    assert driven.group.state is GroupState.ASSIGNING
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [
+        (1, (0,)),
+        (2, (0, 1)),
+        (3, (0, 2, 1)),
+        (5, (3, 0, 2, 4, 1)),
+        (12, (3, 10, 8, 0, 5, 2, 7, 4, 11, 9, 1, 6)),
+    ],
+)
+def test_a_timeline_hash_map(count: int, expected: tuple[int, ...]) -> None:
+    put = [f"member-{each}" for each in range(count)]
+    assert timeline_order(put) == [f"member-{each}" for each in expected]
 
 
-@pytest.mark.parametrize(("profile", "waits"), [(KAFKA_4_3, True), (KAFKA_4_4, False)])
-def test_after_the_last_member_the_interval_goes_on_until_4_3(
-    profile: Profile, waits: bool
+def test_members_of_a_group_that_had_more_of_them() -> None:
+    """A broker of 4.4.0 gave the first of them what was free, after five members were three."""
+    first, second = "4c8e8d31-9a1a-4c6e-a774-619e966aac93", "f4b3d509-5bb7-45ab-8f81-1f04a5b9bef3"
+    known = ["7ce73a7d-8082-441e-aeed-22aa7230c1f6", first, second]
+    assert member_order(known, known)[:2] == [second, first]
+    assert member_order(known, known, most_members=5)[:2] == [first, second]
+
+
+MEMBERS = {
+    3: "m37 new m0 m74",
+    6: "m37 new m0 m185 m111 m148 m74",
+    12: "new m0 m74 m370 m37 m296 m185 m333 m111 m222 m148 m259 m407",
+}
+
+
+@pytest.mark.parametrize("count", MEMBERS)
+def test_members_as_the_target_builder_goes_through_them(count: int) -> None:
+    known = [f"m{each * 37}" for each in range(count)]
+    assert member_order(known, [*known, "new"]) == MEMBERS[count].split()
+
+
+@pytest.mark.parametrize(
+    ("new", "expected"),
+    [
+        ("new", "new m74 m370 m37 m296 m185 m333 m111 m222 m148 m259 m407"),
+        ("n1", "n1 m74 m370 m37 m296 m185 m333 m111 m222 m148 m259 m407"),
+        ("n2", "m37 m296 m185 m333 n2 m111 m222 m148 m74 m259 m407 m370"),
+        ("n4", "m37 m296 m185 m333 m111 n4 m222 m148 m74 m259 m407 m370"),
+    ],
+)
+def test_a_member_that_replaces_another_one(new: str, expected: str) -> None:
+    known = [f"m{each * 37}" for each in range(12)]
+    assert member_order(known, [*known[1:], new]) == expected.split()
+
+
+def test_topics() -> None:
+    names = name_order({"audit", "clicks", "orders", "payments", "returns", "views"})
+    assert names == ["audit", "payments", "clicks", "orders", "returns", "views"]
+    ids = {
+        "clicks": uuid.UUID("c9e9e0fc-2cae-3d20-a506-e0c1a4c77d49"),
+        "payments": uuid.UUID("84d5eaf7-13c9-3eec-b3d2-c4a83e64dc9a"),
+        "audit": uuid.UUID("a5a63d9b-90e6-3fe9-a61e-70b66afec721"),
+        "orders": uuid.UUID("12c500ed-0b78-3910-9fb4-6af0f246be87"),
+        "returns": uuid.UUID("7fff8452-5c65-3691-9851-a9005373f87e"),
+        "views": uuid.UUID("59a14a57-86fe-3a10-9d78-0bb1e1e2b21b"),
+    }
+    topics = TopicsImage.of(TopicImage(topic_id, name, 1) for name, topic_id in ids.items())
+    assert topic_order([*names, "gone"], topics) == list(ids.values())
+
+
+@pytest.mark.parametrize(
+    ("voted", "kept", "added", "expected"),
+    [
+        ((), (), ("range",), ["range"]),
+        (("uniform",), ("uniform",), ("range",), ["range", "uniform"]),
+        (("range",), ("range",), ("uniform",), ["uniform", "range"]),
+        (("range", "uniform"), ("range", "uniform"), (), ["uniform", "range"]),
+        (("range", "uniform"), ("uniform",), ("range",), ["range", "uniform"]),
+    ],
+)
+def test_votes_for_assignors(
+    voted: tuple[str, ...], kept: tuple[str, ...], added: tuple[str, ...], expected: list[str]
 ) -> None:
-    driven = Driven(profile, settings=Settings())
-    driven.join("m1", "foo")
-    driven.send("m1", -1)
-    assert (driven.join("m2", "foo").assignment == NO_PARTITIONS) is waits
-
-
-def test_who_joins_within_the_interval_waits_at_the_epoch_of_the_last_target() -> None:
-    driven = Driven(settings=Settings())
-    driven.join("m1", "foo")
-    joined = driven.join("m2", "foo")
-    assert (joined.member_epoch, joined.assignment) == (2, NO_PARTITIONS)
-    assert driven.beat("m1").assignment is None
-    driven.now += 1.0
-    assert driven.beat("m1").assignment == foo(0, 1, 2)
-    driven.beat("m1", topic_partitions=foo(0, 1, 2))
-    assert driven.beat("m2").assignment == foo(3, 4, 5)
-
-
-def test_a_successor_has_the_target_of_the_one_before() -> None:
-    driven = Driven(settings=Settings())
-    driven.join("m1", "foo", instance_id="i1")
-    driven.send("m1", -2, instance_id="i1")
-    assert driven.join("m2", "foo", instance_id="i1").assignment == foo(0, 1, 2, 3, 4, 5)
-    driven.now += 5.0
-    assert driven.beat("m2", instance_id="i1").assignment is None
-
-
-def test_who_only_now_names_an_instance_id_has_no_target_until_the_next_one() -> None:
-    """Kafka looks a static member's target up by its instance id, which nobody had."""
-    driven = Driven(settings=Settings())
-    driven.join("m1", "foo")
-    driven.now += 5.0
-    driven.join("m2", "foo")
-    told = driven.join("m1", "foo", instance_id="i1")
-    assert told.assignment == NO_PARTITIONS
-
-
-@pytest.mark.parametrize("profile", [KAFKA_4_0, KAFKA_4_3])
-def test_who_takes_an_instance_id_that_was_given_up_has_the_target_of_that_member(
-    profile: Profile,
-) -> None:
-    driven = Driven(profile)
-    everything = foo(0, 1, 2, 3, 4, 5)
-    driven.join("m1", "foo", instance_id="i2")
-    driven.join("m1", "foo", instance_id="i4")
-    driven.send("m1", -2, instance_id="i4")
-    taken = driven.join("m2", "foo", instance_id="i2")
-    assert taken.assignment == everything
-    # Another topic is another target: the assignor, too, takes it for the one before.
-    told = driven.beat("m2", instance_id="i2", subscribed_topic_names=("foo", "bar"))
-    assert told.assignment == everything | bar(0, 1, 2, 3)
-    assert driven.group.state is GroupState.STABLE
-
-
-@pytest.mark.parametrize("profile", [KAFKA_4_0, KAFKA_4_3, KAFKA_4_4])
-def test_what_a_member_had_that_takes_anothers_place_is_nobodys_until_the_next_target(
-    profile: Profile,
-) -> None:
-    driven = Driven(profile)
-    driven.join("m1", instance_id="i1")
-    driven.send("m1", -2, instance_id="i1")
-    assert driven.join("m2", "foo").assignment == foo(0, 1, 2, 3, 4, 5)
-    assert driven.join("m2", "foo", instance_id="i1").assignment == NO_PARTITIONS
-    assert driven.group.state is GroupState.STABLE
-    assert driven.beat("m2", instance_id="i1").assignment is None
-    joined = driven.join("m3", "foo")
-    assert joined.assignment
-    told = driven.beat("m2", instance_id="i1", topic_partitions=NO_PARTITIONS)
-    assert told.assignment == foo(0, 1, 2, 3, 4, 5) - joined.assignment
-
-
-@pytest.mark.parametrize(("profile", "is_written"), [(KAFKA_4_3, False), (KAFKA_4_4, True)])
-def test_target_of_who_takes_a_place_is_compared_with_that_of_the_place_from_4_4_on(
-    profile: Profile, is_written: bool
-) -> None:
-    """Before, its own old target is the same, and what the place had stays written."""
-    driven = Driven(profile)
-    driven.join("m1", instance_id="i1")
-    driven.send("m1", -2, instance_id="i1")
-    driven.join("m2", "bar")
-    driven.join("m3", "foo")
-    everything = foo(0, 1, 2, 3, 4, 5)
-    assert driven.group.targets["m3"].partitions == everything
-    driven.join("m3", "foo", instance_id="i1")
-    written = driven.group.targets["m3"].partitions
-    assert written == (everything if is_written else NO_PARTITIONS)
-
-
-def test_whether_all_subscribe_alike_is_not_looked_at_when_only_a_pattern_goes() -> None:
-    driven = Driven()
-    driven.join("m1", "foo", subscribed_topic_regex="ba.*")
-    driven.take(patterns.look_up(driven.group, driven.profile, driven.around))
-    driven.join("m2", "foo")
-    # The pattern goes after its last member.
-    driven.fence("m1")
-    driven.join("m3")
-    assert driven.group.state is not GroupState.ASSIGNING
-    assert driven.group.targets["m2"].partitions == foo(0, 1, 2, 3, 4, 5)
-
-
-def test_group_remembers_how_many_members_it_had() -> None:
-    driven = Driven()
-    for member_id in ("m1", "m2", "m3"):
-        driven.join(member_id, "foo")
-    driven.fence("m1", "m2")
-    assert (len(driven.group.members), driven.group.most_members) == (1, 3)
+    assert vote_order(voted, kept, added) == expected

@@ -8,6 +8,7 @@ import pytest
 
 from spark_groups.client.channels import Channel, Outgoing
 from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator.metrics import PREFIX
 from spark_groups.lab.coordinator.shard import Origin
 from spark_groups.lab.sim.coordination import AcceptedOffset, Coordination, Watch
 from spark_groups.lab.sim.scene import Scene
@@ -217,3 +218,29 @@ def test_a_deleted_topic_takes_its_offsets_along() -> None:
     (new, *_) = sorted(asked.scene.storage.logs)
     assert asked.coordination.committed(key) is None
     assert asked.coordination.committed(new) is None
+
+
+def test_its_metrics_are_those_of_the_kip() -> None:
+    asked = Asked()
+    asked.ask(JOIN)
+    asked.commit(3)
+    asked.coordination.move(0.5, crash=False)
+    loading = asked.coordination.metrics()
+    assert loading[PREFIX + "partition-count,state=loading"] == 1
+    asked.pass_time(1.0)
+    named = asked.coordination.metrics()
+    assert named[PREFIX + "partition-count,state=active"] == 1
+    assert named[PREFIX + "partition-load-time-max"] == 500
+    assert named[PREFIX + "consumer-group-count,state=stable"] == 1
+    assert named[PREFIX + "consumer-group-rebalance-count"] == 1
+    waited_ms = named[PREFIX + "event-purgatory-time-ms-max"]
+    assert 0 < waited_ms <= asked.coordination.replication_s * 1000
+
+
+def test_what_is_taken_back_was_no_rebalance() -> None:
+    asked = Asked()
+    asked.coordination.failing_until = asked.scene.now + 1.0
+    asked.ask(JOIN)
+    named = asked.coordination.metrics()
+    assert named[PREFIX + "consumer-group-rebalance-count"] == 0
+    assert named[PREFIX + "event-purgatory-time-ms-max"] == 0

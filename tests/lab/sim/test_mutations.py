@@ -11,13 +11,13 @@ import pytest
 from spark_groups.client.group_client import GroupClient
 from spark_groups.errors import ErrorCode, Reaction
 from spark_groups.lab.commands.simulated_runs import Run, play
-from spark_groups.lab.coordinator import dispatch, offsets
+from spark_groups.lab.coordinator import offsets, shard
 from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator.effects import Timer, TimerKind
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import ReconciliationState
-from spark_groups.lab.coordinator.timers import Timers
-from spark_groups.lab.sim.partition_log import PartitionLog
+from spark_groups.lab.coordinator.shard import Timers
+from spark_groups.lab.sim.storage import PartitionLog
 from spark_groups.lab.sim.swarm import Swarm
 from spark_groups.lab.sim.world import World
 from spark_groups.offsets import resolution
@@ -35,13 +35,13 @@ ROUGH = replace(CALM, crashes=3, pauses=3, loss=0.05)
 
 def bend_records(patch: Patch, bend: Callable[[ConsumerGroup, r.Record], r.Record]) -> None:
     """Let the coordinator write other records than it should in answer to heartbeats."""
-    heartbeat = dispatch.WRITES[m.HeartbeatRequest]
+    heartbeat = shard.WRITES[m.HeartbeatRequest]
 
     def bent(group: ConsumerGroup, *rest: Any) -> Any:
         outcome = heartbeat(group, *rest)
         return replace(outcome, records=tuple(bend(group, each) for each in outcome.records))
 
-    patch.setitem(dispatch.WRITES, m.HeartbeatRequest, bent)  # type: ignore[arg-type]
+    patch.setitem(shard.WRITES, m.HeartbeatRequest, bent)  # type: ignore[arg-type]
 
 
 def one_partition_for_everybody(patch: Patch) -> None:

@@ -1,4 +1,4 @@
-"""What brokers refuse where a right is missing, and what they answer beside it."""
+"""What is left of a request where a right is missing, and before brokers knew topic ids."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
-from spark_groups.lab.sim.rights import GROUP_DENIED, TOPIC_DENIED, Rights
+from spark_groups.lab.sim.rights import GROUP_DENIED, TOPIC_DENIED, Rights, sent_by_name
 from spark_groups.protocol import messages as m
 from spark_groups.types import TopicIdPartition
 
@@ -112,3 +112,36 @@ def test_a_group_may_be_undescribed_and_all_else_allowed() -> None:
     assert described[2].error_code == TOPIC_DENIED
     assert rights.authorize(COMMIT, TOPICS, 0.0)[0] == COMMIT
     assert not rights.missed_since(-1.0), "a member can do without it"
+
+
+HERE, GONE = (TopicIdPartition(uuid.UUID(int=number), 0) for number in (1, 2))
+IMAGE = TopicsImage.of([TopicImage(HERE.topic_id, "orders", 1)])
+UNKNOWN = int(ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+def test_offsets_of_topics_that_are_gone_are_not_committed() -> None:
+    offsets = dict.fromkeys((HERE, GONE), m.OffsetAndMetadata(5))
+    request = m.OffsetCommitRequest(group_id="g", member_id="m", member_epoch=1, offsets=offsets)
+    sent, whole = sent_by_name(request, IMAGE)
+    assert isinstance(sent, m.OffsetCommitRequest)
+    assert sent.offsets.keys() == {HERE}
+    assert whole(m.OffsetCommitResponse(errors={HERE: 0})) == m.OffsetCommitResponse(
+        errors={HERE: 0, GONE: UNKNOWN}
+    )
+
+
+def test_topics_that_are_gone_are_not_taken_for_never_read() -> None:
+    request = m.OffsetFetchRequest(group_id="g", partitions=frozenset({HERE, GONE}))
+    sent, whole = sent_by_name(request, IMAGE)
+    assert sent == m.OffsetFetchRequest(group_id="g", partitions=frozenset({HERE}))
+    found = whole(m.OffsetFetchResponse(offsets={HERE: m.OffsetAndMetadata(5)}))
+    assert isinstance(found, m.OffsetFetchResponse)
+    assert found.errors == {GONE: UNKNOWN}
+    assert found.offsets.keys() == {HERE}
+
+
+def test_other_requests_name_no_topics() -> None:
+    request = m.DescribeGroupRequest(group_id="g")
+    sent, whole = sent_by_name(request, IMAGE)
+    assert sent is request
+    assert whole(m.DescribeGroupResponse()) == m.DescribeGroupResponse()

@@ -1,4 +1,4 @@
-"""What a run is made of is drawn from its seed, and can be written and read."""
+"""What a run is made of: drawn from its seed, written and read, and made smaller."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from random import Random
 
 import pytest
 
-from spark_groups.lab.sim.swarm import CALM, FAULTS, Deploy, Faults, Swarm, drawn, with_faults
+from spark_groups.lab.sim.swarm import (
+    CALM,
+    FAULTS,
+    Deploy,
+    Faults,
+    Swarm,
+    drawn,
+    shrunk,
+    with_faults,
+)
 
 
 def test_one_seed_is_one_swarm_and_every_part_is_drawn_somewhere() -> None:
@@ -50,3 +59,30 @@ def test_what_a_swarm_does_not_have_is_refused(text: str) -> None:
 def test_faults_to_plan_with_grow() -> None:
     measures = [sum(with_faults(CALM, each).faults.values()) for each in Faults]
     assert measures[0] == 0 < measures[1] < measures[2]
+
+
+LARGE = Swarm(
+    queries=4, partitions=6, crashes=5, loss=0.3, pauses=4, deploy=Deploy.ROLLING, batch_s=20.0
+)
+
+
+def test_what_is_not_needed_goes_and_what_is_needed_stays() -> None:
+    def fails(swarm: Swarm) -> Swarm | None:
+        return swarm if swarm.crashes >= 2 and swarm.partitions >= 3 and swarm.loss > 0.1 else None
+
+    found = shrunk(LARGE, fails)
+    assert found is not None
+    assert (found.queries, found.partitions, found.crashes, found.pauses) == (1, 3, 2, 0)
+    assert 0.1 < found.loss < 0.2
+    assert (found.deploy, found.batch_s, found.chaos_s) == (Deploy.NONE, 1.0, 10.0)
+    assert (found.session_s, found.rebalance_s) == (LARGE.session_s, LARGE.rebalance_s)
+
+
+def test_what_does_not_fail_is_not_shrunk() -> None:
+    assert shrunk(LARGE, lambda _: None) is None
+
+
+def test_the_smallest_stays_as_it_is() -> None:
+    smallest = shrunk(LARGE, lambda swarm: swarm)
+    assert smallest is not None
+    assert shrunk(smallest, lambda swarm: swarm) == smallest

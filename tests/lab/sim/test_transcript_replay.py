@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 from typing import Any
 
 import pytest
 
 from spark_groups.lab.coordinator.profile import KAFKA_4_3
-from spark_groups.lab.sim.transcript_replay import TranscriptReplay
-from spark_groups.lab.sim.transcripts import read_transcript
+from spark_groups.lab.coordinator.settings import BrokerSettings
+from spark_groups.lab.sim import transcript_replay
+from spark_groups.lab.sim.transcript_replay import TranscriptNames, TranscriptReplay
+from spark_groups.lab.sim.transcripts import Step, read_transcript
+from spark_groups.types import TopicIdPartition
 
 JOIN = {"member": "m1", "epoch": 0, "topics": ["foo"], "owned": {}, "rebal": 30_000}
 
@@ -173,3 +177,104 @@ def test_topics_that_are_not_there_can_neither_grow_nor_go(replay: TranscriptRep
     assert play(replay, "create-partitions", {"foo": 2, "bar": 2}) == answer
     assert play(replay, "delete-topics", ["foo", "bar"]) == answer
     assert play(replay, "hb", JOIN)["asg"] == {}
+
+
+@pytest.fixture
+def names() -> TranscriptNames:
+    return TranscriptNames(random.Random(1))
+
+
+def test_member_has_one_id(names: TranscriptNames) -> None:
+    first = names.member_id("m1")
+    assert names.member_id("m1") == first
+    assert names.member(first) == "m1"
+    assert names.member_id("m2") != first
+    assert names.member_id(None) == names.member_id("") == ""
+
+
+def test_member_that_nobody_named_was_made_by_the_coordinator(names: TranscriptNames) -> None:
+    assert names.member("from the coordinator") == "gen"
+    assert names.member_id("gen") == "from the coordinator"
+
+
+def test_topic_that_is_created_again_is_another_one(names: TranscriptNames) -> None:
+    old = names.created("foo")
+    names.deleted("foo")
+    assert names.key("foo-0") == names.key("foo(old)-0") == TopicIdPartition(old, 0)
+    assert names.topic(old) == "foo(old)"
+    new = names.created("foo")
+    assert names.key("foo-1") == TopicIdPartition(new, 1)
+    assert names.key("foo(old)-1") == TopicIdPartition(old, 1)
+    assert (names.topic(new), names.topic(old)) == ("foo", "foo(old)")
+
+
+def test_partitions_are_sorted_by_topic_name(names: TranscriptNames) -> None:
+    keys = [names.key(text) for text in ("foo-1", "bar-2", "foo-0")]
+    assert list(names.partitions(keys).items()) == [("bar", [2]), ("foo", [0, 1])]
+
+
+def test_message_has_names(names: TranscriptNames) -> None:
+    text = f"Member {names.member_id('m1')} was fenced by {names.member_id('m2')}."
+    assert names.text(text) == "Member m1 was fenced by m2."
+
+
+def step(note: str = "", response: object = None) -> Step:
+    return Step(1, "hb", {}, response, note)
+
+
+FULL = "The consumer group has reached its maximum capacity of 3 members."
+
+
+@pytest.mark.parametrize(
+    ("steps", "max_size"),
+    [
+        ([], BrokerSettings().max_size),
+        ([step("a join", {"err": "NONE", "msg": None})], BrokerSettings().max_size),
+        ([step(), step(response={"err": "GROUP_MAX_SIZE_REACHED", "msg": FULL})], 3),
+        ([step("join 1 of max 5"), step(response={"msg": FULL})], 5),
+    ],
+)
+def test_a_full_group_tells_how_many_members_there_may_be(steps: list[Step], max_size: int) -> None:
+    broker = transcript_replay.broker_of(steps)
+    assert broker.max_size == max_size
+    assert broker.session_timeout_s == 4.0
+
+
+def test_a_note_may_count_heartbeats() -> None:
+    assert (
+        transcript_replay.heartbeats(step("resolved after 0.12s, 2 heartbeats, matched=True")) == 2
+    )
+    assert transcript_replay.heartbeats(step("resolved")) is None
+
+
+@pytest.mark.parametrize(
+    ("note", "response", "group"),
+    [
+        ("", {"msg": "Consumer group nosuch not found."}, "nosuch"),
+        ("", {"msg": "Group g is not a consumer group."}, "g"),
+        ("", {"msg": "Member m1 is not a member of group g."}, "g"),
+        ("", {"msg": "Instance id i is unknown."}, None),
+        ("", {"foo-0": "INVALID_GROUP_ID"}, ""),
+        ("empty group", None, ""),
+        ("empty group", {"foo-0": "NONE"}, None),
+        ("", None, None),
+    ],
+)
+def test_an_answer_may_name_the_group(note: str, response: object, group: str | None) -> None:
+    assert transcript_replay.named_group(step(note, response)) == group
+
+
+def test_a_group_that_was_not_there_was_another_one() -> None:
+    assert transcript_replay.is_about_another_group(step("leave unknown group"))
+    assert transcript_replay.is_about_another_group(step(response={"foo-0": "GROUP_ID_NOT_FOUND"}))
+    assert not transcript_replay.is_about_another_group(step(response={"foo-0": "NONE"}))
+
+
+def test_metadata_is_as_long_as_the_answer_tells() -> None:
+    recorded = step(response={"foo-0": "OFFSET_METADATA_TOO_LARGE", "foo-1": "NONE"})
+    assert len(transcript_replay.metadata_of(recorded, "foo-0")) == 4097
+    assert (
+        transcript_replay.metadata_of(recorded, "foo-1")
+        == transcript_replay.metadata_of(step(), "foo-0")
+        == ""
+    )

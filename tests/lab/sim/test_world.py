@@ -25,9 +25,9 @@ PRINT_DIGESTS = """
 import hashlib
 from spark_groups.lab.coordinator.profile import PROFILES
 from spark_groups.lab.commands.simulated_runs import Run, world_of
-from spark_groups.lab.sim import event_log
+from spark_groups.lab.sim import scene
 
-event_log.LINES_KEPT = event_log.LINE_LENGTH = None
+scene.LINES_KEPT = scene.LINE_LENGTH = None
 names = list(PROFILES)
 for seed in range(50):
     world = world_of(Run(seed, names[seed % len(names)]))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.checkers.checker import Checker
-from spark_groups.lab.sim.rest import restless
-from spark_groups.lab.sim.scene import Listeners
+from spark_groups.lab.sim.scene import Listeners, restless
 from spark_groups.types import TopicIdPartition
 
 

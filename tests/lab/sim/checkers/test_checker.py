@@ -1,13 +1,19 @@
-"""What a checker says when its promise is broken."""
+"""Every checker watches every run, and says what broke its promise."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from spark_groups.lab.sim import checkers, facts
 from spark_groups.lab.sim.checkers.checker import BrokenInvariantError, Checker
 from spark_groups.lab.sim.checkers.committed_never_back import CommittedNeverBack
+from spark_groups.lab.sim.checkers.patience import SLACK_S, Patience
+from spark_groups.lab.sim.checkers.registry import CHECKERS, all_checkers
 from spark_groups.lab.sim.history import History
-from tests.lab.sim.scenes import scene
+from spark_groups.lab.sim.swarm import Swarm
+from tests.lab.sim.scenes import scene, world
 
 
 def test_a_broken_promise_names_its_checker() -> None:
@@ -20,3 +26,43 @@ def test_a_broken_promise_names_its_checker() -> None:
 def test_a_checker_listens_to_something() -> None:
     with pytest.raises(NotImplementedError):
         Checker(scene(), History()).listeners()
+
+
+ROOT = Path(__file__).parents[4]
+
+
+def test_every_checker_is_in_use() -> None:
+    assert set(CHECKERS) == set(Checker.__subclasses__())
+    files = {path.stem for path in Path(str(checkers.__path__[0])).glob("*.py")}
+    assert files - {"__init__", "checker", "registry"} == {
+        each.__module__.rpartition(".")[2] for each in CHECKERS
+    }
+
+
+def test_every_checker_is_documented() -> None:
+    text = (ROOT / "docs" / "simulation.md").read_text(encoding="utf-8")
+    names = [each.__module__.rpartition(".")[2] for each in CHECKERS]
+    assert [name for name in names if f"`{name}`" not in text] == []
+
+
+def test_a_run_has_one_of_each_and_each_listens() -> None:
+    found = all_checkers(scene(Swarm(available_now=1)), History())
+    assert [type(each) for each in found] == list(CHECKERS)
+    assert all(each.listeners() for each in found)
+
+
+def test_a_member_may_be_silent_for_its_session_and_no_longer() -> None:
+    scene = world(Swarm(queries=1, starts_s=0.0, replication_s=0.0)).scene
+    scene.participants[0].start()
+    scene.schedule.run_until(60.0)
+    look = Patience(scene, History()).listeners()[facts.Quiet]
+    look(facts.Quiet())
+    (member_id,) = scene.coordination.group.members
+    longest_s = scene.swarm.session_s + SLACK_S
+    scene.coordination.heard_at[member_id] = scene.now - longest_s
+    look(facts.Quiet())
+    scene.coordination.heard_at[member_id] = scene.now - longest_s - 0.1
+    with pytest.raises(BrokenInvariantError, match="is silent"):
+        look(facts.Quiet())
+    scene.coordination.failing_until = scene.now
+    look(facts.Quiet())

@@ -1,0 +1,222 @@
+"""What operators ask a coordinator: describe, list and delete groups, remove members.
+
+Source: ConsumerGroup.asDescribedGroup, ConsumerGroupMember.asConsumerGroupDescribeMember;
+GroupMetadataManager.listGroups; Group.createGroupTombstoneRecords;
+GroupMetadataManager.classicGroupLeaveToConsumerGroup; kafka_protocol.md 2.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator import leaving, membership, target_assignment
+from spark_groups.lab.coordinator import records as r
+from spark_groups.lab.coordinator.effects import (
+    CoordinatorErrorCode,
+    Outcome,
+    RefusedError,
+    RequestContext,
+)
+from spark_groups.lab.coordinator.group import ConsumerGroup
+from spark_groups.lab.coordinator.member import GroupMember
+from spark_groups.lab.coordinator.messages import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    LeavingMember,
+    LeftMember,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from spark_groups.lab.coordinator.profile import Profile
+from spark_groups.lab.coordinator.records import Record, TargetMemberValue
+from spark_groups.protocol.messages import (
+    DescribedMember,
+    DescribeGroupRequest,
+    DescribeGroupResponse,
+)
+from spark_groups.types import Assignment, TopicId, TopicIdPartition
+
+CONSUMER_MEMBER_TYPE: Final = 1
+
+
+def describe(
+    group: ConsumerGroup, _request: DescribeGroupRequest, profile: Profile, context: RequestContext
+) -> DescribeGroupResponse:
+    """Describe a group.
+
+    Args:
+        group: The group; without records if it does not exist.
+        profile: Which coordinator it is.
+        context: The topics and the settings.
+    """
+    if not group.group_id:
+        refused = CoordinatorErrorCode.INVALID_GROUP_ID
+        fails = ErrorCode.UNKNOWN_SERVER_ERROR
+        return DescribeGroupResponse(error_code=refused if profile.describes_no_group_id else fails)
+    try:
+        membership.check_exists(group, f"Group {group.group_id} not found.")
+    except RefusedError as refused:
+        return DescribeGroupResponse(
+            group_id=group.group_id, error_code=refused.code, error_message=refused.message
+        )
+    topic_names = {each.topic_id: each.name for each in context.topics.by_name.values()}
+    return DescribeGroupResponse(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=target_assignment.described_assignor(group, context),
+        members=tuple(
+            _member(group, each, topic_names, profile) for each in group.members.values()
+        ),
+        topic_names=topic_names,
+    )
+
+
+def _member(
+    group: ConsumerGroup, member: GroupMember, topic_names: dict[TopicId, str], profile: Profile
+) -> DescribedMember:
+    # Who still has to give something up answers for it until it has.
+    revoking = member.pending_revocation if profile.describes_revoking else ()
+    meant = group.targets.get(member.member_id, TargetMemberValue()).partitions
+    return DescribedMember(
+        member_id=member.member_id,
+        member_epoch=member.member_epoch,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_type=CONSUMER_MEMBER_TYPE,
+        subscribed_topic_names=tuple(sorted(member.subscribed_topic_names)),
+        subscribed_topic_regex=member.subscribed_topic_regex,
+        assignment=_existing((*member.assigned, *revoking), topic_names),
+        target_assignment=_existing(meant.partitions, topic_names),
+    )
+
+
+def _existing(
+    partitions: Iterable[TopicIdPartition], topic_names: dict[TopicId, str]
+) -> Assignment:
+    """Return partitions without those of topics that are gone: nothing can name them."""
+    return Assignment(frozenset(each for each in partitions if each.topic_id in topic_names))
+
+
+TYPE_NAMES: Final = {
+    "consumer": "consumer",
+    "classic": "classic",
+    "generic": "classic",
+    "share": "share",
+    "streams": "streams",
+}
+"""What a types filter may say, in any case; `generic` is the KIP's word for classic."""
+
+
+def list_groups(groups: Iterable[ConsumerGroup], request: ListGroupsRequest) -> ListGroupsResponse:
+    """List groups.
+
+    A filter that names only what does not exist lets nothing through
+    (GroupMetadataManager.listGroups).
+
+    Args:
+        groups: All groups that have records, as far as they are replicated.
+        request: The filters.
+    """
+    states = {each.lower().strip() for each in request.states_filter}
+    types = {TYPE_NAMES.get(each.lower()) for each in request.types_filter}
+    listed = (_listed_group(group) for group in groups)
+    return ListGroupsResponse(
+        groups=tuple(
+            each
+            for each in listed
+            if (not states or each.group_state.lower() in states)
+            and (not types or each.group_type in types)
+        )
+    )
+
+
+def _listed_group(group: ConsumerGroup) -> ListedGroup:
+    """Describe a group; one that only has offsets is a simple classic group to Kafka."""
+    if not group.is_consumer_group:
+        return ListedGroup(
+            group_id=group.group_id, protocol_type="", group_state="Empty", group_type="classic"
+        )
+    return ListedGroup(group_id=group.group_id, group_state=group.state.value)
+
+
+_TOMBSTONE_ORDER: Final = (
+    r.OffsetCommitKey,
+    r.CurrentAssignmentKey,
+    r.TargetMemberKey,
+    r.TargetMetadataKey,
+    r.MemberMetadataKey,
+    r.RegularExpressionKey,
+    r.PartitionMetadataKey,
+    r.GroupMetadataKey,
+)
+"""Offsets first, then what stands on the group, then the group itself."""
+
+
+def delete_group(
+    group: ConsumerGroup, _request: DeleteGroupsRequest, _profile: Profile, _context: RequestContext
+) -> Outcome[DeleteGroupsResponse]:
+    """Delete a group.
+
+    Args:
+        group: The group.
+    """
+    if not group.exists:
+        return Outcome(DeleteGroupsResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
+    if group.members:
+        return Outcome(DeleteGroupsResponse(error_code=ErrorCode.NON_EMPTY_GROUP))
+    return Outcome(DeleteGroupsResponse(), group_tombstones(group))
+
+
+def group_tombstones(group: ConsumerGroup) -> tuple[Record, ...]:
+    """Return what deletes a group with everything in it (Group.createGroupTombstoneRecords)."""
+    keys: set[r.Key] = {each.key for each in group.records()}
+    keys.add(r.GroupMetadataKey(group.group_id))
+    ordered = sorted(keys, key=lambda key: _TOMBSTONE_ORDER.index(type(key)))
+    return tuple(Record(key, None) for key in ordered)
+
+
+def remove_members(
+    group: ConsumerGroup, request: LeaveGroupRequest, profile: Profile, context: RequestContext
+) -> Outcome[LeaveGroupResponse]:
+    """Remove the members that an operator names; each gets a result of its own.
+
+    Args:
+        group: The group.
+        request: Who is to go: by member id, by instance id, or by both.
+        profile: Which coordinator it is.
+        context: The topics.
+    """
+    if not group.group_id:
+        return Outcome(LeaveGroupResponse(error_code=CoordinatorErrorCode.INVALID_GROUP_ID))
+    found: dict[str, GroupMember] = {}
+    results = []
+    for each in request.members:
+        error_code: int = ErrorCode.NONE
+        try:
+            member = _named_member(group, each, profile)
+            found[member.member_id] = member
+        except RefusedError as refusal:
+            error_code = refusal.code
+        results.append(
+            LeftMember(
+                member_id=each.member_id, instance_id=each.instance_id, error_code=error_code
+            )
+        )
+    fenced = leaving.fence(group, tuple(found.values()), profile, context)
+    response = LeaveGroupResponse(members=tuple(results))
+    return Outcome(response, fenced.records, fenced.timers)
+
+
+def _named_member(group: ConsumerGroup, named: LeavingMember, profile: Profile) -> GroupMember:
+    if named.instance_id is not None and not named.member_id:
+        return membership.static_member(group, named.instance_id, profile)
+    return membership.leaver(group, named.member_id, named.instance_id, profile)

@@ -1,0 +1,519 @@
+"""What a group subscribes to, by name and by pattern, and when that is a new group epoch.
+
+The epoch grows when what the assignor would be given has changed. A pattern waits until it is
+looked up: a heartbeat only asks for the lookup, which is done beside the event loop, of all
+patterns of a group at once so that they are one rebalance; its result is a write of its own.
+
+Source: KIP-848, "Group Epoch - Trigger a rebalance" and "Regex Based Subscription"; KIP-1101 for
+the hash; the first half of GroupMetadataManager.consumerGroupHeartbeat, with
+updateSubscriptionMetadata, consumerGroupFenceMembers, maybeUpdateRegularExpressions;
+TopicRegexResolver.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from enum import Enum
+from hashlib import blake2b
+from typing import Final
+
+from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator import target_assignment
+from spark_groups.lab.coordinator.effects import (
+    Outcome,
+    RefusedError,
+    RequestContext,
+    Timer,
+    TimerKey,
+    TimerKind,
+)
+from spark_groups.lab.coordinator.group import ConsumerGroup
+from spark_groups.lab.coordinator.member import GroupMember
+from spark_groups.lab.coordinator.membership import Sender
+from spark_groups.lab.coordinator.profile import AssignorBump, Profile
+from spark_groups.lab.coordinator.records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    PartitionMetadataKey,
+    PartitionMetadataValue,
+    Record,
+    RegularExpressionKey,
+    RegularExpressionValue,
+)
+from spark_groups.lab.coordinator.topic_images import TopicsImage
+from spark_groups.protocol.subscription import Subscription, re2_fault
+from spark_groups.types import TopicId
+from spark_groups.values import dataclass
+
+BATCH_REFRESH_MIN_INTERVAL_S: Final = 10.0
+"""Patterns are not looked up again earlier than this."""
+
+_AS_RE2J: Final = {
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "unexpected )": "regexp/syntax: internal error",
+    "trailing \\": "trailing backslash at end of expression",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+}
+"""How RE2/J, which Kafka has, puts what RE2 says."""
+
+
+class Updated(Enum):
+    """What a heartbeat makes of its member's pattern."""
+
+    NO_CHANGE = "it is the one it had"
+    UNRESOLVED = "it is another one: the group epoch grows once it is looked up"
+    RESOLVED = "it is another one whose topics are known, or none: the group epoch grows"
+
+
+@dataclass(frozen=True, slots=True)
+class PatternChange:
+    """What a heartbeat does to the patterns of its group.
+
+    Args:
+        updated: What became of the member's own pattern.
+        given_up: A pattern that nobody has any more, "" if there is none.
+        records: Its tombstone.
+        timers: The lookup, if one is due.
+    """
+
+    updated: Updated
+    given_up: str = ""
+    records: tuple[Record, ...] = ()
+    timers: tuple[Timer, ...] = ()
+
+
+NO_PATTERNS: Final = PatternChange(Updated.NO_CHANGE)
+
+
+def pattern_change(
+    group: ConsumerGroup,
+    before: GroupMember,
+    updated_member: GroupMember,
+    profile: Profile,
+    context: RequestContext,
+) -> PatternChange:
+    """Take the pattern of a heartbeat, and ask for a lookup of the group's patterns if one is due.
+
+    Args:
+        group: The group before the heartbeat.
+        before: The member as it was.
+        updated_member: The member with what the heartbeat says of it.
+        profile: Which coordinator it is.
+        context: The time, the topics and the settings.
+
+    Raises:
+        RefusedError: The pattern is new to the group and not valid.
+    """
+    old, new = before.subscribed_topic_regex, updated_member.subscribed_topic_regex
+    if not (old or new or any(each.subscribed_topic_regex for each in group.members.values())):
+        return NO_PATTERNS
+    counts = _subscribers(group)
+    is_new = new not in (old, "") and not counts[new]
+    if is_new:
+        check_pattern(new)
+    given_up = old if old not in (new, "") and counts[old] == 1 else ""
+    key = RegularExpressionKey(group.group_id, given_up)
+    records = (Record(key, None),) if given_up else ()
+    timers: tuple[Timer, ...] = ()
+    if is_new or counts:
+        wanted = counts - Counter([old]) + Counter([new])
+        del wanted[""]
+        if wanted and _is_due(group, len(wanted), is_new, profile, context):
+            timers = (Timer(TimerKey(TimerKind.REGEX, group.group_id), context.now),)
+    return PatternChange(_updated(group, old, new, counts), given_up, records, timers)
+
+
+def check_pattern(pattern: str) -> None:
+    """Refuse what is no RE2 expression.
+
+    Raises:
+        RefusedError: INVALID_REGULAR_EXPRESSION, with the reason.
+    """
+    if fault := re2_fault(pattern):
+        reason = fault.partition(": ")[0]
+        raise RefusedError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{pattern}` is not a valid regular expression:"
+            f" {_AS_RE2J.get(reason, reason)}.",
+        )
+
+
+def patterns_due(
+    group: ConsumerGroup, _timer: Timer, profile: Profile, context: RequestContext
+) -> Outcome[None]:
+    """Look up the patterns of a group that a heartbeat asked for."""
+    return look_up_patterns(group, profile, context)
+
+
+def look_up_patterns(
+    group: ConsumerGroup, profile: Profile, context: RequestContext
+) -> Outcome[None]:
+    """Look up all patterns of a group; other topics than before are a new group epoch.
+
+    Args:
+        group: The group.
+        profile: Which coordinator it is.
+        context: The time and the topics.
+    """
+    if not group.members:
+        return Outcome(None)
+    patterns = sorted(_subscribers(group))
+    found = {each: resolved_pattern(each, context.topics, context.now) for each in patterns}
+    has_changed = any(each.topics != _topics(group.regexes, key) for key, each in found.items())
+    compared = next_epoch(
+        group,
+        group.members.values(),
+        profile,
+        context,
+        bumps=has_changed,
+        regexes={**group.regexes, **found},
+    )
+    records = (
+        Record(RegularExpressionKey(group.group_id, key), each) for key, each in found.items()
+    )
+    return Outcome(None, (*records, *compared.records), compared.timers, context.topics.version)
+
+
+def resolved_pattern(pattern: str, topics: TopicsImage, now: float) -> RegularExpressionValue:
+    """Return the topics whose whole name a pattern matches.
+
+    Args:
+        pattern: An RE2 expression.
+        topics: All topics.
+        now: Seconds.
+    """
+    subscription = Subscription(topic_regex=pattern)
+    names = tuple(sorted(each for each in topics.by_name if subscription.matches(each)))
+    return RegularExpressionValue(names, topics.version, now)
+
+
+def _subscribers(group: ConsumerGroup) -> Counter[str]:
+    return Counter(
+        regex for each in group.members.values() if (regex := each.subscribed_topic_regex)
+    )
+
+
+def _updated(group: ConsumerGroup, old: str, new: str, counts: Counter[str]) -> Updated:
+    if old == new:
+        return Updated.NO_CHANGE
+    if new == "" or (counts[new] and new in group.regexes):
+        return Updated.RESOLVED
+    return Updated.UNRESOLVED
+
+
+def _is_due(
+    group: ConsumerGroup, wanted: int, is_new: bool, profile: Profile, context: RequestContext
+) -> bool:
+    """Tell whether patterns are looked up now.
+
+    All of a group are looked up together, so that any of them says when that was. A coordinator
+    takes all topics as new that were there when it began.
+    """
+    last = next(iter(group.regexes.values()), None)
+    if last is None:
+        return True
+    if context.now <= last.timestamp_s + BATCH_REFRESH_MIN_INTERVAL_S:
+        return False
+    refresh_s = context.settings.broker.regex_refresh_interval_s
+    return (
+        is_new
+        or wanted != len(group.regexes)
+        or last.version < context.topics.created_version
+        or last.timestamp_s < context.loaded_at
+        or (profile.refreshes_patterns and context.now > last.timestamp_s + refresh_s)
+    )
+
+
+def _topics(regexes: Mapping[str, RegularExpressionValue], pattern: str) -> tuple[str, ...]:
+    return regexes[pattern].topics if pattern in regexes else ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEpoch:
+    """A group's epoch, and the records that it takes to get there.
+
+    Args:
+        group_epoch: The epoch.
+        records: Empty if nothing changed.
+        timers: The target of another epoch, where that does not wait for a heartbeat.
+    """
+
+    group_epoch: int
+    records: tuple[Record, ...] = ()
+    timers: tuple[Timer, ...] = ()
+
+
+def subscribed_names(
+    members: Iterable[GroupMember], regexes: Mapping[str, RegularExpressionValue]
+) -> frozenset[str]:
+    """Return the names of all topics that a group subscribes to.
+
+    Args:
+        members: Its members.
+        regexes: What its patterns are resolved to. One that nobody has any more still counts: a
+            member that took another one's place may have left it behind.
+    """
+    by_name = (each.subscribed_topic_names for each in members)
+    return frozenset().union(*by_name, *(each.topics for each in regexes.values()))
+
+
+def names_of(member: GroupMember, regexes: Mapping[str, RegularExpressionValue]) -> frozenset[str]:
+    """Return the names of all topics that a member subscribes to, by name and by pattern."""
+    resolved = regexes.get(member.subscribed_topic_regex)
+    return member.subscribed_topic_names.union(resolved.topics if resolved else ())
+
+
+def is_touched(group: ConsumerGroup, before: TopicsImage, after: TopicsImage) -> bool:
+    """Tell whether a topic that a group subscribes to has come, gone, or changed."""
+    names = subscribed_names(group.members.values(), group.regexes)
+    return any(before.by_name.get(each) != after.by_name.get(each) for each in names)
+
+
+def next_epoch(
+    group: ConsumerGroup,
+    members: Iterable[GroupMember],
+    profile: Profile,
+    context: RequestContext,
+    *,
+    bumps: bool,
+    regexes: Mapping[str, RegularExpressionValue] | None = None,
+) -> GroupEpoch:
+    """Compare what a group subscribes to with the topics there are; a difference is a new epoch.
+
+    Args:
+        group: The group.
+        members: Its members as they are going to be.
+        profile: Which coordinator it is.
+        context: The topics.
+        bumps: Whether the epoch grows anyway.
+        regexes: What patterns are resolved to; None: what the group has.
+    """
+    names = subscribed_names(members, group.regexes if regexes is None else regexes)
+    compare = _hashed if profile.hashes_metadata else _listed
+    found = compare(group, names, context, bumps=bumps)
+    if found.group_epoch == group.group_epoch:
+        return found
+    return replace(found, timers=target_timers(group.group_id, profile, context))
+
+
+def target_timers(group_id: str, profile: Profile, context: RequestContext) -> tuple[Timer, ...]:
+    """Return the timer of a target that is computed at once; none where a heartbeat does it.
+
+    Args:
+        group_id: A group whose epoch is ahead of its target.
+        profile: Which coordinator it is.
+        context: The time.
+    """
+    if not profile.assigns_by_itself:
+        return ()
+    return (Timer(TimerKey(TimerKind.ASSIGNMENT, group_id), context.now),)
+
+
+def _listed(
+    group: ConsumerGroup,
+    names: frozenset[str],
+    context: RequestContext,
+    *,
+    bumps: bool,
+) -> GroupEpoch:
+    now = _described(names, context.topics)
+    records = []
+    if now != (group.partition_metadata or PartitionMetadataValue({})):
+        records.append(Record(PartitionMetadataKey(group.group_id), now))
+    group_epoch = group.group_epoch
+    if bumps or records:
+        group_epoch += 1
+        records.append(_record(group, group_epoch))
+    return GroupEpoch(group_epoch, tuple(records))
+
+
+def _hashed(
+    group: ConsumerGroup,
+    names: frozenset[str],
+    context: RequestContext,
+    *,
+    bumps: bool,
+) -> GroupEpoch:
+    metadata_hash = _hash_of(names, context.topics)
+    before = group.metadata.metadata_hash if group.metadata else 0
+    records = []
+    group_epoch = group.group_epoch
+    if bumps or metadata_hash != before:
+        group_epoch += 1
+        records.append(_record(group, group_epoch, metadata_hash))
+    if group.partition_metadata is not None:
+        # What 4.0 wrote is taken away once the hash is there.
+        records.append(Record(PartitionMetadataKey(group.group_id), None))
+    return GroupEpoch(group_epoch, tuple(records))
+
+
+def _record(group: ConsumerGroup, group_epoch: int, metadata_hash: int = 0) -> Record:
+    return Record(GroupMetadataKey(group.group_id), GroupMetadataValue(group_epoch, metadata_hash))
+
+
+def _described(names: frozenset[str], topics: TopicsImage) -> PartitionMetadataValue:
+    found = (topics.by_name[each] for each in sorted(names) if each in topics.by_name)
+    return PartitionMetadataValue(
+        {each.name: (each.topic_id, each.partition_count) for each in found}
+    )
+
+
+def _hash_of(names: frozenset[str], topics: TopicsImage) -> int:
+    """Return 64 bits that are the same for the same topics; 0 for none.
+
+    Kafka takes XXH3; which function it is shows nowhere.
+    """
+    found = [topics.by_name[each] for each in sorted(names) if each in topics.by_name]
+    if not found:
+        return 0
+    text = repr(
+        [
+            (each.topic_id, each.name, each.partition_count, [sorted(rack) for rack in each.racks])
+            for each in found
+        ]
+    )
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a request makes of its group's members.
+
+    Args:
+        group: The group as it is.
+        sender: The member as it was.
+        updated_member: The member with what the request says of it.
+    """
+
+    group: ConsumerGroup
+    sender: Sender
+    updated_member: GroupMember
+
+    def members(self) -> dict[str, GroupMember]:
+        """Return the members of the group once the request counts."""
+        kept = self.group.members.items()
+        members = {key: each for key, each in kept if key != self.sender.predecessor}
+        members[self.updated_member.member_id] = self.updated_member
+        return members
+
+    def counted(self) -> list[GroupMember]:
+        """Return the members as the coordinator counts them once the request counts.
+
+        The sender is the last one. Who takes the place of another member and is one already counts
+        twice, as what it was and as what it is (ConsumerGroup.computeSubscribedTopicNames).
+        """
+        before = self.sender.predecessor or self.updated_member.member_id
+        kept = [each for each in self.group.members.values() if each.member_id != before]
+        return [*kept, self.updated_member]
+
+    def subscribed_ids(self, context: RequestContext) -> frozenset[TopicId]:
+        """Return the topics the member subscribes to; a pattern counts once it is looked up."""
+        names = names_of(self.updated_member, self.group.regexes)
+        found = (context.topics.by_name.get(each) for each in names)
+        return frozenset(each.topic_id for each in found if each)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSubscription:
+    """What a group subscribes to once the request counts.
+
+    Args:
+        group_epoch: The group's epoch for it.
+        has_changed: Whether the member subscribes to something else than before.
+        regexes: What the group's patterns are resolved to.
+        records: What it takes to get there.
+        timers: The lookup of patterns, if one is due.
+        topics_version: The version of the topics it was compared with; None if it was not.
+    """
+
+    group_epoch: int
+    has_changed: bool
+    regexes: Mapping[str, RegularExpressionValue]
+    records: tuple[Record, ...] = ()
+    timers: tuple[Timer, ...] = ()
+    topics_version: int | None = None
+
+    @property
+    def is_compared(self) -> bool:
+        return self.topics_version is not None
+
+
+def subscription(change: Change, profile: Profile, context: RequestContext) -> GroupSubscription:
+    """Return what a group subscribes to, with a new epoch if that is not what it was.
+
+    Args:
+        change: What the request makes of the members.
+        profile: Which coordinator it is.
+        context: The topics and the time.
+
+    Raises:
+        RefusedError: INVALID_REGULAR_EXPRESSION.
+    """
+    group, before, updated_member = change.group, change.sender.member, change.updated_member
+    pattern = pattern_change(group, before, updated_member, profile, context)
+    has_changed = (
+        updated_member.subscribed_topic_names != before.subscribed_topic_names
+        or pattern.updated is not Updated.NO_CHANGE
+    )
+    epoch = group.group_epoch
+    bumps = (
+        epoch == 0
+        or (updated_member is not before and _needs_target(change, pattern.updated, profile))
+        or _changes_assignor(change, profile, context)
+    )
+    if not bumps and group.topics_version == context.topics.version:
+        return GroupSubscription(epoch, has_changed, group.regexes, pattern.records, pattern.timers)
+    regexes = {key: each for key, each in group.regexes.items() if key != pattern.given_up}
+    compared = next_epoch(group, change.counted(), profile, context, bumps=bumps, regexes=regexes)
+    return GroupSubscription(
+        compared.group_epoch,
+        has_changed,
+        regexes,
+        (*pattern.records, *compared.records),
+        pattern.timers,
+        context.topics.version,
+    )
+
+
+def _needs_target(change: Change, pattern: Updated, profile: Profile) -> bool:
+    """Tell whether what changed of the member is something the assignor looks at.
+
+    A pattern that is not looked up yet waits for that, so that there is one rebalance and not two.
+    """
+    before, updated_member = change.sender.member, change.updated_member
+    is_resolved = pattern is Updated.RESOLVED and (
+        updated_member.subscribed_topic_regex != "" or profile.given_up_pattern_bumps
+    )
+    return (
+        updated_member.subscribed_topic_names != before.subscribed_topic_names
+        or is_resolved
+        or updated_member.client_assignors != before.client_assignors
+        or (
+            profile.every_join_bumps
+            and before.member_id not in change.group.members
+            and change.sender.predecessor is None
+        )
+    )
+
+
+def _changes_assignor(change: Change, profile: Profile, context: RequestContext) -> bool:
+    group, updated_member = change.group, change.updated_member
+    bump = profile.assignor_bump
+    if bump is AssignorBump.NEVER:
+        return False
+    changes_vote = updated_member.server_assignor != change.sender.member.server_assignor
+    may_tie = bump is AssignorBump.EVERY_HEARTBEAT and target_assignment.is_contested(group)
+    if not (changes_vote or may_tie):
+        return False
+    # Of two with as many votes Kafka names one here and may name the other one there.
+    after = target_assignment.preferred_assignor(
+        group, change.counted(), context, updated_member.member_id
+    )
+    return after != target_assignment.described_assignor(group, context)
