@@ -64,11 +64,7 @@ CHECKERS = (
 )
 WITHOUT_MIRROR: dict[str, str] = {
     **{f"spark_groups/lab/sim/checkers/{name}.py": PLANTED for name in CHECKERS},
-    "spark_groups/wire/schemas/admin.py": CODEC,
-    "spark_groups/wire/schemas/readers.py": CODEC,
     "spark_groups/wire/schemas/messages.py": CODEC,
-    "spark_groups/wire/schemas/topics.py": CODEC,
-    "spark_groups/wire/schemas/writers.py": CODEC,
     "spark_groups/spark/jobs/job_options.py": "test_job_config.py reads whole files",
 }
 

@@ -12,11 +12,11 @@ from typing import Final
 from spark_groups.errors import ProtocolError
 from spark_groups.protocol.messages import UNKNOWN_AUTHORIZED_OPERATIONS
 from spark_groups.types import TopicPartition
-from spark_groups.wire.schemas.admin import (
+from spark_groups.wire.schemas.codec import Values, decode_start
+from spark_groups.wire.schemas.messages import (
     CONSUMER_PROTOCOL_ASSIGNMENT,
     CONSUMER_PROTOCOL_SUBSCRIPTION,
 )
-from spark_groups.wire.schemas.codec import Values, decode_start
 from spark_groups.wire.translation import single
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"

@@ -47,10 +47,15 @@ from spark_groups.wire.groups import ListedGroup
 from spark_groups.wire.leader_requests import ASK_AGAIN, ATTEMPT_TIMEOUT_S, LeaderRequests
 from spark_groups.wire.leaders import LeaderCache
 from spark_groups.wire.pool import ConnectionPool
-from spark_groups.wire.schemas.admin import INCREMENTAL_ALTER_CONFIGS
 from spark_groups.wire.schemas.codec import Values
-from spark_groups.wire.schemas.messages import FIND_COORDINATOR, LIST_GROUPS, Message
-from spark_groups.wire.schemas.topics import DESCRIBE_CONFIGS, METADATA
+from spark_groups.wire.schemas.messages import (
+    DESCRIBE_CONFIGS,
+    FIND_COORDINATOR,
+    INCREMENTAL_ALTER_CONFIGS,
+    LIST_GROUPS,
+    METADATA,
+    Message,
+)
 from spark_groups.wire.security.security import Security
 from spark_groups.wire.topic_metadata import (
     ClusterMetadata,

@@ -24,10 +24,10 @@ from spark_groups.wire.schemas.messages import (
     API_VERSIONS_V0,
     API_VERSIONS_V3,
     API_VERSIONS_V4,
+    SASL_HANDSHAKE,
     Message,
     Struct,
 )
-from spark_groups.wire.schemas.sasl import SASL_HANDSHAKE
 from spark_groups.wire.security.authentication import log_in
 from spark_groups.wire.security.security import Security
 from spark_groups.wire.security.tls_refusals import no_tls

@@ -24,13 +24,13 @@ from spark_groups.wire.groups import (
     leave_from_wire,
     leave_to_wire,
 )
-from spark_groups.wire.schemas.admin import (
+from spark_groups.wire.schemas.codec import Values
+from spark_groups.wire.schemas.messages import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
     LEAVE_GROUP,
     OFFSET_DELETE,
 )
-from spark_groups.wire.schemas.codec import Values
 from spark_groups.wire.translation import single
 
 NO_MEMBER_ID: Final = ""

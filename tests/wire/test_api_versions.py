@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_groups.wire.api_versions import ApiVersions
-from spark_groups.wire.schemas.topics import OFFSET_COMMIT_V9, OFFSET_COMMIT_V10
+from spark_groups.wire.schemas.messages import OFFSET_COMMIT_V9, OFFSET_COMMIT_V10
 
 
 def test_reads_versions() -> None:

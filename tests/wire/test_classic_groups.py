@@ -11,11 +11,11 @@ from spark_groups.types import TopicPartition
 from spark_groups.wire.classic_groups import ClassicMember, classic_from_wire
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import describe_classic_group
-from spark_groups.wire.schemas.admin import (
+from spark_groups.wire.schemas.codec import encode
+from spark_groups.wire.schemas.messages import (
     CONSUMER_PROTOCOL_ASSIGNMENT,
     CONSUMER_PROTOCOL_SUBSCRIPTION,
 )
-from spark_groups.wire.schemas.codec import encode
 from tests.brokers import create_topic
 from tests.observation.test_observe import classic_member
 

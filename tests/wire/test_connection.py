@@ -18,8 +18,9 @@ from spark_groups.wire.schemas.messages import (
     CONSUMER_GROUP_HEARTBEAT,
     FIND_COORDINATOR,
     LIST_GROUPS,
+    METADATA,
+    OFFSET_COMMIT_V10,
 )
-from spark_groups.wire.schemas.topics import METADATA, OFFSET_COMMIT_V10
 from spark_groups.wire.topic_metadata import metadata_from_wire, metadata_to_wire
 from tests.wire.listener import (
     await_end,

@@ -15,8 +15,8 @@ from spark_groups.wire.groups import (
     leave_from_wire,
     leave_to_wire,
 )
-from spark_groups.wire.schemas.admin import LEAVE_GROUP
 from spark_groups.wire.schemas.codec import decode, encode
+from spark_groups.wire.schemas.messages import LEAVE_GROUP
 from tests.brokers import create_topic
 from tests.runtime.members import heartbeat
 from tests.waiting import wait_until

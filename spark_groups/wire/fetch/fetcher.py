@@ -36,7 +36,7 @@ from spark_groups.wire.fetch.messages import (
 from spark_groups.wire.frame_buffer import FrameBuffer
 from spark_groups.wire.pool import ConnectionPool
 from spark_groups.wire.schemas.codec import Values
-from spark_groups.wire.schemas.fetch import FETCH
+from spark_groups.wire.schemas.messages import FETCH
 
 _TOPICS_S: Final = 5.0
 """How long a broker that has not caught up may name other topics than those that were planned."""
