@@ -38,12 +38,12 @@ from spark_groups.spark.control.messages import (
     as_line,
     from_line,
 )
-from spark_groups.spark.jobs.job_config import load_job
 from spark_groups.spark.jobs.job_options import (
     ConsumeOptions,
     CopyOptions,
     CountOptions,
     ReplayOptions,
+    load_job,
 )
 from spark_groups.spark.options.source_options import SourceOptions, option_table
 from spark_groups.spark.state.state_options import StateOptions

@@ -15,9 +15,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_groups.errors import OptionsError
+from spark_groups.spark.options.packed import columns
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.options.values import Emit
-from spark_groups.spark.reading.columns import columns
 from spark_groups.spark.source.kafka_reading import check_further, reading_options
 from spark_groups.spark.source.planned_ranges import lose
 from spark_groups.spark.source.running_query import RunningQuery, cluster_of, running_query

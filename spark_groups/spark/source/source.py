@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 
 from spark_groups.errors import OptionsError
 from spark_groups.offsets.plan_text import NOTHING_PLANNED
-from spark_groups.spark.options.packed import Load
+from spark_groups.spark.options.packed import SOURCE_NAME, Load
 from spark_groups.spark.source.packing import pack
 from spark_groups.types import OffsetRange
 
@@ -62,7 +62,7 @@ class KafkaGroupDataSource(DataSource):
     @classmethod
     def name(cls) -> str:
         """Return the name of the format."""
-        return "kafka-group"
+        return SOURCE_NAME
 
     def schema(self) -> str:
         """Return the columns of Spark's own Kafka source, or those of ranges."""

@@ -6,11 +6,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.spark.options.packed import columns
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.processing.letters import Letter
 from spark_groups.spark.processing.record import Record
 from spark_groups.spark.processing.send import send_records
-from spark_groups.spark.reading.columns import columns
 from tests.brokers import create_topic
 from tests.spark.processing.topics import records_in
 
