@@ -35,7 +35,7 @@ from spark_groups.offsets.events import (
 )
 from spark_groups.offsets.plan_text import NOTHING_PLANNED, plan_from_json
 from spark_groups.protocol.events import PartitionsAssigned, PartitionsLost, PartitionsRevoked
-from spark_groups.runtime.clock import suspension_clock
+from spark_groups.runtime.engine import suspension_clock
 from spark_groups.spark.control.channel import ControlServer, directories_of_runner
 from spark_groups.spark.control.messages import BatchReported, Listening
 from spark_groups.spark.options.source_options import SourceOptions

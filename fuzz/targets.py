@@ -50,7 +50,6 @@ from spark_groups.spark.state.state_options import StateOptions
 from spark_groups.types import BatchPlan, OffsetRange, ReadTopic, TopicPartition
 from spark_groups.wire.connection import Connection
 from spark_groups.wire.fetch.messages import fetch_from_wire
-from spark_groups.wire.frame_buffer import FrameBuffer
 from spark_groups.wire.schemas import messages
 from spark_groups.wire.schemas.codec import decode, encode
 from spark_groups.wire.schemas.messages import (
@@ -66,6 +65,7 @@ from spark_groups.wire.schemas.messages import (
 )
 from spark_groups.wire.security.sasl import Mechanism, PasswordLogin
 from spark_groups.wire.security.security import Security
+from spark_groups.wire.transport import FrameBuffer
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,7 @@ from spark_groups.protocol.messages import (
     Node,
 )
 from spark_groups.runtime.carriers import Carriers
-from spark_groups.runtime.clock import suspension_clock
-from spark_groups.runtime.engine import Engine
+from spark_groups.runtime.engine import Engine, suspension_clock
 from spark_groups.runtime.instance_lock import InstanceLock
 from spark_groups.types import BatchPlan, TopicPartition
 from spark_groups.wire.cluster import Cluster

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -18,11 +19,11 @@ from spark_groups.client.parts import Event
 from spark_groups.errors import AccessError
 from spark_groups.protocol.messages import Node, RequestFailed, Response
 from spark_groups.runtime.carriers import Carriers
-from spark_groups.runtime.clock import suspension_clock
 
 logger = logging.getLogger(__name__)
 
 MAX_SLEEP_S: Final = 1.0
+LENGTH: Final = 100
 
 
 class Engine:
@@ -137,9 +138,6 @@ class Engine:
             self._carriers.shutdown(timeout_s=1.0)
 
 
-LENGTH: Final = 100
-
-
 class Timeline:
     """Tells each event once and keeps the last ones.
 
@@ -164,3 +162,10 @@ class Timeline:
     def lines(self) -> list[str]:
         """Return the last events as sentences, the oldest first."""
         return list(self._lines)
+
+
+def suspension_clock() -> float:
+    """Return seconds of a clock that counts the time a machine sleeps, where there is one."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()

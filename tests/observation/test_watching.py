@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import closing
 
-from spark_groups.lab.broker.ports import free_ports
+from spark_groups.lab.broker.embedded import free_ports
 from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.watching import GroupWatch, steady_clock
 

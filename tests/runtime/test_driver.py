@@ -12,7 +12,7 @@ from spark_groups.errors import (
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import StartingPoint
-from spark_groups.runtime.clock import suspension_clock
+from spark_groups.runtime.engine import suspension_clock
 from spark_groups.types import BatchPlan
 from tests.brokers import Row, create_topic, delete_topic, grow_topic, produce
 from tests.runtime.members import all_at, committed, evict, fill, queries

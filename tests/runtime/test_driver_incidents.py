@@ -14,8 +14,8 @@ from spark_groups.errors import (
 )
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.starting import StartingPoint
-from spark_groups.runtime.clock import suspension_clock
 from spark_groups.runtime.driver import OUTAGE_S
+from spark_groups.runtime.engine import suspension_clock
 from tests.brokers import create_topic
 from tests.runtime.members import QueryLike, all_at, committed, fill, queries
 from tests.waiting import wait_until

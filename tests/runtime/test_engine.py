@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 
 import pytest
@@ -18,7 +19,7 @@ from spark_groups.protocol.messages import Node
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.runtime.carriers import Carriers
 from spark_groups.runtime.driver import leave_at_once
-from spark_groups.runtime.engine import LENGTH, Engine, Timeline
+from spark_groups.runtime.engine import LENGTH, Engine, Timeline, suspension_clock
 from spark_groups.wire.security.security import Security
 from tests.brokers import create_topic
 from tests.runtime.members import instance_epochs, queries
@@ -130,3 +131,10 @@ def test_broker_that_is_gone_is_no_error() -> None:
         timeout_s=2.0,
     )
     assert not took
+
+
+def test_it_never_goes_back_and_counts_seconds() -> None:
+    began_at, began_monotonic_s = suspension_clock(), time.monotonic()
+    assert suspension_clock() >= began_at
+    passed_s = time.monotonic() - began_monotonic_s
+    assert suspension_clock() - began_at >= passed_s

@@ -13,7 +13,7 @@ import pytest
 
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.planning import PlanLimit
-from spark_groups.runtime.clock import suspension_clock
+from spark_groups.runtime.engine import suspension_clock
 from tests.brokers import Row, produce
 from tests.clusters import ThreeBrokers
 from tests.runtime.members import NO_LIMIT, QueryLike, all_at, committed, queries

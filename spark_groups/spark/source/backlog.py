@@ -21,13 +21,13 @@ from spark_groups.protocol.messages import (
     ListOffsetsResponse,
     TopicMetadata,
 )
+from spark_groups.spark.options.range_settings import lose
 from spark_groups.spark.options.source_options import SourceOptions
-from spark_groups.spark.source.planned_ranges import lose
 from spark_groups.spark.source.running_query import cluster_of
 from spark_groups.types import OffsetRange, TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.configuration import refuse
-from spark_groups.wire.security.warnings import warn_of_open_secrets
+from spark_groups.wire.security.security import warn_of_open_secrets
 
 logger = logging.getLogger(__name__)
 

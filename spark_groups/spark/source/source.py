@@ -164,8 +164,8 @@ class _StreamReader(DataSourceStreamReader):
             from spark_groups.spark.control.channel import files_directory
             from spark_groups.spark.control.runner_log import log_to_stderr
             from spark_groups.spark.control.runner_signals import RunnerEnd, jvm_connection
+            from spark_groups.spark.source.application import warn_of_siblings
             from spark_groups.spark.source.query_run import QueryRun
-            from spark_groups.spark.source.siblings import warn_of_siblings
 
             log_to_stderr(
                 self._options.log_level, lambda: self._run.control.query_id if self._run else None
@@ -260,7 +260,7 @@ def _tasks(
 
 def _rows(load: Load, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
     if load.emits_ranges:
-        from spark_groups.spark.source.emitted_ranges import range_rows
+        from spark_groups.spark.reading.rows import range_rows
 
         yield range_rows(partition.ranges)
     else:

@@ -176,20 +176,22 @@ class Message:
 
 
 def _message(
-    name: str,
+    title: str,
     api_key: int,
-    version: int,
     request: str,
     response: str,
     *,
-    suffix: str = "",
+    versioned: bool = False,
     flexible: bool = True,
     response_header: Struct = RESPONSE_HEADER_V1,
 ) -> Message:
+    """Return a message by its name and version; `versioned` has errors say which version it is."""
+    name, version = title.split(" v")
+    suffix = f" v{version}" if versioned else ""
     return Message(
         name,
         api_key,
-        version,
+        int(version),
         struct_of(f"{name}Request{suffix}", request, flexible=flexible),
         struct_of(f"{name}Response{suffix}", response, flexible=flexible),
         response_header if flexible else RESPONSE_HEADER_V0,
@@ -199,23 +201,21 @@ def _message(
 # Connections
 
 API_VERSIONS_V0 = _message(
-    "ApiVersions",
+    "ApiVersions v0",
     18,
-    0,
     "",
     """
     error_code int16
     api_keys [ApiVersion]:
         api_key int16, min_version int16, max_version int16
     """,
-    suffix=" v0",
+    versioned=True,
     flexible=False,
 )
 API_VERSIONS_V3, API_VERSIONS_V4 = (
     _message(
-        "ApiVersions",
+        f"ApiVersions v{version}",
         18,
-        version,
         "client_software_name string, client_software_version string",
         """
         error_code int16
@@ -229,7 +229,7 @@ API_VERSIONS_V3, API_VERSIONS_V4 = (
             name string, max_version_level int16, min_version_level int16
         zk_migration_ready bool @3
         """,
-        suffix=f" v{version}",
+        versioned=True,
         response_header=RESPONSE_HEADER_V0,
     )
     for version in (3, 4)
@@ -237,17 +237,15 @@ API_VERSIONS_V3, API_VERSIONS_V4 = (
 """Unlike v3, v4 also lists features whose lowest level is 0, such as group.version."""
 
 SASL_HANDSHAKE = _message(
-    "SaslHandshake",
+    "SaslHandshake v1",
     17,
-    1,
     "mechanism string",
     "error_code int16, mechanisms [text]",
     flexible=False,
 )
 SASL_AUTHENTICATE = _message(
-    "SaslAuthenticate",
+    "SaslAuthenticate v2",
     36,
-    2,
     "auth_bytes bytes",
     "error_code int16, error_message text?, auth_bytes bytes, session_lifetime_ms int64",
 )
@@ -255,9 +253,8 @@ SASL_AUTHENTICATE = _message(
 # A member of a group
 
 FIND_COORDINATOR = _message(
-    "FindCoordinator",
+    "FindCoordinator v4",
     10,
-    4,
     "key_type int8, coordinator_keys [string]",
     """
     throttle_time_ms int32
@@ -266,9 +263,8 @@ FIND_COORDINATOR = _message(
     """,
 )
 CONSUMER_GROUP_HEARTBEAT = _message(
-    "ConsumerGroupHeartbeat",
+    "ConsumerGroupHeartbeat v1",
     68,
-    1,
     """
     group_id string, member_id string, member_epoch int32, instance_id string?, rack_id string?
     rebalance_timeout_ms int32, subscribed_topic_names [string]?, subscribed_topic_regex string?
@@ -288,9 +284,8 @@ CONSUMER_GROUP_HEARTBEAT = _message(
 
 def _offset_commit(version: int, topic_key: str) -> Message:
     return _message(
-        "OffsetCommit",
+        f"OffsetCommit v{version}",
         8,
-        version,
         f"""
         group_id string, generation_id_or_member_epoch int32, member_id string
         group_instance_id string?
@@ -307,15 +302,14 @@ def _offset_commit(version: int, topic_key: str) -> Message:
             partitions [OffsetCommitResponsePartition]:
                 partition_index int32, error_code int16
         """,
-        suffix=f" v{version}",
+        versioned=True,
     )
 
 
 def _offset_fetch(version: int, topic_key: str) -> Message:
     return _message(
-        "OffsetFetch",
+        f"OffsetFetch v{version}",
         9,
-        version,
         f"""
         groups [OffsetFetchRequestGroup]:
             group_id string, member_id string?, member_epoch int32
@@ -334,7 +328,7 @@ def _offset_fetch(version: int, topic_key: str) -> Message:
                     metadata string?, error_code int16
             error_code int16
         """,
-        suffix=f" v{version}",
+        versioned=True,
     )
 
 
@@ -345,9 +339,8 @@ OFFSET_FETCH_V9, OFFSET_FETCH_V10 = _offset_fetch(9, _BY_NAME), _offset_fetch(10
 # Topics
 
 METADATA = _message(
-    "Metadata",
+    "Metadata v12",
     3,
-    12,
     """
     topics [MetadataRequestTopic]?:
         topic_id uuid, name string?
@@ -367,9 +360,8 @@ METADATA = _message(
     """,
 )
 LIST_OFFSETS = _message(
-    "ListOffsets",
+    "ListOffsets v7",
     2,
-    7,
     """
     replica_id int32, isolation_level int8
     topics [ListOffsetsRequestTopic]:
@@ -387,9 +379,8 @@ LIST_OFFSETS = _message(
     """,
 )
 OFFSET_FOR_LEADER_EPOCH = _message(
-    "OffsetForLeaderEpoch",
+    "OffsetForLeaderEpoch v4",
     23,
-    4,
     """
     replica_id int32
     topics [OffsetForLeaderTopic]:
@@ -406,9 +397,8 @@ OFFSET_FOR_LEADER_EPOCH = _message(
     """,
 )
 FETCH = _message(
-    "Fetch",
+    "Fetch v16",
     1,
-    16,
     """
     max_wait_ms int32, min_bytes int32, max_bytes int32, isolation_level int8
     session_id int32, session_epoch int32
@@ -446,9 +436,8 @@ FETCH = _message(
 # Operators
 
 CONSUMER_GROUP_DESCRIBE = _message(
-    "ConsumerGroupDescribe",
+    "ConsumerGroupDescribe v1",
     69,
-    1,
     "group_ids [string], include_authorized_operations bool",
     """
     throttle_time_ms int32
@@ -467,9 +456,8 @@ CONSUMER_GROUP_DESCRIBE = _message(
     """,
 )
 LIST_GROUPS = _message(
-    "ListGroups",
+    "ListGroups v5",
     16,
-    5,
     "states_filter [string], types_filter [string]",
     """
     throttle_time_ms int32, error_code int16
@@ -478,9 +466,8 @@ LIST_GROUPS = _message(
     """,
 )
 DESCRIBE_CONFIGS = _message(
-    "DescribeConfigs",
+    "DescribeConfigs v4",
     32,
-    4,
     """
     resources [DescribeConfigsResource]:
         resource_type int8, resource_name string, configuration_keys [string]?
@@ -498,9 +485,8 @@ DESCRIBE_CONFIGS = _message(
     """,
 )
 INCREMENTAL_ALTER_CONFIGS = _message(
-    "IncrementalAlterConfigs",
+    "IncrementalAlterConfigs v1",
     44,
-    1,
     """
     resources [AlterConfigsResource]:
         resource_type int8, resource_name string
@@ -515,9 +501,8 @@ INCREMENTAL_ALTER_CONFIGS = _message(
     """,
 )
 LEAVE_GROUP = _message(
-    "LeaveGroup",
+    "LeaveGroup v5",
     13,
-    5,
     """
     group_id string
     members [MemberIdentity]:
@@ -530,9 +515,8 @@ LEAVE_GROUP = _message(
     """,
 )
 DELETE_GROUPS = _message(
-    "DeleteGroups",
+    "DeleteGroups v2",
     42,
-    2,
     "groups_names [string]",
     """
     throttle_time_ms int32
@@ -541,9 +525,8 @@ DELETE_GROUPS = _message(
     """,
 )
 OFFSET_DELETE = _message(
-    "OffsetDelete",
+    "OffsetDelete v0",
     47,
-    0,
     """
     group_id string
     topics [OffsetDeleteRequestTopic]:
@@ -564,9 +547,8 @@ OFFSET_DELETE = _message(
 # Groups of the classic protocol
 
 DESCRIBE_GROUPS = _message(
-    "DescribeGroups",
+    "DescribeGroups v6",
     15,
-    6,
     "groups [string], include_authorized_operations bool",
     """
     throttle_time_ms int32

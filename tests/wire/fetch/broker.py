@@ -11,7 +11,6 @@ from spark_groups.wire.addresses import Address
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.fetch.fetcher import Fetcher
 from spark_groups.wire.fetch.messages import FetchSettings
-from spark_groups.wire.frame_buffer import FrameBuffer
 from spark_groups.wire.pool import ConnectionPool
 from spark_groups.wire.schemas.codec import Values, decode, decode_start
 from spark_groups.wire.schemas.messages import (
@@ -22,6 +21,7 @@ from spark_groups.wire.schemas.messages import (
     Message,
 )
 from spark_groups.wire.security.security import Security
+from spark_groups.wire.transport import FrameBuffer
 from tests.wire.listener import greet, listening, read_frame, response
 
 TOPIC_ID = uuid.UUID(int=5)
