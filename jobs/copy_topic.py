@@ -19,7 +19,7 @@ from spark_groups.spark.jobs.run import main, run_job
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.processing.letters import Letter
 from spark_groups.spark.processing.record import Record
-from spark_groups.spark.processing.send import send_records
+from spark_groups.spark.processing.record_writer import send_records
 
 TARGET = {"--target": ("target.topic", "The topic that is written.")}
 

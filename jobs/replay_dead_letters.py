@@ -23,7 +23,7 @@ from spark_groups.spark.jobs.unread import unread
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.processing.letters import ERROR, Letter, origin_of, replayed
 from spark_groups.spark.processing.record import Record
-from spark_groups.spark.processing.send import Route, send_records
+from spark_groups.spark.processing.record_writer import Route, send_records
 from spark_groups.spark.processing.strategies import named_topic
 
 DRY_RUN = {"--dry-run": ("replay.dryRun", "Show what would be sent.")}

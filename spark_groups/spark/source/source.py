@@ -162,8 +162,11 @@ class _StreamReader(DataSourceStreamReader):
         if self._run is None:
             from spark_groups.runtime.snapshots import SnapshotPublisher
             from spark_groups.spark.control.channel import files_directory
-            from spark_groups.spark.control.runner_log import log_to_stderr
-            from spark_groups.spark.control.runner_signals import RunnerEnd, jvm_connection
+            from spark_groups.spark.control.runner_process import (
+                RunnerEnd,
+                jvm_connection,
+                log_to_stderr,
+            )
             from spark_groups.spark.source.application import warn_of_siblings
             from spark_groups.spark.source.query_run import QueryRun
 
