@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from spark_groups.spark.reading.columns import COLUMNS
+from spark_groups.spark.options.packed import COLUMNS
 from spark_groups.spark.reading.rows import ROW_SCHEMA
 
 ROWS_AT_ONCE = 10_000

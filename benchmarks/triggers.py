@@ -33,7 +33,7 @@ from rich.table import Table
 from benchmarks.results import write_results
 from benchmarks.session import new_session
 from spark_groups.lab.broker.embedded import EmbeddedKafka
-from spark_groups.spark.source.kafka_reading import TUNING
+from spark_groups.spark.source.batch_rows import TUNING
 
 TASKS: Final = 2
 WARM_TRIGGERS: Final = 3

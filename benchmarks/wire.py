@@ -23,8 +23,13 @@ from spark_groups.protocol.messages import (
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.schemas.codec import decode, encode
-from spark_groups.wire.schemas.messages import CONSUMER_GROUP_HEARTBEAT, Struct
-from spark_groups.wire.schemas.topics import LIST_OFFSETS, METADATA, OFFSET_COMMIT_V10
+from spark_groups.wire.schemas.messages import (
+    CONSUMER_GROUP_HEARTBEAT,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_COMMIT_V10,
+    Struct,
+)
 
 ROUNDS = 200
 

@@ -39,7 +39,7 @@ from spark_groups.protocol.events import (
     PartitionsLost,
     PartitionsRevoked,
 )
-from spark_groups.runtime.clock import suspension_clock
+from spark_groups.runtime.engine import suspension_clock
 from spark_groups.spark.control.channel import ControlServer, directories_of_runner
 from spark_groups.spark.control.messages import BatchReported, Listening
 from spark_groups.spark.options.source_options import SourceOptions

@@ -38,27 +38,34 @@ from spark_groups.spark.control.messages import (
     as_line,
     from_line,
 )
-from spark_groups.spark.jobs.job_config import load_job
 from spark_groups.spark.jobs.job_options import (
     ConsumeOptions,
     CopyOptions,
     CountOptions,
     ReplayOptions,
+    load_job,
 )
 from spark_groups.spark.options.source_options import SourceOptions, option_table
 from spark_groups.spark.state.state_options import StateOptions
 from spark_groups.types import BatchPlan, OffsetRange, ReadTopic, TopicPartition
 from spark_groups.wire.connection import Connection
 from spark_groups.wire.fetch.messages import fetch_from_wire
-from spark_groups.wire.frame_buffer import FrameBuffer
-from spark_groups.wire.schemas import admin, fetch, messages, sasl, topics
+from spark_groups.wire.schemas import messages
 from spark_groups.wire.schemas.codec import decode, encode
-from spark_groups.wire.schemas.fetch import FETCH
-from spark_groups.wire.schemas.messages import API_VERSIONS_V4, Field, Message, Primitive, Struct
-from spark_groups.wire.schemas.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from spark_groups.wire.schemas.topics import METADATA
+from spark_groups.wire.schemas.messages import (
+    API_VERSIONS_V4,
+    FETCH,
+    METADATA,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    Field,
+    Message,
+    Primitive,
+    Struct,
+)
 from spark_groups.wire.security.sasl import Mechanism, PasswordLogin
 from spark_groups.wire.security.security import Security
+from spark_groups.wire.transport import FrameBuffer
 
 
 @dataclass(frozen=True)
@@ -142,14 +149,7 @@ def _feed_records(octets: bytes) -> None:
 
 # The codec.
 
-MESSAGES: Final = tuple(
-    dict.fromkeys(
-        found
-        for module in (messages, topics, fetch, admin, sasl)
-        for found in vars(module).values()
-        if isinstance(found, Message)
-    )
-)
+MESSAGES: Final = tuple(each for each in vars(messages).values() if isinstance(each, Message))
 STRUCTS: Final = tuple(each for message in MESSAGES for each in (message.request, message.response))
 _BITS: Final = {"b": 8, "h": 16, "i": 32, "q": 64}
 

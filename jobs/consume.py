@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from spark_groups.spark.jobs.command import OUTPUT, main
 from spark_groups.spark.jobs.job_options import ConsumeOptions
-from spark_groups.spark.jobs.run import run_job
-from spark_groups.spark.jobs.sink import written
+from spark_groups.spark.jobs.run import OUTPUT, main, run_job, written
 
 
 def run(spark: SparkSession, options: ConsumeOptions) -> None:
     """Write the rows as they are."""
-    run_job(spark, options, lambda rows: written(rows, options.sink))
+    run_job(spark, options, lambda rows: written(rows, options))
 
 
 if __name__ == "__main__":
-    main(__doc__, ConsumeOptions, run, [OUTPUT])
+    main(__doc__, ConsumeOptions, run, OUTPUT)

@@ -14,22 +14,21 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_groups.errors import OptionsError
-from spark_groups.spark.jobs.command import Argument, main
 from spark_groups.spark.jobs.job_options import CopyOptions, connected
-from spark_groups.spark.jobs.run import run_job
+from spark_groups.spark.jobs.run import main, run_job
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.processing.letters import Letter
 from spark_groups.spark.processing.record import Record
-from spark_groups.spark.processing.send import send_records
+from spark_groups.spark.processing.record_writer import send_records
 
-TARGET = Argument("--target", "target.topic", "The topic that is written.")
+TARGET = {"--target": ("target.topic", "The topic that is written.")}
 
 
 def run(spark: SparkSession, options: CopyOptions) -> None:
     """Write each batch to the target before it ends."""
-    topic, keeps_partition = options.target.topic, options.target.partition == "same"
-    connection = connected(options.target.options or options.source)
-    if not options.target.options and SourceOptions.of(options.source).subscription.matches(topic):
+    topic, keeps_partition = options.topic, options.partition == "same"
+    connection = connected(options.cluster or options.source)
+    if not options.cluster and SourceOptions.of(options.source).subscription.matches(topic):
         raise OptionsError(f"target.topic: the job reads {topic} itself, so it would never end")
 
     def copied(record: Record) -> Letter:
@@ -43,4 +42,4 @@ def run(spark: SparkSession, options: CopyOptions) -> None:
 
 
 if __name__ == "__main__":
-    main(__doc__, CopyOptions, run, [TARGET])
+    main(__doc__, CopyOptions, run, TARGET)

@@ -15,26 +15,23 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr, window
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from spark_groups.spark.jobs.command import OUTPUT, main
 from spark_groups.spark.jobs.job_options import CountOptions
-from spark_groups.spark.jobs.run import run_job
-from spark_groups.spark.jobs.sink import written
+from spark_groups.spark.jobs.run import OUTPUT, main, run_job, written
 
 
 def run(spark: SparkSession, options: CountOptions) -> None:
     """Write the counts of windows that are over."""
-    given = options.window
 
     def counted(rows: DataFrame) -> DataStreamWriter:
-        windows = window("timestamp", given.length, given.slide)
-        groups = rows.withWatermark("timestamp", given.watermark).groupBy(
-            windows, *map(expr, given.group_by)
+        windows = window("timestamp", options.length, options.slide)
+        groups = rows.withWatermark("timestamp", options.watermark).groupBy(
+            windows, *map(expr, options.group_by)
         )
         counts = groups.count().select("window.start", "window.end", "*").drop("window")
-        return written(counts, options.sink)
+        return written(counts, options)
 
     run_job(spark, options, counted)
 
 
 if __name__ == "__main__":
-    main(__doc__, CountOptions, run, [OUTPUT])
+    main(__doc__, CountOptions, run, OUTPUT)

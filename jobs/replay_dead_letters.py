@@ -16,23 +16,22 @@ from collections.abc import Iterable
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_groups.observation.plain_values import printable
-from spark_groups.spark.jobs.command import Argument, main
+from spark_groups.observation.printable_text import printable
 from spark_groups.spark.jobs.job_options import ReplayOptions, connected
-from spark_groups.spark.jobs.run import run_job
+from spark_groups.spark.jobs.run import main, run_job
 from spark_groups.spark.jobs.unread import unread
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.processing.letters import ERROR, Letter, origin_of, replayed
 from spark_groups.spark.processing.record import Record
-from spark_groups.spark.processing.send import Route, send_records
+from spark_groups.spark.processing.record_writer import Route, send_records
 from spark_groups.spark.processing.strategies import named_topic
 
-DRY_RUN = Argument("--dry-run", "replay.dryRun", "Show what would be sent.", value="true")
+DRY_RUN = {"--dry-run": ("replay.dryRun", "Show what would be sent.")}
 
 
 def run(spark: SparkSession, options: ReplayOptions) -> None:
     """Send each batch before it ends; or only show what there is."""
-    template = options.replay.retry_topic if options.replay.to == "retry" else None
+    template = options.retry_topic if options.to == "retry" else None
 
     def back(record: Record) -> Letter | None:
         if template is None:
@@ -45,7 +44,7 @@ def run(spark: SparkSession, options: ReplayOptions) -> None:
     def send(batch: DataFrame, _: int) -> None:
         send_records(batch, back, connection)
 
-    if options.replay.dry_run:
+    if options.dry_run:
         show(unread(SourceOptions.of(options.source)), back)
     else:
         run_job(spark, options, lambda rows: rows.writeStream.foreachBatch(send))
@@ -66,4 +65,4 @@ def _line(record: Record, letter: Letter | None) -> str:
 
 
 if __name__ == "__main__":
-    main(__doc__, ReplayOptions, run, [DRY_RUN])
+    main(__doc__, ReplayOptions, run, flags=DRY_RUN)

@@ -10,8 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
-from spark_groups.lab.broker.ports import free_ports
+from spark_groups.lab.broker.embedded import EmbeddedKafka, free_ports
 from spark_groups.lab.broker.properties import LISTENER, random_cluster_id
 from spark_groups.protocol.messages import FindCoordinatorRequest
 from spark_groups.wire.cluster import Cluster

@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -51,6 +52,9 @@ PURE = (
 )
 TEXT_SUFFIXES = (".py", ".md", ".toml", ".sh", ".yml", ".ipynb", ".cfg", ".txt")
 TEXT_NAMES = ("Makefile", "run", ".gitignore")
+
+# It only re-exports, and imports what somebody asks it for.
+PACKAGE = "spark_groups"
 
 IMPURE_MODULES = frozenset(
     {
@@ -389,6 +393,24 @@ def test_places_that_rules_name_are_there() -> None:
 def test_sources_are_found() -> None:
     found = {str(source.path) for source in sources()}
     assert {"Makefile", "spark_groups/types.py", "tests/test_tidy.py", ".ci/run"} <= found
+
+
+def test_imports_between_files_have_no_circle() -> None:
+    """Imports inside functions, and those for types alone, count as well."""
+    files = {module_name(source): source for source in sources() if is_library(source)}
+    imports = {
+        name: {each for _, each in imported_modules(source)}.intersection(files) - {PACKAGE}
+        for name, source in files.items()
+        if name != PACKAGE
+    }
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        pytest.fail(" <- ".join(error.args[1]))
+
+
+def module_name(source: Source) -> str:
+    return ".".join(source.path.with_suffix("").parts).removesuffix(".__init__")
 
 
 def test_lazy_reexports_are_allowed() -> None:

@@ -24,8 +24,8 @@ from spark_groups.ops.cli import DISTRIBUTION, app
 from spark_groups.ops.lag_rules import STATUS_MEANINGS
 from spark_groups.protocol import events as member_events
 from spark_groups.protocol.events import Event, MemberEvent
-from spark_groups.spark.options.refusals import REFUSED
-from spark_groups.spark.options.source_options import option_table
+from spark_groups.spark.options.checks import REFUSED
+from spark_groups.spark.options.source_options import grouped_options
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 MARKER: Final = re.compile(r"^<!-- made: (\w+) -->$", re.MULTILINE)
@@ -234,7 +234,7 @@ def _job(path: Path) -> str:
 
 
 MAKERS: Final[dict[str, Callable[[], str]]] = {
-    "options": option_table,
+    "options": grouped_options,
     "refused_options": refused_options,
     "commands": commands,
     "error_codes": error_codes,

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from spark_groups.lab.broker import jar_digests
+from spark_groups.lab.broker import artifacts
 from spark_groups.lab.broker.artifacts import UNPUBLISHED
 from spark_groups.lab.broker.ivy import retrieve
 from spark_groups.runtime.java import find_spark_jars
@@ -35,10 +35,8 @@ def main(versions: list[str]) -> None:
                 spark_jars=find_spark_jars(),
                 deadline_s=time.monotonic() + FETCH_S,
             )
-            lines = [
-                f"{jar_digests.digest_of(jar)}  {jar.name}\n" for jar in sorted(jars.iterdir())
-            ]
-        path = Path(jar_digests.__file__).parent / jar_digests.FOLDER / f"{version}.sha256"
+            lines = [f"{artifacts.digest_of(jar)}  {jar.name}\n" for jar in sorted(jars.iterdir())]
+        path = Path(artifacts.__file__).parent / artifacts.FOLDER / f"{version}.sha256"
         path.write_text("".join(lines), encoding="ascii")
         sys.stderr.write(f"{path}: {len(lines)} jars\n")
 

@@ -21,9 +21,8 @@ from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import RequestError
 from spark_groups.wire.properties_file import read_properties
 from spark_groups.wire.security.config_references import EVERYTHING
-from spark_groups.wire.security.security import Security
+from spark_groups.wire.security.security import Security, warn_of_open_secrets
 from spark_groups.wire.security.settings import security_of
-from spark_groups.wire.security.warnings import warn_of_open_secrets
 
 BOOTSTRAP_SERVERS_VARIABLE: Final = "SPARK_GROUPS_BOOTSTRAP_SERVERS"
 

@@ -10,17 +10,24 @@ from typing import Any, Final
 
 from spark_groups.client import ClientConfig, GroupClient
 from spark_groups.client.snapshot import take_snapshot
-from spark_groups.errors import BrokerUnreachableError, DeadOwnershipError
+from spark_groups.errors import BrokerUnreachableError, DeadOwnershipError, SparkGroupsError
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.protocol.events import Event, NameOf
-from spark_groups.protocol.messages import ListOffsetsResponse
+from spark_groups.protocol.member import MemberConfig
+from spark_groups.protocol.messages import (
+    LEAVE_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+    HeartbeatRequest,
+    ListOffsetsResponse,
+    Node,
+)
 from spark_groups.runtime.carriers import Carriers
-from spark_groups.runtime.clock import suspension_clock
-from spark_groups.runtime.engine import Engine
+from spark_groups.runtime.engine import Engine, suspension_clock
 from spark_groups.runtime.instance_lock import InstanceLock
-from spark_groups.runtime.leave import leave_at_once
 from spark_groups.types import BatchPlan, TopicPartition
 from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.connection import RequestError
+from spark_groups.wire.coordinator import CoordinatorLane
 from spark_groups.wire.log_ends import LogEnds
 from spark_groups.wire.security.security import Security
 
@@ -38,7 +45,7 @@ VALIDATION_S: Final = 2.0
 """How long a plan waits for new leaders to confirm positions; what they have not is left out."""
 
 
-class GroupDriver(Engine):
+class GroupDriver:
     """One member of a consumer group with its threads; one for each run of a query.
 
     Args:
@@ -60,7 +67,7 @@ class GroupDriver(Engine):
         api_timeout_s: float = 60.0,
         request_timeout_s: float = 30.0,
     ) -> None:
-        super().__init__(config.member.group_id)
+        self._engine = Engine(config.member.group_id)
         self._config = config
         self._servers = bootstrap_servers
         self._client_id = client_id
@@ -83,8 +90,8 @@ class GroupDriver(Engine):
             GroupError: Another query of this host runs with the same instance id.
         """
         self._lock_instance()
-        with self._changed:
-            if self._client is not None:
+        with self._engine.changed:
+            if self._engine.client is not None:
                 return
             client = GroupClient(
                 self._config,
@@ -109,22 +116,20 @@ class GroupDriver(Engine):
                 self._servers,
                 client_id=self._client_id,
                 security=self._security,
-                answered=self._answered,
-                crashed=self._crashed,
+                answered=self._engine.answered,
+                crashed=self._engine.crashed,
             )
-            self._run(client, carriers)
+            self._engine.run(client, carriers)
 
     def replay(self, plan: BatchPlan) -> None:
         """Take it that Spark runs an old plan again."""
-        with self._changed:
-            self._started().replay(plan, suspension_clock())
-            self._pump(suspension_clock())
+        with self._changing() as client:
+            client.replay(plan, suspension_clock())
 
     def finish(self, plan: BatchPlan) -> None:
         """Take it as proven that a batch is finished, and commit its offsets; idempotent."""
-        with self._changed:
-            self._started().finish(plan, suspension_clock())
-            self._pump(suspension_clock())
+        with self._changing() as client:
+            client.finish(plan, suspension_clock())
 
     def observe(self, observe: Callable[[Event, NameOf], None]) -> None:
         """Have one more function called with each event, and with what names topics.
@@ -132,13 +137,13 @@ class GroupDriver(Engine):
         Args:
             observe: Called with the lock of this driver: it must not wait for anything.
         """
-        self._timeline.observers.append(observe)
+        self._engine.timeline.observers.append(observe)
 
     def expect_calls_every(self, gap_s: float) -> None:
         """Take it that the query's trigger lets `gap_s` seconds pass between two calls."""
-        with self._changed:
-            self._started().expect_calls_every(gap_s)
-            self._changed.notify_all()
+        with self._engine.changed:
+            self._engine.started().expect_calls_every(gap_s)
+            self._engine.changed.notify_all()
 
     def hold_revocations(self, is_wanted: bool) -> None:
         """Hold each revocation until it is released, or do so no more.
@@ -146,25 +151,25 @@ class GroupDriver(Engine):
         Args:
             is_wanted: Whether a rebalance listener wants to be told before partitions are gone.
         """
-        with self._changed:
+        with self._engine.changed:
             self._holds_revocations = is_wanted
-            if self._client is not None:
-                self._client.hold_revocations(is_wanted, suspension_clock())
-                self._pump(suspension_clock())
+            if self._engine.client is not None:
+                self._engine.client.hold_revocations(is_wanted, suspension_clock())
+                self._engine.pump()
 
     def release_revocation(self, number: int) -> None:
         """Let a held revocation go; `number` is that of its `RevocationHeld`."""
-        with self._changed:
-            if self._client is not None:
-                self._client.release_revocation(number, suspension_clock())
-                self._pump(suspension_clock())
+        with self._engine.changed:
+            if self._engine.client is not None:
+                self._engine.client.release_revocation(number, suspension_clock())
+                self._engine.pump()
 
     def prepare_available_now(self) -> None:
         """Read up to what is there when each partition becomes ours, then end."""
-        with self._changed:
+        with self._engine.changed:
             self._available_now = True
-            if self._client is not None:
-                self._client.prepare_available_now()
+            if self._engine.client is not None:
+                self._engine.client.prepare_available_now()
 
     def plan(self, limit: PlanLimit) -> BatchPlan | None:
         """Return the next plan, or None: nothing to read and nothing new to record.
@@ -178,7 +183,7 @@ class GroupDriver(Engine):
             BrokerUnreachableError: No broker answered for too long; names the addresses.
             AvailableNowError: AvailableNow cannot read all that it is meant to.
         """
-        client, settle_s = self._started(), self._config.settling.timeout_s
+        client, settle_s = self._engine.started(), self._config.settling.timeout_s
         began_at = suspension_clock()
         with self._calling(client):
             if not self._has_begun:
@@ -198,13 +203,13 @@ class GroupDriver(Engine):
         Returns:
             False if that did not happen in time.
         """
-        client = self._started()
+        client = self._engine.started()
         return self._await(lambda: not client.uncommitted, timeout_s)
 
     def latest_offsets(self) -> dict[TopicPartition, int]:
         """Return the ends of this member's partitions, as last listed."""
-        with self._changed:
-            return {} if self._client is None else self._client.latest_offsets()
+        with self._engine.changed:
+            return {} if self._engine.client is None else self._engine.client.latest_offsets()
 
     def note_end(self) -> None:
         """Say that the run is about to leave: its successor on this host waits for that."""
@@ -218,18 +223,20 @@ class GroupDriver(Engine):
             timeout_s: Seconds that it may take.
             will_return: True for a static member that keeps its partitions.
         """
-        with self._changed:
-            client = self._client
-            if client is None or self._closing:
+        with self._engine.changed:
+            client = self._engine.client
+            if client is None or self._engine.is_closing:
                 return
             now = suspension_clock()
             self.note_end()
-            if self._crash is None:
+            if self._engine.crash is None:
                 client.leave(now, leave_by=now + timeout_s, will_return=will_return)
-                self._pump(now)
-        self._wait_for(lambda: client.has_left or self._crash is not None, timeout_s + 0.5)
+                self._engine.pump()
+        self._engine.wait_for(
+            lambda: client.has_left or self._engine.crash is not None, timeout_s + 0.5
+        )
         coordinator = client.coordinator
-        if self._crash is not None and not client.has_left and coordinator is not None:
+        if self._engine.crash is not None and not client.has_left and coordinator is not None:
             leave_at_once(
                 self._config.member,
                 client.member_id,
@@ -239,17 +246,17 @@ class GroupDriver(Engine):
                 security=self._security,
                 timeout_s=timeout_s,
             )
-        self._close()
+        self.close()
 
     def snapshot(self) -> dict[str, Any]:
         """Return what the member is and does right now, as plain values."""
-        with self._changed:
-            if self._client is None:
+        with self._engine.changed:
+            if self._engine.client is None:
                 return {"group": self._config.member.group_id, "state": "UNSUBSCRIBED"}
-            view = take_snapshot(self._client, suspension_clock())
-            view["timeline"] = self._timeline.lines()
-            if self._crash is not None:
-                view["failure"] = f"the thread that keeps the time died: {self._crash!r}"
+            view = take_snapshot(self._engine.client, suspension_clock())
+            view["timeline"] = self._engine.timeline.lines()
+            if self._engine.crash is not None:
+                view["failure"] = f"the thread that keeps the time died: {self._engine.crash!r}"
             return view
 
     def _plan_available_now(
@@ -260,7 +267,7 @@ class GroupDriver(Engine):
         unknown_s = max(self._config.settling.timeout_s, self._api_timeout_s)
         while True:
             ends = self._readable_ends(client)
-            with self._changed:
+            with self._engine.changed:
                 plan = self._plan_from(client, limit, ends)
                 now = suspension_clock()
                 can_tell = client.can_tell(ends.offsets, now)
@@ -268,7 +275,7 @@ class GroupDriver(Engine):
                 if plan is not None:
                     return plan
                 is_over = can_tell and client.is_available_now_over(now - began_at, now)
-                self._pump(now)
+                self._engine.pump()
             if is_over:
                 return None
             if now - told_at >= unknown_s:
@@ -279,26 +286,26 @@ class GroupDriver(Engine):
             self._await(lambda: client.is_settled, POLL_AGAIN_S)
             # Settled, but unanswered or in doubt about a topic: the next question waits a moment.
             may_ask = can_tell and not client.is_in_doubt
-            self._wait_for(lambda: self._closing, 0 if may_ask else POLL_AGAIN_S)
+            self._engine.wait_for(lambda: self._engine.is_closing, 0 if may_ask else POLL_AGAIN_S)
 
     def _readable_ends(self, client: GroupClient) -> ListOffsetsResponse:
-        with self._changed:
+        with self._engine.changed:
             self._check(client)
             keys = client.readable(suspension_clock())
         ends = self._ends.list(keys) if self._ends is not None else ListOffsetsResponse()
-        with self._changed:
+        with self._engine.changed:
             if client.listed(ends.offsets, ends.leader_epochs):
-                self._pump(suspension_clock())
+                self._engine.pump()
                 self._await(lambda: not client.is_validating, VALIDATION_S)
         return ends
 
     def _plan_from(
         self, client: GroupClient, limit: PlanLimit, ends: ListOffsetsResponse
     ) -> BatchPlan | None:
-        with self._changed:
+        with self._engine.changed:
             now = suspension_clock()
             plan = client.plan(limit, ends.offsets, now, ends.leader_epochs)
-            self._pump(now)
+            self._engine.pump()
             return plan
 
     def _await_news(self, client: GroupClient) -> None:
@@ -323,7 +330,7 @@ class GroupDriver(Engine):
         began_at = suspension_clock()
         wait_s = self._api_timeout_s
         while not self._await(lambda: client.is_member, wait_s):
-            with self._changed:
+            with self._engine.changed:
                 now = suspension_clock()
                 # Until then the member decides by itself that it has waited for long enough.
                 released_by = client.instance_deadline or began_at
@@ -340,35 +347,42 @@ class GroupDriver(Engine):
         self._instance_lock = lock
 
     @contextmanager
+    def _changing(self) -> Iterator[GroupClient]:
+        """Change the client with the lock, then send what follows."""
+        with self._engine.changed:
+            yield self._engine.started()
+            self._engine.pump()
+
+    @contextmanager
     def _calling(self, client: GroupClient) -> Iterator[None]:
         """Spark calls: as long as it waits for the answer, it lives."""
-        with self._changed:
+        with self._engine.changed:
             was_absent = client.is_absent
             client.called(suspension_clock())
             if was_absent:
                 self._has_begun = False
-                self._pump(suspension_clock())
+                self._engine.pump()
         try:
             yield
         finally:
-            with self._changed:
+            with self._engine.changed:
                 client.call_ended(suspension_clock())
 
     def _await(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        client = self._started()
+        client = self._engine.started()
 
         def met_or_failed() -> bool:
             self._check(client)
             return condition()
 
-        return self._wait_for(met_or_failed, timeout_s)
+        return self._engine.wait_for(met_or_failed, timeout_s)
 
     def _check(self, client: GroupClient) -> None:
-        if self._crash is not None:
+        if self._engine.crash is not None:
             raise DeadOwnershipError(
-                f"the thread that keeps the membership alive died: {self._crash!r}"
-            ) from self._crash
-        if self._closing:
+                f"the thread that keeps the membership alive died: {self._engine.crash!r}"
+            ) from self._engine.crash
+        if self._engine.is_closing:
             raise DeadOwnershipError("the member has left the group")
         client.check()
         since, now = client.failing_since, suspension_clock()
@@ -386,9 +400,52 @@ class GroupDriver(Engine):
             f" {self._config.member.group_id!r} in within {waited_s:.0f} s: {reason}"
         )
 
-    def _close(self) -> None:
-        super()._close()
+    def close(self) -> None:
+        """End all threads without leaving the group; a second call does nothing."""
+        self._engine.close()
         if self._ends is not None:
             self._ends.shutdown()
         if self._instance_lock is not None:
             self._instance_lock.release()
+
+
+def leave_at_once(
+    config: MemberConfig,
+    member_id: str,
+    coordinator: Node,
+    *,
+    will_return: bool,
+    client_id: str,
+    security: Security,
+    timeout_s: float,
+) -> bool:
+    """Leave a group over a connection made for that; best effort.
+
+    Args:
+        config: The member.
+        member_id: Its id.
+        coordinator: Where the group is coordinated.
+        will_return: True for a static member that keeps its partitions.
+        client_id: What the broker calls this client.
+        security: How the connection is secured.
+        timeout_s: Seconds that it may take.
+
+    Returns:
+        True if the coordinator took it.
+    """
+    is_static = will_return and config.instance_id is not None
+    request = HeartbeatRequest(
+        group_id=config.group_id,
+        member_id=member_id,
+        member_epoch=LEAVE_GROUP_STATIC_MEMBER_EPOCH if is_static else LEAVE_GROUP_MEMBER_EPOCH,
+        instance_id=config.instance_id,
+    )
+    lane = CoordinatorLane(client_id=client_id, security=security)
+    try:
+        response = lane.send(coordinator, request, timeout_s)
+    except (RequestError, SparkGroupsError) as error:
+        logger.warning("the group could not be left, its session has to run out: %s", error)
+        return False
+    finally:
+        lane.close()
+    return getattr(response, "error_code", None) == 0

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 from spark_groups.client import GroupClient, Outgoing
 from spark_groups.errors import AccessError
+from spark_groups.protocol.events import Event, NameOf
 from spark_groups.protocol.messages import Node, RequestFailed, Response
 from spark_groups.runtime.carriers import Carriers
-from spark_groups.runtime.clock import suspension_clock
-from spark_groups.runtime.timeline import Timeline
 
 logger = logging.getLogger(__name__)
 
 MAX_SLEEP_S: Final = 1.0
+LENGTH: Final = 100
 
 
 class Engine:
@@ -28,86 +30,141 @@ class Engine:
 
     Args:
         group_id: The group.
+
+    Attributes:
+        changed: The lock; it is notified after every change of the client.
+        client: The client; None until `run`.
+        crash: What a thread died of.
+        is_closing: Whether `close` was called.
+        timeline: What happened to the member.
     """
 
     def __init__(self, group_id: str) -> None:
-        self._changed = threading.Condition(threading.RLock())
-        self._client: GroupClient | None = None
+        self.changed = threading.Condition(threading.RLock())
+        self.client: GroupClient | None = None
+        self.crash: BaseException | None = None
+        self.is_closing = False
+        self.timeline = Timeline(group_id)
         self._carriers: Carriers | None = None
         self._coordinator: Node | None = None
-        self._crash: BaseException | None = None
-        self._closing = False
-        self._timeline = Timeline(group_id)
 
-    def _run(self, client: GroupClient, carriers: Carriers) -> None:
-        """Begin to carry the client's requests and to keep its time."""
-        self._client, self._carriers = client, carriers
+    def run(self, client: GroupClient, carriers: Carriers) -> None:
+        """Begin to carry the client's requests and to keep its time.
+
+        Args:
+            client: The client.
+            carriers: Carry its requests; they call `answered` and `crashed` of this engine.
+        """
+        self.client, self._carriers = client, carriers
         carriers.start()
         threading.Thread(target=self._keep_time, name="kafka-group-timer", daemon=True).start()
-        with self._changed:
+        with self.changed:
             client.start(suspension_clock())
-            self._pump(suspension_clock())
+            self.pump()
 
-    def _started(self) -> GroupClient:
-        if self._client is None:
+    def started(self) -> GroupClient:
+        """Return the client, which has to be there."""
+        if self.client is None:
             raise RuntimeError("the driver has to be started first")
-        return self._client
+        return self.client
 
-    def _wait_for(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        with self._changed:
-            return self._changed.wait_for(condition, timeout_s)
+    def wait_for(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until a condition holds, and return whether it does.
 
-    def _answered(self, outgoing: Outgoing, answer: Response | RequestFailed) -> None:
-        with self._changed:
+        Args:
+            condition: Called with the lock, after every change.
+            timeout_s: How long to wait at most.
+        """
+        with self.changed:
+            return self.changed.wait_for(condition, timeout_s)
+
+    def answered(self, outgoing: Outgoing, answer: Response | RequestFailed) -> None:
+        """Hand the client an answer, or why there is none."""
+        with self.changed:
             now = suspension_clock()
-            client = self._started()
+            client = self.started()
             if isinstance(answer, RequestFailed):
                 client.handle_failure(outgoing, answer, now)
             else:
                 client.handle_response(outgoing, answer, now)
-            self._pump(now)
+            self.pump()
 
-    def _crashed(self, error: BaseException) -> None:
-        with self._changed:
+    def crashed(self, error: BaseException) -> None:
+        """Note what a thread died of, or that a broker refuses who we are."""
+        with self.changed:
             if isinstance(error, AccessError):
-                self._started().fail(str(error), suspension_clock())
+                self.started().fail(str(error), suspension_clock())
             else:
                 logger.error("the group member died of %r", error, exc_info=error)
-                self._crash = error
-            self._changed.notify_all()
+                self.crash = error
+            self.changed.notify_all()
 
-    def _pump(self, now: float) -> None:
-        client, carriers = self._client, self._carriers
-        if client is None or carriers is None or self._closing:
+    def pump(self) -> None:
+        """Send what the client wants sent now, and record what happened; needs the lock."""
+        client, carriers = self.client, self._carriers
+        if client is None or carriers is None or self.is_closing:
             return
-        for outgoing in client.poll_requests(now):
+        for outgoing in client.poll_requests(suspension_clock()):
             carriers.send(outgoing)
         coordinator = client.coordinator
         if coordinator is not None and coordinator != self._coordinator:
             self._coordinator = coordinator
             carriers.coordinator_is(coordinator)
         for event in client.poll_events():
-            self._timeline.add(event, client.topic_name)
-        self._changed.notify_all()
+            self.timeline.add(event, client.topic_name)
+        self.changed.notify_all()
 
     def _keep_time(self) -> None:
         try:
-            with self._changed:
-                while not self._closing:
+            with self.changed:
+                while not self.is_closing:
+                    self.pump()
                     now = suspension_clock()
-                    self._pump(now)
-                    wake_at = self._started().next_wakeup(now)
+                    wake_at = self.started().next_wakeup(now)
                     sleep_s = MAX_SLEEP_S if wake_at is None else wake_at - now
-                    self._changed.wait(min(MAX_SLEEP_S, max(0.001, sleep_s)))
+                    self.changed.wait(min(MAX_SLEEP_S, max(0.001, sleep_s)))
         except Exception as error:
-            self._crashed(error)
+            self.crashed(error)
 
-    def _close(self) -> None:
+    def close(self) -> None:
         """End all threads; a second call does nothing."""
-        with self._changed:
-            if self._closing:
+        with self.changed:
+            if self.is_closing:
                 return
-            self._closing = True
-            self._changed.notify_all()
+            self.is_closing = True
+            self.changed.notify_all()
         if self._carriers is not None:
             self._carriers.shutdown(timeout_s=1.0)
+
+
+class Timeline:
+    """Tells each event once and keeps the last ones.
+
+    Args:
+        group_id: The group.
+    """
+
+    def __init__(self, group_id: str) -> None:
+        self.observers: list[Callable[[Event, NameOf], None]] = []
+        """Called with each event, and with what names topics; they must not wait for anything."""
+        self._group_id = group_id
+        self._lines: deque[str] = deque(maxlen=LENGTH)
+
+    def add(self, event: Event, name_of: NameOf) -> None:
+        """Tell an event."""
+        text = event.text(name_of)
+        logger.log(event.severity.value, "group %s: %s", self._group_id, text)
+        self._lines.append(text)
+        for observe in self.observers:
+            observe(event, name_of)
+
+    def lines(self) -> list[str]:
+        """Return the last events as sentences, the oldest first."""
+        return list(self._lines)
+
+
+def suspension_clock() -> float:
+    """Return seconds of a clock that counts the time a machine sleeps, where there is one."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from spark_groups.errors import GroupError
-from spark_groups.runtime.private_directory import make_private
+from spark_groups.runtime.directories import make_private
 from spark_groups.runtime.snapshots import snapshot_directory
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from spark_groups.runtime.private_directory import make_private
+from spark_groups.runtime.directories import make_private
 
 UNREADY_SUFFIX: Final = ".new"
 PATH_BYTES_MAX: Final = 103

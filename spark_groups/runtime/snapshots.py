@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from spark_groups.runtime.private_directory import is_private, runtime_directory
+from spark_groups.runtime.directories import is_private, runtime_directory
 from spark_groups.runtime.private_socket import connect_to, end_listening, listen_at
 
 logger = logging.getLogger(__name__)

@@ -44,13 +44,22 @@ from spark_groups.wire.connection import (
 )
 from spark_groups.wire.coordinator import exchange, fetch_all
 from spark_groups.wire.groups import ListedGroup
-from spark_groups.wire.leader_requests import ASK_AGAIN, ATTEMPT_TIMEOUT_S, LeaderRequests
-from spark_groups.wire.leaders import LeaderCache
+from spark_groups.wire.leader_requests import (
+    ASK_AGAIN,
+    ATTEMPT_TIMEOUT_S,
+    LeaderCache,
+    LeaderRequests,
+)
 from spark_groups.wire.pool import ConnectionPool
-from spark_groups.wire.schemas.admin import INCREMENTAL_ALTER_CONFIGS
 from spark_groups.wire.schemas.codec import Values
-from spark_groups.wire.schemas.messages import FIND_COORDINATOR, LIST_GROUPS, Message
-from spark_groups.wire.schemas.topics import DESCRIBE_CONFIGS, METADATA
+from spark_groups.wire.schemas.messages import (
+    DESCRIBE_CONFIGS,
+    FIND_COORDINATOR,
+    INCREMENTAL_ALTER_CONFIGS,
+    LIST_GROUPS,
+    METADATA,
+    Message,
+)
 from spark_groups.wire.security.security import Security
 from spark_groups.wire.topic_metadata import (
     ClusterMetadata,
@@ -80,6 +89,9 @@ Ask = Callable[[Connection, float], Answer]
 
 class Cluster:
     """A Kafka cluster; used by one thread, but for `shutdown`, which any thread may call.
+
+    Each call raises a RequestError if no broker, or not the right one, answered in time, and a
+    ProtocolError if an answer cannot be read.
 
     Args:
         bootstrap_servers: `host:port` of one or more brokers, as `bootstrap.servers` has it.
@@ -134,12 +146,7 @@ class Cluster:
         return tuple(found[node_id] for node_id in sorted(found))
 
     def metadata(self, request: MetadataRequest) -> MetadataResponse:
-        """Return the topics of a request that exist, and errors of others by name.
-
-        Raises:
-            RequestError: No broker answered in time.
-            ProtocolError: An answer cannot be read.
-        """
+        """Return the topics of a request that exist, and errors of others by name."""
         deadline = self._deadline()
         topics: dict[TopicId, KnownTopic] = {}
         errors: dict[str, int] = {}
@@ -156,21 +163,11 @@ class Cluster:
         return MetadataResponse(topics=tuple(e.topic for e in topics.values()), errors=errors)
 
     def topics(self, names: Iterable[str]) -> ClusterMetadata:
-        """Return the topics of these names, and who leads their partitions now.
-
-        Raises:
-            RequestError: No broker answered in time.
-            ProtocolError: An answer cannot be read.
-        """
+        """Return the topics of these names, and who leads their partitions now."""
         return self._metadata(metadata_to_wire(names), self._deadline())
 
     def every_topic(self) -> ClusterMetadata:
-        """Return all topics that this principal may see.
-
-        Raises:
-            RequestError: No broker answered in time.
-            ProtocolError: An answer cannot be read.
-        """
+        """Return all topics that this principal may see."""
         return self._metadata(metadata_to_wire() | {"topics": None}, self._deadline())
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -178,10 +175,6 @@ class Cluster:
 
         A partition whose leader has moved is asked for once more after fresh metadata. An offset
         of -1 answers a timestamp that is later than every record.
-
-        Raises:
-            RequestError: No broker answered in time.
-            ProtocolError: An answer cannot be read.
         """
         found, errors = self._leader_requests.ask(request, request.partitions, self._deadline())
         return ListOffsetsResponse(
@@ -191,12 +184,7 @@ class Cluster:
         )
 
     def epoch_ends(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-        """Return how far the logs of leader epochs reach: one wire request to each leader.
-
-        Raises:
-            RequestError: No broker answered in time.
-            ProtocolError: An answer cannot be read.
-        """
+        """Return how far the logs of leader epochs reach: one wire request to each leader."""
         found, errors = self._leader_requests.ask(request, request.lookups, self._deadline())
         ends = {key: EpochEnd(each.offset, each.leader_epoch) for key, each in found.items()}
         return OffsetForLeaderEpochResponse(ends=ends, errors=errors)
@@ -207,12 +195,7 @@ class Cluster:
             self._leaders.learn(self._metadata(asked, deadline), topic_ids)
 
     def find_coordinator(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-        """Ask any broker who coordinates a group; errors are returned, not retried.
-
-        Raises:
-            RequestError: No broker answered in time.
-            ProtocolError: An answer cannot be read.
-        """
+        """Ask any broker who coordinates a group; errors are returned, not retried."""
         return self._find_coordinator(request, self._deadline())
 
     def _find_coordinator(
@@ -227,10 +210,6 @@ class Cluster:
         """Describe a consumer group, finding its coordinator first.
 
         A group of classic members alone is answered with GROUP_ID_NOT_FOUND.
-
-        Raises:
-            RequestError: Its coordinator did not answer in time.
-            ProtocolError: An answer cannot be read.
         """
 
         def ask(connection: Connection, timeout_s: float) -> DescribeGroupResponse:
@@ -245,10 +224,6 @@ class Cluster:
         """Fetch every committed offset of a group, as an operator does.
 
         Offsets of topics that no longer exist are left out.
-
-        Raises:
-            RequestError: The coordinator did not answer in time.
-            ProtocolError: An answer cannot be read.
         """
 
         def ask(connection: Connection, timeout_s: float) -> OffsetFetchResponse:
@@ -270,10 +245,6 @@ class Cluster:
             group_id: The group.
             kind: Makes an answer of `error_code`, where there is no coordinator to ask.
             ask: Asks over a connection, within seconds.
-
-        Raises:
-            RequestError: The coordinator did not answer in time.
-            ProtocolError: The answer cannot be read.
         """
         deadline = self._deadline()
         while True:

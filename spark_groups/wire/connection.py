@@ -11,27 +11,25 @@ import math
 import struct
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from spark_groups.errors import AccessError, BrokerUnreachableError, ErrorCode, ProtocolError
 from spark_groups.protocol.messages import RequestFailed
 from spark_groups.wire.addresses import Address
-from spark_groups.wire.api_versions import ApiVersions
-from spark_groups.wire.frame_buffer import FrameBuffer
 from spark_groups.wire.schemas.codec import Frame, Values, decode, decode_start, encode
 from spark_groups.wire.schemas.messages import (
     API_VERSIONS_V0,
     API_VERSIONS_V3,
     API_VERSIONS_V4,
+    SASL_HANDSHAKE,
     Message,
     Struct,
 )
-from spark_groups.wire.schemas.sasl import SASL_HANDSHAKE
 from spark_groups.wire.security.authentication import log_in
 from spark_groups.wire.security.security import Security
-from spark_groups.wire.security.tls_refusals import no_tls
-from spark_groups.wire.transport import HungUpError, Transport
+from spark_groups.wire.security.tls import no_tls
+from spark_groups.wire.transport import FrameBuffer, HungUpError, Transport
 
 CLIENT_SOFTWARE_NAME: Final = "spark-groups"
 CLIENT_SOFTWARE_VERSION: Final = "0.1.0"
@@ -345,3 +343,31 @@ def _response_schema(message: Message, frame: Frame, place: int) -> Struct:
     if refused and message.api_key == API_VERSIONS_V0.api_key:
         return API_VERSIONS_V0.response
     return message.response
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersions:
+    """What ApiVersions told.
+
+    Args:
+        by_key: Lowest and highest version by API key.
+    """
+
+    by_key: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> ApiVersions:
+        """Read an ApiVersions response of any version."""
+        return cls({e["api_key"]: (e["min_version"], e["max_version"]) for e in values["api_keys"]})
+
+    def supports(self, message: Message) -> bool:
+        """Say whether the broker speaks this version of an API."""
+        lowest, highest = self.by_key.get(message.api_key, (0, -1))
+        return lowest <= message.version <= highest
+
+    def text(self, message: Message) -> str:
+        """Return which versions of an API the broker has, for people."""
+        if message.api_key not in self.by_key:
+            return "none of it"
+        lowest, highest = self.by_key[message.api_key]
+        return f"v{lowest} to v{highest}"

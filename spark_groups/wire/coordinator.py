@@ -33,7 +33,7 @@ from spark_groups.wire.connection import (
     Connection,
     RequestError,
 )
-from spark_groups.wire.schemas.topics import METADATA, OFFSET_FETCH_V9, OFFSET_FETCH_V10
+from spark_groups.wire.schemas.messages import METADATA, OFFSET_FETCH_V9, OFFSET_FETCH_V10
 from spark_groups.wire.security.security import Security
 from spark_groups.wire.topic_metadata import ClusterMetadata, metadata_from_wire, metadata_to_wire
 from spark_groups.wire.translation import TRANSLATIONS, fetch_all_to_wire, fetched_offsets, single

@@ -1,4 +1,8 @@
-"""What an operator asks the coordinator of a group to do, or to tell, without being a member."""
+"""What an operator asks the coordinator of a group to do, or to tell, without being a member.
+
+Each function raises a RequestError if the coordinator did not answer in time, and a ProtocolError
+if its answer cannot be read.
+"""
 
 from __future__ import annotations
 
@@ -14,23 +18,25 @@ from spark_groups.protocol.messages import (
     OffsetCommitResponse,
 )
 from spark_groups.types import TopicId, TopicIdPartition, TopicPartition
-from spark_groups.wire.classic_groups import ClassicGroup, classic_from_wire, classic_to_wire
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import Connection
 from spark_groups.wire.coordinator import exchange
 from spark_groups.wire.groups import (
+    ClassicGroup,
     LeaveGroupResponse,
     MemberIdentity,
+    classic_from_wire,
+    classic_to_wire,
     leave_from_wire,
     leave_to_wire,
 )
-from spark_groups.wire.schemas.admin import (
+from spark_groups.wire.schemas.codec import Values
+from spark_groups.wire.schemas.messages import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
     LEAVE_GROUP,
     OFFSET_DELETE,
 )
-from spark_groups.wire.schemas.codec import Values
 from spark_groups.wire.translation import single
 
 NO_MEMBER_ID: Final = ""
@@ -88,10 +94,6 @@ def describe_classic_group(cluster: Cluster, group_id: str) -> ClassicGroup:
     Args:
         cluster: The cluster.
         group_id: The group.
-
-    Raises:
-        RequestError: The coordinator did not answer in time.
-        ProtocolError: The answer cannot be read.
     """
 
     def ask(connection: Connection, timeout_s: float) -> ClassicGroup:
@@ -113,10 +115,6 @@ def leave_group(
         group_id: The group.
         members: The members, of either protocol.
         reason: What the coordinator's log says about it.
-
-    Raises:
-        RequestError: The coordinator did not answer in time.
-        ProtocolError: The answer cannot be read.
     """
     asked = leave_to_wire(group_id, members, reason)
 
@@ -132,10 +130,6 @@ def delete_group(cluster: Cluster, group_id: str) -> GroupDeletion:
     Args:
         cluster: The cluster.
         group_id: The group, of either protocol.
-
-    Raises:
-        RequestError: The coordinator did not answer in time.
-        ProtocolError: The answer cannot be read.
     """
 
     def ask(connection: Connection, timeout_s: float) -> GroupDeletion:
@@ -159,10 +153,6 @@ def commit_outside(
         group_id: The group; one that does not exist is made.
         offsets: The next offset to read of each partition.
         metadata: What is kept beside the offsets, by topic.
-
-    Raises:
-        RequestError: The coordinator did not answer in time.
-        ProtocolError: The answer cannot be read.
     """
     request = OffsetCommitRequest(
         group_id=group_id,
@@ -193,10 +183,6 @@ def delete_offsets(
         cluster: The cluster.
         group_id: The group.
         partitions: The partitions; those without a committed offset are answered alike.
-
-    Raises:
-        RequestError: The coordinator did not answer in time.
-        ProtocolError: The answer cannot be read.
     """
     asked = _deletion_to_wire(group_id, partitions)
 

@@ -20,8 +20,7 @@ from spark_groups.protocol.messages import (
 )
 from spark_groups.types import TopicId, TopicIdPartition
 from spark_groups.wire.schemas.codec import Values
-from spark_groups.wire.schemas.messages import Message
-from spark_groups.wire.schemas.topics import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from spark_groups.wire.schemas.messages import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, Message
 
 NO_LEADER: Final = -1
 ZERO_TOPIC_ID: Final = uuid.UUID(int=0)

@@ -35,13 +35,11 @@ from spark_groups.wire.schemas.messages import (
     CONSUMER_GROUP_DESCRIBE,
     CONSUMER_GROUP_HEARTBEAT,
     FIND_COORDINATOR,
-    Message,
-)
-from spark_groups.wire.schemas.topics import (
     OFFSET_COMMIT_V9,
     OFFSET_COMMIT_V10,
     OFFSET_FETCH_V9,
     OFFSET_FETCH_V10,
+    Message,
 )
 from spark_groups.wire.topic_metadata import ClusterMetadata
 

@@ -12,10 +12,8 @@ from typing import Final
 
 from spark_groups.errors import AccessError, BrokerUnreachableError, ProtocolError
 from spark_groups.wire.addresses import Address, resolve
-from spark_groups.wire.frame_buffer import FrameBuffer
 from spark_groups.wire.security.security import Security
-from spark_groups.wire.security.tls import ssl_context
-from spark_groups.wire.security.tls_refusals import tls_refusal
+from spark_groups.wire.security.tls import ssl_context, tls_refusal
 
 _RECEIVE_BYTES: Final = 256 * 1024
 _LEAST_FRAME_BYTES: Final = 4
@@ -31,6 +29,34 @@ _FOREIGN_GREETINGS: Final = {
     b"HTTP": "an HTTP answer: this is not a Kafka listener",
     b"SSH-": "an SSH greeting: this is not a Kafka listener",
 }
+
+
+class FrameBuffer:
+    """Room for one frame at a time.
+
+    Args:
+        kept_bytes: How much memory stays for the next frame; a larger frame has its own.
+    """
+
+    def __init__(self, kept_bytes: int) -> None:
+        self._kept_bytes = kept_bytes
+        self._memory = bytearray()
+
+    def room(self, size_bytes: int) -> memoryview:
+        """Return room for a frame; what was given before is given again.
+
+        Args:
+            size_bytes: How many bytes the frame has; whoever asks has bounded it.
+        """
+        if size_bytes > self._kept_bytes:
+            # Not both at once.
+            self._memory = bytearray()
+            return memoryview(bytearray(size_bytes))
+        if size_bytes > len(self._memory):
+            grown = min(self._kept_bytes, max(size_bytes, 2 * len(self._memory)))
+            self._memory = bytearray()
+            self._memory = bytearray(grown)
+        return memoryview(self._memory)[:size_bytes]
 
 
 class HungUpError(BrokerUnreachableError):

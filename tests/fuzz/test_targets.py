@@ -7,7 +7,7 @@ import pytest
 from fuzz.targets import TARGETS, Target, untagged
 from spark_groups.errors import ProtocolError
 from spark_groups.wire.schemas.codec import decode
-from spark_groups.wire.schemas.topics import METADATA
+from spark_groups.wire.schemas.messages import METADATA
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda each: each.name)

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from types import TracebackType
 
-from spark_groups.lab.broker.ports import HOST, free_ports
+from spark_groups.lab.broker.embedded import HOST, free_ports
 from tests.jobs.submitted import SPARK_HOME, spark_environment
 from tests.waiting import wait_until
 

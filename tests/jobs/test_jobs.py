@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_groups.errors import OptionsError
-from spark_groups.spark.jobs.job_config import load_job
-from spark_groups.spark.jobs.job_options import CopyOptions
+from spark_groups.spark.jobs.job_options import CopyOptions, load_job
 from spark_groups.spark.processing.letters import ERROR
 from spark_groups.spark.processing.record import Record
 from tests.jobs.submitted import ROOT

@@ -7,7 +7,7 @@ import time
 from contextlib import closing
 from dataclasses import replace
 
-from spark_groups.lab.broker.ports import free_ports
+from spark_groups.lab.broker.embedded import free_ports
 from spark_groups.observation.frames import EVENTS_MAX, GroupHistory, Staleness
 from spark_groups.observation.group_events import EventKind
 from spark_groups.observation.lag_trends import LagHistory

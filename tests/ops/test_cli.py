@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
-from spark_groups.lab.broker.ports import free_ports
+from spark_groups.lab.broker.embedded import EmbeddedKafka, free_ports
 from spark_groups.protocol.messages import HeartbeatRequest
 from spark_groups.runtime.snapshots import SnapshotPublisher
 from spark_groups.types import NO_PARTITIONS, BatchPlan

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
-from spark_groups.lab.broker.ports import free_ports
+from spark_groups.lab.broker.embedded import EmbeddedKafka, free_ports
 from spark_groups.observation.views import GroupView, view_group
 from spark_groups.ops.lag_cli import LagView, judge_group_lag, render_lag, view_group_lag
 from spark_groups.ops.lag_rules import PartitionStatus, Verdict

@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
-from spark_groups.lab.broker.ports import free_ports
+from spark_groups.lab.broker.embedded import EmbeddedKafka, free_ports
 from spark_groups.ops.serve_cli import WATCHED_MAX
 from tests.brokers import create_topic
 from tests.ops.commands import invoke

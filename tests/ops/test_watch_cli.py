@@ -18,8 +18,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
-from spark_groups.lab.broker.ports import free_ports
+from spark_groups.lab.broker.embedded import EmbeddedKafka, free_ports
 from spark_groups.observation.frames import Frame, GroupHistory
 from spark_groups.observation.views import view_group
 from spark_groups.ops.watch_cli import (

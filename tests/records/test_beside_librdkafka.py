@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
 
 from spark_groups.records.decoder import RangeCursor, RecordDecoder
-from spark_groups.spark.reading.message_rows import RowBuffer
+from spark_groups.spark.reading.librdkafka_reader import RowBuffer
 from spark_groups.spark.reading.rows import ROW_SCHEMA_WITH_HEADERS
 from tests.records.decoding import END, TP, random_batches
 from tests.records.encoding import CREATE_TIME, Batch

@@ -142,7 +142,7 @@ class QueryLike:
 
     def vanish(self) -> None:
         """End without a word, as a process that is killed."""
-        self.driver._close()
+        self.driver.close()
 
 
 @contextmanager

@@ -10,8 +10,7 @@ import time
 from collections.abc import Iterator
 from itertools import pairwise
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
-from spark_groups.lab.broker.ports import free_ports
+from spark_groups.lab.broker.embedded import EmbeddedKafka, free_ports
 from spark_groups.lab.broker.properties import LISTENER
 
 LISTENER_NAME = "PROXIED"

@@ -137,9 +137,10 @@ def test_log_ends_are_listed_now_and_then_while_a_topic_is_in_doubt(
             client.absent.learn(names, MetadataResponse(), hands.now)
         return condition()
 
-    driver._client = client
-    monkeypatch.setattr(driver, "_wait_for", wait_for)
-    monkeypatch.setattr(driver, "_pump", lambda now: None)
+    engine = driver._engine
+    engine.client = client
+    monkeypatch.setattr(engine, "wait_for", wait_for)
+    monkeypatch.setattr(engine, "pump", lambda: None)
     monkeypatch.setattr(driver_module, "suspension_clock", lambda: hands.now)
     monkeypatch.setattr(driver, "_readable_ends", lambda client: listed)
     with pytest.raises(AvailableNowError, match="flihgts"):

@@ -25,7 +25,7 @@ from spark_groups.protocol.messages import (
 )
 from spark_groups.runtime.carriers import Carriers
 from spark_groups.types import NO_PARTITIONS
-from spark_groups.wire.schemas.topics import METADATA
+from spark_groups.wire.schemas.messages import METADATA
 from spark_groups.wire.security.security import Security
 from tests.brokers import create_topic
 from tests.runtime.proxy import Proxy

@@ -12,7 +12,7 @@ from spark_groups.errors import (
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import StartingPoint
-from spark_groups.runtime.clock import suspension_clock
+from spark_groups.runtime.engine import suspension_clock
 from spark_groups.types import BatchPlan
 from tests.brokers import Row, create_topic, delete_topic, grow_topic, produce
 from tests.runtime.members import all_at, committed, evict, fill, queries
@@ -125,7 +125,7 @@ def test_what_a_member_left_behind_is_in_the_next_plan_of_the_one_that_stays(
         fill(kafka.bootstrap_servers, topic_name, 2, 5)
         assert len(stays.plan_rows().ranges) == 1
         goes.driver.leave(5.0)
-        client = stays.driver._client
+        client = stays.driver._engine.client
         assert client is not None
         # Heartbeats at the ends of batches are half a second apart at least, targets a second.
         wait_until(

@@ -14,8 +14,8 @@ from spark_groups.errors import (
 )
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.starting import StartingPoint
-from spark_groups.runtime.clock import suspension_clock
 from spark_groups.runtime.driver import OUTAGE_S
+from spark_groups.runtime.engine import suspension_clock
 from tests.brokers import create_topic
 from tests.runtime.members import QueryLike, all_at, committed, fill, queries
 from tests.waiting import wait_until
@@ -41,12 +41,12 @@ def test_an_outage_is_found_out_also_while_an_instance_id_is_waited_for(group_id
     query = QueryLike("127.0.0.1:1", group_id, "anything", member={"instance_id": group_id})
     try:
         query.driver.start(None)
-        client, now = query.driver._started(), suspension_clock()
-        with query.driver._changed:
+        client, now = query.driver._engine.started(), suspension_clock()
+        with query.driver._engine.changed:
             client.search.failing_since = now - 2 * OUTAGE_S
             client.member.instance_wait.refused(now - 10.0)
         assert query.driver.await_commits(0.0), "it is still waited for"
-        with query.driver._changed:
+        with query.driver._engine.changed:
             client.member.instance_wait.ended()
             client.member.instance_wait.refused(now - 2 * OUTAGE_S)
         with pytest.raises(BrokerUnreachableError, match=r"127\.0\.0\.1:1"):
@@ -117,8 +117,8 @@ def test_the_death_of_a_thread_that_keeps_the_membership_fails_the_next_call(
         def broken(*_: object) -> None:
             raise ZeroDivisionError("a bug")
 
-        monkeypatch.setattr(query.driver._client, "poll_requests", broken)
-        wait_until(lambda: query.driver._crash, what="the timer to meet the bug")
+        monkeypatch.setattr(query.driver._engine.client, "poll_requests", broken)
+        wait_until(lambda: query.driver._engine.crash, what="the timer to meet the bug")
         with pytest.raises(DeadOwnershipError, match="a bug"):
             query.plan()
         health = assess(query.driver.snapshot())

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import logging
+import time
 import uuid
 
 import pytest
 
 from spark_groups.client import ClientConfig, GroupClient
+from spark_groups.errors import DeadOwnershipError
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint
-from spark_groups.protocol.member_config import MemberConfig
+from spark_groups.protocol.events import Event, MemberLeft, QueryReturned
+from spark_groups.protocol.member import MemberConfig
+from spark_groups.protocol.messages import Node
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.runtime.carriers import Carriers
-from spark_groups.runtime.engine import Engine
+from spark_groups.runtime.driver import leave_at_once
+from spark_groups.runtime.engine import LENGTH, Engine, Timeline, suspension_clock
 from spark_groups.wire.security.security import Security
+from tests.brokers import create_topic
+from tests.runtime.members import instance_epochs, queries
 
 NOBODY = ("localhost:1",)
 
@@ -28,30 +37,30 @@ def running() -> Engine:
         NOBODY,
         client_id="test",
         security=Security(),
-        answered=engine._answered,
-        crashed=engine._crashed,
+        answered=engine.answered,
+        crashed=engine.crashed,
     )
-    engine._run(GroupClient(config, new_member_id=lambda: str(uuid.uuid4())), carriers)
+    engine.run(GroupClient(config, new_member_id=lambda: str(uuid.uuid4())), carriers)
     return engine
 
 
 def test_engine_that_was_not_started_says_so() -> None:
     with pytest.raises(RuntimeError, match="started first"):
-        Engine("g")._started()
-    assert not Engine("g")._wait_for(lambda: False, 0.01)
+        Engine("g").started()
+    assert not Engine("g").wait_for(lambda: False, 0.01)
 
 
 def test_answers_and_the_clock_move_the_client() -> None:
     engine = running()
     try:
-        failing = engine._wait_for(
-            lambda: engine._started().failing_since is not None, timeout_s=30.0
+        failing = engine.wait_for(
+            lambda: engine.started().failing_since is not None, timeout_s=30.0
         )
         assert failing
-        assert any("got no answer" in line for line in engine._timeline.lines())
+        assert any("got no answer" in line for line in engine.timeline.lines())
     finally:
-        engine._close()
-        engine._close()
+        engine.close()
+        engine.close()
 
 
 def test_death_of_a_thread_is_noted_and_wakes_whoever_waits(
@@ -59,8 +68,72 @@ def test_death_of_a_thread_is_noted_and_wakes_whoever_waits(
 ) -> None:
     engine = running()
     try:
-        monkeypatch.setattr(engine, "_pump", lambda _: 1 / 0)
-        assert engine._wait_for(lambda: engine._crash is not None, timeout_s=30.0)
-        assert isinstance(engine._crash, ZeroDivisionError)
+        monkeypatch.setattr(engine, "pump", lambda: 1 / 0)
+        assert engine.wait_for(lambda: engine.crash is not None, timeout_s=30.0)
+        assert isinstance(engine.crash, ZeroDivisionError)
     finally:
-        engine._close()
+        engine.close()
+
+
+def test_event_is_logged_kept_and_shown_to_all_observers(caplog: pytest.LogCaptureFixture) -> None:
+    timeline, seen = Timeline("g"), list[Event]()
+    timeline.observers += [lambda event, _: seen.append(event)] * 2
+    event = QueryReturned(1.0, "m1", 3)
+    with caplog.at_level(logging.INFO, "spark_groups"):
+        timeline.add(event, lambda _: None)
+    assert [each.levelname for each in caplog.records] == ["WARNING"]
+    assert "group g: member m1 at epoch 3 joins again" in caplog.text
+    assert seen == [event, event]
+    assert len(timeline.lines()) == 1
+
+
+def test_only_the_last_ones_are_kept() -> None:
+    timeline = Timeline("g")
+    for epoch in range(LENGTH + 5):
+        timeline.add(MemberLeft(1.0, "m1", epoch), lambda _: None)
+    lines = timeline.lines()
+    assert len(lines) == LENGTH
+    assert f"epoch {LENGTH + 4} " in lines[-1]
+
+
+CONFIG = MemberConfig(group_id="g", subscription=Subscription.of_names("orders"))
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(("instance_id", "left"), [(None, {}), ("i1", {"i1": -2})])
+def test_member_whose_thread_died_is_not_waited_for(
+    kafka: EmbeddedKafka,
+    topic_name: str,
+    group_id: str,
+    instance_id: str | None,
+    left: dict[str, int],
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name)
+    with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
+        query = start(member={"instance_id": instance_id})
+        query.plan()
+        query.driver._engine.crashed(RuntimeError("a bug"))
+        with pytest.raises(DeadOwnershipError, match="a bug"):
+            query.plan()
+        query.driver.leave(10.0, will_return=True)
+        assert instance_epochs(kafka.bootstrap_servers, group_id) == left
+
+
+def test_broker_that_is_gone_is_no_error() -> None:
+    took = leave_at_once(
+        CONFIG,
+        "m1",
+        Node(1, "localhost", 1),
+        will_return=False,
+        client_id="test",
+        security=Security(),
+        timeout_s=2.0,
+    )
+    assert not took
+
+
+def test_it_never_goes_back_and_counts_seconds() -> None:
+    began_at, began_monotonic_s = suspension_clock(), time.monotonic()
+    assert suspension_clock() >= began_at
+    passed_s = time.monotonic() - began_monotonic_s
+    assert suspension_clock() - began_at >= passed_s

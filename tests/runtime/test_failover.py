@@ -13,7 +13,7 @@ import pytest
 
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.planning import PlanLimit
-from spark_groups.runtime.clock import suspension_clock
+from spark_groups.runtime.engine import suspension_clock
 from tests.brokers import Row, produce
 from tests.clusters import ThreeBrokers
 from tests.runtime.members import NO_LIMIT, QueryLike, all_at, committed, queries
@@ -107,7 +107,7 @@ class Pair:
     def coordinators(self) -> list[str | None]:
         """Return where each of them takes the coordinator to be."""
         nodes = [
-            query.driver._client.coordinator if query.driver._client else None
+            query.driver._engine.client.coordinator if query.driver._engine.client else None
             for query in self.both
         ]
         return [f"{node.host}:{node.port}" if node else None for node in nodes]
@@ -136,7 +136,7 @@ def watched(pair: Pair) -> Iterator[Callable[[], float]]:
     def watch() -> None:
         while not over.wait(0.01):
             for query, times in zip(pair.both, sent_at, strict=True):
-                client = query.driver._client
+                client = query.driver._engine.client
                 accepted_at = client.member.last_accepted_sent_at if client else None
                 if accepted_at is not None and accepted_at > times[-1]:
                     times.append(accepted_at)

@@ -32,7 +32,7 @@ def test_a_member_that_stood_still_past_its_deadline_is_fenced_and_goes_on(
         other = start()
         wait_until(lambda: "is to give up" in late.timeline, what="the revocation to be told")
         # Whoever holds its lock keeps it from doing, or answering, anything.
-        with late.driver._changed:
+        with late.driver._engine.changed:
             wait_until(lambda: (other.run(), len(other.assigned) == 2)[1], 20, "its removal")
             # Its batch ends meanwhile, and its commit comes after it was removed.
             late.finish()

@@ -14,9 +14,8 @@ from spark_groups.lab.broker import embedded
 from spark_groups.lab.broker.artifacts import KafkaArtifacts, _fill, _is_complete
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.protocol.subscription import Subscription
-from spark_groups.runtime.cache_directory import cache_dir
-from spark_groups.wire.schemas.messages import FIND_COORDINATOR
-from spark_groups.wire.schemas.topics import METADATA
+from spark_groups.runtime.directories import cache_dir
+from spark_groups.wire.schemas.messages import FIND_COORDINATOR, METADATA
 from tests.brokers import create_topic
 from tests.runtime.classic import ClassicConsumer
 from tests.runtime.members import QueryLike, queries

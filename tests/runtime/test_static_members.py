@@ -236,7 +236,7 @@ def test_member_that_was_replaced_fails_with_the_reason(
         shared = {"group_id": group_id, "instance_id": "i1"}
         gone = HeartbeatRequest(member_id=fenced.member_id, member_epoch=-2, **shared)
         # A heartbeat of the old one between the two would be answered FENCED_MEMBER_EPOCH.
-        with fenced.driver._changed:
+        with fenced.driver._engine.changed:
             heartbeat(kafka.bootstrap_servers, gone)
             newer = heartbeat(
                 kafka.bootstrap_servers,

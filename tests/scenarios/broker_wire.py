@@ -9,19 +9,21 @@ from spark_groups.lab.coordinator import messages as c
 from spark_groups.types import TopicId, TopicIdPartition, TopicPartition
 from spark_groups.wire.configuration import ConfigOrigin
 from spark_groups.wire.connection import Connection
-from spark_groups.wire.schemas.admin import DELETE_GROUPS, LEAVE_GROUP, OFFSET_DELETE
 from spark_groups.wire.schemas.messages import (
     BOOL,
+    DELETE_GROUPS,
     INT8,
     INT16,
     INT32,
+    LEAVE_GROUP,
     LIST_GROUPS,
+    OFFSET_COMMIT_V9,
+    OFFSET_DELETE,
     STRING,
     Field,
     Message,
     Struct,
 )
-from spark_groups.wire.schemas.topics import OFFSET_COMMIT_V9
 from tests.scenarios.world import Operated, Operation
 
 OFFSET_COMMIT_V8 = replace(OFFSET_COMMIT_V9, version=8)

@@ -33,9 +33,9 @@ from spark_groups.wire.configuration import (
 from spark_groups.wire.connection import Connection, RequestError
 from spark_groups.wire.coordinator import exchange
 from spark_groups.wire.group_settings import group_settings
-from spark_groups.wire.schemas.admin import INCREMENTAL_ALTER_CONFIGS
-from spark_groups.wire.schemas.topics import (
+from spark_groups.wire.schemas.messages import (
     DESCRIBE_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
     OFFSET_COMMIT_V9,
     OFFSET_COMMIT_V10,
     OFFSET_FETCH_V9,

@@ -30,7 +30,7 @@ from spark_groups.wire.configuration import ConfigEntry, ConfigOrigin, ConfigRes
 from spark_groups.wire.connection import RequestError
 from spark_groups.wire.coordinator import CoordinatorLane
 from spark_groups.wire.groups import ListedGroup
-from spark_groups.wire.schemas.topics import LIST_OFFSETS, METADATA
+from spark_groups.wire.schemas.messages import LIST_OFFSETS, METADATA
 from spark_groups.wire.topic_metadata import ClusterMetadata, KnownTopic, Leader
 from tests.brokers import Row, create_topic, delete_topic, produce
 from tests.waiting import wait_until

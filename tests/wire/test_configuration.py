@@ -15,9 +15,8 @@ from spark_groups.wire.configuration import (
     configuration_to_wire,
     refuse,
 )
-from spark_groups.wire.schemas.admin import INCREMENTAL_ALTER_CONFIGS
 from spark_groups.wire.schemas.codec import decode, encode
-from spark_groups.wire.schemas.topics import DESCRIBE_CONFIGS
+from spark_groups.wire.schemas.messages import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 
 
 @pytest.mark.parametrize(("keys", "sent"), [(None, None), ([], ()), (["a", "b"], ("a", "b"))])

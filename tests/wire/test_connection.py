@@ -11,15 +11,17 @@ import tracemalloc
 import pytest
 
 from spark_groups.errors import AccessError, ProtocolError
-from spark_groups.wire.connection import Connection, RequestError
+from spark_groups.wire.connection import ApiVersions, Connection, RequestError
 from spark_groups.wire.schemas.messages import (
     API_VERSIONS_V0,
     API_VERSIONS_V3,
     CONSUMER_GROUP_HEARTBEAT,
     FIND_COORDINATOR,
     LIST_GROUPS,
+    METADATA,
+    OFFSET_COMMIT_V9,
+    OFFSET_COMMIT_V10,
 )
-from spark_groups.wire.schemas.topics import METADATA, OFFSET_COMMIT_V10
 from spark_groups.wire.topic_metadata import metadata_from_wire, metadata_to_wire
 from tests.wire.listener import (
     await_end,
@@ -360,3 +362,15 @@ def test_an_error_of_api_versions_is_named() -> None:
 
     with listening(script) as port, pytest.raises(ProtocolError, match="CLUSTER_AUTHORIZATION"):
         Connection("127.0.0.1", port).connect(2)
+
+
+def test_reads_versions() -> None:
+    versions = ApiVersions.of({"api_keys": ({"api_key": 8, "min_version": 2, "max_version": 9},)})
+    assert versions.supports(OFFSET_COMMIT_V9)
+    assert not versions.supports(OFFSET_COMMIT_V10)
+    assert versions.text(OFFSET_COMMIT_V10) == "v2 to v9"
+
+
+def test_knows_nothing_before_it_was_told() -> None:
+    assert not ApiVersions().supports(OFFSET_COMMIT_V9)
+    assert ApiVersions().text(OFFSET_COMMIT_V9) == "none of it"

@@ -13,7 +13,7 @@ from spark_groups.protocol.messages import (
 )
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.schemas.codec import decode, encode
-from spark_groups.wire.schemas.topics import LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH
+from spark_groups.wire.schemas.messages import LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH
 from spark_groups.wire.topic_metadata import (
     LEADER_QUESTIONS,
     ZERO_TOPIC_ID,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import tempfile
 import time
@@ -21,7 +23,6 @@ from spark_groups.lab.broker.jvm_process import (
     await_stopped,
     send_signal,
 )
-from spark_groups.lab.broker.ports import HOST, answers, check_port, free_ports
 from spark_groups.lab.broker.properties import (
     JVM_FLAGS,
     LISTENER,
@@ -38,6 +39,9 @@ _PORT_ATTEMPTS = 3
 _KILL_S = 10.0
 _ERROR_LINES = 20
 _TAIL_BYTES = 256 * 1024
+HOST = "127.0.0.1"
+_METADATA_V1 = struct.pack(">hhihi", 3, 1, 1, -1, 0)
+"""Metadata v1, correlation id 1, no client id, no topics. Source: MetadataRequest.json."""
 
 
 class EmbeddedKafka:
@@ -384,3 +388,61 @@ def _last_lines(path: Path, start_bytes: int = 0) -> list[str]:
 
 def _size_bytes(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on at this moment.
+
+    Args:
+        count: How many, all different.
+    """
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+
+
+def check_port(port: int) -> None:
+    """Check that a port can be listened on.
+
+    Args:
+        port: The port, on 127.0.0.1.
+
+    Raises:
+        EmbeddedKafkaError: It is taken, or not allowed.
+    """
+    try:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((HOST, port))
+    except (OSError, OverflowError) as error:
+        raise EmbeddedKafkaError(
+            f"port {port} of {HOST} cannot be listened on ({error}): end what uses it, or choose"
+            " another port"
+        ) from error
+
+
+def answers(port: int, timeout_s: float = 2.0) -> bool:
+    """Tell whether a broker answers on a plaintext port and is ready for work.
+
+    A broker takes requests a little before the controller lets it lead partitions. Until then its
+    own metadata does not list it.
+
+    Args:
+        port: The port, on 127.0.0.1.
+        timeout_s: How long to wait for the answer.
+    """
+    try:
+        with socket.create_connection((HOST, port), timeout=timeout_s) as connection:
+            connection.sendall(struct.pack(">i", len(_METADATA_V1)) + _METADATA_V1)
+            head = b""
+            while len(head) < 12:
+                received = connection.recv(12 - len(head))
+                if not received:
+                    return False
+                head += received
+    except OSError:
+        return False
+    _, correlation_id, brokers = struct.unpack(">iii", head)
+    return bool(correlation_id == 1 and brokers > 0)

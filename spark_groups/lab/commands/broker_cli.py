@@ -12,8 +12,7 @@ from typing import Annotated
 import typer
 
 from spark_groups.lab.broker.artifacts import DEFAULT_VERSION
-from spark_groups.lab.broker.embedded import EmbeddedKafka
-from spark_groups.lab.broker.ports import answers
+from spark_groups.lab.broker.embedded import EmbeddedKafka, answers
 from spark_groups.runtime.started_broker import (
     StartedBroker,
     forget_started,

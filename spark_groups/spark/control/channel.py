@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from pyspark.core.files import SparkFiles
 
-from spark_groups.runtime.private_directory import is_private, runtime_directory
+from spark_groups.runtime.directories import is_private, runtime_directory
 from spark_groups.runtime.private_socket import connect_to, end_listening, listen_at
 from spark_groups.spark.control.messages import Introduced, Listening, Message, as_line, from_line
 

@@ -10,13 +10,78 @@ query and keeps in its checkpoint.
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Any, Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
 
 from spark_groups.errors import OptionsError
-from spark_groups.spark.jobs.hadoop_files import HadoopFiles
 
 WRITTEN_BY: Final = "_written_by"
 SINK_LOG: Final = "_spark_metadata"
+
+
+class HadoopFiles:
+    """Small text files on any file system that Spark's Hadoop knows: local, HDFS, object stores.
+
+    They are reached through the driver's JVM, by paths or URIs.
+
+    Args:
+        spark: The session whose Hadoop configuration is used.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jvm: Any = spark.sparkContext._jvm
+        self._configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()
+
+    def qualified(self, path: str) -> str:
+        """Return a path as it is written in full: with its file system, and absolute."""
+        system, hadoop_path = self._resolve(path)
+        return str(system.makeQualified(hadoop_path).toString())
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or a directory."""
+        system, hadoop_path = self._resolve(path)
+        return bool(system.exists(hadoop_path))
+
+    def read(self, path: str) -> str | None:
+        """Return what a file says; None if it is not there."""
+        if not self.exists(path):
+            return None
+        system, hadoop_path = self._resolve(path)
+        stream = system.open(hadoop_path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def create(self, path: str, text: str, *, overwrite: bool = False) -> bool:
+        """Write a file.
+
+        Args:
+            path: Where.
+            text: What it shall say.
+            overwrite: Whether it may be there already.
+
+        Returns:
+            False if it was there and was left alone.
+        """
+        system, hadoop_path = self._resolve(path)
+        try:
+            stream = system.create(hadoop_path, overwrite)
+        except Py4JJavaError as error:
+            if "FileAlreadyExists" in str(error) and not overwrite:
+                return False
+            raise
+        try:
+            stream.write(text.encode())
+        finally:
+            stream.close()
+        return True
+
+    def _resolve(self, path: str) -> tuple[Any, Any]:
+        hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
+        return hadoop_path.getFileSystem(self._configuration), hadoop_path
 
 
 class OutputGuard:

@@ -1,18 +1,25 @@
-"""What is wrong with the options of a load(), said in the words of the options."""
+"""Checks of the options of a load(): each error is in the words of the options.
+
+A setting that is accepted and then not obeyed is worse than an error at load(). So the options that
+people bring along from Spark's own Kafka source and from Kafka's consumers, and that this source
+does not follow, are refused with the reason and with what to do instead.
+"""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, Final, NoReturn, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from spark_groups.errors import OptionsError
 from spark_groups.protocol.subscription import Subscription
-from spark_groups.spark.options.refusals import REFUSED, REFUSED_PREFIXES
 from spark_groups.spark.options.values import parse_starting_offsets
 from spark_groups.spark.reading.fetch_tuning import FETCH_TUNING
+from spark_groups.wire.security.security import PLAINTEXT, Security
+from spark_groups.wire.security.settings import SECURITY_SETTINGS, security_of
 
 Options = TypeVar("Options")
 
@@ -20,6 +27,64 @@ SUBSCRIPTIONS: Final[Mapping[str, Callable[[str], Subscription]]] = {
     "subscribe": Subscription.of_names,
     "subscribePattern": Subscription.of_pattern,
 }
+
+_SERVER_SIDE: Final = (
+    "the coordinator decides it for a group of the consumer protocol (KIP-848): set it on the"
+    " broker or on the group"
+)
+_NOT_YET: Final = "is not supported yet"
+_ENDS: Final = (
+    "a stream has no end: use Trigger.AvailableNow; a batch reads until the end of the log: filter"
+    " its rows by offset or timestamp"
+)
+
+REFUSED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "assign": "the group's coordinator assigns partitions: use subscribe or subscribePattern",
+        "kafka.session.timeout.ms": (
+            f"{_SERVER_SIDE} (spark-groups config GROUP --set consumer.session.timeout.ms=...)"
+        ),
+        "kafka.heartbeat.interval.ms": (
+            f"{_SERVER_SIDE} (spark-groups config GROUP --set consumer.heartbeat.interval.ms=...)"
+        ),
+        "kafka.partition.assignment.strategy": (
+            "the coordinator assigns: kafka.group.remote.assignor names one of its assignors"
+        ),
+        "kafka.group.local.assignors": (
+            "the coordinator assigns: kafka.group.remote.assignor names one of its assignors"
+        ),
+        "kafka.auto.offset.reset": "use startingOffsets",
+        "kafka.key.deserializer": "keys are binary: convert them in the query",
+        "kafka.value.deserializer": "values are binary: convert them in the query",
+        "kafka.key.serializer": "this is a source: it writes nothing to Kafka",
+        "kafka.value.serializer": "this is a source: it writes nothing to Kafka",
+        "kafka.enable.auto.commit": "a batch is committed once it is finished, never before",
+        "kafka.auto.commit.interval.ms": "a batch is committed once it is finished, never before",
+        "kafka.interceptor.classes": "executors read without a JVM consumer",
+        "kafka.max.poll.records": "batches are cut by size: use maxRecordsPerPartition for tasks",
+        "kafka.exclude.internal.topics": "a pattern covers what the coordinator lets it cover",
+        "kafka.allow.auto.create.topics": "a source creates no topics",
+        "groupIdPrefix": "kafka.group.id names the group",
+        "startingTimestamp": f"{_NOT_YET}: use startingOffsets",
+        "startingOffsetsByTimestamp": f"{_NOT_YET}: use startingOffsets",
+        "startingOffsetsByTimestampStrategy": f"{_NOT_YET}: use startingOffsets",
+        "endingOffsets": _ENDS,
+        "endingTimestamp": _ENDS,
+        "endingOffsetsByTimestamp": _ENDS,
+        "fetchOffset.numRetries": "kafka.default.api.timeout.ms bounds every retry",
+        "fetchOffset.retryIntervalMs": "kafka.default.api.timeout.ms bounds every retry",
+        "path": "load() takes no path: subscribe names the topics",
+    }
+)
+"""Reasons by the name as Spark or Kafka spells it."""
+
+REFUSED_PREFIXES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "kafka.sasl.kerberos.": f"Kerberos {_NOT_YET}",
+        "kafka.sasl.login.": "it is about Java classes: kafka.sasl.jaas.config says who logs in",
+    }
+)
+"""Reasons by how the names begin."""
 _REFUSED: Final = {name.lower(): name for name in REFUSED}
 
 
@@ -141,3 +206,37 @@ def describe_problem(error: Any, names: Iterable[str]) -> str:
     if error["type"] == "value_error":
         return f"{name}: {error['ctx']['error']}"
     return f"{name}: {error['input']!r} is wrong: {error['msg']}"
+
+
+_PREFIX: Final = "kafka."
+
+SECURITY_OPTIONS: Final[tuple[tuple[str, str, str], ...]] = tuple(
+    (f"{_PREFIX}{each.name}", each.default, each.meaning) for each in SECURITY_SETTINGS
+)
+"""Name, default and meaning of each, as the option table shows them."""
+
+_KEY_IN_THE_OPEN: Final = (
+    f"{_PREFIX}ssl.keystore.key: a key without a password would be shown by Spark, which prints"
+    " options with its plans: give an encrypted key and kafka.ssl.key.password, or"
+    " kafka.ssl.keystore.location, or a reference such as ${env:NAME} or ${directory:PATH:FILE}"
+)
+
+
+def read_security(given: Mapping[str, str], problems: list[str]) -> Security:
+    """Return how connections are secured.
+
+    Args:
+        given: Texts by name in lower case.
+        problems: Takes what is wrong with them; secrets are never repeated.
+    """
+    settings = {
+        name.removeprefix(_PREFIX): given[name] for name, _, _ in SECURITY_OPTIONS if name in given
+    }
+    key = settings.get("ssl.keystore.key", "")
+    if "PRIVATE KEY-----" in key and "ENCRYPTED PRIVATE KEY-----" not in key:
+        problems.append(_KEY_IN_THE_OPEN)
+    try:
+        return security_of(settings, prefix=_PREFIX)
+    except OptionsError as error:
+        problems += str(error).splitlines()
+        return PLAINTEXT

@@ -9,13 +9,34 @@ from __future__ import annotations
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-from spark_groups.spark.reading.columns import RANGE_COLUMNS, columns
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from spark_groups.spark.options.range_settings import RangeSettings
     from spark_groups.spark.options.source_options import SourceOptions
+
+SOURCE_NAME: Final = "kafka-group"
+"""What `format()` calls the source."""
+COLUMNS: Final = (
+    "key binary, value binary, topic string, partition int, offset bigint,"
+    " timestamp timestamp, timestampType int"
+)
+"""Exactly those of the source `kafka`."""
+HEADER_COLUMN: Final = "headers array<struct<key: string, value: binary>>"
+
+RANGE_COLUMNS: Final = (
+    "topic string, partition int, fromOffset bigint, untilOffset bigint, topicId string"
+)
+"""The columns of `emit=ranges`; the first four are those of its own `OffsetRange`."""
+
+
+def columns(*, include_headers: bool) -> str:
+    """Return the source's schema as Spark's DDL.
+
+    Args:
+        include_headers: Whether there is a column of headers.
+    """
+    return f"{COLUMNS}, {HEADER_COLUMN}" if include_headers else COLUMNS
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,21 @@
-"""What executors need to know to read ranges: plain, small, and cheap to unpickle."""
+"""How executors read ranges: settings that are cheap to unpickle, and what both readers share."""
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from spark_groups.errors import DataLossError
 from spark_groups.protocol.rights import Identity
+from spark_groups.types import OffsetRange, TopicPartition
 from spark_groups.wire.security.security import PLAINTEXT, Security
 
 MEMORY_BYTES: Final = 256 * 1024 * 1024
+_log = logging.getLogger(__name__)
 
 
 class ReaderChoice(Enum):
@@ -58,3 +64,36 @@ class RangeSettings:
     def identity(self) -> Identity:
         """Who reads, for errors about missing rights."""
         return Identity(principal=self.security.principal, bootstrap_servers=self.bootstrap_servers)
+
+
+def rounds(ranges: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
+    """Return ranges in groups that have each partition once; those without offsets are left out.
+
+    Args:
+        ranges: What is read; those of one partition follow each other by their offsets.
+    """
+    found: list[list[OffsetRange]] = []
+    seen: Counter[TopicPartition] = Counter()
+    for each in sorted(each for each in ranges if len(each)):
+        partition = each.topic_partition
+        turn = seen[partition]
+        seen[partition] += 1
+        if turn == len(found):
+            found.append([])
+        found[turn].append(each)
+    yield from found
+
+
+def lose(settings: RangeSettings, what: str) -> None:
+    """Fail or go on where offsets are gone, as `failOnDataLoss` says.
+
+    Args:
+        settings: How ranges are read.
+        what: What is lost, in words.
+
+    Raises:
+        DataLossError: `failOnDataLoss` is true.
+    """
+    if settings.fail_on_data_loss:
+        raise DataLossError(f"{what}; set failOnDataLoss to false to go on with what there is")
+    _log.warning("%s; going on, as failOnDataLoss is false", what)

@@ -1,7 +1,7 @@
 """The options of the `kafka-group` source: names, defaults, meanings, and what is refused.
 
 Every option is declared once, with its documentation, in `SourceOptions` or in `FETCH_TUNING`;
-`option_table()` writes the table in the reference. All that is wrong with the options of a
+`grouped_options()` writes the tables of the reference. All that is wrong with the options of a
 load() is listed in one error.
 """
 
@@ -30,6 +30,8 @@ from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.spark.options.checks import (
+    SECURITY_OPTIONS,
+    read_security,
     read_subscription,
     read_tuning,
     refuse_load,
@@ -38,7 +40,6 @@ from spark_groups.spark.options.checks import (
     validated,
 )
 from spark_groups.spark.options.range_settings import MEMORY_BYTES, RangeSettings, ReaderChoice
-from spark_groups.spark.options.security import SECURITY_OPTIONS, read_security
 from spark_groups.spark.options.values import (
     Emit,
     LogLevel,
@@ -400,15 +401,49 @@ _KNOWN: Final = {
 }
 
 
-def option_table() -> str:
-    """Return the table of all options as Markdown."""
+_FETCH: Final = ("reader", "maxMemoryPerTask", "kafkaConsumer.pollTimeoutMs")
+_GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Essential": (
+        *("kafka.bootstrap.servers", "kafka.group.id", "subscribe", "subscribePattern"),
+        *("startingOffsets", "failOnDataLoss", "includeHeaders", "kafka.isolation.level", "emit"),
+    ),
+    "Batch size": (
+        *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
+        *("minPartitions", "maxRecordsPerPartition"),
+    ),
+    "Member": (),
+    "Security": tuple(name for name, _, _ in SECURITY_OPTIONS),
+    "Fetch": (*_FETCH, *(each.name for each in FETCH_TUNING)),
+}
+"""What options are about; those that no group names are about the member."""
+
+
+def option_table(group: str | None = None) -> str:
+    """Return a table of options as Markdown.
+
+    Args:
+        group: What they are about; None: the table of all options.
+    """
     rows = [
         (name, field.json_schema_extra["default"], field.description) for name, field in _DECLARED
     ]
     rows += SECURITY_OPTIONS
     rows += [(tuning.name, tuning.default, tuning.meaning) for tuning in FETCH_TUNING]
+    groups = {name: group for group, names in _GROUPS.items() for name in names}
     lines = ["| option | default | meaning |", "|---|---|---|"]
-    return "\n".join(lines + [f"| `{name}` | {default} | {why} |" for name, default, why in rows])
+    return "\n".join(
+        lines
+        + [
+            f"| `{name}` | {default} | {meaning} |"
+            for name, default, meaning in rows
+            if group in (None, groups.get(name, "Member"))
+        ]
+    )
+
+
+def grouped_options() -> str:
+    """Return the tables of all options as Markdown, each under what its options are about."""
+    return "\n\n".join(f"## {group}\n\n{option_table(group)}" for group in _GROUPS)
 
 
 def _contradictions(options: SourceOptions) -> Iterator[str]:

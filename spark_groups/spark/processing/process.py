@@ -18,13 +18,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groups.errors import OptionsError, RelinquishedError
-from spark_groups.spark.processing.attempts import Handle
 from spark_groups.spark.processing.budget import addresses_of, budget_of
 from spark_groups.spark.processing.letters import Addresses
 from spark_groups.spark.processing.record import record_rows
 from spark_groups.spark.processing.strategies import Fate, Relinquish, Strategy
 from spark_groups.spark.processing.tally import TALLY_COLUMNS, Count, counts_of
-from spark_groups.spark.processing.task import Task
+from spark_groups.spark.processing.task import Handle, Task
 from spark_groups.spark.source.running_query import RunningQuery, cluster_of, running_query
 from spark_groups.types import TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster

@@ -1,15 +1,24 @@
-"""Writing records from executors: acknowledged by all replicas before a batch may end."""
+"""Writing records from executors: acknowledged by all replicas before a batch may end.
+
+`send_records` writes whole batches for jobs; tasks that process records borrow a writer.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Producer
+from pyspark.sql import DataFrame
 
 from spark_groups.errors import DeliveryError
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.processing.letters import Letter
+from spark_groups.spark.processing.record import Record, record_rows, records_of
+from spark_groups.spark.processing.strategies import Fate
+from spark_groups.spark.processing.tally import TALLY_COLUMNS, Tally, counts_of
 from spark_groups.spark.reading.consumer_cache import ConsumerCache
 
 _log = logging.getLogger(__name__)
@@ -21,6 +30,8 @@ WAITING_BYTES_MAX: Final = 32 * 1024 * 1024
 BY_KEY: Final = -1
 """librdkafka's word for a partition that its partitioner chooses."""
 _FULL_S: Final = 0.1
+Route = Callable[[Record], Letter | None]
+"""Makes a letter of a record; None: it is left out."""
 
 
 class RecordWriter:
@@ -112,3 +123,33 @@ class RecordWriter:
 
 WRITERS: Final = ConsumerCache(RecordWriter)
 """The writers of this worker process, kept between its tasks."""
+
+
+def send_records(batch: DataFrame, route: Route, connection: RangeSettings) -> None:
+    """Write what becomes of each record of a batch, and wait until it is acknowledged.
+
+    Args:
+        batch: Rows with the columns of Spark's Kafka source.
+        route: Makes a letter of a record, on executors; None: it is left out, and that is logged.
+        connection: How the cluster is connected to that is written to.
+
+    Raises:
+        PySparkException: Something could not be written.
+    """
+
+    def send(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tally = Tally()
+        with WRITERS.borrow(connection) as writer:
+            for record in records_of(batches):
+                letter = route(record)
+                if letter is None:
+                    tally.add(record, Fate.SKIPPED, "its headers do not say where it came from")
+                    continue
+                writer.write(letter)
+                tally.add(record, Fate.PROCESSED)
+            writer.await_delivery()
+        yield tally.rows()
+
+    for each in counts_of(record_rows(batch).mapInArrow(send, TALLY_COLUMNS).collect()):
+        if each.fate is Fate.SKIPPED:
+            _log.warning("%s", each)

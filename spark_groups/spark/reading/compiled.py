@@ -26,8 +26,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from spark_groups.errors import SparkGroupsError
-from spark_groups.runtime.cache_directory import cache_dir
-from spark_groups.runtime.private_directory import make_private
+from spark_groups.runtime.directories import cache_dir, make_private
 
 PACKAGE: Final = "spark_groups.records"
 _DECODER: Final = f"{PACKAGE}.decoder"

@@ -19,19 +19,17 @@ from spark_groups.records.decoder import (
     RecordDecoder,
     next_fetch_offset,
 )
-from spark_groups.spark.options.range_settings import RangeSettings
+from spark_groups.spark.options.range_settings import RangeSettings, lose, rounds
 from spark_groups.spark.reading.consumer_cache import ConsumerCache
 from spark_groups.spark.reading.fetch_tuning import FETCH_DEFAULTS, THE_SYSTEMS
 from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
-from spark_groups.spark.source.planned_ranges import lose, rounds
 from spark_groups.types import OffsetRange
 from spark_groups.wire.addresses import parse_bootstrap_servers
 from spark_groups.wire.cluster import CONNECT_TIMEOUT_S, Cluster
 from spark_groups.wire.fetch.fetcher import Fetcher
 from spark_groups.wire.fetch.messages import FetchCursor, FetchSettings
-from spark_groups.wire.frame_buffer import FrameBuffer
 from spark_groups.wire.pool import ConnectionPool
-from spark_groups.wire.transport import FrameTooLargeError
+from spark_groups.wire.transport import FrameBuffer, FrameTooLargeError
 
 _RESPONSE_SHARE: Final = 8
 _LARGEST_SHARE: Final = 5

@@ -1,10 +1,13 @@
-"""The columns of Spark's Kafka source, in Arrow's words."""
+"""The rows of a stream as Arrow has them: records, or with `emit=ranges` the ranges of a batch."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
+
+from spark_groups.types import OffsetRange, topic_id_text
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -19,3 +22,31 @@ _FIELDS: Final = (
 )
 ROW_SCHEMA: Final = pa.schema(_FIELDS)
 ROW_SCHEMA_WITH_HEADERS: Final = pa.schema((*_FIELDS, ("headers", HEADERS)))
+
+_RANGE_SCHEMA: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("fromOffset", pa.int64()),
+        ("untilOffset", pa.int64()),
+        ("topicId", pa.string()),
+    ]
+)
+
+
+def range_rows(ranges: Sequence[OffsetRange]) -> pa.RecordBatch:
+    """Return ranges as one record batch.
+
+    Args:
+        ranges: What a batch reads; `untilOffset` is the first offset that it does not.
+    """
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([each.topic for each in ranges], pa.string()),
+            pa.array([each.partition for each in ranges], pa.int32()),
+            pa.array([each.from_offset for each in ranges], pa.int64()),
+            pa.array([each.until_offset for each in ranges], pa.int64()),
+            pa.array([topic_id_text(each.topic_id) for each in ranges], pa.string()),
+        ],
+        schema=_RANGE_SCHEMA,
+    )

@@ -18,15 +18,16 @@ from spark_groups.protocol.messages import (
     LATEST_TIMESTAMP,
     NO_OFFSET,
     ListOffsetsRequest,
+    ListOffsetsResponse,
     TopicMetadata,
 )
+from spark_groups.spark.options.range_settings import lose
 from spark_groups.spark.options.source_options import SourceOptions
-from spark_groups.spark.source.planned_ranges import lose
 from spark_groups.spark.source.running_query import cluster_of
 from spark_groups.types import OffsetRange, TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.configuration import refuse
-from spark_groups.wire.security.warnings import warn_of_open_secrets
+from spark_groups.wire.security.security import warn_of_open_secrets
 
 logger = logging.getLogger(__name__)
 
@@ -58,14 +59,11 @@ def read_backlog(options: SourceOptions) -> tuple[OffsetRange, ...]:
         for index in range(each.partition_count)
     )
     with cluster_of(options) as cluster:
-        starts, ends = (
-            _listed(
-                cluster,
-                ListOffsetsRequest(
-                    partitions=keys, timestamp_ms=timestamp, read_committed=options.read_committed
-                ),
-            )
-            for timestamp in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
+        starts = _listed(cluster, keys, reading.log_starts, EARLIEST_TIMESTAMP)
+        # The group was read as operators read it: up to records that are not committed yet.
+        known_ends = ListOffsetsResponse() if options.read_committed else reading.log_ends
+        ends = _listed(
+            cluster, keys, known_ends, LATEST_TIMESTAMP, read_committed=options.read_committed
         )
     return tuple(sorted(unread(reading, topics, starts, ends, options)))
 
@@ -153,8 +151,21 @@ def unread(
             )
 
 
-def _listed(cluster: Cluster, request: ListOffsetsRequest) -> Offsets:
-    found = cluster.list_offsets(request)
+def _listed(
+    cluster: Cluster,
+    keys: frozenset[TopicIdPartition],
+    known: ListOffsetsResponse,
+    timestamp_ms: int,
+    *,
+    read_committed: bool = False,
+) -> Offsets:
+    """Return an offset of each partition; those that are known are not asked for again."""
+    request = ListOffsetsRequest(
+        partitions=keys - known.offsets.keys(),
+        timestamp_ms=timestamp_ms,
+        read_committed=read_committed,
+    )
+    found = cluster.list_offsets(request) if request.partitions else ListOffsetsResponse()
     for key, error_code in found.errors.items():
         refuse(error_code, f"ListOffsets of {key}")
-    return found.offsets
+    return {**known.offsets, **found.offsets}

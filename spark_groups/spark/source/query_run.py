@@ -26,10 +26,9 @@ from spark_groups.protocol.subscription import surprising
 from spark_groups.runtime.driver import GroupDriver
 from spark_groups.spark.control.runner_control import RunnerControl
 from spark_groups.spark.options.source_options import SourceOptions
-from spark_groups.spark.source.application_age import restart_s
-from spark_groups.spark.source.siblings import Application
+from spark_groups.spark.source.application import Application, restart_s
 from spark_groups.types import BatchPlan, OffsetRange
-from spark_groups.wire.security.warnings import warn_of_open_secrets
+from spark_groups.wire.security.security import warn_of_open_secrets
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame
 
 from spark_groups.errors import OptionsError
 from spark_groups.offsets.plan_text import parse_plan_text
+from spark_groups.spark.options.packed import SOURCE_NAME
 from spark_groups.spark.options.source_options import SourceOptions
-from spark_groups.spark.source.source import KafkaGroupDataSource
 from spark_groups.types import OffsetRange
 from spark_groups.wire.cluster import Cluster
 
@@ -155,7 +155,7 @@ def _is_loaded(plan: Any) -> bool:
 
 
 def _is_group(plan: Any) -> bool:
-    return _is_loaded(plan) and plan.sourceName() == KafkaGroupDataSource.name()
+    return _is_loaded(plan) and plan.sourceName() == SOURCE_NAME
 
 
 def _text(progress: Any) -> str:

@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 
 from spark_groups.errors import OptionsError
 from spark_groups.offsets.plan_text import NOTHING_PLANNED
-from spark_groups.spark.options.packed import Load
+from spark_groups.spark.options.packed import SOURCE_NAME, Load
 from spark_groups.spark.source.packing import pack
 from spark_groups.types import OffsetRange
 
@@ -62,7 +62,7 @@ class KafkaGroupDataSource(DataSource):
     @classmethod
     def name(cls) -> str:
         """Return the name of the format."""
-        return "kafka-group"
+        return SOURCE_NAME
 
     def schema(self) -> str:
         """Return the columns of Spark's own Kafka source, or those of ranges."""
@@ -162,10 +162,13 @@ class _StreamReader(DataSourceStreamReader):
         if self._run is None:
             from spark_groups.runtime.snapshots import SnapshotPublisher
             from spark_groups.spark.control.channel import files_directory
-            from spark_groups.spark.control.runner_log import log_to_stderr
-            from spark_groups.spark.control.runner_signals import RunnerEnd, jvm_connection
+            from spark_groups.spark.control.runner_process import (
+                RunnerEnd,
+                jvm_connection,
+                log_to_stderr,
+            )
+            from spark_groups.spark.source.application import warn_of_siblings
             from spark_groups.spark.source.query_run import QueryRun
-            from spark_groups.spark.source.siblings import warn_of_siblings
 
             log_to_stderr(
                 self._options.log_level, lambda: self._run.control.query_id if self._run else None
@@ -260,7 +263,7 @@ def _tasks(
 
 def _rows(load: Load, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
     if load.emits_ranges:
-        from spark_groups.spark.source.emitted_ranges import range_rows
+        from spark_groups.spark.reading.rows import range_rows
 
         yield range_rows(partition.ranges)
     else:

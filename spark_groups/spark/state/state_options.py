@@ -10,8 +10,13 @@ from pydantic import BeforeValidator, ConfigDict, Field, PositiveInt
 from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
-from spark_groups.spark.options.checks import refuse_load, unknown_or_refused, validated
-from spark_groups.spark.options.security import SECURITY_OPTIONS, read_security
+from spark_groups.spark.options.checks import (
+    SECURITY_OPTIONS,
+    read_security,
+    refuse_load,
+    unknown_or_refused,
+    validated,
+)
 from spark_groups.spark.options.values import parse_servers
 from spark_groups.wire.security.security import PLAINTEXT, Security
 

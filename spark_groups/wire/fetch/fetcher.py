@@ -33,10 +33,10 @@ from spark_groups.wire.fetch.messages import (
     fetch_from_wire,
     fetch_to_wire,
 )
-from spark_groups.wire.frame_buffer import FrameBuffer
 from spark_groups.wire.pool import ConnectionPool
 from spark_groups.wire.schemas.codec import Values
-from spark_groups.wire.schemas.fetch import FETCH
+from spark_groups.wire.schemas.messages import FETCH
+from spark_groups.wire.transport import FrameBuffer
 
 _TOPICS_S: Final = 5.0
 """How long a broker that has not caught up may name other topics than those that were planned."""

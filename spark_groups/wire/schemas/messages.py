@@ -3,12 +3,18 @@
 Names and order are those of Kafka's own schemas (clients/src/main/resources/common/message), in
 snake case. Only the versions that Kafka 4.0 to 4.4 have in common are here, and OffsetCommit and
 OffsetFetch v10 beside their v9, because topic ids come with v10 (Kafka 4.2).
+
+A table lists fields as `name type`. `[type]` is an array, `type?` may be null, `type @n` is the
+tagged field n. A capitalized type is a structure: its fields are the indented lines below it, or
+those of the structure of that name above it.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
+from textwrap import dedent
 from typing import Final
 
 
@@ -78,37 +84,66 @@ def formats(run: list[Field]) -> str:
     return ">" + "".join(each.kind.value for each in run if isinstance(each.kind, Primitive))
 
 
-BOOL, INT8, INT16, INT32, INT64 = (
-    Primitive.BOOL,
-    Primitive.INT8,
-    Primitive.INT16,
-    Primitive.INT32,
-    Primitive.INT64,
+BOOL, INT8, INT16, INT32, INT64, UUID = (
+    *(Primitive.BOOL, Primitive.INT8, Primitive.INT16),
+    *(Primitive.INT32, Primitive.INT64, Primitive.UUID),
 )
-UUID, STRING, TEXT, BYTES = Primitive.UUID, Primitive.STRING, Primitive.TEXT, Primitive.BYTES
+STRING, TEXT, BYTES = Primitive.STRING, Primitive.TEXT, Primitive.BYTES
 RECORDS = Primitive.RECORDS
+_FIELD: Final = re.compile(r"(\w+) (\[)?(\w+)\]?(\?)?(?: @(\d+))?:?")
 
-REQUEST_HEADER_V1 = Struct(
+
+def struct_of(name: str, table: str, *, flexible: bool = True) -> Struct:
+    """Return the structure that a table describes, in the notation of this module.
+
+    Args:
+        name: What error messages call it.
+        table: Its fields.
+        flexible: Whether it, and all in it, has compact lengths and tagged fields.
+    """
+    lines = [line for line in dedent(table).splitlines() if line]
+    return Struct(name, _fields(lines, {}, flexible), flexible)
+
+
+def _fields(lines: list[str], known: dict[str, Struct], flexible: bool) -> tuple[Field, ...]:
+    """Take the lines that are as deep as the first one, and those below them, off the list."""
+    fields: list[Field] = []
+    indent = re.match(" *", lines[0])[0] if lines else ""  # type: ignore[index]
+    while lines and re.match(f"{indent}[^ ]", lines[0]):
+        for text in lines.pop(0).strip().split(", "):
+            found = _FIELD.fullmatch(text)
+            assert found, text
+            name, array, kind, null, tag = found.groups()
+            if text.endswith(":"):
+                known[kind] = Struct(kind, _fields(lines, known, flexible), flexible)
+            of = known[kind] if kind in known else Primitive[kind.upper()]
+            default = None if tag is None else () if array else _default(of)
+            number = None if tag is None else int(tag)
+            fields.append(Field(name, of, bool(array), bool(null), number, default))
+    return tuple(fields)
+
+
+def _default(kind: Primitive | Struct) -> object:
+    """Return what a tagged field is when a message lacks it: numbers are -1."""
+    if isinstance(kind, Struct):
+        return {each.name: -1 for each in kind.fields}
+    return False if kind is BOOL else -1
+
+
+REQUEST_HEADER_V1 = struct_of(
     "RequestHeader v1",
-    (
-        Field("request_api_key", INT16),
-        Field("request_api_version", INT16),
-        Field("correlation_id", INT32),
-        Field("client_id", STRING, nullable=True),
-    ),
+    "request_api_key int16, request_api_version int16, correlation_id int32, client_id string?",
     flexible=False,
 )
-REQUEST_HEADER_V2 = Struct(
+REQUEST_HEADER_V2 = struct_of(
     "RequestHeader v2",
-    (
-        Field("request_api_key", INT16),
-        Field("request_api_version", INT16),
-        Field("correlation_id", INT32),
-        Field("client_id", Primitive.LEGACY_STRING, nullable=True),
-    ),
+    """
+    request_api_key int16, request_api_version int16, correlation_id int32
+    client_id legacy_string?
+    """,
 )
-RESPONSE_HEADER_V0 = Struct("ResponseHeader v0", (Field("correlation_id", INT32),), flexible=False)
-RESPONSE_HEADER_V1 = Struct("ResponseHeader v1", (Field("correlation_id", INT32),))
+RESPONSE_HEADER_V0 = struct_of("ResponseHeader v0", "correlation_id int32", flexible=False)
+RESPONSE_HEADER_V1 = struct_of("ResponseHeader v1", "correlation_id int32")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,236 +175,403 @@ class Message:
         return f"{self.name} v{self.version}"
 
 
-_API_VERSION_FIELDS = (
-    Field("api_key", INT16),
-    Field("min_version", INT16),
-    Field("max_version", INT16),
-)
-API_VERSIONS_V0 = Message(
-    "ApiVersions",
-    18,
-    0,
-    Struct("ApiVersionsRequest v0", (), flexible=False),
-    Struct(
-        "ApiVersionsResponse v0",
-        (
-            Field("error_code", INT16),
-            Field("api_keys", Struct("ApiVersion", _API_VERSION_FIELDS, False), array=True),
-        ),
-        flexible=False,
-    ),
-    response_header=RESPONSE_HEADER_V0,
-)
-
-
-def _api_versions(version: int) -> Message:
-    supported = Struct(
-        "SupportedFeatureKey",
-        (Field("name", STRING), Field("min_version", INT16), Field("max_version", INT16)),
-    )
-    finalized = Struct(
-        "FinalizedFeatureKey",
-        (
-            Field("name", STRING),
-            Field("max_version_level", INT16),
-            Field("min_version_level", INT16),
-        ),
-    )
+def _message(
+    title: str,
+    api_key: int,
+    request: str,
+    response: str,
+    *,
+    versioned: bool = False,
+    flexible: bool = True,
+    response_header: Struct = RESPONSE_HEADER_V1,
+) -> Message:
+    """Return a message by its name and version; `versioned` has errors say which version it is."""
+    name, version = title.split(" v")
+    suffix = f" v{version}" if versioned else ""
     return Message(
-        "ApiVersions",
+        name,
+        api_key,
+        int(version),
+        struct_of(f"{name}Request{suffix}", request, flexible=flexible),
+        struct_of(f"{name}Response{suffix}", response, flexible=flexible),
+        response_header if flexible else RESPONSE_HEADER_V0,
+    )
+
+
+# Connections
+
+API_VERSIONS_V0 = _message(
+    "ApiVersions v0",
+    18,
+    "",
+    """
+    error_code int16
+    api_keys [ApiVersion]:
+        api_key int16, min_version int16, max_version int16
+    """,
+    versioned=True,
+    flexible=False,
+)
+API_VERSIONS_V3, API_VERSIONS_V4 = (
+    _message(
+        f"ApiVersions v{version}",
         18,
-        version,
-        Struct(
-            f"ApiVersionsRequest v{version}",
-            (Field("client_software_name", STRING), Field("client_software_version", STRING)),
-        ),
-        Struct(
-            f"ApiVersionsResponse v{version}",
-            (
-                Field("error_code", INT16),
-                Field("api_keys", Struct("ApiVersion", _API_VERSION_FIELDS), array=True),
-                Field("throttle_time_ms", INT32),
-                Field("supported_features", supported, array=True, tag=0, default=()),
-                Field("finalized_features_epoch", INT64, tag=1, default=-1),
-                Field("finalized_features", finalized, array=True, tag=2, default=()),
-                Field("zk_migration_ready", BOOL, tag=3, default=False),
-            ),
-        ),
+        "client_software_name string, client_software_version string",
+        """
+        error_code int16
+        api_keys [ApiVersion]:
+            api_key int16, min_version int16, max_version int16
+        throttle_time_ms int32
+        supported_features [SupportedFeatureKey] @0:
+            name string, min_version int16, max_version int16
+        finalized_features_epoch int64 @1
+        finalized_features [FinalizedFeatureKey] @2:
+            name string, max_version_level int16, min_version_level int16
+        zk_migration_ready bool @3
+        """,
+        versioned=True,
         response_header=RESPONSE_HEADER_V0,
     )
+    for version in (3, 4)
+)
+"""Unlike v3, v4 also lists features whose lowest level is 0, such as group.version."""
 
+SASL_HANDSHAKE = _message(
+    "SaslHandshake v1",
+    17,
+    "mechanism string",
+    "error_code int16, mechanisms [text]",
+    flexible=False,
+)
+SASL_AUTHENTICATE = _message(
+    "SaslAuthenticate v2",
+    36,
+    "auth_bytes bytes",
+    "error_code int16, error_message text?, auth_bytes bytes, session_lifetime_ms int64",
+)
 
-API_VERSIONS_V3 = _api_versions(3)
-API_VERSIONS_V4 = _api_versions(4)
-"""Unlike v3 it also lists features whose lowest level is 0, such as group.version."""
+# A member of a group
 
-FIND_COORDINATOR = Message(
-    "FindCoordinator",
+FIND_COORDINATOR = _message(
+    "FindCoordinator v4",
     10,
-    4,
-    Struct(
-        "FindCoordinatorRequest",
-        (Field("key_type", INT8), Field("coordinator_keys", STRING, array=True)),
-    ),
-    Struct(
-        "FindCoordinatorResponse",
-        (
-            Field("throttle_time_ms", INT32),
-            Field(
-                "coordinators",
-                Struct(
-                    "Coordinator",
-                    (
-                        Field("key", STRING),
-                        Field("node_id", INT32),
-                        Field("host", STRING),
-                        Field("port", INT32),
-                        Field("error_code", INT16),
-                        Field("error_message", TEXT, nullable=True),
-                    ),
-                ),
-                array=True,
-            ),
-        ),
-    ),
+    "key_type int8, coordinator_keys [string]",
+    """
+    throttle_time_ms int32
+    coordinators [Coordinator]:
+        key string, node_id int32, host string, port int32, error_code int16, error_message text?
+    """,
 )
-
-_TOPIC_PARTITIONS = Struct(
-    "TopicPartitions", (Field("topic_id", UUID), Field("partitions", INT32, array=True))
-)
-CONSUMER_GROUP_HEARTBEAT = Message(
-    "ConsumerGroupHeartbeat",
+CONSUMER_GROUP_HEARTBEAT = _message(
+    "ConsumerGroupHeartbeat v1",
     68,
-    1,
-    Struct(
-        "ConsumerGroupHeartbeatRequest",
-        (
-            Field("group_id", STRING),
-            Field("member_id", STRING),
-            Field("member_epoch", INT32),
-            Field("instance_id", STRING, nullable=True),
-            Field("rack_id", STRING, nullable=True),
-            Field("rebalance_timeout_ms", INT32),
-            Field("subscribed_topic_names", STRING, array=True, nullable=True),
-            Field("subscribed_topic_regex", STRING, nullable=True),
-            Field("server_assignor", STRING, nullable=True),
-            Field("topic_partitions", _TOPIC_PARTITIONS, array=True, nullable=True),
-        ),
-    ),
-    Struct(
-        "ConsumerGroupHeartbeatResponse",
-        (
-            Field("throttle_time_ms", INT32),
-            Field("error_code", INT16),
-            Field("error_message", TEXT, nullable=True),
-            Field("member_id", STRING, nullable=True),
-            Field("member_epoch", INT32),
-            Field("heartbeat_interval_ms", INT32),
-            Field(
-                "assignment",
-                Struct("Assignment", (Field("topic_partitions", _TOPIC_PARTITIONS, array=True),)),
-                nullable=True,
-            ),
-        ),
-    ),
+    """
+    group_id string, member_id string, member_epoch int32, instance_id string?, rack_id string?
+    rebalance_timeout_ms int32, subscribed_topic_names [string]?, subscribed_topic_regex string?
+    server_assignor string?
+    topic_partitions [TopicPartitions]?:
+        topic_id uuid, partitions [int32]
+    """,
+    """
+    throttle_time_ms int32, error_code int16, error_message text?
+    member_id string?, member_epoch int32, heartbeat_interval_ms int32
+    assignment Assignment?:
+        topic_partitions [TopicPartitions]:
+            topic_id uuid, partitions [int32]
+    """,
 )
 
-_DESCRIBED_ASSIGNMENT = Struct(
-    "Assignment",
-    (
-        Field(
-            "topic_partitions",
-            Struct(
-                "TopicPartitions",
-                (
-                    Field("topic_id", UUID),
-                    Field("topic_name", STRING),
-                    Field("partitions", INT32, array=True),
-                ),
-            ),
-            array=True,
-        ),
-    ),
+
+def _offset_commit(version: int, topic_key: str) -> Message:
+    return _message(
+        f"OffsetCommit v{version}",
+        8,
+        f"""
+        group_id string, generation_id_or_member_epoch int32, member_id string
+        group_instance_id string?
+        topics [OffsetCommitRequestTopic]:
+            {topic_key}
+            partitions [OffsetCommitRequestPartition]:
+                partition_index int32, committed_offset int64, committed_leader_epoch int32
+                committed_metadata string?
+        """,
+        f"""
+        throttle_time_ms int32
+        topics [OffsetCommitResponseTopic]:
+            {topic_key}
+            partitions [OffsetCommitResponsePartition]:
+                partition_index int32, error_code int16
+        """,
+        versioned=True,
+    )
+
+
+def _offset_fetch(version: int, topic_key: str) -> Message:
+    return _message(
+        f"OffsetFetch v{version}",
+        9,
+        f"""
+        groups [OffsetFetchRequestGroup]:
+            group_id string, member_id string?, member_epoch int32
+            topics [OffsetFetchRequestTopics]?:
+                {topic_key}, partition_indexes [int32]
+        require_stable bool
+        """,
+        f"""
+        throttle_time_ms int32
+        groups [OffsetFetchResponseGroup]:
+            group_id string
+            topics [OffsetFetchResponseTopics]:
+                {topic_key}
+                partitions [OffsetFetchResponsePartitions]:
+                    partition_index int32, committed_offset int64, committed_leader_epoch int32
+                    metadata string?, error_code int16
+            error_code int16
+        """,
+        versioned=True,
+    )
+
+
+_BY_NAME, _BY_ID = "name string", "topic_id uuid"
+OFFSET_COMMIT_V9, OFFSET_COMMIT_V10 = _offset_commit(9, _BY_NAME), _offset_commit(10, _BY_ID)
+OFFSET_FETCH_V9, OFFSET_FETCH_V10 = _offset_fetch(9, _BY_NAME), _offset_fetch(10, _BY_ID)
+
+# Topics
+
+METADATA = _message(
+    "Metadata v12",
+    3,
+    """
+    topics [MetadataRequestTopic]?:
+        topic_id uuid, name string?
+    allow_auto_topic_creation bool, include_topic_authorized_operations bool
+    """,
+    """
+    throttle_time_ms int32
+    brokers [MetadataResponseBroker]:
+        node_id int32, host string, port int32, rack string?
+    cluster_id string?, controller_id int32
+    topics [MetadataResponseTopic]:
+        error_code int16, name string?, topic_id uuid, is_internal bool
+        partitions [MetadataResponsePartition]:
+            error_code int16, partition_index int32, leader_id int32, leader_epoch int32
+            replica_nodes [int32], isr_nodes [int32], offline_replicas [int32]
+        topic_authorized_operations int32
+    """,
 )
-_DESCRIBED_MEMBER = Struct(
-    "Member",
-    (
-        Field("member_id", STRING),
-        Field("instance_id", STRING, nullable=True),
-        Field("rack_id", STRING, nullable=True),
-        Field("member_epoch", INT32),
-        Field("client_id", STRING),
-        Field("client_host", STRING),
-        Field("subscribed_topic_names", STRING, array=True),
-        Field("subscribed_topic_regex", STRING, nullable=True),
-        Field("assignment", _DESCRIBED_ASSIGNMENT),
-        Field("target_assignment", _DESCRIBED_ASSIGNMENT),
-        Field("member_type", INT8),
-    ),
+LIST_OFFSETS = _message(
+    "ListOffsets v7",
+    2,
+    """
+    replica_id int32, isolation_level int8
+    topics [ListOffsetsRequestTopic]:
+        name string
+        partitions [ListOffsetsRequestPartition]:
+            partition_index int32, current_leader_epoch int32, timestamp int64
+    """,
+    """
+    throttle_time_ms int32
+    topics [ListOffsetsResponseTopic]:
+        name string
+        partitions [ListOffsetsResponsePartition]:
+            partition_index int32, error_code int16, timestamp int64, offset int64
+            leader_epoch int32
+    """,
 )
-CONSUMER_GROUP_DESCRIBE = Message(
-    "ConsumerGroupDescribe",
+OFFSET_FOR_LEADER_EPOCH = _message(
+    "OffsetForLeaderEpoch v4",
+    23,
+    """
+    replica_id int32
+    topics [OffsetForLeaderTopic]:
+        topic string
+        partitions [OffsetForLeaderPartition]:
+            partition int32, current_leader_epoch int32, leader_epoch int32
+    """,
+    """
+    throttle_time_ms int32
+    topics [OffsetForLeaderTopicResult]:
+        topic string
+        partitions [EpochEndOffset]:
+            error_code int16, partition int32, leader_epoch int32, end_offset int64
+    """,
+)
+FETCH = _message(
+    "Fetch v16",
+    1,
+    """
+    max_wait_ms int32, min_bytes int32, max_bytes int32, isolation_level int8
+    session_id int32, session_epoch int32
+    topics [FetchTopic]:
+        topic_id uuid
+        partitions [FetchPartition]:
+            partition int32, current_leader_epoch int32, fetch_offset int64
+            last_fetched_epoch int32, log_start_offset int64, partition_max_bytes int32
+    forgotten_topics_data [ForgottenTopic]:
+        topic_id uuid, partitions [int32]
+    rack_id string
+    """,
+    """
+    throttle_time_ms int32, error_code int16, session_id int32
+    responses [FetchableTopicResponse]:
+        topic_id uuid
+        partitions [PartitionData]:
+            partition_index int32, error_code int16
+            high_watermark int64, last_stable_offset int64, log_start_offset int64
+            aborted_transactions [AbortedTransaction]?:
+                producer_id int64, first_offset int64
+            preferred_read_replica int32, records records?
+            diverging_epoch EpochEndOffset @0:
+                epoch int32, end_offset int64
+            current_leader LeaderIdAndEpoch @1:
+                leader_id int32, leader_epoch int32
+            snapshot_id SnapshotId @2:
+                end_offset int64, epoch int32
+    node_endpoints [NodeEndpoint] @0:
+        node_id int32, host string, port int32, rack string?
+    """,
+)
+"""By topic ids, with leaders that moved (KIP-951)."""
+
+# Operators
+
+CONSUMER_GROUP_DESCRIBE = _message(
+    "ConsumerGroupDescribe v1",
     69,
-    1,
-    Struct(
-        "ConsumerGroupDescribeRequest",
-        (
-            Field("group_ids", STRING, array=True),
-            Field("include_authorized_operations", BOOL),
-        ),
-    ),
-    Struct(
-        "ConsumerGroupDescribeResponse",
-        (
-            Field("throttle_time_ms", INT32),
-            Field(
-                "groups",
-                Struct(
-                    "DescribedGroup",
-                    (
-                        Field("error_code", INT16),
-                        Field("error_message", TEXT, nullable=True),
-                        Field("group_id", STRING),
-                        Field("group_state", STRING),
-                        Field("group_epoch", INT32),
-                        Field("assignment_epoch", INT32),
-                        Field("assignor_name", STRING),
-                        Field("members", _DESCRIBED_MEMBER, array=True),
-                        Field("authorized_operations", INT32),
-                    ),
-                ),
-                array=True,
-            ),
-        ),
-    ),
+    "group_ids [string], include_authorized_operations bool",
+    """
+    throttle_time_ms int32
+    groups [DescribedGroup]:
+        error_code int16, error_message text?, group_id string, group_state string
+        group_epoch int32, assignment_epoch int32, assignor_name string
+        members [Member]:
+            member_id string, instance_id string?, rack_id string?, member_epoch int32
+            client_id string, client_host string
+            subscribed_topic_names [string], subscribed_topic_regex string?
+            assignment Assignment:
+                topic_partitions [TopicPartitions]:
+                    topic_id uuid, topic_name string, partitions [int32]
+            target_assignment Assignment, member_type int8
+        authorized_operations int32
+    """,
+)
+LIST_GROUPS = _message(
+    "ListGroups v5",
+    16,
+    "states_filter [string], types_filter [string]",
+    """
+    throttle_time_ms int32, error_code int16
+    groups [ListedGroup]:
+        group_id string, protocol_type string, group_state string, group_type string
+    """,
+)
+DESCRIBE_CONFIGS = _message(
+    "DescribeConfigs v4",
+    32,
+    """
+    resources [DescribeConfigsResource]:
+        resource_type int8, resource_name string, configuration_keys [string]?
+    include_synonyms bool, include_documentation bool
+    """,
+    """
+    throttle_time_ms int32
+    results [DescribeConfigsResult]:
+        error_code int16, error_message text?, resource_type int8, resource_name string
+        configs [DescribeConfigsResourceResult]:
+            name string, value string?, read_only bool, config_source int8, is_sensitive bool
+            synonyms [DescribeConfigsSynonym]:
+                name string, value string?, source int8
+            config_type int8, documentation string?
+    """,
+)
+INCREMENTAL_ALTER_CONFIGS = _message(
+    "IncrementalAlterConfigs v1",
+    44,
+    """
+    resources [AlterConfigsResource]:
+        resource_type int8, resource_name string
+        configs [AlterableConfig]:
+            name string, config_operation int8, value string?
+    validate_only bool
+    """,
+    """
+    throttle_time_ms int32
+    responses [AlterConfigsResourceResponse]:
+        error_code int16, error_message text?, resource_type int8, resource_name string
+    """,
+)
+LEAVE_GROUP = _message(
+    "LeaveGroup v5",
+    13,
+    """
+    group_id string
+    members [MemberIdentity]:
+        member_id string, group_instance_id string?, reason string?
+    """,
+    """
+    throttle_time_ms int32, error_code int16
+    members [MemberResponse]:
+        member_id string, group_instance_id string?, error_code int16
+    """,
+)
+DELETE_GROUPS = _message(
+    "DeleteGroups v2",
+    42,
+    "groups_names [string]",
+    """
+    throttle_time_ms int32
+    results [DeletableGroupResult]:
+        group_id string, error_code int16
+    """,
+)
+OFFSET_DELETE = _message(
+    "OffsetDelete v0",
+    47,
+    """
+    group_id string
+    topics [OffsetDeleteRequestTopic]:
+        name string
+        partitions [OffsetDeleteRequestPartition]:
+            partition_index int32
+    """,
+    """
+    error_code int16, throttle_time_ms int32
+    topics [OffsetDeleteResponseTopic]:
+        name string
+        partitions [OffsetDeleteResponsePartition]:
+            partition_index int32, error_code int16
+    """,
+    flexible=False,
 )
 
-LIST_GROUPS = Message(
-    "ListGroups",
-    16,
-    5,
-    Struct(
-        "ListGroupsRequest",
-        (Field("states_filter", STRING, array=True), Field("types_filter", STRING, array=True)),
-    ),
-    Struct(
-        "ListGroupsResponse",
-        (
-            Field("throttle_time_ms", INT32),
-            Field("error_code", INT16),
-            Field(
-                "groups",
-                Struct(
-                    "ListedGroup",
-                    (
-                        Field("group_id", STRING),
-                        Field("protocol_type", STRING),
-                        Field("group_state", STRING),
-                        Field("group_type", STRING),
-                    ),
-                ),
-                array=True,
-            ),
-        ),
-    ),
+# Groups of the classic protocol
+
+DESCRIBE_GROUPS = _message(
+    "DescribeGroups v6",
+    15,
+    "groups [string], include_authorized_operations bool",
+    """
+    throttle_time_ms int32
+    groups [DescribedGroup]:
+        error_code int16, error_message text?, group_id string, group_state string
+        protocol_type string, protocol_data string
+        members [DescribedGroupMember]:
+            member_id string, group_instance_id string?, client_id string, client_host string
+            member_metadata bytes, member_assignment bytes
+        authorized_operations int32
+    """,
 )
+CONSUMER_PROTOCOL_SUBSCRIPTION = struct_of(
+    "ConsumerProtocolSubscription", "version int16, topics [string]", flexible=False
+)
+"""How `member_metadata` of consumers begins, in every version of it."""
+CONSUMER_PROTOCOL_ASSIGNMENT = struct_of(
+    "ConsumerProtocolAssignment",
+    """
+    version int16
+    assigned_partitions [TopicPartition]:
+        topic string, partitions [int32]
+    """,
+    flexible=False,
+)
+"""How `member_assignment` of consumers begins, in every version of it."""

@@ -11,8 +11,7 @@ from typing import Any, Final
 from spark_groups.errors import AccessError, ErrorCode, printable
 from spark_groups.wire.addresses import Address
 from spark_groups.wire.schemas.codec import Values
-from spark_groups.wire.schemas.messages import Message
-from spark_groups.wire.schemas.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from spark_groups.wire.schemas.messages import SASL_AUTHENTICATE, SASL_HANDSHAKE, Message
 from spark_groups.wire.security.sasl import (
     Exchange,
     PasswordLogin,

@@ -1,18 +1,27 @@
-"""How connections to a cluster are secured: one value for our connections and for librdkafka's."""
+"""How connections to a cluster are secured: one value for our connections and for librdkafka's.
+
+Secrets that it would send unencrypted are warned of, each once in a process.
+"""
 
 from __future__ import annotations
 
+import logging
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from spark_groups.errors import OptionsError
-from spark_groups.wire.security.sasl import Login, PasswordLogin, TokenLogin
+from spark_groups.wire.security.sasl import Login, Mechanism, PasswordLogin, TokenLogin
 from spark_groups.wire.security.tls import Tls
 from spark_groups.wire.security.tokens import TOKENS
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 HANDSHAKE_S: Final = 3.0
 TOKEN_TIMEOUT_S: Final = 8.0
+logger = logging.getLogger(__name__)
+_said: Final[set[str]] = set()
+_saying: Final = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +113,32 @@ def _token_callback(login: TokenLogin, tls: Tls) -> Any:
         return found.text, found.expires_at_s, login.client_id or "", dict(login.extensions)
 
     return token
+
+
+def warn_of_open_secrets(security: Security | None) -> None:
+    """Warn of secrets that cross the network in the open, of each only once in this process.
+
+    Args:
+        security: How connections are secured.
+    """
+    with _saying:
+        for warning in _open_secrets(security):
+            if warning not in _said:
+                _said.add(warning)
+                logger.warning("%s", warning)
+
+
+def _open_secrets(security: Security | None) -> Iterator[str]:
+    match security:
+        case Security("SASL_PLAINTEXT", _, PasswordLogin(Mechanism.PLAIN)):
+            yield (
+                "SASL PLAIN over SASL_PLAINTEXT sends the password unencrypted: whoever sees the"
+                " traffic has it. Set kafka.security.protocol to SASL_SSL and name a listener that"
+                " has TLS, or kafka.sasl.mechanism to SCRAM-SHA-512, which sends no password"
+            )
+        case Security(_, _, TokenLogin(endpoint_url=url)) if url.lower().startswith("http:"):
+            yield (
+                "tokens are fetched over http://, unencrypted: whoever sees the traffic has the"
+                " client's secret and its tokens. Set kafka.sasl.oauthbearer.token.endpoint.url to"
+                " an https:// address"
+            )

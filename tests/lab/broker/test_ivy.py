@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_groups.errors import EmbeddedKafkaError
-from spark_groups.lab.broker.ivy import _proxy_flags, retrieve
+from spark_groups.lab.broker.ivy import _proxy_flags, fetch_progress, retrieve
 from spark_groups.runtime.java import find_spark_jars
 from tests.lab.broker.maven import publish, settings_for
 
@@ -65,3 +65,35 @@ def test_without_proxies_there_are_no_flags(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
     assert _proxy_flags() == []
+
+
+LINES = [f"found org#module{index};1 in central" for index in range(45)]
+LINES += [f"[SUCCESSFUL ] org#module{index};1!module.jar (3ms)" for index in range(45)]
+
+
+def test_plain_lines_where_there_is_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    with fetch_progress("Apache Kafka 4.3.1") as progress:
+        for line in ["confs: [default]", *LINES]:
+            progress.follow(line)
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    assert shown.err.splitlines() == [
+        "fetching Apache Kafka 4.3.1 from Maven (once)",
+        "fetched 20 of about 45 artifacts",
+        "fetched 40 of about 45 artifacts",
+        "fetched 45 artifacts of Apache Kafka 4.3.1",
+    ]
+
+
+def test_a_bar_in_a_terminal(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    with fetch_progress("Apache Kafka 4.3.1") as progress:
+        for line in LINES:
+            progress.follow(line)
+        assert progress.bar is not None
+        progress.bar.refresh()
+        assert (progress.found, progress.fetched) == (45, 45)
+    assert "fetching Apache Kafka 4.3.1" in capfd.readouterr().err

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.lab.broker.ports import answers, free_ports
+from spark_groups.lab.broker.embedded import answers, free_ports
 from tests.brokers import ANSWER_S, admin, create_topic
 from tests.processes import environment, is_alive
 

@@ -8,11 +8,11 @@ from typing import NoReturn
 
 import pytest
 
-from spark_groups.spark.jobs.command import Argument, main
 from spark_groups.spark.jobs.job_options import CopyOptions, ReplayOptions
+from spark_groups.spark.jobs.run import main
 
 ROOT = Path(__file__).resolve().parents[3]
-DRY_RUN = Argument("--dry-run", "replay.dryRun", "Only look.", value="perhaps")
+DRY_RUN = {"--dry-run": ("replay.dryRun", "Only look.")}
 
 
 def never(*_: object) -> NoReturn:
@@ -29,16 +29,23 @@ def test_wrong_options_end_it_with_two_and_name_the_arguments(
     called(
         monkeypatch,
         *("--config", str(ROOT / ReplayOptions.example), "--topics", "", "--dry-run"),
-        *("--set", "replay.to=nowhere", "--set", "query.trigger=soon"),
+        *(
+            "--set",
+            "replay.to=nowhere",
+            "--set",
+            "replay.dryRun=perhaps",
+            "--set",
+            "query.trigger=soon",
+        ),
     )
     with pytest.raises(SystemExit) as ended:
-        main("Help.", ReplayOptions, never, [DRY_RUN])
+        main("Help.", ReplayOptions, never, flags=DRY_RUN)
     assert ended.value.code == 2
     said = capsys.readouterr().err
     assert said.startswith("replay.py: the job's configuration is wrong:\n")
     for line in (
         "--topics: source.subscribe: ",
-        "--dry-run: replay.dryRun: 'perhaps' is wrong",
+        "--set replay.dryRun: replay.dryRun: 'perhaps' is wrong",
         "--set replay.to: replay.to: 'nowhere' is wrong",
         "--set query.trigger: query.trigger: 'soon'",
     ):

@@ -10,8 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_groups.errors import OptionsError
-from spark_groups.spark.jobs.hadoop_files import HadoopFiles
-from spark_groups.spark.jobs.output_guard import SINK_LOG, WRITTEN_BY, OutputGuard
+from spark_groups.spark.jobs.output_guard import SINK_LOG, WRITTEN_BY, HadoopFiles, OutputGuard
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -121,3 +120,24 @@ def test_note_is_no_row(spark: SparkSession, files: HadoopFiles, tmp_path: Path)
     one.claim()
     one.confirm(run_query(spark, tmp_path))
     assert spark.read.parquet(str(tmp_path / "out")).count() == 5
+
+
+def test_files_are_written_read_and_never_overwritten_by_accident(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    files, path = HadoopFiles(spark), str(tmp_path / "a" / "note")
+    assert files.read(path) is None
+    assert not files.exists(path)
+    assert files.create(path, "één\n")
+    assert files.read(path) == "één\n"
+    assert not files.create(path, "two")
+    assert files.read(path) == "één\n"
+    assert files.create(path, "two", overwrite=True)
+    assert files.read(path) == "two"
+    assert files.exists(path)
+
+
+def test_qualified_path_names_the_file_system(spark: SparkSession, tmp_path: Path) -> None:
+    files = HadoopFiles(spark)
+    assert files.qualified(str(tmp_path)) == f"file:{tmp_path}"
+    assert files.qualified("relative").startswith("file:/")

@@ -11,10 +11,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groups.errors import OptionsError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
-from spark_groups.spark.jobs.job_config import load_job
-from spark_groups.spark.jobs.job_options import ConsumeOptions
-from spark_groups.spark.jobs.run import start_job
-from spark_groups.spark.jobs.sink import written
+from spark_groups.spark.jobs.job_options import ConsumeOptions, load_job
+from spark_groups.spark.jobs.run import start_into, start_job, written
 from tests.brokers import Row, create_topic, produce
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -60,7 +58,7 @@ def configured(
 
 
 def start(spark: SparkSession, options: ConsumeOptions) -> StreamingQuery:
-    return start_job(spark, options, lambda rows: written(rows, options.sink))
+    return start_job(spark, options, lambda rows: written(rows, options))
 
 
 def run_available(spark: SparkSession, options: ConsumeOptions) -> None:
@@ -115,4 +113,14 @@ def test_output_of_another_checkpoint_is_refused_before_anything_is_written(
     with pytest.raises(OptionsError, match="lose their rows"):
         start(spark, other)
     assert not (tmp_path / "another").exists()
+    assert not spark.streams.active
+
+
+@pytest.mark.long
+def test_delta_without_its_package_is_one_clear_error(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
+    writer = rows.writeStream.format("delta")
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    with pytest.raises(OptionsError, match=r"Spark has no delta here: .*io\.delta:delta-spark"):
+        start_into(writer, "delta", str(tmp_path / "out"))
     assert not spark.streams.active

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import pickle
+import re
 import subprocess
 import sys
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_groups.errors import OptionsError
-from spark_groups.spark.options.packed import Load
+from spark_groups.spark.options.packed import RANGE_COLUMNS, Load, columns
 from spark_groups.spark.options.source_options import SourceOptions
-from spark_groups.spark.reading.columns import RANGE_COLUMNS, columns
+from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
 from spark_groups.spark.source.source import KafkaGroupBacklogReader, KafkaGroupStreamReader
 
 GIVEN = {
@@ -75,3 +78,28 @@ def test_task_imports_no_options_and_no_member(
 @pytest.mark.parametrize("module", ["pyspark_kafka_group", "pyspark_kafka_group_state"])
 def test_sources_are_found_without_what_they_need_later(module: str) -> None:
     assert imported(f"import {module}") == "[]\n"
+
+
+# Spark 4.2's KafkaRecordToRowConverter.
+KAFKA_SOURCE = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+}
+HEADERS = "array<struct<key:string,value:binary>>"
+CASES = [(False, ROW_SCHEMA), (True, ROW_SCHEMA_WITH_HEADERS)]
+
+
+@pytest.mark.parametrize(("include_headers", "arrow"), CASES)
+def test_columns_are_those_of_the_kafka_source(include_headers: bool, arrow: pa.Schema) -> None:
+    expected = KAFKA_SOURCE | ({"headers": HEADERS} if include_headers else {})
+    of_arrow = from_arrow_schema(arrow, prefer_timestamp_ntz=False)
+    assert {each.name: each.dataType.simpleString() for each in of_arrow} == expected
+    ddl = ", ".join(f"{name} {kind}" for name, kind in expected.items())
+    assert re.sub(r"(?<=[:,]) ", "", columns(include_headers=include_headers)) == re.sub(
+        r"(?<=[:,]) ", "", ddl
+    )

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from spark_groups.spark.options.range_settings import RangeSettings
+import logging
+import uuid
+
+import pytest
+
+from spark_groups.errors import DataLossError
+from spark_groups.spark.options.range_settings import RangeSettings, lose, rounds
+from spark_groups.types import OffsetRange
 from spark_groups.wire.security.sasl import Mechanism, PasswordLogin
 from spark_groups.wire.security.security import Security
 
@@ -17,3 +24,30 @@ def test_errors_about_missing_rights_know_who_reads_and_where() -> None:
     assert settings.identity.principal == "User:alice"
     assert settings.identity.bootstrap_servers == ("a:9092", "b:9092")
     assert "hush" not in repr(settings.identity)
+
+
+TOPIC_ID = uuid.UUID(int=7)
+
+
+def piece(index: int, first: int, until: int) -> OffsetRange:
+    return OffsetRange(TOPIC_ID, "t", index, first, until)
+
+
+def test_pieces_of_a_partition_come_one_after_the_other() -> None:
+    given = [piece(0, 30, 40), piece(1, 0, 5), piece(0, 0, 10), piece(0, 20, 20), piece(0, 10, 15)]
+    assert list(rounds(given)) == [
+        [piece(0, 0, 10), piece(1, 0, 5)],
+        [piece(0, 10, 15)],
+        [piece(0, 30, 40)],
+    ]
+    assert list(rounds([piece(0, 3, 3)])) == []
+
+
+def test_loss_is_an_error_or_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    settings = RangeSettings(bootstrap_servers=("b:1",), group_id="g")
+    with pytest.raises(DataLossError, match="all is gone; set failOnDataLoss to false"):
+        lose(settings, "all is gone")
+    forgiving = RangeSettings(bootstrap_servers=("b:1",), group_id="g", fail_on_data_loss=False)
+    with caplog.at_level(logging.WARNING, "spark_groups"):
+        lose(forgiving, "all is gone")
+    assert "all is gone; going on, as failOnDataLoss is false" in caplog.text

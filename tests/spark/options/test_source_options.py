@@ -11,9 +11,13 @@ from confluent_kafka import Consumer, KafkaException
 from spark_groups.client.liveness import LivenessLimits
 from spark_groups.errors import OptionsError
 from spark_groups.offsets.starting import StartingPoint
+from spark_groups.spark.options.checks import REFUSED, REFUSED_PREFIXES
 from spark_groups.spark.options.range_settings import ReaderChoice
-from spark_groups.spark.options.refusals import REFUSED, REFUSED_PREFIXES
-from spark_groups.spark.options.source_options import SourceOptions, option_table
+from spark_groups.spark.options.source_options import (
+    SourceOptions,
+    grouped_options,
+    option_table,
+)
 from spark_groups.spark.options.values import Emit, MoveWithState
 from spark_groups.spark.reading.fetch_tuning import FETCH_TUNING
 from spark_groups.types import TopicPartition
@@ -338,3 +342,15 @@ def test_table_has_a_row_for_every_option() -> None:
     assert {tuning.name for tuning in FETCH_TUNING} <= set(names)
     assert not set(names) & set(REFUSED)
     assert all(line.count(" | ") == 2 for line in lines[2:])
+
+
+def test_grouped_tables_have_every_option_once_under_what_it_is_about() -> None:
+    page = grouped_options()
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    assert sorted(rows) == sorted(option_table().splitlines()[2:])
+    groups = {part.partition("\n")[0]: part for part in page.split("## ")[1:]}
+    assert list(groups) == ["Essential", "Batch size", "Member", "Security", "Fetch"]
+    assert "`subscribe`" in groups["Essential"]
+    assert "`minPartitions`" in groups["Batch size"]
+    assert "`kafka.group.instance.id`" in groups["Member"]
+    assert "`kafka.fetch.max.bytes`" in groups["Fetch"]

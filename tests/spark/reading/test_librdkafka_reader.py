@@ -15,7 +15,13 @@ from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.reading.consumer_cache import ConsumerCache
 from spark_groups.spark.reading.consumers import RangeConsumer
-from spark_groups.spark.reading.librdkafka_reader import BATCH_ROWS, _existing, _Round, read_ranges
+from spark_groups.spark.reading.librdkafka_reader import (
+    BATCH_ROWS,
+    RowBuffer,
+    _existing,
+    _Round,
+    read_ranges,
+)
 from spark_groups.types import OffsetRange, TopicId
 from tests.brokers import create_topic, produce
 from tests.spark.reading.both_readers import topic_ids
@@ -126,3 +132,8 @@ def test_time_that_spark_takes_over_a_batch_does_not_count(
     with pytest.raises(DataLossError):
         next(batches)
     assert time.monotonic() - asked_s > 0.9 * impatient.poll_timeout_s
+
+
+def test_buffer_is_empty_at_first() -> None:
+    buffer = RowBuffer(include_headers=False)
+    assert (len(buffer), buffer.size_bytes) == (0, 0)

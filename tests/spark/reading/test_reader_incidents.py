@@ -18,8 +18,8 @@ from spark_groups.spark.reading.reader import read_ranges
 from spark_groups.types import OffsetRange
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import Connection
-from spark_groups.wire.frame_buffer import FrameBuffer
 from spark_groups.wire.schemas.codec import Values
+from spark_groups.wire.transport import FrameBuffer
 from tests.brokers import ANSWER_S, Row, admin, await_partitions, create_topic, produce
 from tests.clusters import ThreeBrokers, rack_of
 from tests.spark.reading.both_readers import topic_ids

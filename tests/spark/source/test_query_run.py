@@ -105,7 +105,7 @@ def test_an_old_plan_is_replayed_as_it_was_and_committed_once_it_is_finished(
 ) -> None:
     killed = start()
     planned = until_rows(killed, NOTHING_PLANNED)
-    killed.driver._close()
+    killed.driver.close()
     again = start()
     assert [(e.from_offset, e.until_offset) for e in again.ranges(NOTHING_PLANNED, planned)] == [
         (0, 4)
@@ -121,7 +121,7 @@ def test_an_old_plan_of_other_topics_is_not_replayed(
 ) -> None:
     killed = start()
     planned = until_rows(killed, NOTHING_PLANNED)
-    killed.driver._close()
+    killed.driver.close()
     create_topic(kafka.bootstrap_servers, f"{topic_name}-other")
     other = start(subscribe=f"{topic_name}-other")
     with pytest.raises(CheckpointError) as caught:
@@ -143,7 +143,7 @@ def test_topics_that_are_subscribed_no_more_are_replayed_with_a_warning(
     killed = start(subscribe=f"{topic_name},{topic_name}-kept")
     planned = until_rows(killed, NOTHING_PLANNED)
     assert len(spans(planned)) == 2
-    killed.driver._close()
+    killed.driver.close()
     again = start(subscribe=f"{topic_name}-kept")
     with caplog.at_level(logging.WARNING):
         assert len(again.ranges(NOTHING_PLANNED, planned)) == 2
@@ -209,7 +209,7 @@ def test_the_member_of_a_query_with_a_long_trigger_is_not_taken_for_a_silent_one
     run = start()
     with listening(run, tmp_path) as driver:
         driver.report(until_rows(run, NOTHING_PLANNED), trigger_interval_s=3600.0)
-        liveness = run.driver._started().attendance.liveness
+        liveness = run.driver._engine.started().attendance.liveness
         wait_until(lambda: liveness.idle_limit_s == 4 * 3600.0, what="the report")
 
 
@@ -218,7 +218,7 @@ def test_a_replayed_batch_is_committed_when_it_is_reported(
 ) -> None:
     killed = start()
     planned = until_rows(killed, NOTHING_PLANNED)
-    killed.driver._close()
+    killed.driver.close()
     again = start()
     with listening(again, tmp_path) as driver:
         assert len(again.ranges(NOTHING_PLANNED, planned)) == 1

@@ -11,13 +11,17 @@ from spark_groups.wire.addresses import Address
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.fetch.fetcher import Fetcher
 from spark_groups.wire.fetch.messages import FetchSettings
-from spark_groups.wire.frame_buffer import FrameBuffer
 from spark_groups.wire.pool import ConnectionPool
 from spark_groups.wire.schemas.codec import Values, decode, decode_start
-from spark_groups.wire.schemas.fetch import FETCH
-from spark_groups.wire.schemas.messages import REQUEST_HEADER_V2, Message
-from spark_groups.wire.schemas.topics import LIST_OFFSETS, METADATA
+from spark_groups.wire.schemas.messages import (
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    REQUEST_HEADER_V2,
+    Message,
+)
 from spark_groups.wire.security.security import Security
+from spark_groups.wire.transport import FrameBuffer
 from tests.wire.listener import greet, listening, read_frame, response
 
 TOPIC_ID = uuid.UUID(int=5)

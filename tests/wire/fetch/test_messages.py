@@ -12,7 +12,7 @@ from spark_groups.wire.fetch.messages import (
     fetch_to_wire,
 )
 from spark_groups.wire.schemas.codec import decode, encode
-from spark_groups.wire.schemas.fetch import FETCH
+from spark_groups.wire.schemas.messages import FETCH
 
 ONE, OTHER = uuid.UUID(int=1), uuid.UUID(int=2)
 SETTINGS = FetchSettings(

@@ -16,20 +16,21 @@ from hypothesis import strategies as st
 
 from spark_groups.errors import ProtocolError
 from spark_groups.wire.schemas.codec import decode, encode
-from spark_groups.wire.schemas.fetch import FETCH
 from spark_groups.wire.schemas.messages import (
     API_VERSIONS_V3,
     CONSUMER_GROUP_HEARTBEAT,
+    FETCH,
     FIND_COORDINATOR,
     INT32,
     LIST_GROUPS,
+    METADATA,
+    OFFSET_FETCH_V10,
     REQUEST_HEADER_V1,
     REQUEST_HEADER_V2,
     STRING,
     Field,
     Struct,
 )
-from spark_groups.wire.schemas.topics import METADATA, OFFSET_FETCH_V10
 from tests.wire.schemas.wire_values import MESSAGES, kio_bytes, kio_entity_type, to_kio, values_of
 
 PARTS = [(message, part) for message in MESSAGES for part in ("request", "response")]

@@ -13,37 +13,34 @@ from typing import Any
 from hypothesis import strategies as st
 
 from spark_groups.errors import printable
-from spark_groups.wire.schemas.admin import (
-    DELETE_GROUPS,
-    DESCRIBE_GROUPS,
-    INCREMENTAL_ALTER_CONFIGS,
-    LEAVE_GROUP,
-    OFFSET_DELETE,
-)
-from spark_groups.wire.schemas.fetch import FETCH
 from spark_groups.wire.schemas.messages import (
     API_VERSIONS_V0,
     API_VERSIONS_V3,
     API_VERSIONS_V4,
     CONSUMER_GROUP_DESCRIBE,
     CONSUMER_GROUP_HEARTBEAT,
-    FIND_COORDINATOR,
-    LIST_GROUPS,
-    Field,
-    Message,
-    Primitive,
-    Struct,
-)
-from spark_groups.wire.schemas.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from spark_groups.wire.schemas.topics import (
+    DELETE_GROUPS,
     DESCRIBE_CONFIGS,
+    DESCRIBE_GROUPS,
+    FETCH,
+    FIND_COORDINATOR,
+    INCREMENTAL_ALTER_CONFIGS,
+    LEAVE_GROUP,
+    LIST_GROUPS,
     LIST_OFFSETS,
     METADATA,
     OFFSET_COMMIT_V9,
     OFFSET_COMMIT_V10,
+    OFFSET_DELETE,
     OFFSET_FETCH_V9,
     OFFSET_FETCH_V10,
     OFFSET_FOR_LEADER_EPOCH,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    Field,
+    Message,
+    Primitive,
+    Struct,
 )
 
 KIO_MODULES: dict[Message, str] = {

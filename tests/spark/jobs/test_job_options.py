@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from spark_groups.errors import OptionsError
-from spark_groups.spark.jobs.job_config import load_job
 from spark_groups.spark.jobs.job_options import (
     ConsumeOptions,
     CopyOptions,
@@ -16,6 +15,7 @@ from spark_groups.spark.jobs.job_options import (
     JobOptions,
     ReplayOptions,
     connected,
+    load_job,
 )
 from spark_groups.spark.options.source_options import option_table
 
@@ -43,11 +43,11 @@ def refusal(path: Path | None, *settings: tuple[str, str, str]) -> str:
 
 def test_example_is_right() -> None:
     options = load_job(ConsumeOptions, EXAMPLE)
-    assert options.application.name == "flights-1"
+    assert options.application_name == "flights-1"
     assert options.source["kafka.bootstrap.servers"] == "localhost:9092"
     assert options.source["maxOffsetsPerTrigger"] == "100000"
-    assert options.query.trigger_s == 2.0
-    assert "topic" in options.query.select_expr
+    assert options.trigger_s == 2.0
+    assert "topic" in options.select_expr
 
 
 def test_example_names_every_option_of_the_source() -> None:
@@ -66,16 +66,16 @@ def test_example_with_everything_uncommented_is_right(tmp_path: Path) -> None:
     text = "\n".join(line for line in shown if not line.startswith(alternatives))
     options = load_job(ConsumeOptions, written(tmp_path, text))
     assert options.source["kafka.group.instance.id"] == "flights-1"
-    assert options.query.stop_timeout_s == 30.0
+    assert options.stop_timeout_s == 30.0
 
 
 def test_defaults(tmp_path: Path) -> None:
     options = load_job(ConsumeOptions, written(tmp_path, MINIMAL))
-    assert options.application.name is None
-    assert (options.sink.format, options.sink.path) == ("parquet", "output")
-    assert options.query.checkpoint_location == "checkpoints"
-    assert (options.query.trigger_s, options.query.stop_timeout_s) == (0.0, 30.0)
-    assert options.query.select_expr == ()
+    assert options.application_name is None
+    assert (options.sink_format, options.sink_path) == ("parquet", "output")
+    assert options.checkpoint_location == "checkpoints"
+    assert (options.trigger_s, options.stop_timeout_s) == (0.0, 30.0)
+    assert options.select_expr == ()
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_defaults(tmp_path: Path) -> None:
 )
 def test_triggers(tmp_path: Path, written_as: str, seconds: float | str) -> None:
     path = written(tmp_path, f"{MINIMAL}[query]\ntrigger = {written_as}\n")
-    assert load_job(ConsumeOptions, path).query.trigger_s == seconds
+    assert load_job(ConsumeOptions, path).trigger_s == seconds
 
 
 @pytest.mark.parametrize("trigger", ['"2"', "2", '"soon"', '"once"', '"continuous"', "true"])
@@ -116,7 +116,7 @@ def test_values_become_the_texts_that_spark_takes(tmp_path: Path) -> None:
     assert options.source["includeHeaders"] == "true"
     assert options.source["minPartitions"] == "3"
     assert options.source["subscribe"] == "flights,weather"
-    assert options.sink.options == {"some.key": "x"}
+    assert options.sink_options == {"some.key": "x"}
 
 
 def test_command_line_overrides_the_file(tmp_path: Path) -> None:
@@ -134,10 +134,10 @@ def test_command_line_overrides_the_file(tmp_path: Path) -> None:
     )
     assert options.source["kafka.group.id"] == "others"
     assert options.source["maxOffsetsPerTrigger"] == "1000"
-    assert options.query.select_expr == ("topic", "offset")
-    assert options.query.stop_timeout_s == 5.0
-    assert options.sink.options == {"numRows": 3}
-    assert options.sink.path == "elsewhere"
+    assert options.select_expr == ("topic", "offset")
+    assert options.stop_timeout_s == 5.0
+    assert options.sink_options == {"numRows": 3}
+    assert options.sink_path == "elsewhere"
 
 
 def test_topics_replace_a_pattern(tmp_path: Path) -> None:
@@ -190,7 +190,9 @@ def test_one_error_lists_everything_with_file_and_key(tmp_path: Path) -> None:
 
 
 def test_section_that_is_no_table(tmp_path: Path) -> None:
-    assert "query: 3 is wrong" in refusal(written(tmp_path, f"query = 3\n{MINIMAL}"))
+    assert "query: is no section with options: write [query] above" in refusal(
+        written(tmp_path, f"query = 3\n{MINIMAL}")
+    )
 
 
 @pytest.mark.parametrize("source", ["source = 1", "[[source]]"])
@@ -248,7 +250,7 @@ def test_another_cluster_is_checked_as_a_source_is(tmp_path: Path) -> None:
     text = (ROOT / CopyOptions.example).read_text(encoding="utf-8")
     more = '[target.options]\nkafka.bootstrap.servers = "other:9092"\n'
     options = load_job(CopyOptions, written(tmp_path, text + more))
-    assert connected(options.target.options).bootstrap_servers == ("other:9092",)
+    assert connected(options.cluster).bootstrap_servers == ("other:9092",)
     assert connected(options.source).bootstrap_servers == ("localhost:9092",)
     wrong = written(tmp_path, text + more.replace("other:9092", "other"))
     with pytest.raises(OptionsError, match=r"target\.options: .*\n?.*kafka\.bootstrap\.servers"):
@@ -263,9 +265,9 @@ kafka.bootstrap.servers = "other:9092"
 kafka.request.timeout.ms = 5000
 """
     path = written(tmp_path, text + more)
-    assert connected(load_job(CopyOptions, path).target.options).request_timeout_s == 5
+    assert connected(load_job(CopyOptions, path).cluster).request_timeout_s == 5
     again = [("--set", "target.options.kafka.request.timeout.ms", "6000")]
-    assert connected(load_job(CopyOptions, path, again).target.options).request_timeout_s == 6
+    assert connected(load_job(CopyOptions, path, again).cluster).request_timeout_s == 6
     wrong = written(tmp_path, text + more + "kafka.ssl.key.password = 98765")
     with pytest.raises(OptionsError) as caught:
         load_job(CopyOptions, wrong)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +15,16 @@ from typing import Any
 import pytest
 
 from spark_groups.protocol.subscription import Subscription
+from spark_groups.runtime.engine import suspension_clock
 from spark_groups.runtime.snapshots import SnapshotPublisher
-from spark_groups.spark.source import siblings as siblings_module
-from spark_groups.spark.source.siblings import Application, siblings, warn_of_siblings
+from spark_groups.spark.source import application as siblings_module
+from spark_groups.spark.source.application import (
+    STARTS_WITHIN_S,
+    Application,
+    restart_s,
+    siblings,
+    warn_of_siblings,
+)
 from tests.waiting import wait_until
 
 MINE = Application(jvm_pid=7, subscription=Subscription.of_names("orders,bills"), instance_id=None)
@@ -67,3 +77,38 @@ class _Another:
     @staticmethod
     def getpid() -> int:
         return 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells by /proc")
+def test_age_of_a_process_is_that_since_its_start() -> None:
+    began_s = time.monotonic()
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        age_s = restart_s(process.pid)
+        assert age_s is not None
+        assert 0 <= age_s <= time.monotonic() - began_s + 0.1
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def stat(directory: Path, started_s: float) -> Path:
+    """A process of this start, whose name tries to be other fields."""
+    place = directory / "7"
+    place.mkdir()
+    ticks = int(started_s * os.sysconf("SC_CLK_TCK"))
+    fields = ["S", *["0"] * 18, str(ticks), "0", "0"]
+    (place / "stat").write_text(f"7 (a ) name) {' '.join(fields)}\n", encoding="utf-8")
+    return directory
+
+
+def test_name_of_a_process_does_not_confuse(tmp_path: Path) -> None:
+    age_s = restart_s(7, processes=stat(tmp_path, suspension_clock() - 60))
+    assert age_s == pytest.approx(60, abs=5)
+
+
+def test_old_jvm_tells_nothing_of_a_restart(tmp_path: Path) -> None:
+    started_s = suspension_clock() - STARTS_WITHIN_S - 60
+    assert started_s < 0 or restart_s(7, processes=stat(tmp_path, started_s)) is None
+
+
+def test_system_that_does_not_tell_is_no_error(tmp_path: Path) -> None:
+    assert restart_s(7, processes=tmp_path) is None

@@ -1,6 +1,7 @@
-"""Queries of one application that join one group with one subscription, mostly by mistake.
+"""The Spark application that a query belongs to: its other queries, and how long it took to start.
 
-One DataFrame with two sinks is two queries, and so two members that share the topics. Each runner
+Two queries of one application that join one group with one subscription do so mostly by mistake:
+one DataFrame with two sinks is two queries, and so two members that share the topics. Each runner
 publishes what it is on this host, so the one that begins later sees the other.
 """
 
@@ -12,12 +13,15 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from spark_groups.protocol.subscription import Subscription
+from spark_groups.runtime.engine import suspension_clock
 from spark_groups.runtime.snapshots import read_snapshots
 
 logger = logging.getLogger(__name__)
+STARTS_WITHIN_S: Final = 900.0
+"""A query that begins later was not part of its application's start, and tells nothing of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,3 +93,23 @@ def _warn(group_id: str, mine: Application, directory: Path | None) -> None:
             view.get("pid"),
             view.get("member_id", "not joined yet"),
         )
+
+
+def restart_s(jvm_pid: int, *, processes: Path = Path("/proc")) -> float | None:
+    """Return how many seconds the application took to begin this query.
+
+    Args:
+        jvm_pid: The JVM's process.
+        processes: Where the system tells of processes.
+
+    Returns:
+        None where the system does not tell, and where the JVM is too old for it to be its start.
+    """
+    try:
+        told = (processes / str(jvm_pid) / "stat").read_text(encoding="utf-8", errors="replace")
+        # The name may have spaces and parentheses; the start is the 20th field behind it.
+        started_ticks = int(told.rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+    age_s = suspension_clock() - started_ticks / os.sysconf("SC_CLK_TCK")
+    return age_s if 0 <= age_s <= STARTS_WITHIN_S else None

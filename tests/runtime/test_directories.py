@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.runtime.private_directory import is_private, make_private, runtime_directory
+from spark_groups.runtime.directories import (
+    CACHE_DIR_VARIABLE,
+    cache_dir,
+    is_private,
+    make_private,
+    runtime_directory,
+)
 
 
 def test_a_new_directory_is_this_users_alone(tmp_path: Path) -> None:
@@ -44,3 +50,17 @@ def test_a_link_and_a_file_are_refused(tmp_path: Path) -> None:
         assert not is_private(tmp_path / name)
         with pytest.raises(PermissionError, match="is not a directory of this user"):
             make_private(tmp_path / name)
+
+
+def test_variable_says_where_the_cache_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CACHE_DIR_VARIABLE, str(tmp_path))
+    assert cache_dir() == tmp_path
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(CACHE_DIR_VARIABLE, "beside")
+    assert cache_dir() == tmp_path / "beside"
+
+
+def test_user_has_a_cache_of_this_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(CACHE_DIR_VARIABLE, raising=False)
+    assert cache_dir().is_absolute()
+    assert "spark-groups" in cache_dir().parts

@@ -1,4 +1,6 @@
-"""How a runner ends: by its JVM's SIGTERM, by its JVM's death, or because Spark was stopped.
+"""A runner's process: how it ends, and how it logs.
+
+It ends by its JVM's SIGTERM, by its JVM's death, or because Spark was stopped.
 
 Spark ends a runner with two SIGTERM a millisecond apart and closes its connection; it never calls
 `stop()` before that. A SIGTERM from anybody else (a service manager that signals a whole group),
@@ -8,6 +10,10 @@ Who sent a SIGTERM can be read where every thread blocks it. Libraries that were
 (numpy is one) have threads that do not: then the connection is asked, whether the JVM hung up. A
 SparkContext that is stopped leaves the runners of its queries alive (measured), but it deletes the
 directory of its files: that is how it is noticed.
+
+Spark configures no logging in a runner's process, where Python by itself shows warnings only,
+without time and level. So its log is lines on its stderr, which is the driver's log, with time,
+level and query.
 """
 
 from __future__ import annotations
@@ -17,11 +23,14 @@ import os
 import signal
 import socket
 import stat
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TextIO
+
+from spark_groups.spark.options.values import LogLevel
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +40,16 @@ ALERT_S: Final = 2.0
 """How long the connection is looked at more often after a SIGTERM of an unknown sender."""
 TOUCH_EVERY_S: Final = 3600.0
 _STANDARD_STREAMS: Final = (0, 1, 2)
+PACKAGE: Final = "spark_groups"
+TIME_FORMAT: Final = "%y/%m/%d %H:%M:%S"
+"""As Spark's own lines have it."""
+_LEVELS: Final = {
+    LogLevel.DEBUG: logging.DEBUG,
+    LogLevel.INFO: logging.INFO,
+    LogLevel.WARN: logging.WARNING,
+    LogLevel.ERROR: logging.ERROR,
+    LogLevel.OFF: logging.CRITICAL + 1,
+}
 
 
 class RunnerEnd:
@@ -187,3 +206,50 @@ def _is_socket(descriptor: int) -> bool:
         return stat.S_ISSOCK(os.fstat(descriptor).st_mode)
     except OSError:
         return False
+
+
+def log_to_stderr(
+    level: LogLevel | None,
+    query_id: Callable[[], str | None],
+    *,
+    stream: TextIO | None = None,
+    package: str = PACKAGE,
+) -> None:
+    """Write what this package logs to stderr, unless this process has a logging of its own.
+
+    Args:
+        level: The least level that is written; None: INFO, or what the process has configured.
+        query_id: Returns Spark's id of the query, None as long as it is not known.
+        stream: Where to write instead.
+        package: Whose lines.
+    """
+    logger = logging.getLogger(package)
+    is_configured = logger.hasHandlers()
+    if level is not None or not is_configured:
+        logger.setLevel(_LEVELS[level or LogLevel.INFO])
+    if is_configured:
+        return
+    lines = logging.StreamHandler(stream or sys.stderr)
+    lines.setFormatter(_Lines(query_id))
+    # Whoever configures logging later has the lines, and nobody has them twice.
+    lines.addFilter(lambda _: not logging.getLogger().handlers)
+    logger.addHandler(lines)
+
+
+class _Lines(logging.Formatter):
+    """Begins each line with time, level and query, in Spark's words.
+
+    Args:
+        query_id: Returns Spark's id of the query, None as long as it is not known.
+    """
+
+    def __init__(self, query_id: Callable[[], str | None]) -> None:
+        super().__init__("%(asctime)s %(spark_level)s kafka-group [%(query)s]: %(message)s")
+        self.datefmt = TIME_FORMAT
+        self._query_id = query_id
+
+    def format(self, record: Any) -> str:
+        found = self._query_id()
+        record.query = f"query {found}" if found else f"runner {os.getpid()}"
+        record.spark_level = "WARN" if record.levelno == logging.WARNING else record.levelname
+        return super().format(record)

@@ -1,4 +1,4 @@
-"""Directories for what processes of one user tell each other; nobody else can write there."""
+"""Directories of one user: private ones that processes meet in, and this package's cache."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import contextlib
 import os
 import stat
 from pathlib import Path
+from typing import Final
+
+import platformdirs
+
+CACHE_DIR_VARIABLE: Final = "SPARK_GROUPS_CACHE_DIR"
 
 
 def runtime_directory(name: str | None) -> Path | None:
@@ -48,3 +53,9 @@ def make_private(directory: Path) -> None:
     if not is_private(directory):
         raise PermissionError(f"{directory} is not a directory of this user: remove it")
     directory.chmod(0o700)
+
+
+def cache_dir() -> Path:
+    """Return the user's cache directory of this package; SPARK_GROUPS_CACHE_DIR overrides it."""
+    chosen = os.environ.get(CACHE_DIR_VARIABLE)
+    return Path(chosen).absolute() if chosen else platformdirs.user_cache_path("spark-groups")
