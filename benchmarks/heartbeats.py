@@ -25,7 +25,7 @@ from spark_groups.protocol.messages import FindCoordinatorRequest, HeartbeatResp
 from spark_groups.protocol.pace import DEFAULT_INTERVAL_S, FAST_INTERVAL_S
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.wire.cluster import Cluster
-from spark_groups.wire.coordinator import CoordinatorLane
+from spark_groups.wire.coordinator import CoordinatorConnection
 
 TOPIC = "heartbeats"
 SETTLE_S = 120.0
@@ -45,7 +45,7 @@ class Beating:
         self.member = Member(config, lambda: str(uuid.uuid4()))
         self.beats = 0
         self._coordinator = coordinator
-        self._lane = CoordinatorLane()
+        self._connection = CoordinatorConnection()
         self.member.join(time.monotonic())
 
     def beat(self) -> None:
@@ -55,7 +55,7 @@ class Beating:
         request = self.member.poll_heartbeat(now)
         if request is None:
             return
-        response = self._lane.send(self._coordinator, request, 10.0)
+        response = self._connection.send(self._coordinator, request, 10.0)
         assert isinstance(response, HeartbeatResponse)
         self.member.handle_response(response, time.monotonic())
         self.beats += 1
@@ -67,7 +67,7 @@ class Beating:
         self.member.leave(time.monotonic())
         self.member.leave_now(time.monotonic())
         self.beat()
-        self._lane.close()
+        self._connection.close()
 
 
 class Pulse:

@@ -21,13 +21,13 @@ from spark_groups.protocol.messages import (
     ListOffsetsResponse,
     Node,
 )
-from spark_groups.runtime.carriers import Carriers
+from spark_groups.runtime.channel_threads import ChannelThreads
 from spark_groups.runtime.engine import Engine, suspension_clock
 from spark_groups.runtime.instance_lock import InstanceLock
 from spark_groups.types import BatchPlan, TopicPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import RequestError
-from spark_groups.wire.coordinator import CoordinatorLane
+from spark_groups.wire.coordinator import CoordinatorConnection
 from spark_groups.wire.log_ends import LogEnds
 from spark_groups.wire.security.security import Security
 
@@ -112,14 +112,14 @@ class GroupDriver:
                 ),
                 read_committed=self._config.read_committed,
             )
-            carriers = Carriers(
+            threads = ChannelThreads(
                 self._servers,
                 client_id=self._client_id,
                 security=self._security,
                 answered=self._engine.answered,
                 crashed=self._engine.crashed,
             )
-            self._engine.run(client, carriers)
+            self._engine.run(client, threads)
 
     def replay(self, plan: BatchPlan) -> None:
         """Take it that Spark runs an old plan again."""
@@ -440,12 +440,12 @@ def leave_at_once(
         member_epoch=LEAVE_GROUP_STATIC_MEMBER_EPOCH if is_static else LEAVE_GROUP_MEMBER_EPOCH,
         instance_id=config.instance_id,
     )
-    lane = CoordinatorLane(client_id=client_id, security=security)
+    connection = CoordinatorConnection(client_id=client_id, security=security)
     try:
-        response = lane.send(coordinator, request, timeout_s)
+        response = connection.send(coordinator, request, timeout_s)
     except (RequestError, SparkGroupsError) as error:
         logger.warning("the group could not be left, its session has to run out: %s", error)
         return False
     finally:
-        lane.close()
+        connection.close()
     return getattr(response, "error_code", None) == 0

@@ -1,6 +1,6 @@
 """What keeps a GroupClient going: one lock, the clock, the threads that carry and keep time.
 
-The lock makes the client one thing at a time: Spark's calls, the answers that carriers bring and
+The lock makes the client one thing at a time: Spark's calls, the answers that threads bring and
 the timer all take it, change the client and send what follows. Nothing waits while holding it.
 """
 
@@ -17,7 +17,7 @@ from spark_groups.client import GroupClient, Outgoing
 from spark_groups.errors import AccessError
 from spark_groups.protocol.events import Event, NameOf
 from spark_groups.protocol.messages import Node, RequestFailed, Response
-from spark_groups.runtime.carriers import Carriers
+from spark_groups.runtime.channel_threads import ChannelThreads
 
 logger = logging.getLogger(__name__)
 
@@ -45,18 +45,18 @@ class Engine:
         self.crash: BaseException | None = None
         self.is_closing = False
         self.timeline = Timeline(group_id)
-        self._carriers: Carriers | None = None
+        self._threads: ChannelThreads | None = None
         self._coordinator: Node | None = None
 
-    def run(self, client: GroupClient, carriers: Carriers) -> None:
+    def run(self, client: GroupClient, threads: ChannelThreads) -> None:
         """Begin to carry the client's requests and to keep its time.
 
         Args:
             client: The client.
-            carriers: Carry its requests; they call `answered` and `crashed` of this engine.
+            threads: Carry its requests; they call `answered` and `crashed` of this engine.
         """
-        self.client, self._carriers = client, carriers
-        carriers.start()
+        self.client, self._threads = client, threads
+        threads.start()
         threading.Thread(target=self._keep_time, name="kafka-group-timer", daemon=True).start()
         with self.changed:
             client.start(suspension_clock())
@@ -101,15 +101,15 @@ class Engine:
 
     def pump(self) -> None:
         """Send what the client wants sent now, and record what happened; needs the lock."""
-        client, carriers = self.client, self._carriers
-        if client is None or carriers is None or self.is_closing:
+        client, threads = self.client, self._threads
+        if client is None or threads is None or self.is_closing:
             return
         for outgoing in client.poll_requests(suspension_clock()):
-            carriers.send(outgoing)
+            threads.send(outgoing)
         coordinator = client.coordinator
         if coordinator is not None and coordinator != self._coordinator:
             self._coordinator = coordinator
-            carriers.coordinator_is(coordinator)
+            threads.coordinator_is(coordinator)
         for event in client.poll_events():
             self.timeline.add(event, client.topic_name)
         self.changed.notify_all()
@@ -133,8 +133,8 @@ class Engine:
                 return
             self.is_closing = True
             self.changed.notify_all()
-        if self._carriers is not None:
-            self._carriers.shutdown(timeout_s=1.0)
+        if self._threads is not None:
+            self._threads.shutdown(timeout_s=1.0)
 
 
 class Timeline:

@@ -1,7 +1,7 @@
 """What can be asked of a cluster: topics, offsets, coordinators, groups, configuration.
 
 Whatever is asked here may be asked twice, so it is sent again, to another broker if need be, until
-its deadline. Requests of a member to its coordinator go through `coordinator.CoordinatorLane`.
+its deadline. Requests of a member to its coordinator go through a `CoordinatorConnection`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Requests to the group coordinator, over one connection that follows it.
 
-A member has two such lanes: one carries heartbeats and nothing else, because a broker answers a
-connection strictly in order and a heartbeat must never wait behind another request.
+A member has two such connections: one carries heartbeats and nothing else, because a broker
+answers a connection strictly in order and a heartbeat must never wait behind another request.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def fetch_all(connection: Connection, group_id: str, timeout_s: float) -> Offset
     return fetched_offsets(group["topics"], metadata, {})
 
 
-class CoordinatorLane:
+class CoordinatorConnection:
     """One connection that carries requests to the coordinator, wherever that is.
 
     It is used by one thread, but for `interrupt` and `shutdown`, which any thread may call.
@@ -193,7 +193,7 @@ class CoordinatorLane:
         """Send one request to a broker and return its response.
 
         Args:
-            node: The coordinator; the lane connects anew when it is another one than before.
+            node: The coordinator; another one than before gets a new connection.
             request: The request.
             timeout_s: Seconds until the response must have arrived, connecting included.
 
@@ -234,6 +234,6 @@ class CoordinatorLane:
                 self._connection.shutdown()
 
     def close(self) -> None:
-        """Close the connection; only for the thread that uses the lane."""
+        """Close the connection; only for the thread that uses the connection."""
         if self._connection is not None:
             self._connection.close()

@@ -25,7 +25,7 @@ from spark_groups.protocol.subscription import Subscription
 from spark_groups.runtime.driver import GroupDriver
 from spark_groups.types import BatchPlan
 from spark_groups.wire.cluster import Cluster
-from spark_groups.wire.coordinator import CoordinatorLane
+from spark_groups.wire.coordinator import CoordinatorConnection
 from spark_groups.wire.security.security import Security
 from tests.brokers import Row, produce
 from tests.waiting import wait_until
@@ -196,11 +196,11 @@ def heartbeat(bootstrap_servers: str, request: HeartbeatRequest) -> HeartbeatRes
     with Cluster(bootstrap_servers) as cluster:
         found = cluster.find_coordinator(FindCoordinatorRequest(group_id=request.group_id))
     assert found.coordinator is not None
-    lane = CoordinatorLane()
+    connection = CoordinatorConnection()
     try:
-        response = lane.send(found.coordinator, request, 5.0)
+        response = connection.send(found.coordinator, request, 5.0)
     finally:
-        lane.close()
+        connection.close()
     assert isinstance(response, HeartbeatResponse)
     return response
 

@@ -16,7 +16,7 @@ from spark_groups.protocol.events import Event, MemberLeft, QueryReturned
 from spark_groups.protocol.member import MemberConfig
 from spark_groups.protocol.messages import Node
 from spark_groups.protocol.subscription import Subscription
-from spark_groups.runtime.carriers import Carriers
+from spark_groups.runtime.channel_threads import ChannelThreads
 from spark_groups.runtime.driver import leave_at_once
 from spark_groups.runtime.engine import LENGTH, Engine, Timeline, suspension_clock
 from spark_groups.wire.security.security import Security
@@ -33,14 +33,14 @@ def running() -> Engine:
         member=MemberConfig(group_id="g", subscription=Subscription.of_names("orders")),
         starting_offsets=StartingOffsets(StartingPoint.LATEST),
     )
-    carriers = Carriers(
+    threads = ChannelThreads(
         NOBODY,
         client_id="test",
         security=Security(),
         answered=engine.answered,
         crashed=engine.crashed,
     )
-    engine.run(GroupClient(config, new_member_id=lambda: str(uuid.uuid4())), carriers)
+    engine.run(GroupClient(config, new_member_id=lambda: str(uuid.uuid4())), threads)
     return engine
 
 

@@ -28,7 +28,7 @@ from spark_groups.types import TopicId, TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.configuration import ConfigEntry, ConfigOrigin, ConfigResource
 from spark_groups.wire.connection import RequestError
-from spark_groups.wire.coordinator import CoordinatorLane
+from spark_groups.wire.coordinator import CoordinatorConnection
 from spark_groups.wire.groups import ListedGroup
 from spark_groups.wire.schemas.messages import LIST_OFFSETS, METADATA
 from spark_groups.wire.topic_metadata import ClusterMetadata, KnownTopic, Leader
@@ -177,9 +177,9 @@ def test_many_partitions_in_one_request(kafka, cluster, topic_name) -> None:
 def test_groups_as_an_operator_sees_them(kafka_version, version, topic_name, group_id) -> None:
     kafka = kafka_version(version)
     create_topic(kafka.bootstrap_servers, topic_name, partitions=2)
-    lane = CoordinatorLane()
+    connection = CoordinatorConnection()
     with Cluster(kafka.bootstrap_servers) as cluster:
-        member = join(lane, coordinator(cluster, group_id), group_id, topic_name)
+        member = join(connection, coordinator(cluster, group_id), group_id, topic_name)
         first, _ = member.joined.assignment
         commit = OffsetCommitRequest(
             group_id=group_id,
@@ -187,7 +187,7 @@ def test_groups_as_an_operator_sees_them(kafka_version, version, topic_name, gro
             member_epoch=member.joined.member_epoch,
             offsets={first: OffsetAndMetadata(0, "2")},
         )
-        lane.send(member.node, commit, 10)
+        connection.send(member.node, commit, 10)
         offsets = {first: OffsetAndMetadata(0, "2")}
         assert cluster.fetch_all_offsets(group_id).offsets == offsets
         listed = ListedGroup(
@@ -201,7 +201,7 @@ def test_groups_as_an_operator_sees_them(kafka_version, version, topic_name, gro
         assert listed not in cluster.list_groups(types=("classic",))
         described = cluster.describe_group(DescribeGroupRequest(group_id=group_id))
         assert (described.group_state, len(described.members)) == ("Stable", 1)
-    lane.close()
+    connection.close()
 
 
 @pytest.mark.broker

@@ -1,4 +1,4 @@
-"""The lane to the coordinator, on brokers with topic ids in commits (4.3) and without (4.0)."""
+"""Requests to the coordinator, on brokers with topic ids in commits (4.3) and without (4.0)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from spark_groups.protocol.messages import (
 from spark_groups.types import NO_PARTITIONS, TopicId, TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import RequestError
-from spark_groups.wire.coordinator import CoordinatorLane
+from spark_groups.wire.coordinator import CoordinatorConnection
 from tests.brokers import create_topic, delete_topic
 from tests.waiting import wait_until
 from tests.wire.listener import await_end, greet, listening, read_frame
@@ -40,14 +40,14 @@ TIMEOUT_S = 10.0
 class Member:
     """A member of a group on a real broker."""
 
-    lane: CoordinatorLane
+    connection: CoordinatorConnection
     node: Node
     group_id: str
     member_id: str
     joined: HeartbeatResponse
 
     def send(self, request, timeout_s: float = TIMEOUT_S):
-        return self.lane.send(self.node, request, timeout_s)
+        return self.connection.send(self.node, request, timeout_s)
 
     def commit(self, offsets, member_epoch: int | None = None, member_id: str | None = None):
         request = OffsetCommitRequest(
@@ -79,7 +79,7 @@ def topic_id(cluster: Cluster, name: str) -> TopicId:
     return topic.topic_id
 
 
-def join(lane: CoordinatorLane, node: Node, group_id: str, topic: str) -> Member:
+def join(connection: CoordinatorConnection, node: Node, group_id: str, topic: str) -> Member:
     """Join, and wait until the member has partitions."""
     request = HeartbeatRequest(
         group_id=group_id,
@@ -90,10 +90,12 @@ def join(lane: CoordinatorLane, node: Node, group_id: str, topic: str) -> Member
         topic_partitions=NO_PARTITIONS,
     )
     retried = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
-    member = Member(lane, node, group_id, request.member_id, HeartbeatResponse())
+    member = Member(connection, node, group_id, request.member_id, HeartbeatResponse())
 
     def assigned() -> bool:
-        answer = lane.send(node, replace(request, member_epoch=member.joined.member_epoch), 10)
+        answer = connection.send(
+            node, replace(request, member_epoch=member.joined.member_epoch), 10
+        )
         if answer.error_code in retried:
             return False
         assert answer.error_code == 0, answer
@@ -118,9 +120,9 @@ def cluster(broker: EmbeddedKafka) -> Iterator[Cluster]:
 @pytest.fixture
 def member(broker, cluster: Cluster, topic_name: str, group_id: str) -> Iterator[Member]:
     create_topic(broker.bootstrap_servers, topic_name, partitions=2)
-    lane = CoordinatorLane(client_id="a-test")
-    yield join(lane, coordinator(cluster, group_id), group_id, topic_name)
-    lane.close()
+    connection = CoordinatorConnection(client_id="a-test")
+    yield join(connection, coordinator(cluster, group_id), group_id, topic_name)
+    connection.close()
 
 
 @pytest.mark.broker
@@ -194,13 +196,13 @@ def test_hundreds_of_partitions_are_committed_at_once(
     cluster, broker, topic_name, group_id
 ) -> None:
     create_topic(broker.bootstrap_servers, topic_name, partitions=200)
-    lane = CoordinatorLane()
-    member = join(lane, coordinator(cluster, group_id), group_id, topic_name)
+    connection = CoordinatorConnection()
+    member = join(connection, coordinator(cluster, group_id), group_id, topic_name)
     offsets = {each: OffsetAndMetadata(each.partition, "200") for each in member.joined.assignment}
     assert len(offsets) == 200
     assert member.commit(offsets) == dict.fromkeys(offsets, 0)
     assert member.fetch(offsets).offsets == offsets
-    lane.close()
+    connection.close()
 
 
 @pytest.mark.broker
@@ -214,21 +216,21 @@ def test_the_lane_follows_the_coordinator(member) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         gone = Node(9, "127.0.0.1", server.getsockname()[1])
     with pytest.raises(RequestError, match="refused") as raised:
-        member.lane.send(gone, beat, 5)
+        member.connection.send(gone, beat, 5)
     assert not raised.value.may_have_arrived
-    assert member.lane.send(here, beat, 5).error_code == 0
-    member.lane.interrupt()
-    assert member.lane.send(here, beat, 5).error_code == 0
-    member.lane.shutdown()
+    assert member.connection.send(here, beat, 5).error_code == 0
+    member.connection.interrupt()
+    assert member.connection.send(here, beat, 5).error_code == 0
+    member.connection.shutdown()
     with pytest.raises(RequestError, match="shut down"):
-        member.lane.send(here, beat, 5)
+        member.connection.send(here, beat, 5)
 
 
 HEARTBEAT = HeartbeatRequest(group_id="g", member_id="m", member_epoch=1)
 
 
-@pytest.mark.parametrize("wake", [CoordinatorLane.interrupt, CoordinatorLane.shutdown])
-def test_a_blocked_request_is_woken(wake: Callable[[CoordinatorLane], None]) -> None:
+@pytest.mark.parametrize("wake", [CoordinatorConnection.interrupt, CoordinatorConnection.shutdown])
+def test_a_blocked_request_is_woken(wake: Callable[[CoordinatorConnection], None]) -> None:
     asked = threading.Event()
 
     def script(peer: socket.socket) -> None:
@@ -238,12 +240,12 @@ def test_a_blocked_request_is_woken(wake: Callable[[CoordinatorLane], None]) -> 
         await_end(peer)
 
     with listening(script) as port:
-        lane = CoordinatorLane()
-        waker = threading.Thread(target=lambda: asked.wait(5) and wake(lane))
+        connection = CoordinatorConnection()
+        waker = threading.Thread(target=lambda: asked.wait(5) and wake(connection))
         waker.start()
         started = time.monotonic()
         with pytest.raises(RequestError, match="shut down") as raised:
-            lane.send(Node(1, "127.0.0.1", port), HEARTBEAT, 30)
+            connection.send(Node(1, "127.0.0.1", port), HEARTBEAT, 30)
         waker.join()
         assert raised.value.may_have_arrived
         assert time.monotonic() - started < 5
@@ -253,7 +255,7 @@ def test_the_deadline_includes_connecting() -> None:
     with listening(await_end) as port:
         started = time.monotonic()
         with pytest.raises(RequestError, match="in time") as raised:
-            CoordinatorLane().send(Node(1, "127.0.0.1", port), HEARTBEAT, 0.3)
+            CoordinatorConnection().send(Node(1, "127.0.0.1", port), HEARTBEAT, 0.3)
         assert 0.3 <= time.monotonic() - started < 3
         assert not raised.value.may_have_arrived
 
@@ -266,8 +268,8 @@ def test_a_broker_without_the_protocol_is_an_answer() -> None:
         await_end(peer)
 
     with listening(script) as port:
-        lane = CoordinatorLane()
-        answer = lane.send(Node(1, "127.0.0.1", port), HEARTBEAT, 5)
+        connection = CoordinatorConnection()
+        answer = connection.send(Node(1, "127.0.0.1", port), HEARTBEAT, 5)
         assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
         assert "does not support ConsumerGroupHeartbeat v1" in answer.error_message
-        lane.close()
+        connection.close()

@@ -26,7 +26,7 @@ from spark_groups.protocol.messages import (
 )
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import RequestError
-from spark_groups.wire.coordinator import CoordinatorLane
+from spark_groups.wire.coordinator import CoordinatorConnection
 from spark_groups.wire.group_settings import SESSION_TIMEOUT_MS, group_settings
 from spark_groups.wire.security.security import Security
 
@@ -36,16 +36,16 @@ Answered = Callable[[Outgoing, "Response | RequestFailed"], None]
 Crashed = Callable[[BaseException], None]
 
 
-class Carriers:
+class ChannelThreads:
     """Carries one request for each channel at a time.
 
     Args:
         bootstrap_servers: `host:port` of one or more brokers.
         client_id: What brokers call this client.
         security: How connections are secured.
-        answered: Called in a carrier's thread with each answer, or with why there is none.
-        crashed: Called when a carrier's thread dies of anything else, and with an AccessError when
-            a broker refuses who we are, of which no thread dies.
+        answered: Called in the thread of a channel with each answer, or with why there is none.
+        crashed: Called when the thread of a channel dies of another error; with an AccessError when
+            a broker refuses the client, while the threads continue.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Carriers:
             request_timeout_s=SETTINGS_TIMEOUT_S,
         )
         self._coordinators = {
-            channel: CoordinatorLane(client_id=client_id, security=security)
+            channel: CoordinatorConnection(client_id=client_id, security=security)
             for channel in Channel
             if channel.leads_to_coordinator
         }

@@ -23,7 +23,7 @@ from spark_groups.protocol.messages import (
     OffsetFetchRequest,
     RequestFailed,
 )
-from spark_groups.runtime.carriers import Carriers
+from spark_groups.runtime.channel_threads import ChannelThreads
 from spark_groups.types import NO_PARTITIONS
 from spark_groups.wire.schemas.messages import METADATA
 from spark_groups.wire.security.security import Security
@@ -31,18 +31,18 @@ from tests.brokers import create_topic
 from tests.runtime.proxy import Proxy
 from tests.waiting import wait_until
 
-Start = Callable[..., tuple[Carriers, "queue.SimpleQueue[tuple[Outgoing, object]]"]]
+Start = Callable[..., tuple[ChannelThreads, "queue.SimpleQueue[tuple[Outgoing, object]]"]]
 
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    started: list[Carriers] = []
+    started: list[ChannelThreads] = []
 
-    def carriers(servers: str) -> tuple[Carriers, queue.SimpleQueue[tuple[Outgoing, object]]]:
+    def threads(servers: str) -> tuple[ChannelThreads, queue.SimpleQueue[tuple[Outgoing, object]]]:
         answers: queue.SimpleQueue[tuple[Outgoing, object]] = queue.SimpleQueue()
-        each = Carriers(
+        each = ChannelThreads(
             (servers,),
-            client_id="carriers",
+            client_id="threads",
             security=Security(),
             answered=lambda outgoing, answer: answers.put((outgoing, answer)),
             crashed=lambda error: pytest.fail(repr(error)),
@@ -51,7 +51,7 @@ def start() -> Iterator[Start]:
         started.append(each)
         return each, answers
 
-    yield carriers
+    yield threads
     for each in started:
         each.shutdown(2.0)
 
@@ -65,22 +65,22 @@ def test_each_lane_brings_the_answer_to_its_request(
     kafka: EmbeddedKafka, start: Start, topic_name: str, group_id: str
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name)
-    carriers, answers = start(kafka.bootstrap_servers)
+    threads, answers = start(kafka.bootstrap_servers)
     metadata = MetadataRequest(topic_names=frozenset({topic_name}))
-    carriers.send(Outgoing(Channel.CLUSTER, metadata))
+    threads.send(Outgoing(Channel.CLUSTER, metadata))
     _, found = answers.get(timeout=10)
     assert isinstance(found, MetadataResponse)
     assert [each.name for each in found.topics] == [topic_name]
 
     def leave_as_nobody() -> int:
         # The first group of a broker makes its topic: until then nobody coordinates it.
-        carriers.send(Outgoing(Channel.SEARCH, FindCoordinatorRequest(group_id=group_id)))
+        threads.send(Outgoing(Channel.SEARCH, FindCoordinatorRequest(group_id=group_id)))
         _, coordinator = answers.get(timeout=10)
         assert isinstance(coordinator, FindCoordinatorResponse)
         if coordinator.coordinator is None:
             return coordinator.error_code
         leaving = HeartbeatRequest(group_id=group_id, member_id="nobody", member_epoch=-1)
-        carriers.send(Outgoing(Channel.HEARTBEAT, leaving, coordinator.coordinator))
+        threads.send(Outgoing(Channel.HEARTBEAT, leaving, coordinator.coordinator))
         outgoing, answer = answers.get(timeout=10)
         assert outgoing.request is leaving
         assert isinstance(answer, HeartbeatResponse)
@@ -98,11 +98,11 @@ def test_the_search_for_a_coordinator_does_not_wait_behind_a_slow_broker(
         proxy.forward_to(kafka.bootstrap_servers)
         proxy.delays_s[METADATA.api_key] = 6.0
         try:
-            carriers, answers = start(proxy.address)
+            threads, answers = start(proxy.address)
             metadata = MetadataRequest(topic_names=frozenset({topic_name}))
-            carriers.send(Outgoing(Channel.CLUSTER, metadata))
+            threads.send(Outgoing(Channel.CLUSTER, metadata))
             wait_until(lambda: METADATA.api_key in {key for _, key in proxy.seen})
-            carriers.send(Outgoing(Channel.SEARCH, FindCoordinatorRequest(group_id=group_id)))
+            threads.send(Outgoing(Channel.SEARCH, FindCoordinatorRequest(group_id=group_id)))
             _, found = answers.get(timeout=30)
             assert isinstance(found, FindCoordinatorResponse)
             _, described = answers.get(timeout=30)
@@ -115,12 +115,12 @@ def test_a_heartbeat_does_not_wait_behind_another_request(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         node = Node(1, "127.0.0.1", silent.getsockname()[1])
         nobody = Node(2, "127.0.0.1", 1)
-        carriers, answers = start("127.0.0.1:1")
-        carriers.send(Outgoing(Channel.OFFSETS, fetch("g"), node))
+        threads, answers = start("127.0.0.1:1")
+        threads.send(Outgoing(Channel.OFFSETS, fetch("g"), node))
         beat = HeartbeatRequest(
             group_id="g", member_id="m", member_epoch=1, topic_partitions=NO_PARTITIONS
         )
-        carriers.send(Outgoing(Channel.HEARTBEAT, beat, nobody))
+        threads.send(Outgoing(Channel.HEARTBEAT, beat, nobody))
         outgoing, answer = answers.get(timeout=5)
         assert outgoing.request is beat
         assert isinstance(answer, RequestFailed)
@@ -130,13 +130,13 @@ def test_a_heartbeat_does_not_wait_behind_another_request(start: Start) -> None:
 
 def test_what_waits_for_an_old_coordinator_ends_when_there_is_another(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        carriers, answers = start("127.0.0.1:1")
+        threads, answers = start("127.0.0.1:1")
         old = Node(1, "127.0.0.1", silent.getsockname()[1])
-        carriers.send(Outgoing(Channel.OFFSETS, fetch("g"), old))
+        threads.send(Outgoing(Channel.OFFSETS, fetch("g"), old))
         connection, _ = silent.accept()
         with connection:
             began_at = time.monotonic()
-            carriers.coordinator_is(Node(2, "127.0.0.1", 1))
+            threads.coordinator_is(Node(2, "127.0.0.1", 1))
             _, answer = answers.get(timeout=8)
             assert isinstance(answer, RequestFailed)
             assert time.monotonic() - began_at < 5, "its own deadline is 10 s"
@@ -148,16 +148,16 @@ def test_an_error_of_the_taker_of_answers_is_reported_and_ends_the_thread() -> N
     def refuse(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    carriers = Carriers(
+    threads = ChannelThreads(
         ("127.0.0.1:1",),
-        client_id="carriers",
+        client_id="threads",
         security=Security(),
         answered=refuse,
         crashed=crashes.put,
     )
-    carriers.start()
+    threads.start()
     try:
-        carriers.send(Outgoing(Channel.OFFSETS, fetch("g"), Node(1, "127.0.0.1", 1)))
+        threads.send(Outgoing(Channel.OFFSETS, fetch("g"), Node(1, "127.0.0.1", 1)))
         assert isinstance(crashes.get(timeout=10), ZeroDivisionError)
     finally:
-        carriers.shutdown(2.0)
+        threads.shutdown(2.0)
