@@ -46,12 +46,7 @@ _SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class KafkaArtifacts:
-    """A complete Apache Kafka on disk.
-
-    Args:
-        version: Its version.
-        directory: The folder that holds its jars.
-    """
+    """A complete Apache Kafka on disk."""
 
     version: str
     directory: Path
@@ -154,7 +149,6 @@ def check_jars(version: str, directory: Path) -> None:
     """Compare fetched jars with what they have to be; where that is not known, warn.
 
     Args:
-        version: The version of Apache Kafka.
         directory: The folder with what was fetched, and nothing else.
 
     Raises:
@@ -185,11 +179,7 @@ def check_jars(version: str, directory: Path) -> None:
 
 
 def expected_digests(version: str) -> dict[str, str] | None:
-    """Return the digests of a version by the name of the jar; None if they are not known.
-
-    Args:
-        version: The version of Apache Kafka.
-    """
+    """Return the digests of a version by the name of the jar; None if they are not known."""
     file = importlib.resources.files("spark_groups.lab.broker") / FOLDER / f"{version}.sha256"
     if not file.is_file():
         return None
@@ -198,11 +188,7 @@ def expected_digests(version: str) -> dict[str, str] | None:
 
 
 def digest_of(file: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal.
-
-    Args:
-        file: The file.
-    """
+    """Return the SHA-256 of a file, in hexadecimal."""
     digest = hashlib.sha256()
     with file.open("rb") as content:
         while chunk := content.read(_CHUNK_BYTES):

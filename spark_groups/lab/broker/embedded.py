@@ -102,11 +102,7 @@ class EmbeddedKafka:
         return self.listener(LISTENER)
 
     def listener(self, name: str) -> str:
-        """Return the address of a listener.
-
-        Args:
-            name: Its name, one of `extra_listeners`.
-        """
+        """Return the address of a listener."""
         if name not in self._ports:
             raise EmbeddedKafkaError(f"there is no listener {name} before the broker was started")
         return f"{HOST}:{self._ports[name]}"
@@ -202,11 +198,7 @@ class EmbeddedKafka:
         self._signal(signal.SIGCONT)
 
     def log_tail(self, lines: int = 50) -> str:
-        """Return the last lines that the broker logged, and what its JVM wrote.
-
-        Args:
-            lines: How many at most.
-        """
+        """Return the last lines that the broker logged, and what its JVM wrote."""
         if self._files is None:
             return ""
         found = _last_lines(self._files.broker_log) + _last_lines(self._files.output)
@@ -217,8 +209,6 @@ class EmbeddedKafka:
 
         Args:
             main_class: Its main class, `org.apache.kafka.tools.TopicCommand` for example.
-            args: Its arguments.
-            timeout_s: How long it may take.
 
         Raises:
             EmbeddedKafkaError: It failed or took too long; with what it wrote.
@@ -391,11 +381,7 @@ def _size_bytes(path: Path) -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on at this moment.
-
-    Args:
-        count: How many, all different.
-    """
+    """Return ports that nobody listens on at this moment."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -405,9 +391,6 @@ def free_ports(count: int) -> list[int]:
 
 def check_port(port: int) -> None:
     """Check that a port can be listened on.
-
-    Args:
-        port: The port, on 127.0.0.1.
 
     Raises:
         EmbeddedKafkaError: It is taken, or not allowed.
@@ -428,10 +411,6 @@ def answers(port: int, timeout_s: float = 2.0) -> bool:
 
     A broker takes requests a little before the controller lets it lead partitions. Until then its
     own metadata does not list it.
-
-    Args:
-        port: The port, on 127.0.0.1.
-        timeout_s: How long to wait for the answer.
     """
     try:
         with socket.create_connection((HOST, port), timeout=timeout_s) as connection:

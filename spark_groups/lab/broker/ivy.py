@@ -60,11 +60,7 @@ def retrieve(
     """Fetch the server and the tools of a Kafka version with all they depend on.
 
     Args:
-        version: The version of Apache Kafka.
         stand_ins: Artifact name to the version taken in the place of `version`.
-        into: The folder that gets the jars.
-        work: A folder for Ivy's own files.
-        spark_jars: The folder with Ivy's jar.
         deadline_s: When to give up, on the monotonic clock.
 
     Raises:
@@ -177,11 +173,7 @@ class FetchProgress:
     """Counts what Ivy says it has found and fetched, and shows the count.
 
     Args:
-        what: What is fetched, in words.
-        console: Where plain lines go.
         bar: The bar of a terminal; None elsewhere.
-        found: Modules resolved so far.
-        fetched: Artifacts downloaded so far.
     """
 
     what: str
@@ -215,11 +207,7 @@ class FetchProgress:
 
 @contextlib.contextmanager
 def fetch_progress(what: str) -> Iterator[FetchProgress]:
-    """Show the progress of one fetch while the block runs.
-
-    Args:
-        what: What is fetched, in words.
-    """
+    """Show the progress of one fetch while the block runs."""
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
         console.print(f"fetching {what} from Maven (once)")

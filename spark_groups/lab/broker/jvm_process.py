@@ -42,15 +42,7 @@ class JvmProcess(Protocol):
 
 
 def send_signal(process: JvmProcess, number: signal.Signals) -> bool:
-    """Send a signal to the JVM, if it runs.
-
-    Args:
-        process: The JVM.
-        number: The signal.
-
-    Returns:
-        Whether there was a JVM to send it to.
-    """
+    """Send a signal to the JVM, if it runs."""
     if process.wait(0.0) is not None or process.pid is None:
         return False
     with contextlib.suppress(ProcessLookupError):
@@ -63,10 +55,6 @@ def await_stopped(process: JvmProcess, timeout_s: float) -> bool:
 
     The signal is delivered thread by thread, so that a JVM goes on answering for a moment after
     the call that sent it has returned. Where there is no /proc, this does not wait.
-
-    Args:
-        process: The JVM.
-        timeout_s: How long it may take.
 
     Returns:
         Whether it stands still, as far as can be seen.

@@ -80,11 +80,7 @@ rootLogger.appenderRef.stderr.ref = stderr
 
 @dataclass(frozen=True, slots=True)
 class BrokerFiles:
-    """The files of one broker under its folder.
-
-    Args:
-        directory: The folder.
-    """
+    """The files of one broker under its folder."""
 
     directory: Path
 
@@ -119,11 +115,7 @@ class BrokerFiles:
         return self.directory / "tool-log4j2.properties"
 
     def write(self, properties: Mapping[str, str]) -> None:
-        """Write the configuration.
-
-        Args:
-            properties: The server.properties.
-        """
+        """Write the configuration."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self.properties.write_text(render_properties(properties), encoding="latin-1")
         self.log4j2.write_text(_LOG4J2.format(log=self.broker_log), encoding="utf-8")
@@ -142,8 +134,6 @@ def broker_properties(
     Args:
         ports: Listener name to port, on 127.0.0.1; with CONTROLLER.
         protocols: Listener name to security protocol; PLAINTEXT where a listener is not named.
-        logs: Kafka's `log.dirs`.
-        server_properties: What overrides anything.
     """
     addresses = {name: f"{name}://127.0.0.1:{port}" for name, port in ports.items()}
     clients = [address for name, address in addresses.items() if name != "CONTROLLER"]

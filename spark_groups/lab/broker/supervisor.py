@@ -27,7 +27,6 @@ def main(owner_pid: int, delete: str | None) -> None:
     """Serve one owner until it is gone or has closed its end.
 
     Args:
-        owner_pid: The process that this one was started by.
         delete: A folder that does not outlive the owner either.
     """
     for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):

@@ -277,10 +277,8 @@ def render_figures(
     """Return the figures of several profiles, and their coordinators' metrics, as a table.
 
     Args:
-        figures: By profile.
         metrics: By profile: the coordinator's metrics by name. One that is 0 on every profile gets
             no row.
-        seeds: The seeds of the runs.
     """
     table = plain_table()
     table.add_column("")
@@ -307,12 +305,7 @@ def _figure(value: float, name: str) -> str:
 
 
 def render_break(broken: Break, commit: str) -> RenderableType:
-    """Return what is known about a run that broke a promise.
-
-    Args:
-        broken: The run.
-        commit: The commit of the code that played it.
-    """
+    """Return what is known about a run that broke a promise."""
     table = Table.grid(padding=(0, 2))
     for label, value in (
         ("seed", str(broken.run.seed)),

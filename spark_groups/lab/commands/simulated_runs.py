@@ -29,8 +29,6 @@ class Run:
     """A run, whole.
 
     Args:
-        seed: Decides everything else.
-        profile: Name of the coordinator's profile.
         swarm: What it is made of; None: that is drawn from the seed, too.
     """
 
@@ -56,10 +54,7 @@ class Break:
     """A run that broke a promise.
 
     Args:
-        run: Which one.
         promise: Which promise, or what else went wrong.
-        text: What happened.
-        lines: The last lines of its event log.
     """
 
     run: Run
@@ -69,22 +64,12 @@ class Break:
 
 
 def world_of(run: Run, listeners: Sequence[Callable[[Scene], Listeners]] = ()) -> World:
-    """Return a run that has not begun.
-
-    Args:
-        run: Which one.
-        listeners: Who else is told what happens.
-    """
+    """Return a run that has not begun."""
     return World(Random(run.seed), PROFILES[run.profile], run.made_of, listeners)
 
 
 def play(run: Run, listeners: Sequence[Callable[[Scene], Listeners]] = ()) -> Break | None:
-    """Play a run; return what it broke, None if it kept every promise.
-
-    Args:
-        run: Which one.
-        listeners: Who else is told what happens.
-    """
+    """Play a run; return what it broke, None if it kept every promise."""
     world = world_of(run, listeners)
     try:
         world.run()
@@ -110,10 +95,7 @@ def hunt(
     """Play runs in several processes; end early once some broke a promise.
 
     Args:
-        runs: Which ones.
-        jobs: How many processes.
         played: Is told how many runs were played since it was told last.
-        play_all: What plays some of them, in another process.
     """
     breaks: list[Break] = []
     parts = _parts(runs)

@@ -44,8 +44,6 @@ class OwnedFor:
     Args:
         partition: The partition, as topic-index.
         application: The application that the member was a run of: q1, q2, ...
-        member_id: The member.
-        member_epoch: Its epoch.
         is_revoking: Whether it was to give the partition up.
         is_away: Whether it was a static member that had left and meant to be back: nobody read.
         begins_s: Seconds of virtual time.
@@ -179,11 +177,7 @@ def simulate(
 
 
 class Played:
-    """A run that was played, with what was counted and drawn up meanwhile.
-
-    Args:
-        run: Which one.
-    """
+    """A run that was played, with what was counted and drawn up meanwhile."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -202,11 +196,7 @@ class Played:
 
 
 def simulation_of(played: Sequence[Played]) -> Simulation:
-    """Return runs as one value.
-
-    Args:
-        played: One or more runs of one group, each with a seed of its own.
-    """
+    """Return runs as one value."""
     timeline = played[0].timeline
     return Simulation(
         figures=mean([each.figures for each in played]),

@@ -48,7 +48,6 @@ def render_page(title: str, sections: Sequence[tuple[str, str, Timeline]]) -> st
     """Return a whole HTML page.
 
     Args:
-        title: What it is about.
         sections: For each run a heading, a sentence, and what happened.
     """
     parts = [

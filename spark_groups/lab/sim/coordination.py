@@ -44,9 +44,6 @@ class AcceptedOffset:
 
     Args:
         at: When, in seconds of the coordinator.
-        member_id: Who committed.
-        key: The partition.
-        committed_offset: What is committed.
         before: What was committed before; None: nothing.
         holder: Who held the partition then; None: nobody.
     """
@@ -74,9 +71,6 @@ class Watch:
     """Who is told what the coordinator does.
 
     Args:
-        changed: Is told that the group changed.
-        committed: Is told of each offset that was committed.
-        replaced: Is told that another node took over.
         taken_back: Is told that everything since an instant was not replicated and never counts.
     """
 
@@ -91,12 +85,6 @@ class Coordination:
     """One group's coordinator, wherever it is.
 
     Args:
-        group_id: The group.
-        profile: Which coordinator it behaves like.
-        settings: What is configured.
-        storage: The cluster's topics.
-        schedule: Virtual time.
-        chance: Decides how long replication takes.
         replication_s: How long it takes at most.
     """
 
@@ -179,8 +167,6 @@ class Coordination:
         """Take a request to the coordinator.
 
         Args:
-            outgoing: The request, and the node that it went to.
-            origin: Where it comes from.
             error_code: With which error to refuse it for now; NONE to answer it.
             reply: Is told the answer; None if the node died before.
         """
@@ -332,7 +318,6 @@ class Coordination:
         """Let another node take over.
 
         Args:
-            loading_s: How long it reads the log before it answers.
             crash: Whether the node dies, and with it perhaps what is not replicated; else it
                 hands over in good order.
         """
@@ -354,11 +339,7 @@ class Coordination:
         self.schedule.after(loading_s, lambda: self._loaded(loading_s))
 
     def die_at_next_append(self, loading_s: float) -> None:
-        """Let the node die between the next append and its replication.
-
-        Args:
-            loading_s: How long the next node reads the log before it answers.
-        """
+        """Let the node die between the next append and its replication."""
         self._doomed = lambda: self.move(loading_s, crash=True)
 
     def _loaded(self, loading_s: float) -> None:

@@ -26,8 +26,6 @@ class Step:
     """What a planned deployment does at once, before it waits.
 
     Args:
-        not_before: When, at the earliest; seconds.
-        queries: Which applications are stopped.
         away_s: For how long; None: for good.
     """
 
@@ -41,10 +39,6 @@ class Deployment:
 
     By the clock in a run that is drawn. In a planned one when the start-up is over, and step by
     step: the next follows when the applications are back, read again, and the group is stable.
-
-    Args:
-        scene: The run.
-        queries: The applications.
     """
 
     def __init__(self, scene: Scene, queries: Sequence[Query]) -> None:
@@ -74,8 +68,6 @@ class Deployment:
         """Do something as soon as a condition holds, and at the latest when a deadline passes.
 
         Args:
-            is_done: The condition.
-            then: What to do.
             longest_s: How long what is awaited takes, beside batches and the group's time-outs.
         """
         schedule, swarm = self._scene.schedule, self._scene.swarm
@@ -167,12 +159,7 @@ def further(queries: Sequence[Query]) -> Sequence[Query]:
 
 
 def steps_of(swarm: Swarm, queries: Sequence[Query]) -> Iterator[tuple[float, Act]]:
-    """Yield what a deployment by the clock does, with the instant at which it does it.
-
-    Args:
-        swarm: What the run is made of.
-        queries: The applications.
-    """
+    """Yield what a deployment by the clock does, with the instant at which it does it."""
     begins_at = swarm.starts_s + (swarm.chaos_s - swarm.starts_s) / 4
     restart_s = swarm.restart_s - LEAVE_S
     match swarm.deploy:

@@ -42,8 +42,6 @@ class Bounds:
     """How much is tried.
 
     Args:
-        members: How many members there are.
-        partitions: How many partitions the topic has at first.
         depth: How many events follow each other at most.
         faults: How many of them may be faults.
     """
@@ -66,12 +64,8 @@ class AbstractMember:
     """A member: what it believes, and its one request or answer under way.
 
     Args:
-        member_id: Its id.
         member_epoch: Its epoch; 0 while it is not in the group.
-        assigned: What it may use.
         owned: That, and what it has not given up yet.
-        sent: A heartbeat that has not arrived.
-        answer: An answer that has not arrived.
         is_expired: Whether its session is over: it owns nothing by its own clock.
     """
 
@@ -125,11 +119,8 @@ class State:
     """Everything there is at one moment, as a value.
 
     Args:
-        records: What the coordinator has.
         compared: The version of the topics that the coordinator has compared the group with.
         topics: The version of the topics, and how many partitions there are.
-        members: The members.
-        faults: How many faults there were.
     """
 
     records: frozenset[Record]
@@ -152,8 +143,6 @@ class Found:
     """What was found.
 
     Args:
-        states: How many states were visited.
-        depth: How many events follow each other at most.
         broken: What was broken, with the events that led there; empty if nothing was.
     """
 
@@ -171,12 +160,7 @@ class Found:
 
 
 class Explorer:
-    """Goes through the states of one group, those that are nearest first.
-
-    Args:
-        profile: Which coordinator it is.
-        bounds: How much is tried.
-    """
+    """Goes through the states of one group, those that are nearest first."""
 
     def __init__(self, profile: Profile, bounds: Bounds) -> None:
         self._profile = profile
@@ -332,12 +316,7 @@ class Explorer:
 
 
 def explore(profile: Profile, bounds: Bounds) -> Found:
-    """Try every order of events of a small group.
-
-    Args:
-        profile: Which coordinator it is.
-        bounds: How much is tried.
-    """
+    """Try every order of events of a small group."""
     return Explorer(profile, bounds).explore()
 
 

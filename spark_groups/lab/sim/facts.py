@@ -22,9 +22,6 @@ class Began:
     """A query starts from its checkpoint.
 
     Args:
-        who: The query.
-        incarnation: What this run of it is called.
-        client: Its client.
         is_job: Whether it ends when it has read what is there.
     """
 
@@ -39,9 +36,6 @@ class Drained:
     """A job ends because it has read what was there.
 
     Args:
-        who: The query.
-        client: Its client.
-        began_at: When it started, in seconds.
         is_settled: Whether it had all that it was meant to have; else it has waited long enough.
     """
 
@@ -166,12 +160,7 @@ class Unanswered:
 
 @dataclass(frozen=True, slots=True)
 class CameLate:
-    """A request arrives whose sender has given it up.
-
-    Args:
-        request: The request.
-        at: When, in seconds.
-    """
+    """A request arrives whose sender has given it up."""
 
     request: Request
     at: float
@@ -182,7 +171,6 @@ class Misheard:
     """A heartbeat that came late made the coordinator take partitions from its sender or give some.
 
     Args:
-        member_id: The sender.
         taken: What it owns as far as it knows, or is told soon.
         given: What a plain consumer has now and is never told: the answer goes to nobody.
     """
@@ -194,12 +182,7 @@ class Misheard:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """A job fails, for what it is to read does not exist or did not come.
-
-    Args:
-        who: The query.
-        message: What it says.
-    """
+    """A job fails, for what it is to read does not exist or did not come."""
 
     who: str
     message: str

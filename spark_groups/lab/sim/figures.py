@@ -96,12 +96,7 @@ class Usual:
 
     @classmethod
     def of(cls, batch_s: float, trigger_s: float) -> Usual:
-        """Return what is usual with batches and a trigger of some length.
-
-        Args:
-            batch_s: Seconds that a batch takes at most.
-            trigger_s: Seconds of the processing-time trigger.
-        """
+        """Return what is usual with batches and a trigger of some length."""
         return cls(trigger_s + SLACK_S, max(batch_s, trigger_s) + batch_s + SLACK_S)
 
 
@@ -114,11 +109,6 @@ class Reading(Generic[Partition]):
     A partition is read while a batch runs that has records of it and finishes. It is not read from
     the end of such a batch, or from when there is a record to read, if that is later, until the
     next such batch begins.
-
-    Args:
-        begins_at: From when on it counts; seconds.
-        usual: How long partitions and records wait while nothing happens.
-        ends_at: Until when it counts what is written; seconds.
     """
 
     def __init__(self, begins_at: float, usual: Usual, ends_at: float = inf) -> None:
@@ -143,8 +133,6 @@ class Reading(Generic[Partition]):
         """Take a batch that finished; batches have to come in the order in which they end.
 
         Args:
-            began_at: When it began; seconds.
-            ended_at: When it ended.
             records: What it read of each partition: records that can be told apart, and when each
                 was written; in order.
         """
@@ -220,8 +208,6 @@ class Moves(Generic[Partition]):
 
         Args:
             members: The applications that are members, also those that are away for a while.
-            owners: Which application has each partition that anybody has.
-            is_stable: Whether the group is stable.
         """
         now = frozenset(members)
         self._joined |= now - self._members
@@ -262,11 +248,7 @@ def usual_of(swarm: Swarm) -> Usual:
 
 
 class FigureCounter:
-    """Counts while a run goes on, from the end of its start-up.
-
-    Args:
-        scene: The run.
-    """
+    """Counts while a run goes on, from the end of its start-up."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene

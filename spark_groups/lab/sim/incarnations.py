@@ -24,12 +24,6 @@ class Incarnation:
     """A client that is driven as in production: by answers, and when it asks to be woken.
 
     A missing wake-up shows as a run that never comes to rest.
-
-    Args:
-        scene: Where it runs.
-        name: What it is called.
-        client: The client.
-        clock: Its clock.
     """
 
     def __init__(self, scene: Scene, name: str, client: GroupClient, clock: Clock) -> None:

@@ -35,9 +35,7 @@ class Operator:
     """Commits from outside, again and again until that is accepted or too late.
 
     Args:
-        scene: Where.
         queries: What they have read last says where an offset may be set to.
-        until: When to give up, in seconds.
     """
 
     def __init__(self, scene: Scene, queries: Sequence[Query], until: float) -> None:
@@ -107,12 +105,7 @@ PAUSES_S: Final = (2.0, 11.0, 14.0, 30.0)
 
 
 class Incidents:
-    """Lets things go wrong.
-
-    Args:
-        scene: The run.
-        queries: Whom it may hit.
-    """
+    """Lets things go wrong."""
 
     def __init__(self, scene: Scene, queries: Sequence[Query]) -> None:
         self._scene = scene

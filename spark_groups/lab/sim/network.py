@@ -33,9 +33,6 @@ class Network:
     """Carries requests, and their answers or the news that there is none.
 
     Args:
-        schedule: Virtual time.
-        chance: Decides what is lost and how long things take.
-        swarm: How much of it.
         serve: The brokers: takes a request and replies, sooner or later; None if they died.
         serve_late: The same for requests that arrive after their sender gave them up.
     """
@@ -58,23 +55,11 @@ class Network:
         self._deaf: dict[tuple[str, int], float] = {}
 
     def cut(self, sender: str, node_id: int, for_s: float) -> None:
-        """Let nothing through between a sender and a node.
-
-        Args:
-            sender: Who is cut off.
-            node_id: From whom; ANY_BROKER is whoever answers what all brokers can answer.
-            for_s: For so many seconds.
-        """
+        """Let nothing through between a sender and a node."""
         self._cut[sender, node_id] = self._schedule.now + for_s
 
     def deafen(self, sender: str, node_id: int, for_s: float) -> None:
-        """Let requests through from a sender to a node, and no answer back.
-
-        Args:
-            sender: Who hears nothing.
-            node_id: From whom.
-            for_s: For so many seconds.
-        """
+        """Let requests through from a sender to a node, and no answer back."""
         self._deaf[sender, node_id] = self._schedule.now + for_s
 
     def send(
@@ -84,14 +69,7 @@ class Network:
         answered: Callable[[Response], None],
         failed: Callable[[RequestFailed], None],
     ) -> None:
-        """Carry a request.
-
-        Args:
-            sender: Who sends it.
-            outgoing: The request.
-            answered: Is told the answer.
-            failed: Is told that there is none.
-        """
+        """Carry a request."""
         chance, swarm, schedule = self._chance, self._swarm, self._schedule
         link = (sender, outgoing.node.node_id if outgoing.node else ANY_BROKER)
         lost = self._is_cut(link) or (self.is_faulty and chance.random() < swarm.loss)

@@ -27,13 +27,7 @@ SEARCH_AGAIN_S: Final = 0.2
 
 
 class PlainConsumer:
-    """A consumer that reads what it is assigned, from what is committed or else the beginning.
-
-    Args:
-        scene: Where it runs.
-        name: What it is called.
-        topics: What it subscribes to.
-    """
+    """A consumer that reads what it is assigned, from what is committed or else the beginning."""
 
     def __init__(self, scene: Scene, name: str, topics: Subscription) -> None:
         self.name = name

@@ -58,10 +58,6 @@ class Query:
     """A streaming query: its checkpoint outlives its incarnations.
 
     Args:
-        scene: Where it runs.
-        name: What it is called.
-        subscription: What it reads.
-        instance_id: Its static identity, if it has one.
         is_job: Whether it ends when it has read what is there, and is started again, until it is
             quiet (AvailableNow).
     """
@@ -160,7 +156,6 @@ class Query:
         """End without a word; start again after some seconds.
 
         Args:
-            for_s: How many.
             forget: Whether it starts with a new checkpoint then.
         """
         if self.current is not None:
@@ -189,7 +184,6 @@ class Query:
         """End, and do not start again for some seconds.
 
         Args:
-            for_s: How many.
             kill: Whether it ends without a word; else it ends when its batch does.
         """
         self._down_until = self._scene.now + for_s
@@ -217,10 +211,6 @@ class Query:
 
         Spark finds out when it writes its logs: the old run plans nothing and finishes nothing any
         more. Its client goes on until then.
-
-        Args:
-            for_s: How long it stands still.
-            replaced_after_s: After how many seconds the other run starts.
         """
         frozen = self.current
         if frozen is None:

@@ -48,48 +48,25 @@ class Rights:
         self._topics_until: dict[str, float] = {}
 
     def deny_group(self, until: float) -> None:
-        """Take READ on the group away.
-
-        Args:
-            until: Seconds.
-        """
+        """Take READ on the group away."""
         self._group_until = until
 
     def deny_topic(self, name: str, until: float) -> None:
-        """Take all rights on a topic away.
-
-        Args:
-            name: The topic.
-            until: Seconds.
-        """
+        """Take all rights on a topic away."""
         self._topics_until[name] = until
 
     def missed_since(self, since: float) -> bool:
-        """Tell whether a right that a member needs was missing after an instant.
-
-        Args:
-            since: Seconds.
-        """
+        """Tell whether a right that a member needs was missing after an instant."""
         return any(until > since for until in (self._group_until, *self._topics_until.values()))
 
     def topic_missed_since(self, name: str | None, since: float) -> bool:
-        """Tell whether the rights on a topic were missing after an instant.
-
-        Args:
-            name: The topic.
-            since: Seconds.
-        """
+        """Tell whether the rights on a topic were missing after an instant."""
         return name is not None and self._topics_until.get(name, -inf) > since
 
     def authorize(
         self, request: m.Request, topics: TopicsImage, now: float
     ) -> tuple[m.Request | None, Finish | None, m.Response | None]:
         """Return what is allowed of a request, and what is answered about the rest.
-
-        Args:
-            request: Any request.
-            topics: The topics there are.
-            now: Seconds.
 
         Returns:
             What the broker goes on with, and what completes its answer where some is denied; else
@@ -165,10 +142,6 @@ def sent_by_name(request: m.Request, topics: TopicsImage) -> tuple[m.Request, Fi
     before it asks by name: it does not send partitions of topics that are gone, and answers that
     they are unknown. That a topic is created again between the two is left out: no client can
     tell then.
-
-    Args:
-        request: Any request to a coordinator.
-        topics: The topics there are.
     """
     there = {each.topic_id for each in topics.by_name.values()}
     gone_code = int(ErrorCode.UNKNOWN_TOPIC_ID)

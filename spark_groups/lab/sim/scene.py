@@ -40,7 +40,6 @@ class EventLog:
         """Add an event.
 
         Args:
-            now: Seconds.
             who: To whom it happened: an incarnation, a node, "world".
             epoch: The epoch that it goes by, as far as it has one.
             what: One word.
@@ -101,21 +100,7 @@ class Participant(Protocol):
 
 @dataclass(slots=True)
 class Scene:
-    """One run.
-
-    Args:
-        schedule: Virtual time.
-        chance: All randomness.
-        swarm: What the run is made of.
-        storage: Topics and their logs.
-        coordination: The group's coordinator.
-        network: Between members and brokers.
-        rights: What the group's principal may not do.
-        starting: `startingOffsets` of the queries.
-        late: Requests that came late, so that their senders may not know what they did.
-        log: One line for each event.
-        participants: Who shares the group.
-    """
+    """One run."""
 
     schedule: Schedule
     chance: Chance
@@ -160,7 +145,6 @@ def restless(
     """Yield why a group has not come to rest.
 
     Args:
-        scene: The run.
         is_excused: Whether a partition may stay at this committed offset.
     """
     coordination = scene.coordination

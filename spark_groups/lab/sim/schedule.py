@@ -23,7 +23,6 @@ class Schedule:
 
         Args:
             when: Seconds; what is in the past happens next.
-            act: What to do.
         """
         self._asked += 1
         heapq.heappush(self._heap, (max(when, self.now), self._asked, act))
@@ -35,11 +34,7 @@ class Schedule:
         heapq.heappush(self._heap, (when, self._asked, act))
 
     def run_until(self, end: float) -> None:
-        """Let everything happen up to an instant, that instant included.
-
-        Args:
-            end: Seconds.
-        """
+        """Let everything happen up to an instant, that instant included."""
         heap = self._heap
         while heap and heap[0][0] <= end:
             self.now, _, act = heapq.heappop(heap)
@@ -48,11 +43,7 @@ class Schedule:
         self.now = end
 
     def run_steps(self, count: int) -> None:
-        """Let so many things happen.
-
-        Args:
-            count: How many.
-        """
+        """Let so many things happen."""
         last = self.steps + count
         while self._heap and self.steps < last:
             self.now, _, act = heapq.heappop(self._heap)

@@ -22,8 +22,6 @@ class Transaction:
     """Records that count only once their producer says so.
 
     Args:
-        from_offset: Its first record.
-        until_offset: Behind its last one.
         ended_at: Seconds; None while it is open.
         marker_offset: Where the log says that it ended; NO_OFFSET where it does not, or no more.
     """
@@ -35,11 +33,7 @@ class Transaction:
 
 
 class PartitionLog:
-    """Records that can be told apart, from offset 0 on.
-
-    Args:
-        count: How many there are at first.
-    """
+    """Records that can be told apart, from offset 0 on."""
 
     def __init__(self, count: int) -> None:
         self.start_offset = 0
@@ -76,12 +70,7 @@ class PartitionLog:
         return min(open_at, default=self.end_offset)
 
     def append(self, count: int, now: float = 0.0) -> None:
-        """Write so many records; each is a number of its own.
-
-        Args:
-            count: How many.
-            now: Seconds.
-        """
+        """Write so many records; each is a number of its own."""
         for each in self._transactions:
             if each.ended_at is not None and each.marker_offset == NO_OFFSET:
                 self._mark(each, now)
@@ -99,12 +88,7 @@ class PartitionLog:
         self._write(1, now)
 
     def open_transaction(self, count: int, now: float) -> Transaction:
-        """Write so many records in a transaction.
-
-        Args:
-            count: How many.
-            now: Seconds.
-        """
+        """Write so many records in a transaction."""
         # Markers that are due come first.
         self.append(0, now)
         found = Transaction(self.end_offset, self.end_offset + count)
@@ -113,13 +97,7 @@ class PartitionLog:
         return found
 
     def end_transaction(self, transaction: Transaction, now: float, *, aborts: bool) -> None:
-        """Let the records of a transaction count, or never; nothing happens if it is gone.
-
-        Args:
-            transaction: Which one; an election may have taken it.
-            now: Seconds.
-            aborts: Whether its records never count.
-        """
+        """Let the records of a transaction count, or never; nothing happens if it is gone."""
         if transaction not in self._transactions or transaction.ended_at is not None:
             return
         transaction.ended_at = now
@@ -141,19 +119,13 @@ class PartitionLog:
         """Return where a log ended at an instant at least, if none of it was cut off since.
 
         Args:
-            since: Seconds.
             read_committed: Whether only what is below the last stable offset counts.
         """
         count = sum(self.written_at(each) <= since for each in self._records)
         return min(count, self.stable_since(since)) if read_committed else count
 
     def hides(self, record: int, *, read_committed: bool) -> bool:
-        """Tell whether a record that is in the log is shown to no reader, or not to such a one.
-
-        Args:
-            record: The record.
-            read_committed: Whether the reader wants only what counts.
-        """
+        """Tell whether a record that is in the log is shown to no reader, or not to such a one."""
         return record in self._markers or (read_committed and record in self._aborted)
 
     def written_at(self, record: int) -> float:
@@ -168,8 +140,6 @@ class PartitionLog:
         """Return the records in a range that a reader gets.
 
         Args:
-            from_offset: The first offset.
-            until_offset: Behind the last one.
             read_committed: Whether it wants only what counts: nothing above the last stable offset.
         """
         if read_committed:
@@ -184,12 +154,7 @@ class PartitionLog:
         self.start_offset = min(max(start_offset, self.start_offset), self.end_offset)
 
     def elect(self, lost: int, now: float) -> None:
-        """Give it another leader, who lacks so many of the last records.
-
-        Args:
-            lost: How many records.
-            now: Seconds.
-        """
+        """Give it another leader, who lacks so many of the last records."""
         self.deposed, self.deposed_at = (self.end_offset, self.leader_epoch), now
         self.deposed_stable_offset = self.stable_offset
         del self._records[max(self.start_offset, self.end_offset - lost) :]
@@ -278,8 +243,6 @@ class Storage:
         """Return the end of a log and its leader epoch; None if there is no such partition.
 
         Args:
-            key: The partition.
-            now: Seconds.
             old: Whether the leader before is asked, if it still answers.
             read_committed: Whether the last stable offset is asked for.
         """
@@ -304,12 +267,7 @@ class Storage:
     def list_offsets(
         self, request: m.ListOffsetsRequest, refused: Refused = NONE_REFUSED
     ) -> m.ListOffsetsResponse:
-        """Answer where logs begin or end.
-
-        Args:
-            request: What is asked.
-            refused: Partitions whose leaders do not answer for now.
-        """
+        """Answer where logs begin or end."""
         offsets, leader_epochs, errors = {}, {}, dict(refused)
         for key in request.partitions - refused.keys():
             log = self.logs.get(key)
@@ -326,12 +284,7 @@ class Storage:
     def epoch_ends(
         self, request: m.OffsetForLeaderEpochRequest, refused: Refused = NONE_REFUSED
     ) -> m.OffsetForLeaderEpochResponse:
-        """Answer how far logs of older leaders reach.
-
-        Args:
-            request: What is asked.
-            refused: Partitions whose leaders do not answer for now.
-        """
+        """Answer how far logs of older leaders reach."""
         ends, errors = {}, dict(refused)
         for key in request.lookups.keys() - refused.keys():
             each, log = request.lookups[key], self.logs.get(key)

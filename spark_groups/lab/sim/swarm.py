@@ -289,12 +289,7 @@ def _with_faults(calm: Swarm, chance: Chance) -> Swarm:
 
 
 def with_faults(swarm: Swarm, faults: Faults) -> Swarm:
-    """Return a swarm with a fixed measure of faults, to plan with.
-
-    Args:
-        swarm: What it is made of beside.
-        faults: How much goes wrong.
-    """
+    """Return a swarm with a fixed measure of faults, to plan with."""
     match faults:
         case Faults.NONE:
             return swarm
@@ -333,7 +328,6 @@ def shrunk(swarm: Swarm, fails: Callable[[Swarm], F | None]) -> F | None:
     """Return how the smallest swarm fails that was found, None if the first does not.
 
     Args:
-        swarm: What fails.
         fails: Tries a swarm; returns how it fails, None if it does not.
     """
     found, smallest = fails(swarm), swarm

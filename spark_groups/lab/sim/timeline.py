@@ -16,11 +16,7 @@ class Span:
     """A time in which one member had a partition, at one epoch.
 
     Args:
-        member_id: The member.
-        member_epoch: Its epoch.
         is_revoking: Whether it is to give the partition up.
-        begins: Seconds.
-        ends: Seconds.
     """
 
     member_id: str
@@ -40,9 +36,6 @@ class BatchSpan:
     """A batch, as long as it ran.
 
     Args:
-        who: The query.
-        ranges: What it read of each partition.
-        begins: Seconds.
         ends: Seconds; None: it never finished.
     """
 
@@ -54,15 +47,7 @@ class BatchSpan:
 
 @dataclass(slots=True)
 class Timeline:
-    """What happened to each partition in a run.
-
-    Args:
-        names: How partitions are called.
-        spans: Who had each of them.
-        batches: What was read.
-        incidents: What was done from outside, and when.
-        ends_at: When the run was over, in seconds.
-    """
+    """What happened to each partition in a run."""
 
     names: dict[TopicIdPartition, str] = field(default_factory=dict)
     spans: dict[TopicIdPartition, list[Span]] = field(default_factory=dict)
@@ -72,11 +57,7 @@ class Timeline:
 
 
 class TimelineRecorder:
-    """Draws up a timeline while a run goes on.
-
-    Args:
-        scene: The run.
-    """
+    """Draws up a timeline while a run goes on."""
 
     def __init__(self, scene: Scene) -> None:
         self.timeline = Timeline()

@@ -34,10 +34,8 @@ class Redrawn:
     """Numbers of an earlier draw, but for some that are drawn anew.
 
     Args:
-        chance: What new numbers are drawn from.
         kept: The numbers of the earlier draw.
         anew: The places of those that are not kept.
-        drawn: What was drawn so far.
     """
 
     chance: Bits
@@ -58,7 +56,6 @@ class Draw:
     """How far a draw agrees.
 
     Args:
-        numbers: What is drawn.
         differing: The places of the steps that differ.
         drawn_before: How many numbers were drawn up to each of them.
     """
@@ -115,10 +112,7 @@ class Difference:
     """One field that the model answers otherwise.
 
     Args:
-        step: The step.
         field: Where in the answer.
-        recorded: What was recorded.
-        model: What the model says.
     """
 
     step: Step
@@ -132,10 +126,8 @@ class Answered:
     """One step as the model answered it.
 
     Args:
-        step: The step.
         answer: The answer, as a transcript writes it.
         left_out: Why it was not played; "" if it was.
-        differences: What was recorded otherwise.
     """
 
     step: Step
@@ -159,8 +151,6 @@ def play_transcript(
     """Answer a transcript from the model, by that draw which agrees with it longest.
 
     Args:
-        steps: The transcript.
-        profile: Which coordinator the model behaves like.
         chances: What to draw from, each for another draw; at least one.
     """
     wanted = tuple(steps)
@@ -218,12 +208,7 @@ def _answers(steps: Iterable[Step], replay: TranscriptReplay) -> Iterator[Answer
 
 
 def differing_fields(step: Step, answer: object) -> Iterator[Difference]:
-    """Compare an answer with the recorded one.
-
-    Args:
-        step: The step; without a recorded answer there is nothing to compare.
-        answer: What the model says; None if the step is none that is answered.
-    """
+    """Compare an answer with the recorded one."""
     if step.response is None or answer is None:
         return
     for name, recorded, model in _differing_values("", _comparable(step.response), answer):

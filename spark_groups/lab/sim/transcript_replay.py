@@ -45,11 +45,7 @@ _NAMED_GROUP: Final = re.compile(
 
 
 def broker_of(steps: Iterable[Step]) -> BrokerSettings:
-    """Return how the broker of a recording was configured; only a full group tells its size.
-
-    Args:
-        steps: The transcript.
-    """
+    """Return how the broker of a recording was configured; only a full group tells its size."""
     for step in steps:
         if found := _MAX_SIZE.search(_message(step)) or _MAX_SIZE.search(step.note):
             return replace(RECORDED, max_size=int(found[1] or found[2]))
@@ -199,7 +195,6 @@ class _Coming:
     """A change of topics that the coordinator does not know of yet.
 
     Args:
-        topics: The topics then.
         requests: How many requests it answers before.
         at: When it knows at the latest.
     """
@@ -214,10 +209,8 @@ class TranscriptReplay:
     """One coordinator that is asked what a transcript was asked.
 
     Args:
-        profile: Which coordinator it behaves like.
         chance: What is drawn that the transcript does not tell: ids, and how soon a change of
             topics is known.
-        broker: How the broker of the recording was configured.
     """
 
     profile: Profile
@@ -238,11 +231,7 @@ class TranscriptReplay:
         self._shard = Shard(self.profile, self._settings, self._topics, Log(), self.now)
 
     def play(self, step: Step) -> object:
-        """Play a step and return the answer, as a transcript writes it.
-
-        Args:
-            step: Any step but those of classic members.
-        """
+        """Play a step and return the answer, as a transcript writes it."""
         began = self.now
         lasts_s = _fields(step).get("seconds", 0.0) if step.operation == "sleep" else 0.0
         ends = max(began, began + lasts_s if step.at is None else step.at)

@@ -23,11 +23,8 @@ class Step:
     """One line of a transcript.
 
     Args:
-        number: Its number.
-        operation: What was done.
         request: The fields that were set; names of topics for `delete-topics`.
         response: The normalised answer; None if there is none.
-        note: Why the step is there.
         at: Seconds since the recording began; None if the line does not say.
     """
 
@@ -41,12 +38,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What a value must be.
-
-    Args:
-        name: What to call it.
-        accepts: Whether a value is of this kind.
-    """
+    """What a value must be."""
 
     name: str
     accepts: Callable[[object], bool]

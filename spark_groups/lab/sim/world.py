@@ -59,14 +59,7 @@ QUIET_S: Final = 30.0
 
 
 class World:
-    """One run.
-
-    Args:
-        chance: Decides everything else.
-        profile: Which coordinator it is played on.
-        swarm: What the run is made of.
-        listeners: Who else is told what happens.
-    """
+    """One run."""
 
     def __init__(
         self,
