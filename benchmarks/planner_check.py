@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.planner_restart import SESSION_S, TRIGGER_S, Restart, restart
-from spark_groups.lab.commands.simulated_runs import Run, play
+from spark_groups.lab.commands.simulation import Run, play
 from spark_groups.lab.sim.figures import FigureCounter, Figures, Moves, Reading, Usual, mean
 from spark_groups.lab.sim.queries import PLANNED_LEAST
 from spark_groups.lab.sim.scene import Listeners, Scene

@@ -19,7 +19,7 @@ import sys
 import time
 from hashlib import sha256
 
-from spark_groups.lab.commands.simulated_runs import Run, world_of
+from spark_groups.lab.commands.simulation import Run, world_of
 from spark_groups.lab.coordinator.profile import PROFILES
 from spark_groups.lab.sim.scene import EventLog
 from spark_groups.lab.sim.swarm import Swarm

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
-from spark_groups.lab.commands.simulate_options import profile_option
+from spark_groups.lab.commands.simulate_cli import profile_option
 from spark_groups.lab.coordinator.profile import KAFKA_4_3, PROFILES
 from spark_groups.lab.sim.transcript_check import DRAWS, Answered, play_transcript
 from spark_groups.lab.sim.transcripts import Step, TranscriptError, read_transcript

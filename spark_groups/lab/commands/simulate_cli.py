@@ -6,8 +6,9 @@ import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -22,36 +23,10 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from spark_groups.lab.commands.simulate_options import (
-    AssignorName,
-    BatchLength,
-    DeployPattern,
-    Depth,
-    Duration,
-    FaultMeasure,
-    FirstSeed,
-    HeartbeatInterval,
-    Members,
-    Page,
-    Partitions,
-    Profiles,
-    RebalanceTimeout,
-    RecordsPerSecond,
-    RestartTime,
-    Schedules,
-    SeedCount,
-    SessionTimeout,
-    Shrink,
-    Static,
-    SwarmText,
-    Trigger,
-    profile_option,
-)
-from spark_groups.lab.commands.simulated_runs import BREAKS_SHOWN, Break, Run, hunt, shrink
-from spark_groups.lab.commands.simulation import Played
+from spark_groups.lab.commands.simulation import BREAKS_SHOWN, Break, Played, Run, hunt, shrink
 from spark_groups.lab.commands.timeline_page import render_page
 from spark_groups.lab.coordinator.metrics import PREFIX, mean_metrics
-from spark_groups.lab.coordinator.profile import KAFKA_4_3, PROFILES
+from spark_groups.lab.coordinator.profile import KAFKA_4_3, PROFILES, Profile, profile_named
 from spark_groups.lab.sim.exhaustive import Bounds, explore
 from spark_groups.lab.sim.figures import Figures, mean
 from spark_groups.lab.sim.swarm import Assignor, Deploy, Faults, Swarm, with_faults
@@ -66,6 +41,108 @@ from spark_groups.ops.output import (
     plain_table,
     write_json,
 )
+
+_group = partial(typer.Option, rich_help_panel="The group")
+_runs = partial(typer.Option, rich_help_panel="Runs")
+_hunting = partial(typer.Option, rich_help_panel="Looking for broken promises")
+
+Members = Annotated[int, _group(min=1, help="Queries in the group.")]
+Partitions = Annotated[int, _group(min=1, help="Partitions of the topic.")]
+BatchLength = Annotated[
+    float,
+    _group(min=0.02, help="Seconds a batch takes at most; it takes four fifths of it at least."),
+]
+Trigger = Annotated[
+    float,
+    _group(
+        min=0.0,
+        help="Seconds of the processing-time trigger; 0 begins a batch when the last one ends.",
+    ),
+]
+RecordsPerSecond = Annotated[
+    float,
+    _group(min=0.01, max=1000.0, help="Records that are written to each partition in a second."),
+]
+AssignorName = Annotated[Assignor, _group("--assignor", help="Who assigns partitions.")]
+Static = Annotated[
+    bool,
+    _group(
+        "--static",
+        help="The queries have instance ids: back within the session, they have what they had.",
+    ),
+]
+HeartbeatInterval = Annotated[float, _group(min=0.1, help="Seconds.")]
+SessionTimeout = Annotated[float, _group(min=1.0, help="Seconds.")]
+RebalanceTimeout = Annotated[float, _group(min=1.0, help="Seconds.")]
+DeployPattern = Annotated[Deploy, _group(help="How the queries are deployed anew.")]
+RestartTime = Annotated[
+    float,
+    _group(
+        min=1.0,
+        help="Seconds from the leave of an application until its next run joins the group: the end"
+        " of its JVM, the start of the next one, of Spark and of the query.",
+    ),
+]
+FaultMeasure = Annotated[Faults, _group(help="How much goes wrong meanwhile.")]
+Duration = Annotated[
+    float,
+    _runs(
+        min=10.0,
+        help="Seconds that are counted from the end of the start-up on; more if the deployment"
+        " takes longer.",
+    ),
+]
+Profiles = Annotated[
+    list[str] | None,
+    _runs(
+        metavar="PROFILE", help=f"Whose coordinator: {', '.join(PROFILES)}; repeatable, to compare."
+    ),
+]
+FirstSeed = Annotated[int, _runs(help="The first seed.")]
+SeedCount = Annotated[int, _runs(min=1, help="How many.")]
+Page = Annotated[
+    Path | None,
+    _runs(
+        metavar="FILE",
+        dir_okay=False,
+        help="Write who owned what when, with the first seed, as a page.",
+    ),
+]
+Schedules = Annotated[
+    int | None,
+    _hunting(
+        min=1, help="Draw so many groups with their faults from the seed, and check every promise."
+    ),
+]
+SwarmText = Annotated[
+    str | None,
+    _hunting(
+        metavar="NAME=VALUE,...",
+        help="Check one group that is made of this, as a broken run names it.",
+    ),
+]
+Shrink = Annotated[bool, _hunting("--shrink", help="Look for a smaller run that fails alike.")]
+Depth = Annotated[
+    int | None,
+    _hunting(
+        metavar="STEPS",
+        min=1,
+        help="Try every order of events of a small group, so many steps deep.",
+    ),
+]
+
+
+def profile_option(text: str) -> Profile:
+    """Return the profile that `--profile` names.
+
+    Raises:
+        typer.BadParameter: There is no such profile.
+    """
+    try:
+        return profile_named(text)
+    except KeyError as error:
+        names = ", ".join(PROFILES)
+        raise typer.BadParameter(f"{text!r} is none of {names}", param_hint="--profile") from error
 
 
 def simulate(  # noqa: PLR0917

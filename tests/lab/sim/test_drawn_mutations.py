@@ -15,7 +15,7 @@ import pytest
 from spark_groups.client.group_client import GroupClient
 from spark_groups.client.planner import BatchPlanner
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.commands.simulated_runs import Break, Run, play
+from spark_groups.lab.commands.simulation import Break, Run, play
 from spark_groups.lab.coordinator.profile import PROFILES
 from spark_groups.lab.sim.checkers.registry import CHECKERS
 from spark_groups.offsets.commits import CommitOutcome, CommitQueue

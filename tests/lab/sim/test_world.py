@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.lab.commands.simulated_runs import Run, play
+from spark_groups.lab.commands.simulation import Run, play
 from spark_groups.lab.coordinator.profile import PROFILES
 from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.scene import Listeners, Scene
@@ -24,7 +24,7 @@ SEEDS = range(40)
 PRINT_DIGESTS = """
 import hashlib
 from spark_groups.lab.coordinator.profile import PROFILES
-from spark_groups.lab.commands.simulated_runs import Run, world_of
+from spark_groups.lab.commands.simulation import Run, world_of
 from spark_groups.lab.sim import scene
 
 scene.LINES_KEPT = scene.LINE_LENGTH = None
