@@ -269,7 +269,10 @@ class EmbeddedKafka:
         if not (first_log_dir / "meta.properties").exists():
             self._format(self._jvm, deadline_s)
         self._files.output.write_bytes(b"")
-        self._jvm.run(self._broker_command(), self._files.output)
+        broker_id = f"{BROKER_ID_FLAG}{self._files.directory}"
+        arguments = (broker_id, "kafka.Kafka", str(self._files.properties))
+        command = self._java(self._heap_mb, self._files.log4j2, *arguments)
+        self._jvm.run(command, self._files.output)
         self._await_ready(self._jvm, ports[LISTENER], deadline_s)
         self._ports = dict(ports)
 
@@ -312,32 +315,15 @@ class EmbeddedKafka:
             f"Apache Kafka {self.version}: {what}. Its last log lines:\n{tail}"
         )
 
-    def _broker_command(self) -> list[str]:
-        assert self._files is not None
-        assert self._artifacts is not None
-        return [
-            str(find_java()),
-            f"-Xmx{self._heap_mb}m",
-            *JVM_FLAGS,
-            f"-Dlog4j2.configurationFile={self._files.log4j2.as_uri()}",
-            f"{BROKER_ID_FLAG}{self._files.directory}",
-            *("-cp", self._artifacts.class_path),
-            "kafka.Kafka",
-            str(self._files.properties),
-        ]
-
     def _tool_command(self, main_class: str, args: Sequence[str]) -> list[str]:
         assert self._files is not None
+        return self._java(128, self._files.tool_log4j2, main_class, *args)
+
+    def _java(self, heap_mb: int, log4j2: Path, *rest: str) -> list[str]:
         assert self._artifacts is not None
-        return [
-            str(find_java()),
-            "-Xmx128m",
-            *JVM_FLAGS,
-            f"-Dlog4j2.configurationFile={self._files.tool_log4j2.as_uri()}",
-            *("-cp", self._artifacts.class_path),
-            main_class,
-            *args,
-        ]
+        log_flag = f"-Dlog4j2.configurationFile={log4j2.as_uri()}"
+        class_path = ("-cp", self._artifacts.class_path)
+        return [str(find_java()), f"-Xmx{heap_mb}m", *JVM_FLAGS, log_flag, *class_path, *rest]
 
     def _signal(self, number: signal.Signals) -> None:
         if self._jvm is None or not send_signal(self._jvm, number):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from spark_groups.wire.properties_file import render_properties
@@ -78,41 +77,20 @@ rootLogger.appenderRef.stderr.ref = stderr
 """
 
 
-@dataclass(frozen=True, slots=True)
 class BrokerFiles:
     """The files of one broker under its folder."""
 
-    directory: Path
-
-    @property
-    def logs(self) -> Path:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.logs = directory / "logs"
         """Kafka's `log.dirs`: the topics."""
-        return self.directory / "logs"
-
-    @property
-    def broker_log(self) -> Path:
-        """What the broker logs."""
-        return self.directory / "broker.log"
-
-    @property
-    def output(self) -> Path:
+        self.broker_log = directory / "broker.log"
+        self.output = directory / "broker.out"
         """What the JVM itself writes."""
-        return self.directory / "broker.out"
-
-    @property
-    def properties(self) -> Path:
-        """The server.properties."""
-        return self.directory / "server.properties"
-
-    @property
-    def log4j2(self) -> Path:
-        """The broker's log configuration."""
-        return self.directory / "log4j2.properties"
-
-    @property
-    def tool_log4j2(self) -> Path:
+        self.properties = directory / "server.properties"
+        self.log4j2 = directory / "log4j2.properties"
+        self.tool_log4j2 = directory / "tool-log4j2.properties"
         """The log configuration of the command line tools: warnings, on standard error."""
-        return self.directory / "tool-log4j2.properties"
 
     def write(self, properties: Mapping[str, str]) -> None:
         """Write the configuration."""

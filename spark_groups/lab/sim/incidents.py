@@ -151,7 +151,7 @@ class Incidents:
 
     def _say(self, what: str, *details: object) -> None:
         self._scene.log.add(self._scene.now, "world", "", what, *details)
-        self._scene.tell(Incident(what, " ".join(map(str, details))))
+        self._scene.publish(Incident(what, " ".join(map(str, details))))
 
     # Members.
 
@@ -268,7 +268,7 @@ class Incidents:
         key = scene.storage.grow(name)
         scene.storage.logs[key].append(scene.chance.randint(0, 30), scene.now)
         self._say("grows", key)
-        scene.tell(Grown(key))
+        scene.publish(Grown(key))
         scene.coordination.topics_changed()
 
     def _vanish(self) -> None:
@@ -280,7 +280,7 @@ class Incidents:
             return
         topic = scene.storage.delete(name)
         self._say("deletes", topic)
-        scene.tell(Deleted(topic))
+        scene.publish(Deleted(topic))
         scene.coordination.topics_changed()
 
         def come_back() -> None:
@@ -298,7 +298,7 @@ class Incidents:
         log = scene.storage.logs[key]
         log.elect(int(lost), scene.now)
         if lost:
-            scene.tell(Cut(key, log.end_offset))
+            scene.publish(Cut(key, log.end_offset))
             log.append(scene.chance.choice((0, 1, 80)), scene.now)
         self._say("elects", key, f"epoch {log.leader_epoch}, lost {lost}, ends {log.end_offset}")
 
@@ -326,4 +326,4 @@ class Incidents:
         log = scene.storage.logs[key]
         log.retain(scene.chance.randint(log.start_offset, log.end_offset))
         self._say("retains", key, "from", log.start_offset)
-        scene.tell(Aged(key, log.start_offset))
+        scene.publish(Aged(key, log.start_offset))

@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
 from math import inf
 from typing import Final
 
+from spark_groups.client.channels import Outgoing
 from spark_groups.client.client_config import ClientConfig
 from spark_groups.client.group_client import GroupClient
 from spark_groups.errors import AvailableNowError, DataLossError, GroupError
 from spark_groups.lab.sim.facts import (
+    Answered,
     Began,
     Drained,
     Finished,
     Forgotten,
+    Happened,
     Incident,
     Read,
     Records,
+    Sent,
     Triggered,
+    Unanswered,
     Unavailable,
 )
-from spark_groups.lab.sim.incarnations import Incarnation
 from spark_groups.lab.sim.scene import Scene
 from spark_groups.lab.sim.schedule import EXACT, Clock
 from spark_groups.lab.sim.swarm import Assignor
+from spark_groups.offsets.events import RevocationHeld
 from spark_groups.offsets.plan_text import parse_plan_text, plan_text
 from spark_groups.offsets.planning import PlanLimit
+from spark_groups.protocol.events import Event, NameOf
 from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.membership import MemberState
+from spark_groups.protocol.messages import RequestFailed, Response
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.types import BatchPlan, TopicIdPartition
 
@@ -52,6 +59,127 @@ PLANNED_LEAST: Final = 0.8
 """How long a batch of a planned run takes at least, as a part of how long it takes at most."""
 
 Ends = Mapping[TopicIdPartition, tuple[int, int]]
+
+Act = Callable[[GroupClient, float], object]
+"""Something done to a client, at an instant of its clock."""
+HELD_S: Final = (0.0, 0.5, 4.0, 30.0)
+"""How long a rebalance listener holds a revocation: less than its budget, and more."""
+
+
+class Incarnation:
+    """A client that is driven as in production: by answers, and when it asks to be woken.
+
+    A missing wake-up shows as a run that never comes to rest.
+    """
+
+    def __init__(self, scene: Scene, name: str, client: GroupClient, clock: Clock) -> None:
+        self.name = name
+        self.client = client
+        self.is_alive = True
+        self.paused_until = 0.0
+        self.clock = clock
+        self._scene = scene
+        self._wake_at: float | None = None
+
+    @property
+    def now(self) -> float:
+        """What its clock shows."""
+        return self.clock.local(self._scene.now)
+
+    def die(self) -> None:
+        """End without a word."""
+        self.is_alive = False
+
+    def stand_still(self, for_s: float) -> None:
+        """Do nothing, notice nothing, for some seconds."""
+        self.paused_until = self._scene.now + for_s
+        self._scene.schedule.at(self.paused_until, self.pump)
+
+    def take(self, act: Act) -> None:
+        """Let something be done to the client now, or once it is awake, and see what follows."""
+        if not self.is_alive:
+            return
+        if self._scene.now < self.paused_until:
+            self._scene.schedule.at(self.paused_until, lambda: self.take(act))
+            return
+        act(self.client, self.now)
+        self.pump()
+
+    def after(self, delay_s: float, act: Callable[[], None]) -> None:
+        """Do something in so many seconds, once it is awake, if it still lives."""
+
+        def due() -> None:
+            if not self.is_alive:
+                return
+            if self._scene.now < self.paused_until:
+                self._scene.schedule.at(self.paused_until, due)
+                return
+            act()
+
+        self._scene.schedule.after(delay_s, due)
+
+    def pump(self) -> None:
+        """Send what is to be sent and ask to be woken."""
+        scene, client = self._scene, self.client
+        if not self.is_alive or scene.now < self.paused_until:
+            return
+        now = self.now
+        for outgoing in client.poll_requests(now):
+            scene.publish(Sent(self.name, outgoing))
+            self._send(outgoing)
+        for event in client.poll_events():
+            self._say(event)
+        wake_at = client.next_wakeup(now)
+        if wake_at is not None and wake_at != self._wake_at:
+            self._wake_at = wake_at
+            scene.schedule.at(self.clock.instant(wake_at), lambda: self._wake(wake_at))
+
+    def _send(self, outgoing: Outgoing) -> None:
+        self._scene.network.send(
+            self.name,
+            outgoing,
+            lambda answer: self.take(lambda _, now: self._hear(outgoing, answer, now)),
+            lambda failed: self.take(lambda _, now: self._hear_nothing(outgoing, failed, now)),
+        )
+
+    def _hear(self, outgoing: Outgoing, answer: Response, now: float) -> None:
+        self._scene.publish(Answered(self.name, outgoing.request, answer))
+        self.client.handle_response(outgoing, answer, now)
+
+    def _hear_nothing(self, outgoing: Outgoing, failed: RequestFailed, now: float) -> None:
+        if failed.may_have_arrived:
+            self._scene.publish(Unanswered(self.name, outgoing.request))
+        self.client.handle_failure(outgoing, failed, now)
+
+    def _wake(self, wake_at: float) -> None:
+        if self._wake_at == wake_at:
+            self._wake_at = None
+            self.pump()
+
+    def _say(self, event: Event) -> None:
+        epoch = str(self.client.member_epoch)
+        told = _Told(event, self.client.topic_name)
+        self._scene.log.add(self._scene.now, self.name, epoch, "says", told)
+        self._scene.publish(Happened(self.name, event))
+        if isinstance(event, RevocationHeld):
+            release_s = self._scene.chance.choice(HELD_S)
+            self.after(release_s, lambda: self._release(event.number))
+
+    def _release(self, number: int) -> None:
+        self.take(lambda client, now: client.release_revocation(number, now))
+
+
+class _Told:
+    """An event that is written as a sentence if somebody reads it."""
+
+    __slots__ = ("_event", "_name_of")
+
+    def __init__(self, event: Event, name_of: NameOf) -> None:
+        self._event = event
+        self._name_of = name_of
+
+    def __str__(self) -> str:
+        return self._event.text(self._name_of)
 
 
 class Query:
@@ -138,7 +266,7 @@ class Query:
         )
         self.current = current = Incarnation(scene, name, client, self._clock())
         self._say(current, "starts", "from", self._offsets_log)
-        scene.tell(Began(self.name, name, client, self._drains))
+        scene.publish(Began(self.name, name, client, self._drains))
         if self._drains:
             client.prepare_available_now()
         client.start(current.now)
@@ -164,7 +292,7 @@ class Query:
             self.current = None
         if forget:
             self.plan, self._offsets_log, self._is_finished = None, None, True
-            self._scene.tell(Forgotten(self.name))
+            self._scene.publish(Forgotten(self.name))
         self._scene.schedule.after(for_s, self.start)
 
     def stop(self, for_s: float | None) -> None:
@@ -301,7 +429,7 @@ class Query:
         return False
 
     def _fail_unavailable(self, error: AvailableNowError) -> None:
-        self._scene.tell(Unavailable(self.name, str(error)))
+        self._scene.publish(Unavailable(self.name, str(error)))
         self.kill(RESTART_S, forget=False)
 
     def _forgive(self) -> None:
@@ -333,7 +461,7 @@ class Query:
             return
         client.call_ended(current.now)
         current.pump()
-        scene.tell(Triggered(self.name, client, plan))
+        scene.publish(Triggered(self.name, client, plan))
         if plan is None and self._drains:
             self._drain(current, can_tell=client.can_tell(offsets, current.now))
             return
@@ -363,7 +491,7 @@ class Query:
             return
         current.pump()
         if is_over:
-            scene.tell(Drained(self.name, client, self._began_at, is_settled))
+            scene.publish(Drained(self.name, client, self._began_at, is_settled))
             self._stop_for_s = scene.chance.choice(JOB_EVERY_S)
             self._leave(current)
         elif scene.now - self._told_at >= JOB_GIVES_UP_S:
@@ -392,13 +520,13 @@ class Query:
             for each in plan.ranges
             if each.key in logs
         }
-        scene.tell(Read(self.name, plan, records))
+        scene.publish(Read(self.name, plan, records))
 
         def end() -> None:
             if self.current is not current or self._running is not plan:
                 return
             self._running, self._is_finished = None, True
-            scene.tell(Finished(self.name, plan, records))
+            scene.publish(Finished(self.name, plan, records))
             if self._stop_for_s is not None:
                 self._leave(current)
                 return
@@ -477,7 +605,7 @@ class Query:
     def _suffer(self, current: Incarnation, what: str, *details: object) -> None:
         """Say what is done to the query from outside."""
         self._say(current, what, *details)
-        self._scene.tell(Incident(what, " ".join(map(str, (current.name, *details))).rstrip()))
+        self._scene.publish(Incident(what, " ".join(map(str, (current.name, *details))).rstrip()))
 
     def _say(self, current: Incarnation, what: str, *details: object) -> None:
         epoch = str(current.client.member_epoch)

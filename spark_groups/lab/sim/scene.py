@@ -132,7 +132,7 @@ class Scene:
             for kind, take in each.items():
                 self._listeners[kind].append(take)
 
-    def tell(self, fact: Fact) -> None:
+    def publish(self, fact: Fact) -> None:
         """Tell a fact to all who listen for its kind."""
         for take in self._listeners[type(fact)]:
             take(fact)

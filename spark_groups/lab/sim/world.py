@@ -26,11 +26,10 @@ from spark_groups.lab.sim.coordination import (
 )
 from spark_groups.lab.sim.deployment import Deployment
 from spark_groups.lab.sim.history import History
-from spark_groups.lab.sim.incarnations import HELD_S
 from spark_groups.lab.sim.incidents import NO_MEMBER_ID, Incidents, longest_reset_s
 from spark_groups.lab.sim.network import Network, Reply
 from spark_groups.lab.sim.plain_consumer import PlainConsumer
-from spark_groups.lab.sim.queries import Query
+from spark_groups.lab.sim.queries import HELD_S, Query
 from spark_groups.lab.sim.rights import Finish, sent_by_name
 from spark_groups.lab.sim.scene import Listeners, Scene, restless
 from spark_groups.lab.sim.schedule import Schedule
@@ -106,10 +105,10 @@ class World:
         scene.listen(each.listeners() for each in checkers)
         scene.listen(each(scene) for each in listeners)
         coordination.watch = Watch(
-            lambda group: scene.tell(facts.GroupChanged(group)),
+            lambda group: scene.publish(facts.GroupChanged(group)),
             self._committed,
             self._replaced,
-            lambda since: scene.tell(facts.TakenBack(since)),
+            lambda since: scene.publish(facts.TakenBack(since)),
         )
         self._incidents = Incidents(scene, self.queries)
         self._deployment = Deployment(scene, self.queries)
@@ -143,7 +142,7 @@ class World:
         ends_at = scene.now + self.quiet_s
         while scene.now < ends_at and next(restless(scene), None):
             schedule.run_until(scene.now + 1.0)
-        scene.tell(facts.Quiet())
+        scene.publish(facts.Quiet())
 
     def begin(self) -> None:
         """Set everything up that is going to happen."""
@@ -166,14 +165,14 @@ class World:
 
     def _committed(self, offset: AcceptedOffset) -> None:
         if offset.member_id != NO_MEMBER_ID:
-            self.scene.tell(facts.Committed(offset))
+            self.scene.publish(facts.Committed(offset))
             return
         self._say("resets", offset.key, "to", offset.committed_offset)
-        self.scene.tell(facts.OffsetReset(offset.key, offset.committed_offset))
+        self.scene.publish(facts.OffsetReset(offset.key, offset.committed_offset))
 
     def _replaced(self) -> None:
         self._say("moves", "to", self.scene.coordination.node)
-        self.scene.tell(facts.Replaced())
+        self.scene.publish(facts.Replaced())
 
     def _say(self, what: str, *details: object) -> None:
         group = self.scene.coordination.group
@@ -232,7 +231,7 @@ class World:
     def _serve_late(self, outgoing: Outgoing, reply: Reply) -> None:
         """Serve what its sender gave up, and tell what a heartbeat took from it or gave it."""
         scene, request = self.scene, outgoing.request
-        scene.tell(facts.CameLate(request, scene.now))
+        scene.publish(facts.CameLate(request, scene.now))
         if not isinstance(request, m.HeartbeatRequest):
             self._serve(outgoing, reply)
             return
@@ -243,7 +242,7 @@ class World:
         # A query sees in the group's description what it was not told (`TargetWatch.untold`).
         given = holds - held if request.member_id in plain else frozenset()
         if held - holds or given:
-            scene.tell(facts.Misheard(request.member_id, held - holds, given))
+            scene.publish(facts.Misheard(request.member_id, held - holds, given))
 
     def _held(self, member_id: str) -> frozenset[TopicIdPartition]:
         """Return what a member has as far as the coordinator knows: an answer may be under way."""

@@ -7,7 +7,7 @@ import pytest
 from spark_groups.client.client_config import ClientConfig
 from spark_groups.client.group_client import GroupClient
 from spark_groups.lab.sim import facts
-from spark_groups.lab.sim.incarnations import HELD_S, Incarnation
+from spark_groups.lab.sim.queries import HELD_S, Incarnation
 from spark_groups.lab.sim.schedule import Clock
 from spark_groups.lab.sim.swarm import Swarm
 from spark_groups.offsets.events import RevocationHeld

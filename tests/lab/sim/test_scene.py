@@ -16,8 +16,8 @@ def test_facts_reach_those_who_listen_for_them() -> None:
     found, seen = scene(), []
     found.listen([{facts.Forgotten: lambda fact: seen.append((1, fact.who))}])
     found.listen([{facts.Forgotten: lambda fact: seen.append((2, fact.who))}, {}])
-    found.tell(facts.Forgotten("q1"))
-    found.tell(facts.Incident("grows", ""))
+    found.publish(facts.Forgotten("q1"))
+    found.publish(facts.Incident("grows", ""))
     assert seen == [(1, "q1"), (2, "q1")]
 
 
