@@ -148,7 +148,7 @@ class EmbeddedKafka:
                     self._start_on(ports)
                     break
                 except EmbeddedKafkaError as error:
-                    # A port that was free a second ago can be anybody's by now.
+                    # Another process may have taken the port since.
                     if attempt == attempts or "Address already in use" not in str(error):
                         raise
         except BaseException:
@@ -194,11 +194,11 @@ class EmbeddedKafka:
             raise EmbeddedKafkaError(f"the broker (pid {self._jvm.pid}) does not stop at SIGSTOP")
 
     def resume(self) -> None:
-        """Let a paused broker go on (SIGCONT)."""
+        """Resume a paused broker (SIGCONT)."""
         self._signal(signal.SIGCONT)
 
     def log_tail(self, lines: int = 50) -> str:
-        """Return the last lines that the broker logged, and what its JVM wrote."""
+        """Return the last lines of the broker's log and of its JVM's output."""
         if self._files is None:
             return ""
         found = _last_lines(self._files.broker_log) + _last_lines(self._files.output)
@@ -211,7 +211,7 @@ class EmbeddedKafka:
             main_class: Its main class, `org.apache.kafka.tools.TopicCommand` for example.
 
         Raises:
-            EmbeddedKafkaError: It failed or took too long; with what it wrote.
+            EmbeddedKafkaError: It failed, with its output, or took too long.
         """
         self._started_files()
         name = main_class.rpartition(".")[2]
@@ -277,7 +277,7 @@ class EmbeddedKafka:
         self._ports = dict(ports)
 
     def _format(self, jvm: JvmProcess, deadline_s: float) -> None:
-        """Make the folder one that a broker starts on."""
+        """Format the folder's storage."""
         assert self._files is not None
         arguments = ["-t", self._cluster_id or random_cluster_id()]
         arguments += ["-c", str(self._files.properties), *self._format_arguments]
@@ -303,7 +303,7 @@ class EmbeddedKafka:
                 )
 
     def _failure(self, what: str) -> EmbeddedKafkaError:
-        """Return an error with the broker's own last words."""
+        """Return an error with the broker's last log lines."""
         lines: list[str] = []
         if self._files is not None:
             lines += _last_lines(self._files.broker_log, self._log_start_bytes)
@@ -330,7 +330,7 @@ class EmbeddedKafka:
             raise EmbeddedKafkaError(f"the broker does not run, {number.name} cannot be sent")
 
     def _stop_jvm(self, timeout_s: float) -> None:
-        """End the JVM, in order if it can, by force if it must."""
+        """Stop the JVM; kill it after the timeout."""
         if self._jvm is None or not send_signal(self._jvm, signal.SIGTERM):
             return
         # A paused JVM would keep the signal for later.
@@ -339,9 +339,9 @@ class EmbeddedKafka:
             self.kill()
 
     def _release(self) -> None:
-        """Let go of everything but a folder that is kept."""
+        """Release everything except a folder that is kept."""
         if self._outlives_owner and self.pid is not None:
-            # Only a start that failed gets here: a broker that works is left by its owner's end.
+            # Reached only after a failed start: a working broker outlives its owner.
             self.kill()
         if self._jvm is not None:
             self._jvm.close()
@@ -367,7 +367,7 @@ def _size_bytes(path: Path) -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on at this moment."""
+    """Return ports that are free at this moment."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -393,10 +393,10 @@ def check_port(port: int) -> None:
 
 
 def answers(port: int, timeout_s: float = 2.0) -> bool:
-    """Tell whether a broker answers on a plaintext port and is ready for work.
+    """Return whether a broker answers on a plaintext port and is ready for work.
 
-    A broker takes requests a little before the controller lets it lead partitions. Until then its
-    own metadata does not list it.
+    A broker accepts requests shortly before the controller unfences it. Until then its own
+    metadata does not list it.
     """
     try:
         with socket.create_connection((HOST, port), timeout=timeout_s) as connection:

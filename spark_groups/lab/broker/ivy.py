@@ -45,7 +45,7 @@ _MODULE = """\
 </ivy-module>
 """
 _LINES_EVERY = 20
-"""Plain output says one line for so many artifacts."""
+"""Plain output has one line for so many artifacts."""
 
 
 def retrieve(
@@ -64,7 +64,7 @@ def retrieve(
         deadline_s: When to give up, on the monotonic clock.
 
     Raises:
-        EmbeddedKafkaError: Something cannot be fetched; names it, says why and what to do.
+        EmbeddedKafkaError: An artifact cannot be fetched; with the reason and a remedy.
     """
     work.mkdir()
     module, settings = work / "ivy.xml", work / "ivysettings.xml"
@@ -129,7 +129,7 @@ def _run(command: list[str], progress: FetchProgress, deadline_s: float) -> tupl
 
 
 def _failure(version: str, lines: list[str], too_late: bool) -> str:
-    """Return what to tell somebody whose Kafka could not be fetched."""
+    """Return the error message of a failed fetch."""
     remedy = (
         f"behind a mirror set {IVY_SETTINGS_VARIABLE} to an ivysettings.xml that names it, behind"
         " a proxy set https_proxy"
@@ -144,7 +144,7 @@ def _failure(version: str, lines: list[str], too_late: bool) -> str:
     if cause:
         return (
             f"Apache Kafka {version} cannot be fetched, {cause[1]} does not answer ({cause[2]});"
-            f" what is missing: {what}. Connect this machine to the network; {remedy}"
+            f" missing: {what}. Connect this machine to the network; {remedy}"
         )
     return (
         f"Apache Kafka {version} cannot be fetched: {what}. Check that this version exists;"
@@ -170,7 +170,7 @@ def _proxy_flags() -> list[str]:
 
 @dataclass(slots=True)
 class FetchProgress:
-    """Counts what Ivy says it has found and fetched, and shows the count.
+    """Counts the modules and artifacts in Ivy's output, and shows the count.
 
     Args:
         bar: The bar of a terminal; None elsewhere.

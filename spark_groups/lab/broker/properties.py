@@ -1,4 +1,4 @@
-"""What the embedded broker is configured with: its properties, its log and its JVM's flags."""
+"""The configuration of the embedded broker: properties, logging and JVM flags."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _SINGLE_NODE: Mapping[str, str] = {
     "share.coordinator.state.topic.num.partitions": "5",
     "log.cleaner.dedupe.buffer.size": "2097152",
     "group.initial.rebalance.delay.ms": "0",
-    # Rows keep their own timestamps, which may be years old: they are not to vanish meanwhile.
+    # Records may have timestamps that are years old: retention must not delete them.
     "log.retention.ms": "-1",
-    # A node that was killed is let in again after this long; Kafka's own 9 s is for many nodes.
+    # A killed node can register again after this time; Kafka's default of 9 s is for many nodes.
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "500",
     # Only the lower bounds: a group that asks for nothing gets Kafka's own 5 s and 45 s.
@@ -86,7 +86,7 @@ class BrokerFiles:
         """Kafka's `log.dirs`: the topics."""
         self.broker_log = directory / "broker.log"
         self.output = directory / "broker.out"
-        """What the JVM itself writes."""
+        """Standard output and error of the JVM."""
         self.properties = directory / "server.properties"
         self.log4j2 = directory / "log4j2.properties"
         self.tool_log4j2 = directory / "tool-log4j2.properties"

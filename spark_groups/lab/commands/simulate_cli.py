@@ -1,4 +1,4 @@
-"""`spark-groups simulate`: what a group does when it is deployed, when members die, in numbers."""
+"""`spark-groups simulate`: the cost of deployments and faults of a group, in numbers."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ Static = Annotated[
     bool,
     _group(
         "--static",
-        help="The queries have instance ids: back within the session, they have what they had.",
+        help="The queries have instance ids: within the session they get their partitions back.",
     ),
 ]
 HeartbeatInterval = Annotated[float, _group(min=0.1, help="Seconds.")]
 SessionTimeout = Annotated[float, _group(min=1.0, help="Seconds.")]
 RebalanceTimeout = Annotated[float, _group(min=1.0, help="Seconds.")]
-DeployPattern = Annotated[Deploy, _group(help="How the queries are deployed anew.")]
+DeployPattern = Annotated[Deploy, _group(help="The pattern of the redeployment.")]
 RestartTime = Annotated[
     float,
     _group(
@@ -83,13 +83,12 @@ RestartTime = Annotated[
         " of its JVM, the start of the next one, of Spark and of the query.",
     ),
 ]
-FaultMeasure = Annotated[Faults, _group(help="How much goes wrong meanwhile.")]
+FaultMeasure = Annotated[Faults, _group(help="The amount of faults meanwhile.")]
 Duration = Annotated[
     float,
     _runs(
         min=10.0,
-        help="Seconds that are counted from the end of the start-up on; more if the deployment"
-        " takes longer.",
+        help="Seconds to count from the end of the start-up; more if the deployment takes longer.",
     ),
 ]
 Profiles = Annotated[
@@ -105,29 +104,27 @@ Page = Annotated[
     _runs(
         metavar="FILE",
         dir_okay=False,
-        help="Write who owned what when, with the first seed, as a page.",
+        help="Write a page with the owners over time, for the first seed.",
     ),
 ]
 Schedules = Annotated[
     int | None,
-    _hunting(
-        min=1, help="Draw so many groups with their faults from the seed, and check every promise."
-    ),
+    _hunting(min=1, help="Draw so many groups with faults from the seed, and check every promise."),
 ]
 SwarmText = Annotated[
     str | None,
     _hunting(
         metavar="NAME=VALUE,...",
-        help="Check one group that is made of this, as a broken run names it.",
+        help="Check one group with these parts, as printed for a broken run.",
     ),
 ]
-Shrink = Annotated[bool, _hunting("--shrink", help="Look for a smaller run that fails alike.")]
+Shrink = Annotated[bool, _hunting("--shrink", help="Look for a smaller run with the same failure.")]
 Depth = Annotated[
     int | None,
     _hunting(
         metavar="STEPS",
         min=1,
-        help="Try every order of events of a small group, so many steps deep.",
+        help="Try every order of events of a small group, up to so many steps.",
     ),
 ]
 
@@ -172,17 +169,17 @@ def simulate(  # noqa: PLR0917
 ) -> None:
     """Play groups of queries in virtual time, on a model of the coordinator.
 
-    The queries run the same client as in production. Compare profiles, deployments and time-outs
-    before you choose; or look for schedules that break a promise: a broken one is printed with its
-    seed, its event log and the command that plays it again.
+    The queries run the same client as in production. Compare profiles, deployments and timeouts
+    before you choose; or search for schedules that break a promise: a broken one is printed with
+    its seed, its event log and the command that replays it.
 
-    What is counted begins when the group has started and is stable. A rolling deployment restarts
-    the next application when the one before reads again and the group is stable.
+    Counting begins when the group has started and is stable. A rolling deployment restarts the
+    next application when the previous one reads again and the group is stable.
 
     Example: spark-groups simulate --members 4 --batch-length 20 --deploy rolling --static
     --restart-time 15 --records-per-second 50 --html rolling.html
 
-    Exit code 1 if a promise was broken.
+    Exit code 1 if a promise is broken.
     """
     is_hunt = schedules is not None or swarm is not None
     otherwise = tuple(PROFILES) if is_hunt else (KAFKA_4_3.name,)
@@ -238,7 +235,7 @@ def _progress(title: str, total: int) -> tuple[Progress, TaskID]:
 def _plan(
     swarm: Swarm, profiles: tuple[str, ...], seeds: range, html: Path | None, *, as_json: bool
 ) -> None:
-    """Play one group on every profile and show what it cost."""
+    """Play one group on every profile and show its figures."""
     figures: dict[str, Figures] = {}
     metrics: dict[str, dict[str, float]] = {}
     sections: list[tuple[str, str, Timeline]] = []
@@ -286,11 +283,11 @@ def _sentence(played: Played) -> str:
 
 
 def _check(runs: list[Run], *, shrinks: bool) -> None:
-    """Play runs on all cores and tell which of them broke a promise."""
+    """Play runs on all cores and show those that break a promise."""
     numbers = sorted({run.seed for run in runs})
     profiles = ", ".join(dict.fromkeys(run.profile for run in runs))
-    told = f"{len(runs):,} schedules: seeds {numbers[0]} to {numbers[-1]} on {profiles}"
-    console().print(told, soft_wrap=True)
+    title = f"{len(runs):,} schedules: seeds {numbers[0]} to {numbers[-1]} on {profiles}"
+    console().print(title, soft_wrap=True)
     progress, bar = _progress("schedules", len(runs))
     with progress:
         breaks = hunt(
@@ -309,7 +306,7 @@ def _end(breaks: list[Break]) -> None:
 
 
 def _commit() -> str:
-    """Return the commit of this code, with a plus if it was changed since; "—" if it has none."""
+    """Return the commit of this code, with a plus if it is modified, or "—"."""
     here = Path(__file__).parent
     words = ["git", "describe", "--always", "--dirty=+"]
     try:
@@ -320,7 +317,7 @@ def _commit() -> str:
 
 
 def _exhaust(depth: int, profiles: tuple[str, ...]) -> None:
-    """Try every order of events, and say how many states there were."""
+    """Try every order of events, and print the number of states."""
     for name in profiles:
         found = explore(PROFILES[name], Bounds(depth=depth))
         console().print(f"{name}: {found.text}")
@@ -371,10 +368,10 @@ def render_figures(
         if any(values):
             table.add_row(name.removeprefix(PREFIX), *(f"{each:,.4g}" for each in values))
     if len(seeds) == 1:
-        told = f"seed {seeds[0]}"
+        note = f"seed {seeds[0]}"
     else:
-        told = f"mean of seeds {seeds[0]} to {seeds[-1]}; the longest times are those of all runs"
-    return Group(table, Text(told, QUIET_STYLE))
+        note = f"mean of seeds {seeds[0]} to {seeds[-1]}; the longest times are those of all runs"
+    return Group(table, Text(note, QUIET_STYLE))
 
 
 def _figure(value: float, name: str) -> str:
@@ -382,7 +379,7 @@ def _figure(value: float, name: str) -> str:
 
 
 def render_break(broken: Break, commit: str) -> RenderableType:
-    """Return what is known about a run that broke a promise."""
+    """Return the report of a run that broke a promise."""
     table = Table.grid(padding=(0, 2))
     for label, value in (
         ("seed", str(broken.run.seed)),

@@ -1,7 +1,4 @@
-"""`spark_groups.simulate(...)`: what a group does when it is deployed, as values to draw and count.
-
-It plays what `spark-groups simulate` plays, and gives what that prints.
-"""
+"""Simulated runs, and `spark_groups.simulate(...)`: `spark-groups simulate` as values."""
 
 from __future__ import annotations
 
@@ -24,9 +21,9 @@ from spark_groups.lab.sim.timeline import Timeline, TimelineRecorder
 from spark_groups.lab.sim.world import World
 
 RUNS_EACH: Final = 20
-"""How many runs a process plays before it says how far it is."""
+"""How many runs a process plays before it reports progress."""
 BREAKS_SHOWN: Final = 3
-"""After so many broken runs a hunt ends: the next ones mostly tell the same."""
+"""A hunt ends after so many broken runs; more are mostly the same."""
 LINES_SHOWN: Final = 60
 SEEDS_TRIED: Final = 10
 """With how many seeds a smaller run is tried."""
@@ -34,10 +31,10 @@ SEEDS_TRIED: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run, whole.
+    """The definition of a run.
 
     Args:
-        swarm: What it is made of; None: that is drawn from the seed, too.
+        swarm: None draws it from the seed.
     """
 
     seed: int
@@ -50,7 +47,7 @@ class Run:
 
     @property
     def command(self) -> str:
-        """What replays it."""
+        """The command that replays it."""
         words = ["spark-groups", "simulate", "--profile", self.profile, "--seed", str(self.seed)]
         if self.swarm is None:
             return shlex.join([*words, "--schedules", "1"])
@@ -62,7 +59,7 @@ class Break:
     """A run that broke a promise.
 
     Args:
-        promise: Which promise, or what else went wrong.
+        promise: The promise, or the name of another error.
     """
 
     run: Run
@@ -77,7 +74,7 @@ def world_of(run: Run, listeners: Sequence[Callable[[Scene], Listeners]] = ()) -
 
 
 def play(run: Run, listeners: Sequence[Callable[[Scene], Listeners]] = ()) -> Break | None:
-    """Play a run; return what it broke, None if it kept every promise."""
+    """Play a run; return the broken promise, or None."""
     world = world_of(run, listeners)
     try:
         world.run()
@@ -89,7 +86,7 @@ def play(run: Run, listeners: Sequence[Callable[[Scene], Listeners]] = ()) -> Br
 
 
 def play_all(runs: Iterable[Run]) -> list[Break]:
-    """Play runs and return what they broke."""
+    """Play runs and return those that broke a promise."""
     return [broken for broken in map(play, runs) if broken is not None]
 
 
@@ -103,7 +100,7 @@ def hunt(
     """Play runs in several processes; end early once some broke a promise.
 
     Args:
-        played: Is told how many runs were played since it was told last.
+        played: Called with the number of runs played since the last call.
     """
     breaks: list[Break] = []
     parts = _parts(runs)
@@ -154,13 +151,13 @@ Chosen = TypeVar("Chosen", bound=Enum)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnedFor:
-    """A time in which one member had a partition.
+    """A period in which one member held a partition.
 
     Args:
         partition: The partition, as topic-index.
-        application: The application that the member was a run of: q1, q2, ...
-        is_revoking: Whether it was to give the partition up.
-        is_away: Whether it was a static member that had left and meant to be back: nobody read.
+        application: The member's application: q1, q2, ...
+        is_revoking: Whether the partition was pending revocation.
+        is_away: Whether the member was static and away: the partition was not read.
         begins_s: Seconds of virtual time.
         ends_s: Seconds of virtual time.
     """
@@ -177,11 +174,11 @@ class OwnedFor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """What was done to the group from outside.
+    """A fault or change from outside.
 
     Args:
         at_s: Seconds of virtual time.
-        text: What; a query that is stopped "leaves".
+        text: Its description; a query that is stopped "leaves".
     """
 
     at_s: float
@@ -193,12 +190,12 @@ class Simulation:
     """A group that was played in virtual time.
 
     Args:
-        figures: What it cost: means over the seeds; of the longest times the longest.
-        ownership: Who had which partition when, with the first seed; sorted by partition and time.
-        incidents: What was done to the group, with the first seed.
+        figures: The figures: means over the seeds; of the longest times the maximum.
+        ownership: The owners of each partition with the first seed; sorted by partition and time.
+        incidents: The incidents with the first seed.
         ends_at_s: When the run with the first seed was over, in seconds of virtual time.
-        broken_promises: What went wrong that must not, with the command that plays it again; of
-            every seed. It is empty unless spark-groups has a bug.
+        broken_promises: The broken promises of all seeds, each with the command that replays it.
+            Empty unless spark-groups has a bug.
         coordinator_metrics: The coordinator's metrics over the time counted, by the names of
             KIP-848: means over the seeds; of the maxima the greatest.
     """
@@ -253,21 +250,21 @@ def simulate(
         batch_length_s: Seconds a batch takes at most; it takes four fifths of it at least.
         trigger_s: Seconds of the processing-time trigger; 0 begins a batch when the last one ends.
         records_per_second: Records that are written to each partition in a second.
-        assignor: Who assigns partitions: uniform or range.
+        assignor: The server-side assignor: uniform or range.
         static: Whether the queries have instance ids.
         heartbeat_interval_s: The group's heartbeat interval.
-        session_timeout_s: The group's session time-out.
-        rebalance_timeout_s: How long a member may take to give partitions up.
-        deploy: How the queries are deployed anew: none, rolling, all-at-once or autoscale.
+        session_timeout_s: The group's session timeout.
+        rebalance_timeout_s: How long a member may take to revoke partitions.
+        deploy: The pattern of the redeployment: none, rolling, all-at-once or autoscale.
         restart_time_s: Seconds from the leave of an application until its next run reads.
-        faults: How much goes wrong meanwhile: none, some or many.
-        duration_s: Seconds that are counted from the end of the start-up on, at least.
+        faults: The amount of faults meanwhile: none, some or many.
+        duration_s: Seconds to count from the end of the start-up, at least.
         profile: Whose coordinator: kafka-4.0 to kafka-4.4, or kip-848.
         seed: The first seed; a seed is one run, on any machine.
         seeds: How many runs.
 
     Raises:
-        OptionsError: A name is none of those there are, or a number is out of its range.
+        OptionsError: A name is unknown, or a number is out of range.
     """
     swarm = Swarm(
         queries=members,
@@ -292,7 +289,7 @@ def simulate(
 
 
 class Played:
-    """A run that was played, with what was counted and drawn up meanwhile."""
+    """A finished run with its figures and timeline."""
 
     def __init__(self, run: Run) -> None:
         self.run = run

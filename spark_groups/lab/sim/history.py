@@ -12,7 +12,7 @@ Ranges = dict[TopicIdPartition, list[tuple[int, int]]]
 
 
 class History:
-    """What was read, committed and lost, by partition.
+    """The ranges read, committed and lost, by partition.
 
     It listens before the checkers, so it knows a fact when they receive it.
     """

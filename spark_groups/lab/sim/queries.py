@@ -40,36 +40,36 @@ from spark_groups.protocol.subscription import Subscription
 from spark_groups.types import BatchPlan, TopicIdPartition
 
 RESTART_S: Final = 3.0
-"""After how many seconds a query starts again that failed for good."""
+"""After how many seconds a failed query restarts."""
 LEAVE_S: Final = 5.0
-"""How long a query that is stopped may take to leave the group."""
+"""How long a stopped query may take to leave the group."""
 NO_NEWS_S: Final = (0.05, 0.3, 1.0)
-"""After how many seconds a query asks again that found nothing to read."""
+"""After how many seconds a query triggers again that found no records."""
 JOB_GIVES_UP_S: Final = 60.0
-"""How long a job may be unable to tell what is left (`kafka.default.api.timeout.ms`)."""
+"""How long a job may lack the end offsets it needs (`kafka.default.api.timeout.ms`)."""
 JOB_EVERY_S: Final = (0.5, 5.0)
-"""How long a job is away until it is started again."""
+"""How long a job is away before it restarts."""
 
 FIRST_ASSIGNMENT_S: Final = 3.0
-"""How long the first plan waits for partitions that others still have (runtime/driver.py)."""
+"""How long the first plan waits for partitions of other members (runtime/driver.py)."""
 FIRST_LOOK_S: Final = 0.05
 EMPTY_S: Final = 0.3
-"""How long a batch of a planned run takes at most that has nothing to read."""
+"""The longest empty batch of a planned run."""
 PLANNED_LEAST: Final = 0.8
-"""How long a batch of a planned run takes at least, as a part of how long it takes at most."""
+"""The shortest batch of a planned run, as a part of the longest."""
 
 Ends = Mapping[TopicIdPartition, tuple[int, int]]
 
 Act = Callable[[GroupClient, float], object]
-"""Something done to a client, at an instant of its clock."""
+"""An action on a client, at an instant of its clock."""
 HELD_S: Final = (0.0, 0.5, 4.0, 30.0)
-"""How long a rebalance listener holds a revocation: less than its budget, and more."""
+"""How long a rebalance listener holds a revocation: within its budget, and longer."""
 
 
 class Incarnation:
-    """A client that is driven as in production: by answers, and when it asks to be woken.
+    """One run of a query's driver: a production client, driven by answers and its own wake-ups.
 
-    A missing wake-up shows as a run that never comes to rest.
+    A missing wake-up shows as a run that never settles.
     """
 
     def __init__(self, scene: Scene, name: str, client: GroupClient, clock: Clock) -> None:
@@ -83,11 +83,11 @@ class Incarnation:
 
     @property
     def now(self) -> float:
-        """What its clock shows."""
+        """The time of its clock."""
         return self.clock.local(self._scene.now)
 
     def die(self) -> None:
-        """End without a word."""
+        """End without a leave."""
         self.is_alive = False
 
     def stand_still(self, for_s: float) -> None:
@@ -96,7 +96,7 @@ class Incarnation:
         self._scene.schedule.at(self.paused_until, self.pump)
 
     def take(self, act: Act) -> None:
-        """Let something be done to the client now, or once it is awake, and see what follows."""
+        """Act on the client now, or once it is awake, then send its requests."""
         if not self.is_alive:
             return
         if self._scene.now < self.paused_until:
@@ -106,7 +106,7 @@ class Incarnation:
         self.pump()
 
     def after(self, delay_s: float, act: Callable[[], None]) -> None:
-        """Do something in so many seconds, once it is awake, if it still lives."""
+        """Act after a delay, once it is awake, if it is still alive."""
 
         def due() -> None:
             if not self.is_alive:
@@ -119,7 +119,7 @@ class Incarnation:
         self._scene.schedule.after(delay_s, due)
 
     def pump(self) -> None:
-        """Send what is to be sent and ask to be woken."""
+        """Send the client's requests, report its events, and schedule its next wake-up."""
         scene, client = self._scene, self.client
         if not self.is_alive or scene.now < self.paused_until:
             return
@@ -138,15 +138,15 @@ class Incarnation:
         self._scene.network.send(
             self.name,
             outgoing,
-            lambda answer: self.take(lambda _, now: self._hear(outgoing, answer, now)),
-            lambda failed: self.take(lambda _, now: self._hear_nothing(outgoing, failed, now)),
+            lambda answer: self.take(lambda _, now: self._answered(outgoing, answer, now)),
+            lambda failed: self.take(lambda _, now: self._failed(outgoing, failed, now)),
         )
 
-    def _hear(self, outgoing: Outgoing, answer: Response, now: float) -> None:
+    def _answered(self, outgoing: Outgoing, answer: Response, now: float) -> None:
         self._scene.publish(Answered(self.name, outgoing.request, answer))
         self.client.handle_response(outgoing, answer, now)
 
-    def _hear_nothing(self, outgoing: Outgoing, failed: RequestFailed, now: float) -> None:
+    def _failed(self, outgoing: Outgoing, failed: RequestFailed, now: float) -> None:
         if failed.may_have_arrived:
             self._scene.publish(Unanswered(self.name, outgoing.request))
         self.client.handle_failure(outgoing, failed, now)
@@ -158,8 +158,8 @@ class Incarnation:
 
     def _say(self, event: Event) -> None:
         epoch = str(self.client.member_epoch)
-        told = _Told(event, self.client.topic_name)
-        self._scene.log.add(self._scene.now, self.name, epoch, "says", told)
+        text = _EventText(event, self.client.topic_name)
+        self._scene.log.add(self._scene.now, self.name, epoch, "says", text)
         self._scene.publish(Happened(self.name, event))
         if isinstance(event, RevocationHeld):
             release_s = self._scene.chance.choice(HELD_S)
@@ -169,8 +169,8 @@ class Incarnation:
         self.take(lambda client, now: client.release_revocation(number, now))
 
 
-class _Told:
-    """An event that is written as a sentence if somebody reads it."""
+class _EventText:
+    """The text of an event, formatted when the log is read."""
 
     __slots__ = ("_event", "_name_of")
 
@@ -186,8 +186,7 @@ class Query:
     """A streaming query: its checkpoint outlives its incarnations.
 
     Args:
-        is_job: Whether it ends when it has read what is there, and is started again, until it is
-            quiet (AvailableNow).
+        is_job: Whether it is an AvailableNow job, restarted until the faults end.
     """
 
     def __init__(
@@ -202,33 +201,33 @@ class Query:
         self.name = name
         self.current: Incarnation | None = None
         self.is_wanted = True
-        """False once it was stopped for good."""
+        """False once it is stopped for good."""
         self._scene = scene
         self._subscription = subscription
         self._instance_id = instance_id
         self._is_job = is_job
         self._drains = False
-        """Whether this run ends when it has read what is there."""
+        """Whether this run is an AvailableNow run."""
         self._began_at = 0.0
         self._found_nothing_since: float | None = None
-        self._told_at = 0.0
-        """When a job knew last what is left to read."""
+        self._knew_ends_at = 0.0
+        """When a job last knew the end offsets of its partitions."""
         self._forgives = False
-        """Whether somebody has set `failOnDataLoss` to false for the next run."""
+        """Whether the next run has `failOnDataLoss` set to false."""
         self._is_strict = False
-        """Whether this run fails where data is lost."""
+        """Whether this run fails on data loss."""
         self._incarnations = 0
         self.plan: BatchPlan | None = None
         """The plan that the checkpoint ends at."""
         self._offsets_log: str | None = None
-        """That plan as Spark wrote it, before the batch ran."""
+        """That plan as Spark wrote it before the batch ran."""
         self._is_finished = True
         """Whether that batch is in Spark's commit log."""
         self._running: BatchPlan | None = None
-        """The batch that Spark runs, and that will end well."""
+        """The batch that Spark runs, unless it fails."""
         self._stop_for_s: float | None = None
         self._down_until = 0.0
-        """Until when it is not started again."""
+        """It does not restart before then."""
         self._triggered_at = 0.0
         """When Spark asked for the last batch; seconds."""
 
@@ -236,10 +235,10 @@ class Query:
     def member(self) -> GroupClient | None:
         return self.current.client if self.current else None
 
-    # What is done to it.
+    # Actions from outside.
 
     def start(self) -> None:
-        """Start from the checkpoint: a batch that was planned and not finished runs again."""
+        """Start from the checkpoint; a planned but unfinished batch runs again."""
         if self.current is not None or not self.is_wanted:
             return
         scene = self._scene
@@ -281,10 +280,10 @@ class Query:
         current.pump()
 
     def kill(self, for_s: float, *, forget: bool) -> None:
-        """End without a word; start again after some seconds.
+        """End without a leave; restart after some seconds.
 
         Args:
-            forget: Whether it starts with a new checkpoint then.
+            forget: Whether it restarts with a new checkpoint.
         """
         if self.current is not None:
             self._suffer(self.current, "dies", "forgets" if forget else "")
@@ -296,10 +295,10 @@ class Query:
         self._scene.schedule.after(for_s, self.start)
 
     def stop(self, for_s: float | None) -> None:
-        """Let the running batch end, leave the group, start again after some seconds.
+        """Finish the running batch, leave the group, and restart after some seconds.
 
         Args:
-            for_s: How many, beside those that a leave may take; None: stay away for good.
+            for_s: Added to the time a leave may take; None stops the query for good.
         """
         if for_s is None:
             self.is_wanted = False
@@ -309,10 +308,10 @@ class Query:
                 self._leave(self.current)
 
     def stay_down(self, for_s: float, *, kill: bool) -> None:
-        """End, and do not start again for some seconds.
+        """End, and do not restart for some seconds.
 
         Args:
-            kill: Whether it ends without a word; else it ends when its batch does.
+            kill: Whether it ends without a leave, instead of when its batch does.
         """
         self._down_until = self._scene.now + for_s
         if kill:
@@ -321,7 +320,7 @@ class Query:
             self.stop(0.0)
 
     def fail(self, for_s: float) -> None:
-        """Let the running batch fail: the query leaves, starts again, and runs it anew."""
+        """Fail the running batch: the query leaves, restarts, and runs it again."""
         if self.current is not None and self._stop_for_s is None:
             self._suffer(self.current, "fails")
             self._running = None
@@ -335,10 +334,10 @@ class Query:
             self.current.stand_still(for_s)
 
     def replace_frozen(self, for_s: float, replaced_after_s: float) -> None:
-        """Stand still, be replaced by another run from the same checkpoint, and wake up beside it.
+        """Freeze, be replaced by another run from the same checkpoint, and wake up beside it.
 
-        Spark finds out when it writes its logs: the old run plans nothing and finishes nothing any
-        more. Its client goes on until then.
+        Spark detects the second run when it writes its logs: the old run plans and finishes no
+        more batches, but its client continues until then.
         """
         frozen = self.current
         if frozen is None:
@@ -354,28 +353,28 @@ class Query:
         self._scene.schedule.after(replaced_after_s, replace)
 
     def restless(self) -> str:
-        """Return why it has not come to rest, "" if it has."""
+        """Return why it is not settled, or ""."""
         if self.current is None:
             return f"{self.name} is down" if self.is_wanted else ""
         client = self.current.client
-        # Where nobody may describe the group, who has nothing never knows that this is all.
+        # Without DESCRIBE permission a member without partitions never knows it is complete.
         has_nothing = not client.may_describe and not client.owned
         is_stable = client.state is MemberState.STABLE
         if not client.is_settled and not (has_nothing and is_stable):
             return f"{self.name} is not settled ({client.state.name})"
-        # Whoever has not heard of a new leader cannot know that its log was cut.
+        # A client that has not seen a new leader cannot detect truncation.
         logs = self._scene.storage.logs
         for key, owned in client.partitions.items():
             if key in logs and owned.leader_epoch < logs[key].leader_epoch:
-                return f"{self.name} has not heard of the leader of {key}"
+                return f"{self.name} has not seen the leader of {key}"
         return ""
 
-    # What Spark does.
+    # Actions of Spark.
 
     def _begin(self, current: Incarnation, waits_until: float) -> None:
-        """Let the first trigger wait for the assignment, as the driver of a real query does.
+        """Delay the first trigger until the assignment, as the driver of a real query does.
 
-        A run that is drawn does not wait: more can go wrong then.
+        A drawn run does not wait, so that more can go wrong.
         """
         now, client = self._scene.now, current.client
         if waits_until == inf and client.is_member:
@@ -386,7 +385,7 @@ class Query:
             current.after(FIRST_LOOK_S, lambda: self._begin(current, waits_until))
 
     def _trigger(self, current: Incarnation) -> None:
-        """What Spark does between batches: latestOffset proves the last batch and plans."""
+        """Call latestOffset between batches: it commits the last batch and plans the next."""
         if self.current is not current or self._stop_for_s is not None:
             return
         scene, client = self._scene, current.client
@@ -414,7 +413,7 @@ class Query:
         current.pump()
 
     def _has_failed(self, client: GroupClient) -> bool:
-        """Tell whether Spark's call raises: then the query ends, and is started again."""
+        """Return whether Spark's call raises; the query then ends and restarts."""
         try:
             client.check()
         except GroupError:
@@ -433,7 +432,7 @@ class Query:
         self.kill(RESTART_S, forget=False)
 
     def _forgive(self) -> None:
-        """End because data is lost; somebody lets the next run go on all the same."""
+        """End because of data loss; the next run ignores it."""
         self._forgives = True
         self.kill(RESTART_S, forget=False)
 
@@ -463,7 +462,7 @@ class Query:
         current.pump()
         scene.publish(Triggered(self.name, client, plan))
         if plan is None and self._drains:
-            self._drain(current, can_tell=client.can_tell(offsets, current.now))
+            self._drain(current, knows_ends=client.can_tell(offsets, current.now))
             return
         self._found_nothing_since = None
         if plan is None:
@@ -475,17 +474,17 @@ class Query:
         self.plan, self._offsets_log, self._is_finished = plan, plan_text(plan), False
         self._run_batch(current, plan)
 
-    def _drain(self, current: Incarnation, *, can_tell: bool) -> None:
-        """End a job that found nothing to read, or look again, as `GroupDriver` does."""
+    def _drain(self, current: Incarnation, *, knows_ends: bool) -> None:
+        """End a job that found no records, or trigger it again, as `GroupDriver` does."""
         scene, client = self._scene, current.client
         if self._found_nothing_since is None:
-            self._found_nothing_since = self._told_at = scene.now
-        if can_tell:
-            self._told_at = scene.now
+            self._found_nothing_since = self._knew_ends_at = scene.now
+        if knows_ends:
+            self._knew_ends_at = scene.now
         waited_s = scene.now - self._found_nothing_since
         is_settled = client.is_settled
         try:
-            is_over = can_tell and client.is_available_now_over(waited_s, current.now)
+            is_over = knows_ends and client.is_available_now_over(waited_s, current.now)
         except AvailableNowError as error:
             self._fail_unavailable(error)
             return
@@ -494,7 +493,7 @@ class Query:
             scene.publish(Drained(self.name, client, self._began_at, is_settled))
             self._stop_for_s = scene.chance.choice(JOB_EVERY_S)
             self._leave(current)
-        elif scene.now - self._told_at >= JOB_GIVES_UP_S:
+        elif scene.now - self._knew_ends_at >= JOB_GIVES_UP_S:
             self.kill(RESTART_S, forget=False)
         else:
             current.after(NO_NEWS_S[1], lambda: self._trigger(current))
@@ -509,7 +508,7 @@ class Query:
             or each.from_offset < min(logs[each.key].start_offset, each.until_offset)
             for each in plan.ranges
         ):
-            # Its tasks fail: what they should read is gone.
+            # Its tasks fail: their records are gone.
             current.after(0.01, lambda: self._fail_for_loss(current))
             return
         read_committed = bool(scene.swarm.read_committed)
@@ -545,10 +544,9 @@ class Query:
         current.after(scene.chance.uniform(least_s, longest_s), end)
 
     def _until_trigger_s(self) -> float:
-        """Return in how many seconds Spark's processing-time trigger is due.
+        """Return the time until Spark's processing-time trigger: the next multiple of its interval.
 
-        It is due at multiples of its interval, and at once where the last batch took longer
-        (Spark's ProcessingTimeExecutor).
+        Source: Spark's ProcessingTimeExecutor.
         """
         interval_s = self._scene.swarm.trigger_s
         if not interval_s:
@@ -603,7 +601,7 @@ class Query:
         return Clock(chance.uniform(0.0, 1e6), 1 + chance.uniform(-swarm.skew, swarm.skew))
 
     def _suffer(self, current: Incarnation, what: str, *details: object) -> None:
-        """Say what is done to the query from outside."""
+        """Log and publish an incident."""
         self._say(current, what, *details)
         self._scene.publish(Incident(what, " ".join(map(str, (current.name, *details))).rstrip()))
 

@@ -1,4 +1,4 @@
-"""Who owned which partition when, and which batches ran: what the page of a run is drawn from."""
+"""The owners of each partition over time, and the batches: the data of a run's page."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from spark_groups.types import TopicIdPartition
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A time in which one member had a partition, at one epoch.
+    """A period in which one member held a partition, at one epoch.
 
     Args:
-        is_revoking: Whether it is to give the partition up.
+        is_revoking: Whether the partition is pending revocation.
     """
 
     member_id: str
@@ -27,16 +27,16 @@ class Span:
 
     @property
     def is_away(self) -> bool:
-        """True while a static member is away and means to be back: nobody reads the partition."""
+        """True while a static member is away and will return: the partition is not read."""
         return self.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSpan:
-    """A batch, as long as it ran.
+    """A batch and its duration.
 
     Args:
-        ends: Seconds; None: it never finished.
+        ends: Seconds; None if it never finished.
     """
 
     who: str
@@ -47,7 +47,7 @@ class BatchSpan:
 
 @dataclass(slots=True)
 class Timeline:
-    """What happened to each partition in a run."""
+    """The history of each partition in a run."""
 
     names: dict[TopicIdPartition, str] = field(default_factory=dict)
     spans: dict[TopicIdPartition, list[Span]] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Timeline:
 
 
 class TimelineRecorder:
-    """Draws up a timeline while a run goes on."""
+    """Records a timeline during a run."""
 
     def __init__(self, scene: Scene) -> None:
         self.timeline = Timeline()
@@ -72,8 +72,8 @@ class TimelineRecorder:
             facts.Read: self._read,
             facts.Finished: self._finished,
             facts.Incident: self._incident,
-            facts.CountingBegins: lambda _: self._mark("what is counted begins"),
-            facts.CountingEnds: lambda _: self._mark("what is counted ends"),
+            facts.CountingBegins: lambda _: self._mark("counting begins"),
+            facts.CountingEnds: lambda _: self._mark("counting ends"),
         }
 
     def finish(self) -> Timeline:

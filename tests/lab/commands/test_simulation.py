@@ -142,11 +142,11 @@ def test_a_run_is_made_of_what_its_seed_draws_unless_it_is_told() -> None:
     assert run.made_of == world_of(run).scene.swarm
     assert run.made_of != Run(8, "kafka-4.3").made_of
     assert Run(7, "kafka-4.3", ROUGH).made_of == ROUGH
-    told = world_of(Run(7, "kafka-4.3", run.made_of))
-    untold = world_of(run)
-    told.run()
-    untold.run()
-    assert told.scene.log.lines() == untold.scene.log.lines()
+    given = world_of(Run(7, "kafka-4.3", run.made_of))
+    drawn_world = world_of(run)
+    given.run()
+    drawn_world.run()
+    assert given.scene.log.lines() == drawn_world.scene.log.lines()
 
 
 def test_the_command_replays_a_run() -> None:
@@ -177,19 +177,19 @@ def test_a_run_that_raises_is_a_break_with_its_last_lines(monkeypatch: pytest.Mo
 
 
 def test_a_hunt_ends_soon_after_some_runs_broke_a_promise() -> None:
-    told: list[int] = []
+    played: list[int] = []
     runs = [Run(seed, "kafka-4.3") for seed in range(100 * RUNS_EACH)]
-    found = hunt(runs, jobs=1, played=told.append, play_all=broken_from_seed_30)
+    found = hunt(runs, jobs=1, played=played.append, play_all=broken_from_seed_30)
     assert found[0].run.seed == 30
     assert len(found) >= BREAKS_SHOWN
-    assert sum(told) < len(runs) / 2
+    assert sum(played) < len(runs) / 2
 
 
 def test_a_hunt_that_finds_nothing_plays_every_run() -> None:
-    told: list[int] = []
+    played: list[int] = []
     runs = [Run(seed, "kafka-4.3") for seed in range(RUNS_EACH + 1)]
-    assert hunt(runs, jobs=2, played=told.append) == []
-    assert sum(told) == len(runs)
+    assert hunt(runs, jobs=2, played=played.append) == []
+    assert sum(played) == len(runs)
 
 
 def test_a_break_is_shrunk_to_a_smaller_run_that_breaks_the_same_promise(
@@ -205,7 +205,7 @@ def test_a_break_is_shrunk_to_a_smaller_run_that_breaks_the_same_promise(
     assert (found.run.seed, found.run.made_of.crashes) == (5, 2)
     assert (found.run.made_of.queries, found.run.made_of.loss) == (1, 0.0)
     other = Break(Run(4, "kafka-4.3", ROUGH), "another promise", "it did not", ())
-    assert shrink(other) == other, "what cannot be shown again is told as it was"
+    assert shrink(other) == other, "a break that does not repeat stays as it was"
 
 
 def test_seeds_draw_from_one_source() -> None:

@@ -97,10 +97,10 @@ def waits_for_nothing(patch: Patch) -> None:
 
 @dataclass(frozen=True)
 class Planted:
-    """A bug, the promise it breaks, and a drawn schedule that tells.
+    """A bug, the promise it breaks, and a drawn schedule that detects it.
 
     Args:
-        promise: What the checker is called that has to tell.
+        promise: The name of the checker that must detect it.
         plant: Plants it.
         seed: That of the schedule.
         profile: Whose coordinator it has.
