@@ -3,7 +3,7 @@
     python -m benchmarks.cold_start [--repeats 5]
 
 A topic holds records already. For every reading a new Python process starts a new Spark, loads the
-topic and starts a query by the default trigger, whose first row is what is waited for: counted
+topic and starts a query by the default trigger, and waits for its first row: counted
 from the start of the process, and from the query's. The broker has the same processors. The group
 of each reading is new, and so is its member. The first repeat warms the system's caches up, and
 what the fast reader compiles once on a machine; it is not counted.
@@ -100,9 +100,9 @@ def measure(servers: str, topic: str, repeats: int) -> Iterator[Reading]:
     for repeat in range(repeats + 1):
         for source in APPLICATIONS:
             command = [sys.executable, "-m", "benchmarks.cold_start", "--run", source]
-            told = [*command, "--servers", servers, "--topic", topic, "--began-at"]
+            arguments = [*command, "--servers", servers, "--topic", topic, "--began-at"]
             done = subprocess.run(
-                [*told, str(time.time())],
+                [*arguments, str(time.time())],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 check=True,

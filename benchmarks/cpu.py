@@ -1,6 +1,6 @@
-"""CPU seconds of processes, from control groups: what has ended counts as well.
+"""CPU seconds of processes, from control groups: ended processes count as well.
 
-Times in /proc are lost with a process that nobody waits for. A control group (version 2) keeps
+Times in /proc are lost with a process without a waiting parent. A control group (version 2) keeps
 them; to make one takes root, or `systemd-run --user --scope -p Delegate=yes`.
 """
 
@@ -69,7 +69,7 @@ class CpuAccount:
         self._own_before_s = _own_s(root_pid)
 
     def used(self) -> CpuSeconds:
-        """Return what was used since it began."""
+        """Return the CPU seconds used since it began."""
         own_s = _own_s(self._root_pid) - self._own_before_s
         stat = (self._group / "cpu.stat").read_text(encoding="ascii").split()
         total_s = int(stat[stat.index("usage_usec") + 1]) / 1e6
@@ -107,7 +107,7 @@ class MachineTime:
 
         Args:
             earlier: That moment.
-            used_s: CPU seconds of what is measured, since then.
+            used_s: CPU seconds of the measured processes, since then.
         """
         passed_s = self.at_s - earlier.at_s
         return (self.busy_s - earlier.busy_s - used_s) / passed_s

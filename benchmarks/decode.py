@@ -2,7 +2,7 @@
 
     python -m benchmarks.decode [--repeats 9] [--batch-bytes 16384]
 
-A response of 8 MiB is decoded again and again, and each record batch let go at once, as Spark's
+A response of 8 MiB is decoded again and again, and each record batch released at once, as Spark's
 workers do. Time is the thread's own, so that neighbours on the machine count little.
 """
 

@@ -14,7 +14,7 @@ RATE_SOURCE, THIS_SOURCE, JVM_SOURCE = "rate-micro-batch", "kafka-group", "JVM s
 
 Readings = Sequence[Mapping[str, Any]]
 Parts = Mapping[str, Mapping[str, Any]]
-"""What was measured: a benchmark's name, and what it left; one that did not run is not there."""
+"""Results by benchmark name, without those that did not run."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Goal:
-    """What is wanted, and what was measured.
+    """A goal and its measurement.
 
     Args:
         what: What it is about.
@@ -124,7 +124,7 @@ def latencies(readings: Readings, source: str, rank: float) -> Spread | None:
 
 
 def goals(parts: Parts) -> list[Goal]:
-    """Return the goals, each with what was measured of it."""
+    """Return the goals, each with its measurement."""
     topics = readings_of(parts, "throughput")
     triggers = readings_of(parts, "triggers")
     latency = readings_of(parts, "latency")

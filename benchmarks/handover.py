@@ -69,7 +69,7 @@ class Outcome:
         join_to_rows_s: From the join to its first records.
         pause_s: Longest pause of the partitions whose owner did not change, during the join.
         cadence_s: Longest pause of the same partitions while nothing happened.
-        stop_to_plan_s: From SIGTERM to the survivor's first plan of what was left behind.
+        stop_to_plan_s: From SIGTERM to the survivor's first plan of the released partitions.
         stop_to_rows_s: From SIGTERM to its first records of it.
         leave_to_plan_s: From the moment the group no longer had the member to the survivor's plan.
         leave_to_rows_s: From the moment the group no longer had the member to them.
@@ -130,7 +130,7 @@ class Member:
             self.process.send_signal(number)
 
     def close(self) -> None:
-        """End whatever of it still runs."""
+        """End its remaining processes."""
         if self.process.poll() is None:
             self.signal(signal.SIGKILL)
             self.process.wait(30)
@@ -255,7 +255,7 @@ def let_run() -> float:
 
 
 def since_leave(after_stop_s: float | None, stop_s: float, left_s: float | None) -> float | None:
-    """Count from the moment the group was without the member what was counted from SIGTERM."""
+    """Return the times since the member left the group, instead of since SIGTERM."""
     if after_stop_s is None or left_s is None:
         return None
     return stop_s + after_stop_s - left_s

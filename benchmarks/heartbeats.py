@@ -49,7 +49,7 @@ class Beating:
         self.member.join(time.monotonic())
 
     def beat(self) -> None:
-        """Send one heartbeat, and give up at once what is to be given up."""
+        """Send one heartbeat, and release revoked partitions at once."""
         now = time.monotonic()
         self.member.pace.at_once(now)
         request = self.member.poll_heartbeat(now)
@@ -133,7 +133,7 @@ def coordinator_of(kafka: EmbeddedKafka, group_id: str) -> Node:
             if found.coordinator is not None:
                 return found.coordinator
             time.sleep(0.2)
-    raise TimeoutError("nobody coordinates the group")
+    raise TimeoutError("the group has no coordinator")
 
 
 def one_group(kafka: EmbeddedKafka, count: int, seconds: float) -> None:

@@ -210,7 +210,7 @@ def table(readings: list[Reading]) -> Table:
 
 
 def settings() -> Mapping[str, Any]:
-    """Return what is measured."""
+    """Return the results."""
     return {
         "partitions": PARTITIONS,
         "tasks": TASKS,

@@ -1,4 +1,4 @@
-"""A source whose rows come from nowhere: what is left is the way from Python into Spark's rows.
+"""A source whose rows come from nowhere: the rest is the way from Python into Spark's rows.
 
 A source in Python can be as fast as this one at most.
 """

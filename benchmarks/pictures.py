@@ -1,4 +1,4 @@
-"""Pictures of the figures as SVG, in colours that can be told apart on light and dark pages."""
+"""Pictures of the figures as SVG, in colours that are distinct on light and dark pages."""
 
 from __future__ import annotations
 

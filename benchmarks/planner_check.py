@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.planner_restart import SESSION_S, TRIGGER_S, Restart, restart
-from spark_groups.lab.commands.simulated_runs import Run, play
+from spark_groups.lab.commands.simulation import Run, play
 from spark_groups.lab.sim.figures import FigureCounter, Figures, Moves, Reading, Usual, mean
 from spark_groups.lab.sim.queries import PLANNED_LEAST
 from spark_groups.lab.sim.scene import Listeners, Scene
@@ -148,9 +148,9 @@ class Check:
 
     Args:
         name: `dynamic-rolling`, for example.
-        measured: What was measured.
+        measured: The measurements.
         inputs: What the planner was given.
-        real: What was counted of it.
+        real: Their figures.
         planned: What the planner counted, by seed.
     """
 
@@ -202,7 +202,7 @@ def table(found: Check) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure what is not measured yet, plan the same, and write both side by side."""
+    """Measure missing scenarios, plan the same, and write both side by side."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--members", type=int, default=2)
     parser.add_argument("--partitions", type=int, default=6)

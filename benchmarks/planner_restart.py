@@ -1,7 +1,7 @@
 """A real rolling restart of Spark applications, measured, for benchmarks/planner_check.py.
 
 Each application is a spark-submit of `jobs/consume.py` on a broker of its own; records are written
-at an even rate. What the group sees is asked of the broker again and again; what was read when is
+at an even rate. The broker is polled for the state of the group; the times of reads are
 taken from the checkpoints and from the rows in the sinks afterwards.
 """
 
@@ -81,7 +81,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Restart:
-    """What was measured.
+    """The measurements.
 
     Args:
         members: How many applications.
@@ -109,7 +109,7 @@ class Restart:
 
 
 class Watch:
-    """Looks at the group and at the machine until it is told to end."""
+    """Looks at the group and at the machine until it is stopped."""
 
     def __init__(self, servers: str, group_id: str) -> None:
         self.looks: list[Look] = []
@@ -135,7 +135,7 @@ class Watch:
                 self.loads.append(os.getloadavg()[0])
 
     def has_settled(self, names: Sequence[str]) -> bool:
-        """Tell whether the group is stable with these applications and all of them are there."""
+        """Return whether the group is stable with these applications and all of them are there."""
         if not self.looks:
             return False
         last = self.looks[-1]
@@ -149,7 +149,7 @@ class Watch:
 
 
 class Feed:
-    """Writes to each partition at an even rate until it is told to end."""
+    """Writes to each partition at an even rate until it is stopped."""
 
     def __init__(
         self, servers: str, topic: str, partitions: int, records_per_second: float

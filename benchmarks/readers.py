@@ -19,7 +19,7 @@ class Reader:
 
     Args:
         source: Spark's format; `kafka`, `kafka-group`, or `nowhere`, which reads no topic.
-        options: Its options, beside those that say what is read.
+        options: Its options, except those that select the topic and offsets.
         over_rows: Makes of a function that wants rows one for `foreachBatch`, for a source whose
             batches hold something else; None where they hold rows.
     """

@@ -2,7 +2,7 @@
 
     python -m benchmarks.report [--results build] [--page docs/benchmarks/throughput.md]
 
-It takes what the other benchmarks left as JSON; what was not measured, it says.
+It reads the JSON results of the other benchmarks, and lists missing ones.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def markdown(parts: Parts, drawn: Iterable[str]) -> str:
     """Return the page.
 
     Args:
-        parts: What was measured.
+        parts: The results.
         drawn: Names of the pictures that lie beside the page.
     """
     shown = set(drawn)
@@ -254,7 +254,7 @@ def _cold_start(readings: Readings) -> list[str]:
 
 
 def draw(parts: Parts, directory: Path) -> list[str]:
-    """Draw what was measured, and return the names of the pictures."""
+    """Draw the results, and return the names of the pictures."""
     topics, triggers = readings_of(parts, "throughput"), readings_of(parts, "triggers")
     drawn = []
     if _of(topics, reader=JVM_TUNED):
@@ -295,7 +295,7 @@ def draw(parts: Parts, directory: Path) -> list[str]:
 
 
 def main() -> None:
-    """Read what was measured, and write the page and its pictures."""
+    """Read the results, and write the page and its pictures."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--results", type=Path, default=Path("build"))
     parser.add_argument("--page", type=Path, default=Path("docs/benchmarks/throughput.md"))

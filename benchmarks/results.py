@@ -19,7 +19,7 @@ def write_results(path: Path, settings: Mapping[str, Any], readings: Iterable[An
 
     Args:
         path: The file.
-        settings: What was measured, beside the machine and its versions.
+        settings: The settings of the benchmark, beside the machine and its versions.
         readings: Dataclasses.
     """
     result = {

@@ -3,8 +3,8 @@
     python benchmarks/schedules.py [--seconds 10] [--profile kafka-4.3] [--drawn]
     PYTHONHASHSEED=0 python benchmarks/schedules.py --digests 1000 > digests.txt
 
-A schedule is three members that share twelve partitions; it ends with its 200th event, whatever
-that is: a request or an answer that arrives, a timer, a step of Spark, a fault. With --drawn each
+A schedule is three members that share twelve partitions; it ends with its 200th event of any
+kind: a request or an answer that arrives, a timer, a step of Spark, a fault. With --drawn each
 run is drawn from its seed as `make simulate` does, and played to its end. All checkers watch.
 
 --digests measures nothing: it writes a line for each drawn run, with a digest of its whole event
@@ -19,7 +19,7 @@ import sys
 import time
 from hashlib import sha256
 
-from spark_groups.lab.commands.simulated_runs import Run, world_of
+from spark_groups.lab.commands.simulation import Run, world_of
 from spark_groups.lab.coordinator.profile import PROFILES
 from spark_groups.lab.sim.scene import EventLog
 from spark_groups.lab.sim.swarm import Swarm
@@ -68,7 +68,7 @@ def drawn(seed: int, profile: str) -> World:
 
 
 def digest(seed: int, profile: str) -> str:
-    """Play a drawn run; return the digest of its events, with what broke and what was random."""
+    """Play a drawn run; return the digest of its events, with its failure and its random state."""
     world = world_of(Run(seed, profile))
     world.scene.log = log = DigestLog()
     try:

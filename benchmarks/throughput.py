@@ -6,9 +6,9 @@ Each topic is generated once: 8 partitions of records with a key of 8 bytes. Eve
 to its end with each reader in turn, in two batches, into the `noop` sink. The first of them, in
 which processes start, is not counted. A repeat before the first one warms up, and
 compares counts and a hash of all rows.
-The broker has the same processors; its CPU seconds are told apart from those of Spark's JVM and its
-Python workers. A reading during which other processes used more than 0.15 processors is discarded
-and made again.
+The broker has the same processors; its CPU seconds are counted apart from those of Spark's JVM
+and its Python workers. A reading is repeated if other processes used more than
+0.15 processors meanwhile.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Reading:
     """One reading of a topic to its end.
 
     Args:
-        topic: What was read.
+        topic: The topic read.
         reader: By whom.
         repeat: Which repeat it was, from 1.
         counted_rows: How many rows came behind the first batch.
@@ -129,7 +129,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Used:
-    """What was used until a moment.
+    """The CPU time used until a moment.
 
     Args:
         machine: By all processes.
@@ -212,7 +212,7 @@ class Bench:
         return stream.options(**reader.options, **options).load()
 
     def used(self) -> Used:
-        """Return what was used until now."""
+        """Return the CPU time used until now."""
         spark, broker = (each.used() for each in self.accounts)
         return Used(MachineTime.now(), spark, broker, time.process_time())
 
@@ -348,7 +348,7 @@ def table(readings: Iterable[Reading]) -> Table:
 
 
 def settings(jvm_options: str) -> Mapping[str, Any]:
-    """Return what is measured."""
+    """Return the results."""
     return {
         "partitions": PARTITIONS,
         "tasks": TASKS,

@@ -64,7 +64,7 @@ class Reading:
         partitions: How many partitions it read a record of.
         repeat: Which query of this source it was.
         trigger_ms: The whole trigger.
-        phases: Milliseconds by Spark's names of what is in it.
+        phases: Milliseconds by Spark's names of its phases.
     """
 
     source: str
@@ -83,7 +83,7 @@ def generate(servers: str, partitions: int, records: int) -> str:
     client.create_topics([NewTopic(name, first, 1, config=small)])[name].result(CREATED_S)
     if partitions > first:
         client.create_partitions([NewPartitions(name, partitions)])[name].result(CREATED_S)
-    # Partitions that a broker tells of late are else looked for after five minutes only.
+    # Otherwise partitions that appear late in metadata are found only after five minutes.
     looks = {"topic.metadata.refresh.interval.ms": 1000}
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 100, **looks})
     deadline = time.monotonic() + CREATED_S
@@ -172,7 +172,7 @@ def measure(
 
 
 def table(readings: list[Reading], partitions: list[int]) -> Table:
-    """Return medians and spreads by source and partitions, and what is above Spark's own part."""
+    """Return medians and spreads by source and partitions, and the part beyond Spark's own."""
     shown = Table("partitions", "source", "ms", "lowest", "highest", "above rate", "of which")
     for count in partitions:
         rate = _times(readings, RATE, count)

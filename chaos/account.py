@@ -1,10 +1,10 @@
-"""What the sinks hold, held against what was produced: lost, doubled and why, order, checksums.
+"""Compares the sinks with the records produced: losses, duplicates, order, checksums.
 
-A record may be in the append sink more than once for a reason that the docs name: a batch that was
-not in Spark's commit log is run again, and what Kafka has not committed is read again by whoever
-owns the partition next. So each double is traced to the batch that had the record before, and to
-what became of the process that ran it. A double without such a cause is a failure, and so is one
-that was read after Kafka had accepted an offset beyond it.
+A record may be in the append sink more than once for a documented reason: Spark runs a batch again
+that is not in its commit log, and the next owner of a partition reads again the records whose
+offsets Kafka has not committed. So each duplicate is traced to the batch that had the record
+before, and to the end of the process that ran it. A duplicate without such a cause is a failure,
+and so is one that was read after Kafka had accepted an offset beyond it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from chaos.facts import Batch, Commit, End, Execution, Facts, Note, Partition, Run
 
 EXAMPLES: Final = 5
-"""How many of each kind of failure are told in words."""
+"""How many failures of each kind are described."""
 
 
 class Cause(Enum):
@@ -35,7 +35,7 @@ class Cause(Enum):
     FAILED = "the query failed with the batch in hand, and the partition moved"
     FENCED_FROZEN = "stood still beyond its session with the batch in hand"
     FENCED_BY_LOAD = "lost its session to load with the batch in hand"
-    GIVEN_UP = "the batch outlasted the rebalance time-out"
+    GIVEN_UP = "the batch outlasted the rebalance timeout"
     PLAIN_KILLED = "plain consumer: killed between its write and its commit"
     PLAIN_FENCED = "plain consumer: stood still beyond its session before its commit"
     PLAIN_FENCED_BY_LOAD = "plain consumer: lost its session to load before its commit"
@@ -87,7 +87,7 @@ class Evidence:
         sqlite: Rows of SQLite, in the order in which they were written.
         facts: What the processes noted.
         commits: What Kafka accepted, by partition, in its order.
-        session_s: The group's session time-out, in seconds.
+        session_s: The group's session timeout, in seconds.
     """
 
     ends: Mapping[Partition, int]
@@ -100,7 +100,7 @@ class Evidence:
 
 @dataclass(slots=True)
 class SinkAccount:
-    """What is right and wrong in one sink.
+    """The result of one sink.
 
     Args:
         rows: How many rows it holds.
@@ -108,7 +108,7 @@ class SinkAccount:
         doubled: Rows beyond the first of each record.
         disordered: Rows that came before their predecessor.
         wrong: Rows with a wrong checksum, or in a wrong place.
-        foreign: Rows of records that nobody produced.
+        foreign: Rows of records that were never produced.
     """
 
     rows: int = 0
@@ -137,7 +137,7 @@ class Account:
         late_heartbeats: Heartbeats that were found overdue though nothing was done to the process.
         latest_heartbeat_s: By how many seconds the worst of them was.
         failures: What processes died of that ended by themselves.
-        examples: Some of what is wrong, in words.
+        examples: Descriptions of some failures.
     """
 
     produced: int
@@ -165,7 +165,7 @@ class Account:
             "rows out of order in the append sink": self.append.disordered,
             "rows out of order in SQLite": self.sqlite.disordered,
             "rows with a wrong checksum or place": self.append.wrong + self.sqlite.wrong,
-            "rows of records that nobody produced": self.append.foreign + self.sqlite.foreign,
+            "rows of records that were never produced": self.append.foreign + self.sqlite.foreign,
             "replays that differ": len(self.replays_differ),
             "gaps refused by SQLite": len(self.gaps),
             "committed offsets that went back": len(self.went_back),
@@ -175,7 +175,7 @@ class Account:
 
 
 def account(evidence: Evidence) -> Account:
-    """Hold the sinks against what was produced.
+    """Compare the sinks with the records produced.
 
     Args:
         evidence: All that is known.
@@ -214,11 +214,11 @@ def _sink(
     found = SinkAccount()
     seen: dict[Partition, set[int]] = defaultdict(set)
     last: dict[tuple[str, Partition], int] = {}
-    told: Counter[str] = Counter()
+    described: Counter[str] = Counter()
 
-    def tell(kind: str, row: SinkRow) -> None:
-        told[kind] += 1
-        if told[kind] <= EXAMPLES:
+    def describe(kind: str, row: SinkRow) -> None:
+        described[kind] += 1
+        if described[kind] <= EXAMPLES:
             place = f"{row.topic}-{row.partition} at {row.offset}"
             examples.append(f"{name}: {kind}: {place}, written by {row.execution}")
 
@@ -227,10 +227,10 @@ def _sink(
         found.rows += 1
         if not row.is_right:
             found.wrong += 1
-            tell("wrong checksum or place", row)
+            describe("wrong checksum or place", row)
         if row.offset >= ends.get(partition, 0):
             found.foreign += 1
-            tell("nobody produced it", row)
+            describe("never produced", row)
             continue
         offsets = seen[partition]
         is_new = row.offset not in offsets
@@ -238,7 +238,7 @@ def _sink(
         too_early = is_new and row.offset > 0 and row.offset - 1 not in offsets
         if too_early or row.offset <= last.get((row.execution, partition), -1):
             found.disordered += 1
-            tell("out of order", row)
+            describe("out of order", row)
         last[row.execution, partition] = row.offset
         found.doubled += not is_new
         offsets.add(row.offset)
@@ -298,7 +298,7 @@ def _went_back(commits: Mapping[Partition, Sequence[Commit]]) -> list[str]:
 
 
 class _Doubles:
-    """Finds out why records are in the append sink again.
+    """Determines why records are in the append sink again.
 
     Args:
         evidence: All that is known.
@@ -335,7 +335,7 @@ class _Doubles:
         for name in names:
             execution = self._facts.executions.get(name)
             if execution is None:
-                yield Cause.NONE, f"nobody noted the execution {name}"
+                yield Cause.NONE, f"the journals lack the execution {name}"
                 continue
             batch = self._facts.batches[execution.batch]
             by_batch.setdefault(id(batch), (batch, []))[1].append(execution)
@@ -388,7 +388,7 @@ class _Doubles:
         if run.end is None or run.ended_s is None:
             return Cause.NONE
         if run.ended_s > planned_again_s:
-            # The coordinator had given it up already; it never learned of that.
+            # The coordinator had removed it already; it never learned of that.
             was_late = run.late or _stood_still(run, planned_again_s, self._session_s)
             return self._fenced(run, planned_again_s) if was_late else Cause.NONE
         if run.end is not End.KILLED:

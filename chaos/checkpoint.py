@@ -64,7 +64,7 @@ class Checkpoint:
         _write(path, text)
 
     def finish(self, batch: int) -> None:
-        """Write commits/N, after the batch was run, and forget what is old.
+        """Write commits/N after the batch, and delete old entries.
 
         Args:
             batch: Its number.

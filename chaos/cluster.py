@@ -1,4 +1,4 @@
-"""The broker of a run, as an operator sees it: topics, their ends, what is and was committed."""
+"""The broker of a run, as an operator sees it: topics, end offsets, committed offsets."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def parse_commit(key: bytes, value: Any) -> tuple[str, Partition, int] | None:
 
     Args:
         key: Its key: version, group, topic, partition.
-        value: Its value: version, offset, and what is not needed here; None: it was deleted.
+        value: Its value: version, offset, and fields not needed here; None if it was deleted.
 
     Returns:
         The group, the partition and the offset; None: the record is of another kind.

@@ -20,7 +20,7 @@ class Delivery:
     Args:
         files: Where they lie.
         member: The member.
-        points: Where it may be told to die.
+        points: Where an order may make it die.
     """
 
     def __init__(self, files: Files, member: str, points: Points) -> None:

@@ -57,12 +57,12 @@ class Member:
         self.process: ForkServerProcess | None = None
         self.number = 0
         self.fault: Fault | None = None
-        """What is being done to it."""
+        """The current fault."""
         self.fault_by_s = 0.0
         """Until when its point has to be reached, or it has to end."""
         self.thaw_s: float | None = None
         self.start_s: float | None = None
-        """When it is to be started; None: it runs, or is not wanted yet, or any more."""
+        """When to start it; None if it runs, or is not wanted yet or any more."""
         self.failures = 0
         self._is_plain = is_plain
         self._files = files
@@ -126,7 +126,7 @@ def _work(files: Files, key: RunKey, is_plain: bool) -> None:
 
 
 class Ensemble:
-    """All members, and what is being done to them.
+    """All members and their faults.
 
     Args:
         files: Where files lie.
@@ -192,7 +192,7 @@ class Ensemble:
                 member.orders.give(Action.KILL if is_crash else Action.STAND_STILL, fault.point)
 
     def tick(self) -> None:
-        """Go on with whatever is being done: notice ends, thaw, start again."""
+        """Continue the faults: notice ends, thaw, restart."""
         now_s = time.monotonic()
         for member in self.members.values():
             if member.process is not None:
@@ -205,7 +205,7 @@ class Ensemble:
                 member.start()
 
     def settle(self) -> None:
-        """Undo all faults: nobody stands still, and whoever is down is started now."""
+        """Undo all faults: thaw all members, and start those that are down."""
         for member in self.members.values():
             if member.start_s is not None:
                 member.start_s = 0.0
@@ -221,7 +221,7 @@ class Ensemble:
         self._is_over = True
         while any(member.is_running for member in self.members.values()):
             for member in self.members.values():
-                # Whatever else was being done to it is over first.
+                # Any other fault of it ends first.
                 if member.process is not None and member.fault is None:
                     member.fault = Fault(0.0, FaultKind.TERMINATE, member.name)
                     member.fault_by_s = time.monotonic() + END_S
@@ -230,7 +230,7 @@ class Ensemble:
             time.sleep(0.05)
 
     def kill(self) -> None:
-        """Make sure that no process is left, whatever state it is in."""
+        """Make sure that no process is left, in any state."""
         self._is_over = True
         for member in self.members.values():
             if member.process is not None:
@@ -239,7 +239,7 @@ class Ensemble:
                 member.process = None
 
     def is_extinct(self) -> bool:
-        """Tell whether no member runs, and none is started again."""
+        """Return whether no member runs or will be started again."""
         return all(m.process is None and m.start_s is None for m in self.members.values())
 
     def running(self) -> int:
@@ -304,6 +304,6 @@ class Ensemble:
             self.outcomes[fault.kind, outcome] += 1
 
     def _note(self, member: Member, what: Note, **fields: Any) -> None:
-        """Note something in the name of the member's process."""
+        """Add a note on behalf of the member's process."""
         key = member.key
         self._journal.note(what, member=key.member, run=key.number, **fields)

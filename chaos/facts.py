@@ -1,4 +1,4 @@
-"""What is known of a run, as values, and how they are read from what its processes noted.
+"""The facts of a run as values, read from the notes of its processes.
 
 Each process appends one JSON object per line to a file of its own: what it is about to do, and
 what it did. A line reaches the kernel in one write, so a process that is killed has noted all that
@@ -231,23 +231,23 @@ class _Reader:
 
     def take(self, note: Mapping[str, Any]) -> None:
         """Take one note."""
-        what, at_s = Note(note["what"]), float(note["at_s"])
+        kind, at_s = Note(note["what"]), float(note["at_s"])
         key = RunKey(note["member"], int(note["run"]))
         run = self.facts.runs.setdefault(
             key, Run(key, is_plain=key.member in self._plain_consumers)
         )
         if "batch" in note:
-            self._of_batch(what, at_s, run, note)
+            self._of_batch(kind, at_s, run, note)
             return
         for partition in map(_partition, note.get("partitions", ())):
-            if what is Note.ASSIGNED:
+            if kind is Note.ASSIGNED:
                 self._assigned_s[key, partition] = at_s
             else:
-                run.departures.setdefault(partition, []).append(Departure(at_s, what))
-        self._of_run(what, at_s, run, note)
+                run.departures.setdefault(partition, []).append(Departure(at_s, kind))
+        self._of_run(kind, at_s, run, note)
 
-    def _of_run(self, what: Note, at_s: float, run: Run, note: Mapping[str, Any]) -> None:
-        match what:
+    def _of_run(self, kind: Note, at_s: float, run: Run, note: Mapping[str, Any]) -> None:
+        match kind:
             case Note.LATE:
                 run.late.append((at_s, float(note["overdue_s"])))
             case Note.CRASHES:

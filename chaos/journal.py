@@ -1,4 +1,4 @@
-"""What a process notes, and where it may be told to die, to stand still or to be slow."""
+"""The notes of a process, and points where orders make it die, freeze or slow down."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Orders:
         new.replace(self._path)
 
     def withdraw(self) -> bool:
-        """Take the order back; tell whether there was one that was not carried out."""
+        """Withdraw the order; return whether one was not yet carried out."""
         try:
             self._path.unlink()
         except FileNotFoundError:
@@ -95,11 +95,11 @@ class Orders:
         return True
 
     def is_given(self) -> bool:
-        """Tell whether there is an order that was not carried out."""
+        """Return whether an order was not yet carried out."""
         return self._path.exists()
 
     def take(self, point: Point) -> tuple[Action, float] | None:
-        """Return the order for a point, which is carried out by whoever asked."""
+        """Return the order for a point; the caller carries it out."""
         try:
             order = json.loads(self._path.read_text(encoding="ascii"))
         except (FileNotFoundError, ValueError):
@@ -113,9 +113,9 @@ class Points:
     """The points of a batch, as a process passes them.
 
     Args:
-        journal: Where it is noted what is done there.
-        orders: What is to be done.
-        is_ending: Tells whether the process ends: then a batch is not gone on with.
+        journal: Where it notes its actions.
+        orders: The orders.
+        is_ending: Returns whether the process ends; a batch then stops.
     """
 
     def __init__(self, journal: Journal, orders: Orders, is_ending: Callable[[], bool]) -> None:
@@ -125,7 +125,7 @@ class Points:
         self._lock = threading.Lock()
 
     def reach(self, point: Point) -> None:
-        """Do what is ordered; in the main thread of a batch.
+        """Carry out the order, in the main thread of a batch.
 
         Args:
             point: Where the batch is.
@@ -141,10 +141,10 @@ class Points:
         """Die or stand still if that is ordered; in any thread.
 
         Args:
-            point: What was just observed.
+            point: The point just reached.
 
         Returns:
-            How long to be slow, in seconds; None: no order says so.
+            How long to be slow, in seconds; None if there is no such order.
         """
         with self._lock:
             order = self._orders.take(point)

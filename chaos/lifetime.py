@@ -28,7 +28,7 @@ def die_with_parent() -> None:
     if sys.platform != "linux":
         return
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # The kernel does not tell of a parent that ended before it was asked to. Whether the run
-    # looks alive does not tell either: its threads end one by one, with its pipes still open.
+    # The kernel does not report a parent that ended before the request. Whether the run
+    # looks alive does not show it either: its threads end one by one, with its pipes still open.
     if os.getppid() != int(os.environ[_PARENT_PID]):
         os._exit(_ORPHAN)

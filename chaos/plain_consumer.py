@@ -60,7 +60,7 @@ class PlainConsumer:
                 "group.id": setting.group_id,
                 "group.protocol": "consumer",
                 "client.id": key.member,
-                # Partitions that are added later are to be read from their beginning.
+                # Partitions added later must be read from their beginning.
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "max.poll.interval.ms": setting.rebalance_timeout_ms,
@@ -107,7 +107,7 @@ class PlainConsumer:
             logging.info("%s", error)
 
     def _write(self) -> None:
-        """Write what is collected, then commit it."""
+        """Write the collected rows, then commit."""
         messages, self._collected = self._collected, []
         if not messages:
             return

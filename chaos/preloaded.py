@@ -23,7 +23,7 @@ MODULES: Final = (
 )
 """What the program imports that is started: each process that is forked for it does so again."""
 
-# Members hold what would tell this process that its parent is gone.
+# Members hold the pipe that would show this process the end of its parent.
 die_with_parent()
 be_parent()
 for _name in MODULES:

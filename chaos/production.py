@@ -97,7 +97,7 @@ class Production:
             self._sequences[topic, index] = sequence + 1
 
     def _is_taken(self, topic: str, index: int, sequence: int, value: bytes) -> bool:
-        """Hand a record to the client; tell whether it took it."""
+        """Pass a record to the client; return whether it accepted it."""
 
         def acknowledged(error: KafkaError | None, message: Message) -> None:
             self.acknowledged += error is None
@@ -114,7 +114,7 @@ class Production:
         except KafkaException as error:
             if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
                 raise
-            # The client has not heard yet of a partition that was just added.
+            # The client does not know a new partition yet.
             self._producer.list_topics(topic, timeout=FLUSH_S)
             return False
         return True

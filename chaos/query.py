@@ -66,7 +66,7 @@ _POINTS: Final = {
     BatchFinished: Point.KAFKA_COMMIT_SENT,
     OffsetsCommitted: Point.KAFKA_COMMIT_ACCEPTED,
 }
-"""What is observed in the member, on threads of its own."""
+"""Observes the member, on threads of its own."""
 
 
 class Query:
@@ -140,7 +140,7 @@ class Query:
         self._run.leave()
 
     def _begin(self) -> tuple[int, dict[str, Any]]:
-        """Go on where the checkpoint ends; return the next batch's number and where it starts."""
+        """Continue where the checkpoint ends; return the next batch's number and start."""
         last = self._checkpoint.last_planned()
         if last is None:
             return 0, dict(NOTHING_PLANNED)
@@ -231,7 +231,7 @@ class Query:
             return
         self._ending.set()
         if not self._traits.listens:
-            # The JVM interrupts the batch and ends the runner, which is not told how far it came.
+            # The JVM interrupts the batch and ends the runner, which learns no progress.
             threading.Thread(target=self._leave_and_exit, name="chaos-end", daemon=True).start()
 
     def _leave_and_exit(self) -> None:

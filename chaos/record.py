@@ -22,12 +22,12 @@ def record_value(topic: str, partition: int, sequence: int, filling: str = "") -
 
 
 def is_right(value: bytes | None, topic: str, partition: int, offset: int) -> bool:
-    """Tell whether a value is the one that was written at a place.
+    """Return whether a value is the one that was written at a place.
 
     The producer is alone and idempotent, so a record's offset is its sequence number.
 
     Args:
-        value: What was read.
+        value: The value read.
         topic: Where it was read.
         partition: Its index.
         offset: The record's offset.

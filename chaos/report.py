@@ -22,10 +22,10 @@ class Circumstances:
     """What a run was, beside what came of it.
 
     Args:
-        seed: What was drawn from.
+        seed: The seed of the run.
         minutes: For how long there were faults.
         kafka_version: The broker.
-        session_s: The group's session time-out, in seconds.
+        session_s: The group's session timeout, in seconds.
         cores: How many the machine has.
         load_mean: The mean of the load average of one minute, as looked at all the time.
         load_max: The highest.
@@ -36,7 +36,7 @@ class Circumstances:
         faults: How many faults of a kind had which outcome.
         points: How often a process was killed, or stood still, at which point.
         drained_s: How long it took until everything was committed; None: it was not.
-        problems: What went wrong beside what the sinks tell.
+        problems: Problems beside those in the sinks.
     """
 
     seed: int
@@ -116,7 +116,7 @@ def _run_rows(circumstances: Circumstances, account: Account) -> Iterable[tuple[
     drained = "NO" if c.drained_s is None else f"{c.drained_s:.0f} s"
     yield "seed", str(c.seed)
     yield "minutes of faults", f"{c.minutes:g}"
-    yield "Apache Kafka, session time-out", f"{c.kafka_version}, {c.session_s:g} s"
+    yield "Apache Kafka, session timeout", f"{c.kafka_version}, {c.session_s:g} s"
     yield f"load average, {c.cores} cores: mean, highest", f"{c.load_mean:.1f}, {c.load_max:.1f}"
     yield "records produced", f"{account.produced:,}"
     yield "partitions, first and last", f"{c.partitions_first}, {c.partitions_last}"
@@ -159,7 +159,7 @@ def _sink_table(account: Account) -> Table:
         "doubled": "doubled",
         "disordered": "out of order",
         "wrong": "wrong checksum or place",
-        "foreign": "nobody produced them",
+        "foreign": "never produced",
     }
     for field, shown in names.items():
         table.add_row(shown, *(f"{getattr(each, field):,}" for each in sinks.values()))

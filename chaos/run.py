@@ -4,7 +4,7 @@ Queries at the level of their drivers (the package's own run and reader, called 
 them, with a checkpoint on disk), static members among them, and a plain Kafka consumer share two
 topics that grow, while they are killed, stopped, stood still beyond their session, and killed
 before and after everything that a batch writes. Each batch goes to a file and to SQLite. In the
-end the faults stop, the group reads what is left, and both sinks are held against what was
+end the faults stop, the group reads the rest, and both sinks are compared with what was
 produced. The exit status is 0 only if nothing is lost, nothing is doubled in SQLite, and every
 double in the file has a cause.
 """
@@ -62,15 +62,15 @@ BROKER_PROPERTIES: Final = {
 BEGIN_S: Final = 180.0
 """How long it may take until every partition has a committed offset."""
 DRAIN_S: Final = 420.0
-"""How long the group may take to read what is left."""
+"""How long the group may take to read the rest."""
 SPARE_S: Final = 900.0
-"""After the faults and this time everything is over, whatever happens."""
+"""The run ends this long after the faults, in any case."""
 PROGRESS_S: Final = 5.0
 TICK_S: Final = 0.05
 
 
 class ChaosError(Exception):
-    """The run could not be made: it tells nothing about the promises."""
+    """The run failed to start: it has no result about the promises."""
 
 
 class Chaos:
@@ -98,7 +98,7 @@ class Chaos:
         self._problems: list[str] = []
 
     def run(self) -> tuple[Circumstances, Account]:
-        """Make the run, and hold the sinks against what was produced."""
+        """Make the run, and compare the sinks with the records produced."""
         chosen = self._chosen
         chance = random.Random(chosen.seed)
         queries = draw_queries(chance, chosen.queries, fast=_has_fast_reader(self._console))
@@ -165,8 +165,8 @@ class Chaos:
         self._until(is_over, duration_s + 1, look_s=TICK_S)
 
     def _drain(self) -> float | None:
-        """Let the group read what is left; return how long it took, None if it did not."""
-        self._say("the faults stop, and the group reads what is left")
+        """Let the group read the rest; return how long that took, None if it did not finish."""
+        self._say("the faults stop, and the group reads the rest")
         self._production.stop()
         began_s = time.monotonic()
 
@@ -229,7 +229,7 @@ class Chaos:
         self._console.print(f"{time.monotonic() - self._began_s:4.0f} s  {line}", markup=False)
 
     def _account(self, drained_s: float | None) -> tuple[Circumstances, Account]:
-        self._say("the sinks are held against what was produced")
+        self._say("the sinks are compared with the records produced")
         lines = _lines(self._files)
         facts = read_facts(lines, PLAIN_CONSUMERS)
         ends = self._broker.ends(self._counts)
@@ -302,7 +302,7 @@ def main(arguments: list[str] | None = None) -> int:
         epilog="example: python -m chaos.run --minutes 2 --seed 7 --json >report.json",
     )
     parser.add_argument("--minutes", type=float, default=12.0, help="of faults; default 12")
-    parser.add_argument("--seed", type=int, help="what is drawn from; default: another each time")
+    parser.add_argument("--seed", type=int, help="the seed; default: another each time")
     parser.add_argument(
         "--queries", type=int, default=QUERIES, help=f"1 to 8 members; default {QUERIES}"
     )

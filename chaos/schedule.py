@@ -192,7 +192,7 @@ def draw_faults(
     Args:
         chance: Where it is drawn from.
         duration_s: How long faults are due, in seconds.
-        session_s: The group's session time-out, in seconds.
+        session_s: The group's session timeout, in seconds.
         queries: The queries.
         plain_consumers: The consumers beside them.
         topics: The topics.

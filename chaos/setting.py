@@ -1,4 +1,4 @@
-"""What all processes of a run are told, and where its files lie."""
+"""The settings of all processes of a run, and the places of its files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Setting:
         bootstrap_servers: The broker.
         group_id: The consumer group of all members.
         topics: Ids of the topics, as Kafka's tools write them, by name.
-        session_s: The group's session time-out, in seconds.
+        session_s: The group's session timeout, in seconds.
         rebalance_timeout_ms: `kafka.max.poll.interval.ms` of all members.
         queries: The queries, by name.
     """
@@ -40,7 +40,7 @@ class Setting:
 
     @classmethod
     def load(cls, directory: Path) -> Setting:
-        """Read what was saved.
+        """Read the saved settings.
 
         Args:
             directory: The run's directory.
@@ -96,7 +96,7 @@ class Files:
         return self.directory / "members" / name
 
     def orders(self, name: str) -> Path:
-        """Return the file by which a member is told what to do at a point.
+        """Return the file with the order for a member at a point.
 
         Args:
             name: The member.

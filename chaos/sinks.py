@@ -24,12 +24,12 @@ _LOCKED_S: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class SinkBatch:
-    """What is written at once.
+    """The rows of one write.
 
     Args:
         execution: What its rows are marked with.
         group_id: The consumer group.
-        ranges: What was read; one range for each partition.
+        ranges: The ranges read, one for each partition.
         rows: The rows, in the order of their offsets in each partition.
     """
 
@@ -46,7 +46,7 @@ class Sink(Protocol):
         """Write a batch, in one transaction if there is such a thing."""
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Close open files and connections."""
 
 
 class GapError(Exception):
@@ -58,7 +58,7 @@ def _nothing() -> None:
 
 
 class AppendSink:
-    """Appends rows to a file of the member: whatever is written again is there again.
+    """Appends rows to a file of the member: rows written again are there again.
 
     Args:
         path: The file.
@@ -141,7 +141,7 @@ class SqliteSink:
         database.close()
 
     def write(self, batch: SinkBatch) -> None:
-        """Write what is not there yet.
+        """Write the rows that are missing.
 
         Raises:
             GapError: Rows before it are missing.

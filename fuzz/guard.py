@@ -1,4 +1,4 @@
-"""Memory between two pages that nobody may touch: who reads or writes beside it dies at once."""
+"""Memory between two protected pages: an access beside it ends the process at once."""
 
 from __future__ import annotations
 

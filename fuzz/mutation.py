@@ -27,7 +27,7 @@ def drawn(seed: int, target: str, number: int, corpus: Sequence[bytes]) -> bytes
         seed: What everything is drawn from.
         target: The target's name.
         number: Which of its inputs.
-        corpus: What is right, and pieces of it that are worth to be put in.
+        corpus: Valid inputs, and pieces of them to insert.
     """
     chance = random.Random(f"{seed} {target} {number}")
     octets = bytearray(chance.choice(corpus))

@@ -32,7 +32,7 @@ from fuzz.mutation import drawn
 ROOT: Final = Path(__file__).resolve().parent.parent
 TABLE: Final = "fuzz.targets"
 INPUT_S: Final = 60
-"""How long one input may take; a machine may be slow, and hangs are what is looked for."""
+"""How long one input may take; a machine may be slow, and the search is for hangs."""
 MEMORY_BYTES: Final = 256 * 1024 * 1024
 """How much more memory a process may use for inputs than for what it has to take."""
 ADDRESS_BYTES: Final = 2 * 1024 * 1024 * 1024
@@ -128,7 +128,7 @@ def _how(ended: int | str) -> str:
 
 
 def _input(seed: int, target: str, number: int, corpus: Sequence[bytes]) -> bytes:
-    """Return an input: first everything that has to be taken as it is, then what is drawn."""
+    """Return an input: first all that must be accepted unchanged, then drawn ones."""
     return corpus[number] if number < len(corpus) else drawn(seed, target, number, corpus)
 
 

@@ -1,7 +1,7 @@
-"""What is fed: a table of functions that take bytes, with inputs that they have to take.
+"""The targets: a table of functions that take bytes, with inputs that they must accept.
 
 Each returns, or raises an error of this package (or a ValueError, where that is what callers
-expect). Whatever it takes it also has to give back: what was read is written and read again.
+expect). It must round-trip any accepted input: the value read is written and read again.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def _feed_codec(octets: bytes) -> None:
     again = decode(schema, encode(schema, values))
     # Tagged fields are read and never written.
     if untagged(schema, again) != untagged(schema, values):
-        raise AssertionError(f"{schema.name} is not what was read: {values!r}, {again!r}")
+        raise AssertionError(f"{schema.name} differs after a round trip: {values!r}, {again!r}")
 
 
 def untagged(schema: Struct, values: Any) -> Any:
@@ -281,7 +281,7 @@ def _login_corpus() -> list[bytes]:
 
 
 class _Stranger:
-    """Sends to whoever connects what it is told, and hangs up."""
+    """Sends given bytes to each client, then closes the connection."""
 
     def __init__(self) -> None:
         self._server = socket.create_server(("127.0.0.1", 0))
@@ -452,7 +452,7 @@ _JOBS: Final = (ConsumeOptions, CopyOptions, CountOptions, ReplayOptions)
 
 def _toml_corpus() -> list[bytes]:
     examples = [(Path(__file__).parent.parent / each.example).read_bytes() for each in _JOBS]
-    # What is commented out are examples, too.
+    # Commented lines are examples, too.
     whole = [each.replace(b"\n# kafka", b"\nkafka") for each in examples]
     deep = (b"a = " + b"[" * 2000, b"[source]\n" + b"a." * 3000 + b"b = 1", b"a." * 2000)
     return [*examples, *whole, *deep, b"[[source]]", b"source = 1"]

@@ -71,7 +71,7 @@ def test_wrong_checksum_and_foreign_rows_are_found() -> None:
     story.append.append(SinkRow("q2.1.0", TOPIC, 0, 10, True))
     assert story.account().problems() == [
         "1 rows with a wrong checksum or place",
-        "1 rows of records that nobody produced",
+        "1 rows of records that were never produced",
     ]
 
 

@@ -60,7 +60,7 @@ def _values(value: Any, names: Mapping[TopicId, str]) -> dict[str, object]:
 
 
 def _plain(value: object, names: Mapping[TopicId, str]) -> object:
-    """Write what has topic ids with names; what is not known keeps its id."""
+    """Replace topic ids with names; unknown ids stay."""
     match value:
         case Assignment():
             by_topic = value.by_topic().items()

@@ -17,7 +17,7 @@ from spark_groups.lab.coordinator.subscriptions import BATCH_REFRESH_MIN_INTERVA
 from spark_groups.protocol import messages as m
 from spark_groups.types import TopicId
 from tests.conformance.fields import differences, fields_of, in_short
-from tests.conformance.script import REBALANCE_MS, Asked, GroupScript, Told, Topics
+from tests.conformance.script import REBALANCE_MS, Asked, GroupScript, MemberView, Topics
 from tests.scenarios.model_world import ModelWorld
 from tests.scenarios.scene import AGAIN_S, BOUND_S
 from tests.scenarios.world import World
@@ -40,7 +40,7 @@ SETTINGS = (
 """What an operator may set for a group; brokers take three of them."""
 RESTARTS_SHARE = 0.001
 SHOWN_BEFORE = 12
-"""How many steps of the group are told beside one that differs."""
+"""How many steps of the group are shown beside one that differs."""
 MARGIN_S = 0.15
 """Nothing is asked closer than this to the moment at which a timer fires or an interval ends."""
 
@@ -166,7 +166,7 @@ class Pair:
         return both[0]
 
     def _is_sure(self, group: GroupScript, edges: list[float]) -> bool:
-        """Tell whether both took a request on the same side of every moment that matters.
+        """Return whether both took a request on the same side of every moment that matters.
 
         If not, nothing more can be compared of the group, and another one takes its place.
 
@@ -229,7 +229,7 @@ class Pair:
         """Let the model's clock follow the broker's, and keep away from moments that matter.
 
         Args:
-            group: The group that is to be asked; None for none of them.
+            group: The group of the next request; None for none of them.
         """
         edges = self._edges(group.group_id if group else None)
         lag_s = self._lags_s.get(group.group_id, 0.0) if group else 0.0
@@ -309,7 +309,7 @@ class Pair:
         self.model.restart(self._now() - self.model.now())
         self._said += [(each.group_id, "the broker was restarted") for each in self.groups]
 
-    # Time-outs.
+    # Timeouts.
 
     def _let_interval_end(self, group: GroupScript) -> None:
         """Wait for the end of an interval, if that is soon."""
@@ -326,51 +326,51 @@ class Pair:
         if not present:
             return
         name = self.chance.choice(present)
-        told = group.members[name]
+        view = group.members[name]
         ends = self._falls_silent if self.chance.random() < 0.3 else self._does_not_revoke
-        if ends(group, name, told):
+        if ends(group, name, view):
             wakes_at = self.model.shard.next_wakeup()
             assert wakes_at is not None
             self.broker.sleep(max(0.0, wakes_at + MARGIN_S - self._now()))
             self._pass()
             self.ended.append(ends.__name__)
-        self._ask(group, Asked(m.DescribeGroupRequest(group_id=group.group_id), "after a time-out"))
+        self._ask(group, Asked(m.DescribeGroupRequest(group_id=group.group_id), "after a timeout"))
 
-    def _falls_silent(self, group: GroupScript, name: str, told: Told) -> bool:
+    def _falls_silent(self, group: GroupScript, name: str, view: MemberView) -> bool:
         self._configure(group.group_id, {SESSION: SHORT_MS})
-        last = self._ask(group, self._heartbeat(group, name, told, "the last one before silence"))
+        last = self._ask(group, self._heartbeat(group, name, view, "the last one before silence"))
         self._configure(group.group_id, {SESSION: LONG_MS})
         assert isinstance(last, m.HeartbeatResponse)
         return last.error_code == ErrorCode.NONE
 
-    def _does_not_revoke(self, group: GroupScript, name: str, told: Told) -> bool:
-        """Shorten the rebalance time-out, and let another one join: it may owe something then."""
-        beat = self._heartbeat(group, name, told, "a short rebalance time-out")
+    def _does_not_revoke(self, group: GroupScript, name: str, view: MemberView) -> bool:
+        """Shorten the rebalance timeout and add a member: this one may have to revoke."""
+        beat = self._heartbeat(group, name, view, "a short rebalance timeout")
         short = replace(
-            beat.request, rebalance_timeout_ms=int(SHORT_MS), topic_partitions=told.assigned
+            beat.request, rebalance_timeout_ms=int(SHORT_MS), topic_partitions=view.assigned
         )
         self._ask(group, replace(beat, request=short))
-        self._ask(group, group.joining(told.topics))
-        self._ask(group, self._heartbeat(group, name, told, "told to revoke, or not", -1))
+        self._ask(group, group.joining(view.topics))
+        self._ask(group, self._heartbeat(group, name, view, "asked to revoke, or not", -1))
         found = self.model.shard.groups[group.group_id].members.get(name)
         if found is not None and found.pending_revocation:
             return True
-        self._ask(group, self._heartbeat(group, name, told, "a long rebalance time-out"))
+        self._ask(group, self._heartbeat(group, name, view, "a long rebalance timeout"))
         return False
 
     def _heartbeat(
         self,
         group: GroupScript,
         name: str,
-        told: Told,
+        view: MemberView,
         why: str,
         rebalance_timeout_ms: int = REBALANCE_MS,
     ) -> Asked:
         request = m.HeartbeatRequest(
             group_id=group.group_id,
             member_id=name,
-            member_epoch=told.epoch,
-            instance_id=told.instance_id,
+            member_epoch=view.epoch,
+            instance_id=view.instance_id,
             rebalance_timeout_ms=rebalance_timeout_ms,
         )
         return Asked(request, why)

@@ -1,6 +1,6 @@
-"""Requests that nobody would think of, drawn from a seed: what a group's members might say.
+"""Unusual requests of a group's members, drawn from a seed.
 
-What is asked next depends on what was answered before: epochs and partitions that were told, and
+The next request depends on earlier answers: their epochs and partitions, and
 old ones. As long as a broker and the model answer alike, a seed is a script.
 """
 
@@ -40,10 +40,10 @@ GONE = frozenset(
         ErrorCode.UNRELEASED_INSTANCE_ID,
     }
 )
-"""Who is told one of these is no member."""
+"""A member that receives one of these is no longer in the group."""
 
 OTHER_CLIENT_ID = "another"
-NO_MEMBER = "nobody-is-this-member"
+NO_MEMBER = "not-a-member-of-anything"
 BROKEN_HEARTBEATS: tuple[dict[str, object], ...] = (
     {"member_id": ""},
     {"group_id": ""},
@@ -55,7 +55,7 @@ BROKEN_HEARTBEATS: tuple[dict[str, object], ...] = (
     {"subscribed_topic_regex": "a["},
     {"subscribed_topic_regex": "(?=a)b"},
 )
-"""What is wrong with a request that is not valid."""
+"""The mistake of an invalid request."""
 BROKEN_JOINS: tuple[dict[str, object], ...] = (
     {"rebalance_timeout_ms": -1},
     {"topic_partitions": None},
@@ -114,15 +114,15 @@ class Topics:
 
 
 @dataclass
-class Told:
-    """A member as it was told to be.
+class MemberView:
+    """A member in the state of its last answer.
 
     Args:
         epochs: Its member epochs, the newest last.
         assigned: What it was assigned last.
         before: What it was assigned before that.
         instance_id: Its static identity.
-        is_gone: Whether it left, or was told that it is no member.
+        is_gone: Whether it left, or learned that it is no member.
         topics: What it subscribed to.
         regex: The pattern it subscribed by.
         last: Its last heartbeat.
@@ -144,7 +144,7 @@ class Told:
 
 @dataclass
 class GroupScript:
-    """What is asked about one group.
+    """The requests about one group.
 
     Args:
         group_id: The group.
@@ -157,7 +157,7 @@ class GroupScript:
     chance: random.Random
     topics: Topics
     api_versions: tuple[int, ...]
-    members: dict[str, Told] = field(default_factory=dict)
+    members: dict[str, MemberView] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         voted = ((None,), (None,), ("uniform",), ("range",), (None, "uniform", "range"))
@@ -201,30 +201,32 @@ class GroupScript:
                 return replace(asked, client_id=OTHER_CLIENT_ID) if is_another else asked
 
     def note(self, request: m.HeartbeatRequest, answer: m.HeartbeatResponse) -> None:
-        """Note what a member was told."""
+        """Update a member from an answer."""
         if request.group_id != self.group_id or not request.member_id.strip():
             return
-        told = self.members.setdefault(request.member_id, Told(instance_id=request.instance_id))
+        view = self.members.setdefault(
+            request.member_id, MemberView(instance_id=request.instance_id)
+        )
         if answer.error_code:
-            # What a stranger is told in a member's name is not about the member.
-            is_its_own = request.instance_id == told.instance_id
-            told.is_gone |= is_its_own and answer.error_code in GONE
+            # An answer to another sender with the member's id is not about the member.
+            is_its_own = request.instance_id == view.instance_id
+            view.is_gone |= is_its_own and answer.error_code in GONE
             return
-        told.last = request
-        told.is_gone = answer.member_epoch < 0
-        told.instance_id = request.instance_id or told.instance_id
+        view.last = request
+        view.is_gone = answer.member_epoch < 0
+        view.instance_id = request.instance_id or view.instance_id
         if request.subscribed_topic_names is not None:
-            told.topics = request.subscribed_topic_names
+            view.topics = request.subscribed_topic_names
         if request.subscribed_topic_regex is not None:
-            told.regex = request.subscribed_topic_regex
-        if answer.member_epoch > 0 and answer.member_epoch != told.epoch:
-            told.epochs.append(answer.member_epoch)
-        if answer.assignment is not None and answer.assignment != told.assigned:
-            told.before, told.assigned = told.assigned, answer.assignment
+            view.regex = request.subscribed_topic_regex
+        if answer.member_epoch > 0 and answer.member_epoch != view.epoch:
+            view.epochs.append(answer.member_epoch)
+        if answer.assignment is not None and answer.assignment != view.assigned:
+            view.before, view.assigned = view.assigned, answer.assignment
 
     def present(self) -> list[str]:
         """Return the members that have not left, as far as they know."""
-        return [name for name, told in self.members.items() if not told.is_gone]
+        return [name for name, view in self.members.items() if not view.is_gone]
 
     # Heartbeats.
 
@@ -278,12 +280,12 @@ class GroupScript:
         name = self._someone()
         if name is None:
             return None
-        told = self.members[name]
+        view = self.members[name]
         request = m.HeartbeatRequest(
             group_id=self.group_id,
             member_id=name,
-            member_epoch=told.epoch if epoch is None else epoch,
-            instance_id=told.instance_id,
+            member_epoch=view.epoch if epoch is None else epoch,
+            instance_id=view.instance_id,
             topic_partitions=owned,
         )
         return Asked(request, why)
@@ -295,35 +297,35 @@ class GroupScript:
         return asked and replace(asked, request=replace(asked.request, **changes))
 
     def _acknowledge(self) -> Asked | None:
-        asked = self._heartbeat("what was told is owned")
-        return asked and self._changed(asked, topic_partitions=self._told(asked).assigned)
+        asked = self._heartbeat("the assigned partitions are owned")
+        return asked and self._changed(asked, topic_partitions=self._view(asked).assigned)
 
     def _in_full(self) -> Asked | None:
         asked = self._heartbeat("a full heartbeat")
         return asked and self._changed(
             asked,
-            topic_partitions=self._told(asked).assigned,
-            subscribed_topic_names=self._told(asked).topics,
-            subscribed_topic_regex=self._told(asked).regex,
+            topic_partitions=self._view(asked).assigned,
+            subscribed_topic_names=self._view(asked).topics,
+            subscribed_topic_regex=self._view(asked).regex,
             rebalance_timeout_ms=REBALANCE_MS,
         )
 
     def _report_anything(self) -> Asked | None:
         asked = self._heartbeat("anything is owned")
-        return asked and self._changed(asked, topic_partitions=self._anything(self._told(asked)))
+        return asked and self._changed(asked, topic_partitions=self._anything(self._view(asked)))
 
     def _stale(self) -> Asked | None:
         asked = self._heartbeat("an older epoch")
-        if asked is None or len(self._told(asked).epochs) < 3:
+        if asked is None or len(self._view(asked).epochs) < 3:
             return None
-        told = self._told(asked)
-        owned = self.chance.choice((None, told.assigned, self._anything(told)))
-        older = self.chance.choice(told.epochs[1:-1][-3:])
+        view = self._view(asked)
+        owned = self.chance.choice((None, view.assigned, self._anything(view)))
+        older = self.chance.choice(view.epochs[1:-1][-3:])
         return self._changed(asked, member_epoch=older, topic_partitions=owned)
 
     def _ahead(self) -> Asked | None:
         asked = self._heartbeat("a greater epoch")
-        return asked and self._changed(asked, member_epoch=self._told(asked).epoch + 1)
+        return asked and self._changed(asked, member_epoch=self._view(asked).epoch + 1)
 
     def _again(self) -> Asked | None:
         name = self._someone()
@@ -334,30 +336,30 @@ class GroupScript:
         name = self._someone()
         if name is None:
             return None
-        told = self.members[name]
-        return Asked(self._joining(name, told.instance_id, told.topics), "a join of a member")
+        view = self.members[name]
+        return Asked(self._joining(name, view.instance_id, view.topics), "a join of a member")
 
     def _leave(self) -> Asked | None:
         return self._heartbeat("a leave", epoch=-1)
 
     def _leave_for_a_moment(self) -> Asked | None:
         asked = self._heartbeat("a leave for a moment", epoch=-2)
-        is_static = asked and self._told(asked).instance_id
+        is_static = asked and self._view(asked).instance_id
         return asked if is_static or self.chance.random() < 0.1 else None
 
     def _come_back(self) -> Asked | None:
-        away = [name for name, told in self.members.items() if told.is_gone and told.instance_id]
+        away = [name for name, view in self.members.items() if view.is_gone and view.instance_id]
         if not away:
             return None
         name = self.chance.choice(away[-3:])
-        told = self.members[name]
+        view = self.members[name]
         new = str(uuid.UUID(int=self.chance.getrandbits(128), version=4))
         member_id = self.chance.choice((name, new))
-        return Asked(self._joining(member_id, told.instance_id, told.topics), "a static return")
+        return Asked(self._joining(member_id, view.instance_id, view.topics), "a static return")
 
     def _subscribe(self) -> Asked | None:
         asked = self._heartbeat("other topics")
-        owned = self.chance.choice((None, self._told(asked).assigned)) if asked else None
+        owned = self.chance.choice((None, self._view(asked).assigned)) if asked else None
         regex = self._pattern()
         names = None if regex is not None and self.chance.random() < 0.5 else self._topics()
         return self._changed(
@@ -373,12 +375,12 @@ class GroupScript:
         name = self.chance.choice(list(self.members)[-6:]) if self.members else None
         if name is None:
             return None
-        told = self.members[name]
+        view = self.members[name]
         request = m.HeartbeatRequest(
             group_id=self.group_id,
             member_id=name,
-            member_epoch=self.chance.choice((told.epoch, -1, -2)),
-            instance_id=self.chance.choice((told.instance_id, *INSTANCES)),
+            member_epoch=self.chance.choice((view.epoch, -1, -2)),
+            instance_id=self.chance.choice((view.instance_id, *INSTANCES)),
         )
         return Asked(request, "a stranger")
 
@@ -404,18 +406,18 @@ class GroupScript:
         broken = self._changed(asked, **self.chance.choice(breaks))
         return broken and replace(broken, why="a request that is not valid")
 
-    def _told(self, asked: Asked) -> Told:
+    def _view(self, asked: Asked) -> MemberView:
         assert isinstance(asked.request, m.HeartbeatRequest)
         return self.members[asked.request.member_id]
 
-    def _anything(self, told: Told) -> Assignment:
-        known = sorted((told.assigned | told.before).partitions)
+    def _anything(self, view: MemberView) -> Assignment:
+        known = sorted((view.assigned | view.before).partitions)
         return Assignment(frozenset(each for each in known if self.chance.random() < 0.5))
 
     # Offsets and operators.
 
     def _keys(self) -> list[TopicIdPartition]:
-        """Choose partitions: owned or not, and now and then one that is not there."""
+        """Choose partitions: owned or not, and sometimes one that does not exist."""
         ids = [self.topics.ids[name] for name in sorted(self.topics.ids)]
         if self.chance.random() < 0.15:
             ids += self.topics.old_ids
@@ -437,9 +439,9 @@ class GroupScript:
         name = self.chance.choice(self.present() or list(self.members))
         if self.chance.random() < 0.1:
             name = self.chance.choice(list(self.members))
-        told = self.members[name]
-        older = self.chance.choice(told.epochs)
-        return name, self.chance.choice((told.epoch, told.epoch, older, told.epoch + 1))
+        view = self.members[name]
+        older = self.chance.choice(view.epochs)
+        return name, self.chance.choice((view.epoch, view.epoch, older, view.epoch + 1))
 
     def _commit(self) -> Asked | None:
         keys, (name, epoch) = self._keys(), self._who()
@@ -453,7 +455,7 @@ class GroupScript:
             )
             for key in keys
         }
-        # Without a group id, who is nobody would make a group that outlasts the script.
+        # Without a group id, an unknown member would create a group that outlasts the script.
         group_id = self._some_group() if epoch >= 0 else self.group_id
         request = m.OffsetCommitRequest(
             group_id=group_id,
@@ -481,7 +483,7 @@ class GroupScript:
         return Asked(m.DescribeGroupRequest(group_id=self._some_group()), "a description")
 
     def _some_group(self) -> str:
-        """Return the group, now and then one that is not there, or no group at all."""
+        """Return the group, sometimes one that does not exist, or no group id."""
         if self.chance.random() < 0.05:
             return self.chance.choice((f"{self.group_id}-none", ""))
         return self.group_id
@@ -498,8 +500,8 @@ class GroupScript:
         for _ in range(self.chance.choice((0, 1, 1, 1, 2, 3))):
             known = list(self.members)[-MEMBERS_AT_ONCE:]
             name = self.chance.choice((*known, NO_MEMBER))
-            told = self.members.get(name, Told())
-            instance_id = self.chance.choice((None, told.instance_id, *INSTANCES))
+            view = self.members.get(name, MemberView())
+            instance_id = self.chance.choice((None, view.instance_id, *INSTANCES))
             is_anybody = instance_id is not None and self.chance.random() < 0.5
             members.append(c.LeavingMember("" if is_anybody else name, instance_id))
         group_id = self._some_group()

@@ -1,4 +1,4 @@
-"""What was compared, in a line for each version; with the seeds, for those that are fresh."""
+"""The summary of the comparisons, a line for each version, with the seeds of fresh ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 PROPERTY = "conformance"
-"""The name under which a test's report carries what was played."""
+"""The name of the property of a test's report that has its counts."""
 
 
 @dataclass(frozen=True, order=True)

@@ -71,7 +71,7 @@ def test_model_answers_as_the_broker(
         f"CONFORMANCE_SEED={seed} CONFORMANCE_STEPS={steps}"
         f" .venv/bin/python -m pytest tests/conformance -k {version}"
     )
-    # Whatever fails, pytest shows this beside it.
+    # Pytest shows this beside any failure.
     print(f"seed {seed}, to play it again: {repeat}")
     world = broker_world(version)
     profile = PROFILES["kafka-" + version.rpartition(".")[0]]

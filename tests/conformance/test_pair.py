@@ -1,4 +1,4 @@
-"""The comparison itself: scripts reach everything they are for, and a difference is told."""
+"""The comparison itself: scripts reach all their purposes, and a difference is reported."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Recording(ModelWorld):
 
 
 class Slow(ModelWorld):
-    """A model that takes the broker's place, and now and then takes its time."""
+    """A model that takes the broker's place, and sometimes answers late."""
 
     def __init__(self, profile: Profile, seed: int) -> None:
         super().__init__(profile)

@@ -1,4 +1,4 @@
-"""The summary of a run names every version, with what was compared and its seeds."""
+"""The summary of a run names every version, with its counts and seeds."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The jars of a real Apache Kafka, fetched once by the Ivy that PySpark ships.
 
 A version is a folder of jars in the user's cache directory. It is filled elsewhere and renamed
-into place, so that it is there completely or not at all. What was fetched is compared with digests
-that this package keeps.
+into place, so that it exists completely or not at all. The package has digests to verify the jars.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from spark_groups.runtime.java import find_spark_jars
 DEFAULT_VERSION = "4.3.1"
 
 LOGGING_JARS = ("slf4j-api-2*", "log4j-slf4j2-impl-2*", "log4j-core-2*", "log4j-api-2*")
-"""What Kafka logs with. Its artifacts ask for an SLF4J that nothing here implements, so that these
+"""Kafka's logging jars. Its artifacts depend on an SLF4J version without a binding here, so these
 come from Spark's own jars, which fit each other."""
 
 UNPUBLISHED: Mapping[str, Mapping[str, str]] = {
     "4.4.0": {"kafka-tools": "4.3.1", "kafka-tools-api": "4.3.1"},
 }
-"""Artifacts that a release lacks in Maven Central, and the version that stands in for each."""
+"""Artifacts of a release missing from Maven Central, and the version used instead."""
 
 _MANIFEST = "manifest.txt"
 logger = logging.getLogger(__name__)
@@ -46,12 +45,7 @@ _SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class KafkaArtifacts:
-    """A complete Apache Kafka on disk.
-
-    Args:
-        version: Its version.
-        directory: The folder that holds its jars.
-    """
+    """A complete Apache Kafka on disk."""
 
     version: str
     directory: Path
@@ -63,15 +57,15 @@ class KafkaArtifacts:
 
 
 def fetch_kafka(version: str = DEFAULT_VERSION, *, timeout_s: float = 900.0) -> KafkaArtifacts:
-    """Return an Apache Kafka of the cache, fetched first if it is not there.
+    """Return an Apache Kafka from the cache; fetch it first if it is missing.
 
     Args:
         version: Any release of Apache Kafka 4.
         timeout_s: How long fetching, or waiting for another process that fetches, may take.
 
     Raises:
-        EmbeddedKafkaError: It is not a version of Kafka 4, or cannot be fetched, or what was
-            fetched is not what was published; says why.
+        EmbeddedKafkaError: It is not a version of Kafka 4, cannot be fetched, or differs from the
+            published release.
     """
     if not re.fullmatch(r"4\.\d+\.\d+", version):
         raise EmbeddedKafkaError(
@@ -118,13 +112,13 @@ def _fill(artifacts: KafkaArtifacts, deadline_s: float) -> None:
         lines = [f"{jar.stat().st_size} {jar.name}\n" for jar in sorted(jars.glob("*.jar"))]
         (jars / _MANIFEST).write_text("".join(lines), encoding="utf-8")
         if artifacts.directory.exists():
-            # Only a folder that lost some of its jars gets here.
+            # An existing folder here has lost some of its jars.
             artifacts.directory.rename(Path(work, "incomplete"))
         jars.rename(artifacts.directory)
 
 
 def _is_complete(directory: Path) -> bool:
-    """Tell whether every jar that was fetched is still there, in its full size."""
+    """Return whether every fetched jar still exists in its full size."""
     try:
         lines = (directory / _MANIFEST).read_text(encoding="utf-8").splitlines()
         sizes = (line.split(" ", 1) for line in lines)
@@ -144,21 +138,20 @@ def _locked(path: Path, deadline_s: float) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > deadline_s:
                     raise EmbeddedKafkaError(
-                        f"another process holds {path} for too long: let it finish, or end it"
+                        f"another process holds {path} for too long: wait for it, or end it"
                     ) from None
                 time.sleep(0.1)
         yield
 
 
 def check_jars(version: str, directory: Path) -> None:
-    """Compare fetched jars with what they have to be; where that is not known, warn.
+    """Compare fetched jars with their digests; warn if there are none.
 
     Args:
-        version: The version of Apache Kafka.
-        directory: The folder with what was fetched, and nothing else.
+        directory: The folder with the fetched jars, and nothing else.
 
     Raises:
-        EmbeddedKafkaError: A jar is another, is missing, or does not belong there.
+        EmbeddedKafkaError: A jar differs, is missing, or is unexpected.
     """
     expected = expected_digests(version)
     if expected is None:
@@ -178,18 +171,14 @@ def check_jars(version: str, directory: Path) -> None:
     if wrong:
         more = f", and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
         raise EmbeddedKafkaError(
-            f"what was fetched is not Apache Kafka {version} as it was published:"
+            f"the fetched jars are not Apache Kafka {version} as it was published:"
             f" {'; '.join(wrong[:_SHOWN])}{more}. Nothing of it is kept. Look at the repository"
             " that it came from: the mirror of SPARK_GROUPS_IVY_SETTINGS, or a proxy"
         )
 
 
 def expected_digests(version: str) -> dict[str, str] | None:
-    """Return the digests of a version by the name of the jar; None if they are not known.
-
-    Args:
-        version: The version of Apache Kafka.
-    """
+    """Return the digests of a version by the name of the jar; None if they are not known."""
     file = importlib.resources.files("spark_groups.lab.broker") / FOLDER / f"{version}.sha256"
     if not file.is_file():
         return None
@@ -198,11 +187,7 @@ def expected_digests(version: str) -> dict[str, str] | None:
 
 
 def digest_of(file: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal.
-
-    Args:
-        file: The file.
-    """
+    """Return the SHA-256 of a file, in hexadecimal."""
     digest = hashlib.sha256()
     with file.open("rb") as content:
         while chunk := content.read(_CHUNK_BYTES):

@@ -102,11 +102,7 @@ class EmbeddedKafka:
         return self.listener(LISTENER)
 
     def listener(self, name: str) -> str:
-        """Return the address of a listener.
-
-        Args:
-            name: Its name, one of `extra_listeners`.
-        """
+        """Return the address of a listener."""
         if name not in self._ports:
             raise EmbeddedKafkaError(f"there is no listener {name} before the broker was started")
         return f"{HOST}:{self._ports[name]}"
@@ -152,7 +148,7 @@ class EmbeddedKafka:
                     self._start_on(ports)
                     break
                 except EmbeddedKafkaError as error:
-                    # A port that was free a second ago can be anybody's by now.
+                    # Another process may have taken the port since.
                     if attempt == attempts or "Address already in use" not in str(error):
                         raise
         except BaseException:
@@ -198,15 +194,11 @@ class EmbeddedKafka:
             raise EmbeddedKafkaError(f"the broker (pid {self._jvm.pid}) does not stop at SIGSTOP")
 
     def resume(self) -> None:
-        """Let a paused broker go on (SIGCONT)."""
+        """Resume a paused broker (SIGCONT)."""
         self._signal(signal.SIGCONT)
 
     def log_tail(self, lines: int = 50) -> str:
-        """Return the last lines that the broker logged, and what its JVM wrote.
-
-        Args:
-            lines: How many at most.
-        """
+        """Return the last lines of the broker's log and of its JVM's output."""
         if self._files is None:
             return ""
         found = _last_lines(self._files.broker_log) + _last_lines(self._files.output)
@@ -217,11 +209,9 @@ class EmbeddedKafka:
 
         Args:
             main_class: Its main class, `org.apache.kafka.tools.TopicCommand` for example.
-            args: Its arguments.
-            timeout_s: How long it may take.
 
         Raises:
-            EmbeddedKafkaError: It failed or took too long; with what it wrote.
+            EmbeddedKafkaError: It failed, with its output, or took too long.
         """
         self._started_files()
         name = main_class.rpartition(".")[2]
@@ -279,12 +269,15 @@ class EmbeddedKafka:
         if not (first_log_dir / "meta.properties").exists():
             self._format(self._jvm, deadline_s)
         self._files.output.write_bytes(b"")
-        self._jvm.run(self._broker_command(), self._files.output)
+        broker_id = f"{BROKER_ID_FLAG}{self._files.directory}"
+        arguments = (broker_id, "kafka.Kafka", str(self._files.properties))
+        command = self._java(self._heap_mb, self._files.log4j2, *arguments)
+        self._jvm.run(command, self._files.output)
         self._await_ready(self._jvm, ports[LISTENER], deadline_s)
         self._ports = dict(ports)
 
     def _format(self, jvm: JvmProcess, deadline_s: float) -> None:
-        """Make the folder one that a broker starts on."""
+        """Format the folder's storage."""
         assert self._files is not None
         arguments = ["-t", self._cluster_id or random_cluster_id()]
         arguments += ["-c", str(self._files.properties), *self._format_arguments]
@@ -310,7 +303,7 @@ class EmbeddedKafka:
                 )
 
     def _failure(self, what: str) -> EmbeddedKafkaError:
-        """Return an error with the broker's own last words."""
+        """Return an error with the broker's last log lines."""
         lines: list[str] = []
         if self._files is not None:
             lines += _last_lines(self._files.broker_log, self._log_start_bytes)
@@ -322,39 +315,22 @@ class EmbeddedKafka:
             f"Apache Kafka {self.version}: {what}. Its last log lines:\n{tail}"
         )
 
-    def _broker_command(self) -> list[str]:
-        assert self._files is not None
-        assert self._artifacts is not None
-        return [
-            str(find_java()),
-            f"-Xmx{self._heap_mb}m",
-            *JVM_FLAGS,
-            f"-Dlog4j2.configurationFile={self._files.log4j2.as_uri()}",
-            f"{BROKER_ID_FLAG}{self._files.directory}",
-            *("-cp", self._artifacts.class_path),
-            "kafka.Kafka",
-            str(self._files.properties),
-        ]
-
     def _tool_command(self, main_class: str, args: Sequence[str]) -> list[str]:
         assert self._files is not None
+        return self._java(128, self._files.tool_log4j2, main_class, *args)
+
+    def _java(self, heap_mb: int, log4j2: Path, *rest: str) -> list[str]:
         assert self._artifacts is not None
-        return [
-            str(find_java()),
-            "-Xmx128m",
-            *JVM_FLAGS,
-            f"-Dlog4j2.configurationFile={self._files.tool_log4j2.as_uri()}",
-            *("-cp", self._artifacts.class_path),
-            main_class,
-            *args,
-        ]
+        log_flag = f"-Dlog4j2.configurationFile={log4j2.as_uri()}"
+        class_path = ("-cp", self._artifacts.class_path)
+        return [str(find_java()), f"-Xmx{heap_mb}m", *JVM_FLAGS, log_flag, *class_path, *rest]
 
     def _signal(self, number: signal.Signals) -> None:
         if self._jvm is None or not send_signal(self._jvm, number):
             raise EmbeddedKafkaError(f"the broker does not run, {number.name} cannot be sent")
 
     def _stop_jvm(self, timeout_s: float) -> None:
-        """End the JVM, in order if it can, by force if it must."""
+        """Stop the JVM; kill it after the timeout."""
         if self._jvm is None or not send_signal(self._jvm, signal.SIGTERM):
             return
         # A paused JVM would keep the signal for later.
@@ -363,9 +339,9 @@ class EmbeddedKafka:
             self.kill()
 
     def _release(self) -> None:
-        """Let go of everything but a folder that is kept."""
+        """Release everything except a folder that is kept."""
         if self._outlives_owner and self.pid is not None:
-            # Only a start that failed gets here: a broker that works is left by its owner's end.
+            # Reached only after a failed start: a working broker outlives its owner.
             self.kill()
         if self._jvm is not None:
             self._jvm.close()
@@ -391,11 +367,7 @@ def _size_bytes(path: Path) -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on at this moment.
-
-    Args:
-        count: How many, all different.
-    """
+    """Return ports that are free at this moment."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -405,9 +377,6 @@ def free_ports(count: int) -> list[int]:
 
 def check_port(port: int) -> None:
     """Check that a port can be listened on.
-
-    Args:
-        port: The port, on 127.0.0.1.
 
     Raises:
         EmbeddedKafkaError: It is taken, or not allowed.
@@ -424,14 +393,10 @@ def check_port(port: int) -> None:
 
 
 def answers(port: int, timeout_s: float = 2.0) -> bool:
-    """Tell whether a broker answers on a plaintext port and is ready for work.
+    """Return whether a broker answers on a plaintext port and is ready for work.
 
-    A broker takes requests a little before the controller lets it lead partitions. Until then its
-    own metadata does not list it.
-
-    Args:
-        port: The port, on 127.0.0.1.
-        timeout_s: How long to wait for the answer.
+    A broker accepts requests shortly before the controller unfences it. Until then its own
+    metadata does not list it.
     """
     try:
         with socket.create_connection((HOST, port), timeout=timeout_s) as connection:

@@ -45,7 +45,7 @@ _MODULE = """\
 </ivy-module>
 """
 _LINES_EVERY = 20
-"""Plain output says one line for so many artifacts."""
+"""Plain output has one line for so many artifacts."""
 
 
 def retrieve(
@@ -60,15 +60,11 @@ def retrieve(
     """Fetch the server and the tools of a Kafka version with all they depend on.
 
     Args:
-        version: The version of Apache Kafka.
         stand_ins: Artifact name to the version taken in the place of `version`.
-        into: The folder that gets the jars.
-        work: A folder for Ivy's own files.
-        spark_jars: The folder with Ivy's jar.
         deadline_s: When to give up, on the monotonic clock.
 
     Raises:
-        EmbeddedKafkaError: Something cannot be fetched; names it, says why and what to do.
+        EmbeddedKafkaError: An artifact cannot be fetched; with the reason and a remedy.
     """
     work.mkdir()
     module, settings = work / "ivy.xml", work / "ivysettings.xml"
@@ -133,7 +129,7 @@ def _run(command: list[str], progress: FetchProgress, deadline_s: float) -> tupl
 
 
 def _failure(version: str, lines: list[str], too_late: bool) -> str:
-    """Return what to tell somebody whose Kafka could not be fetched."""
+    """Return the error message of a failed fetch."""
     remedy = (
         f"behind a mirror set {IVY_SETTINGS_VARIABLE} to an ivysettings.xml that names it, behind"
         " a proxy set https_proxy"
@@ -148,7 +144,7 @@ def _failure(version: str, lines: list[str], too_late: bool) -> str:
     if cause:
         return (
             f"Apache Kafka {version} cannot be fetched, {cause[1]} does not answer ({cause[2]});"
-            f" what is missing: {what}. Connect this machine to the network; {remedy}"
+            f" missing: {what}. Connect this machine to the network; {remedy}"
         )
     return (
         f"Apache Kafka {version} cannot be fetched: {what}. Check that this version exists;"
@@ -174,14 +170,10 @@ def _proxy_flags() -> list[str]:
 
 @dataclass(slots=True)
 class FetchProgress:
-    """Counts what Ivy says it has found and fetched, and shows the count.
+    """Counts the modules and artifacts in Ivy's output, and shows the count.
 
     Args:
-        what: What is fetched, in words.
-        console: Where plain lines go.
         bar: The bar of a terminal; None elsewhere.
-        found: Modules resolved so far.
-        fetched: Artifacts downloaded so far.
     """
 
     what: str
@@ -215,11 +207,7 @@ class FetchProgress:
 
 @contextlib.contextmanager
 def fetch_progress(what: str) -> Iterator[FetchProgress]:
-    """Show the progress of one fetch while the block runs.
-
-    Args:
-        what: What is fetched, in words.
-    """
+    """Show the progress of one fetch while the block runs."""
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
         console.print(f"fetching {what} from Maven (once)")

@@ -1,4 +1,4 @@
-"""Two ways to run a broker's JVM: bound to the life of its owner, or free of it."""
+"""Two ways to run a broker's JVM: bound to its owner's lifetime, or detached."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from spark_groups.lab.broker import supervisor
 _ANSWER_S = 10.0
 """How long the supervisor may take for an answer, which needs no more than a fork."""
 _STOPPED_POLL_S = 0.005
-_AT_REST = ("T", "t", "Z", "X", "")
-"""The states of threads that run no more: stopped, traced, ended or gone."""
+_NOT_RUNNING = ("T", "t", "Z", "X", "")
+"""States of threads that do not run: stopped, traced, ended or gone."""
 
 
 class JvmProcess(Protocol):
@@ -42,15 +42,7 @@ class JvmProcess(Protocol):
 
 
 def send_signal(process: JvmProcess, number: signal.Signals) -> bool:
-    """Send a signal to the JVM, if it runs.
-
-    Args:
-        process: The JVM.
-        number: The signal.
-
-    Returns:
-        Whether there was a JVM to send it to.
-    """
+    """Send a signal to the JVM; return False if none runs."""
     if process.wait(0.0) is not None or process.pid is None:
         return False
     with contextlib.suppress(ProcessLookupError):
@@ -59,21 +51,14 @@ def send_signal(process: JvmProcess, number: signal.Signals) -> bool:
 
 
 def await_stopped(process: JvmProcess, timeout_s: float) -> bool:
-    """Wait until every thread of a JVM that was sent SIGSTOP stands still.
+    """Wait until SIGSTOP has stopped every thread of a JVM; return False on a timeout.
 
-    The signal is delivered thread by thread, so that a JVM goes on answering for a moment after
-    the call that sent it has returned. Where there is no /proc, this does not wait.
-
-    Args:
-        process: The JVM.
-        timeout_s: How long it may take.
-
-    Returns:
-        Whether it stands still, as far as can be seen.
+    The signal is delivered thread by thread, so a JVM may still answer for a moment. Without /proc
+    this does not wait.
     """
     tasks = Path(f"/proc/{process.pid}/task")
     deadline_s = time.monotonic() + timeout_s
-    while any(_thread_state(task) not in _AT_REST for task in tasks.glob("*/stat")):
+    while any(_thread_state(task) not in _NOT_RUNNING for task in tasks.glob("*/stat")):
         if time.monotonic() > deadline_s:
             return False
         time.sleep(_STOPPED_POLL_S)
@@ -149,7 +134,7 @@ class SupervisedJvm:
         self.pid = None
 
     def _receive(self, timeout_s: float) -> dict[str, str] | None:
-        """Return the supervisor's next answer, or None when the time is over."""
+        """Return the supervisor's next answer, or None on a timeout."""
         assert self._supervisor.stdout is not None
         descriptor = self._supervisor.stdout.fileno()
         deadline_s = time.monotonic() + timeout_s
@@ -159,7 +144,7 @@ class SupervisedJvm:
                 return None
             received = os.read(descriptor, 65536)
             if not received:
-                # The supervisor takes the JVM with it.
+                # The supervisor's death kills the JVM.
                 return {"exit": "-9", "error": "the supervisor is gone"}
             self._pending += received
         line, self._pending = self._pending.split(b"\n", 1)
@@ -198,5 +183,5 @@ class DetachedJvm:
             return None
 
     def close(self) -> None:
-        """Let go of the JVM; it runs on."""
+        """Detach from the JVM, which keeps running."""
         self._process = None

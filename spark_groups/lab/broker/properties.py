@@ -1,11 +1,10 @@
-"""What the embedded broker is configured with: its properties, its log and its JVM's flags."""
+"""The configuration of the embedded broker: properties, logging and JVM flags."""
 
 from __future__ import annotations
 
 import base64
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from spark_groups.wire.properties_file import render_properties
@@ -39,9 +38,9 @@ _SINGLE_NODE: Mapping[str, str] = {
     "share.coordinator.state.topic.num.partitions": "5",
     "log.cleaner.dedupe.buffer.size": "2097152",
     "group.initial.rebalance.delay.ms": "0",
-    # Rows keep their own timestamps, which may be years old: they are not to vanish meanwhile.
+    # Records may have timestamps that are years old: retention must not delete them.
     "log.retention.ms": "-1",
-    # A node that was killed is let in again after this long; Kafka's own 9 s is for many nodes.
+    # A killed node can register again after this time; Kafka's default of 9 s is for many nodes.
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "500",
     # Only the lower bounds: a group that asks for nothing gets Kafka's own 5 s and 45 s.
@@ -78,52 +77,23 @@ rootLogger.appenderRef.stderr.ref = stderr
 """
 
 
-@dataclass(frozen=True, slots=True)
 class BrokerFiles:
-    """The files of one broker under its folder.
+    """The files of one broker under its folder."""
 
-    Args:
-        directory: The folder.
-    """
-
-    directory: Path
-
-    @property
-    def logs(self) -> Path:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.logs = directory / "logs"
         """Kafka's `log.dirs`: the topics."""
-        return self.directory / "logs"
-
-    @property
-    def broker_log(self) -> Path:
-        """What the broker logs."""
-        return self.directory / "broker.log"
-
-    @property
-    def output(self) -> Path:
-        """What the JVM itself writes."""
-        return self.directory / "broker.out"
-
-    @property
-    def properties(self) -> Path:
-        """The server.properties."""
-        return self.directory / "server.properties"
-
-    @property
-    def log4j2(self) -> Path:
-        """The broker's log configuration."""
-        return self.directory / "log4j2.properties"
-
-    @property
-    def tool_log4j2(self) -> Path:
+        self.broker_log = directory / "broker.log"
+        self.output = directory / "broker.out"
+        """Standard output and error of the JVM."""
+        self.properties = directory / "server.properties"
+        self.log4j2 = directory / "log4j2.properties"
+        self.tool_log4j2 = directory / "tool-log4j2.properties"
         """The log configuration of the command line tools: warnings, on standard error."""
-        return self.directory / "tool-log4j2.properties"
 
     def write(self, properties: Mapping[str, str]) -> None:
-        """Write the configuration.
-
-        Args:
-            properties: The server.properties.
-        """
+        """Write the configuration."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self.properties.write_text(render_properties(properties), encoding="latin-1")
         self.log4j2.write_text(_LOG4J2.format(log=self.broker_log), encoding="utf-8")
@@ -142,8 +112,6 @@ def broker_properties(
     Args:
         ports: Listener name to port, on 127.0.0.1; with CONTROLLER.
         protocols: Listener name to security protocol; PLAINTEXT where a listener is not named.
-        logs: Kafka's `log.dirs`.
-        server_properties: What overrides anything.
     """
     addresses = {name: f"{name}://127.0.0.1:{port}" for name, port in ports.items()}
     clients = [address for name, address in addresses.items() if name != "CONTROLLER"]

@@ -1,10 +1,10 @@
 """The small process between an owner and its broker: the broker never outlives the owner.
 
-It is run as a script of its own, with nothing but the standard library. The owner holds the other
-end of its standard input, and the kernel closes that end however the owner dies. Requests are
+It runs as a script with only the standard library. The owner holds the other end of its standard
+input, and the kernel closes that end however the owner dies. Requests are
 lines of JSON: `{"run": [...], "output": path}` starts the one child, and the answers are
-`{"pid": n}` or `{"error": why}`, and later `{"exit": code}`. At the end of the input the child is
-killed, the folder that was named on the command line is deleted, and so this ends too.
+`{"pid": n}` or `{"error": why}`, and later `{"exit": code}`. At the end of the input it
+kills the child, deletes the folder named on the command line, and exits.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ def main(owner_pid: int, delete: str | None) -> None:
     """Serve one owner until it is gone or has closed its end.
 
     Args:
-        owner_pid: The process that this one was started by.
-        delete: A folder that does not outlive the owner either.
+        delete: A folder to delete when the owner ends.
     """
     for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(ignored, signal.SIG_IGN)
@@ -36,7 +35,7 @@ def main(owner_pid: int, delete: str | None) -> None:
     child: subprocess.Popen[bytes] | None = None
     pending = b""
     try:
-        # A fork of the owner may hold the pipe open: then only the parent's pid tells.
+        # A fork of the owner may hold the pipe open: then only the parent's pid shows its end.
         while os.getppid() == owner_pid:
             if select.select([0], [], [], POLL_S)[0]:
                 received = os.read(0, 65536)

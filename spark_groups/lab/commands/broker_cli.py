@@ -1,4 +1,4 @@
-"""`spark-groups broker`: a real Apache Kafka for people, which runs until it is stopped."""
+"""`spark-groups broker`: a real Apache Kafka that runs until it is stopped."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ broker_app = typer.Typer(
 )
 
 _KAFKA_RETENTION_MS = 7 * 24 * 3600 * 1000
-"""Kafka's own: a broker that runs on must not fill the disk."""
+"""Kafka's default: a broker that keeps running must not fill the disk."""
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -45,7 +45,7 @@ def start(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Start a broker that runs on until `spark-groups broker stop`."""
+    """Start a broker that runs until `spark-groups broker stop`."""
     properties = {"log.retention.ms": str(_KAFKA_RETENTION_MS), **_parse_settings(settings or [])}
     with locked_state():
         running = running_broker()
@@ -79,7 +79,7 @@ def start(
 
 @broker_app.command()
 def status(as_json: JsonFlag = False) -> None:
-    """Say what runs where; exit code 1 if no broker runs."""
+    """Show the running broker; exit code 1 if none runs."""
     broker = running_broker()
     if broker is None:
         typer.echo(json.dumps({"running": False}) if as_json else "no broker runs")
@@ -109,7 +109,6 @@ def stop(
 
 
 def _show(broker: StartedBroker, as_json: bool) -> None:
-    """Print what there is to know about a running broker."""
     uptime_s = max(0, round(time.time() - broker.started_s))
     answering = answers(int(broker.bootstrap_servers.rpartition(":")[2]))
     if as_json:
@@ -129,7 +128,7 @@ def _show(broker: StartedBroker, as_json: bool) -> None:
 
 
 def _parse_settings(settings: list[str]) -> dict[str, str]:
-    """Return the broker properties of `--set`, all that is wrong with them at once."""
+    """Return the broker properties of `--set`; report all mistakes in one error."""
     wrong = [setting for setting in settings if not setting.partition("=")[0].strip()]
     wrong += [setting for setting in settings if "=" not in setting]
     if wrong:

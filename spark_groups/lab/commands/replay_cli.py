@@ -1,4 +1,4 @@
-"""`spark-groups replay`: what the model of the coordinator answers to a transcript."""
+"""`spark-groups replay`: the answers of the coordinator model to a transcript."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
-from spark_groups.lab.commands.simulate_options import profile_option
+from spark_groups.lab.commands.simulate_cli import profile_option
 from spark_groups.lab.coordinator.profile import KAFKA_4_3, PROFILES
 from spark_groups.lab.sim.transcript_check import DRAWS, Answered, play_transcript
 from spark_groups.lab.sim.transcripts import Step, TranscriptError, read_transcript
@@ -24,7 +24,7 @@ def _steps(file: Path) -> tuple[Step, ...]:
     try:
         return read_transcript(file.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
-        raise typer.BadParameter(f"{file} is no text: {error}", param_hint="FILE") from error
+        raise typer.BadParameter(f"{file} is not UTF-8 text: {error}", param_hint="FILE") from error
     except (TranscriptError, OSError) as error:
         raise typer.BadParameter(f"{file}: {error}", param_hint="FILE") from error
 
@@ -41,9 +41,9 @@ def replay(
 ) -> None:
     """Answer the requests of a transcript from the model of the coordinator, line by line.
 
-    What a recording does not tell, like the order of the members' ids, is looked for: the answers
-    are those that agree longest with the recorded ones. Steps that need members of the classic
-    protocol are left out, and said to be. Answers are JSON, one a line; so is --check with --json.
+    A search finds details missing from the recording, such as the order of the members' ids; the
+    answers are those that agree longest with the recorded ones. Steps with members of the classic
+    protocol are skipped and listed. Answers are JSON, one a line; --check prints JSON with --json.
 
     Example: spark-groups replay handover.jsonl --profile kafka-4.3 --check
 
@@ -73,7 +73,7 @@ def _as_line(answered: Answered) -> str:
 
 
 def _as_json(answered: Iterable[Answered], profile: str, unrecorded: list[int]) -> Iterator[str]:
-    """Say the same as `_report`, as one document."""
+    """Yield the report as one JSON document."""
     steps = tuple(answered)
     differences = [difference for step in steps for difference in step.differences]
     document = {
@@ -97,7 +97,7 @@ def _as_json(answered: Iterable[Answered], profile: str, unrecorded: list[int]) 
 
 
 def _report(answered: Iterable[Answered], profile: str, unrecorded: list[int]) -> Iterator[str]:
-    """Say what differs, what was left out and why, and how much agrees."""
+    """Yield the differences, the steps left out, and how many answers agree."""
     steps = tuple(answered)
     for each in (difference for step in steps for difference in step.differences):
         note = f" ({each.step.note})" if each.step.note else ""

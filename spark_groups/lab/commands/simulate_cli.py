@@ -1,4 +1,4 @@
-"""`spark-groups simulate`: what a group does when it is deployed, when members die, in numbers."""
+"""`spark-groups simulate`: the cost of deployments and faults of a group, in numbers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -22,36 +23,10 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from spark_groups.lab.commands.simulate_options import (
-    AssignorName,
-    BatchLength,
-    DeployPattern,
-    Depth,
-    Duration,
-    FaultMeasure,
-    FirstSeed,
-    HeartbeatInterval,
-    Members,
-    Page,
-    Partitions,
-    Profiles,
-    RebalanceTimeout,
-    RecordsPerSecond,
-    RestartTime,
-    Schedules,
-    SeedCount,
-    SessionTimeout,
-    Shrink,
-    Static,
-    SwarmText,
-    Trigger,
-    profile_option,
-)
-from spark_groups.lab.commands.simulated_runs import BREAKS_SHOWN, Break, Run, hunt, shrink
-from spark_groups.lab.commands.simulation import Played
+from spark_groups.lab.commands.simulation import BREAKS_SHOWN, Break, Played, Run, hunt, shrink
 from spark_groups.lab.commands.timeline_page import render_page
 from spark_groups.lab.coordinator.metrics import PREFIX, mean_metrics
-from spark_groups.lab.coordinator.profile import KAFKA_4_3, PROFILES
+from spark_groups.lab.coordinator.profile import KAFKA_4_3, PROFILES, Profile, profile_named
 from spark_groups.lab.sim.exhaustive import Bounds, explore
 from spark_groups.lab.sim.figures import Figures, mean
 from spark_groups.lab.sim.swarm import Assignor, Deploy, Faults, Swarm, with_faults
@@ -66,6 +41,105 @@ from spark_groups.ops.output import (
     plain_table,
     write_json,
 )
+
+_group = partial(typer.Option, rich_help_panel="The group")
+_runs = partial(typer.Option, rich_help_panel="Runs")
+_hunting = partial(typer.Option, rich_help_panel="Looking for broken promises")
+
+Members = Annotated[int, _group(min=1, help="Queries in the group.")]
+Partitions = Annotated[int, _group(min=1, help="Partitions of the topic.")]
+BatchLength = Annotated[
+    float,
+    _group(min=0.02, help="Seconds a batch takes at most; it takes four fifths of it at least."),
+]
+Trigger = Annotated[
+    float,
+    _group(
+        min=0.0,
+        help="Seconds of the processing-time trigger; 0 begins a batch when the last one ends.",
+    ),
+]
+RecordsPerSecond = Annotated[
+    float,
+    _group(min=0.01, max=1000.0, help="Records that are written to each partition in a second."),
+]
+AssignorName = Annotated[Assignor, _group("--assignor", help="Who assigns partitions.")]
+Static = Annotated[
+    bool,
+    _group(
+        "--static",
+        help="The queries have instance ids: within the session they get their partitions back.",
+    ),
+]
+HeartbeatInterval = Annotated[float, _group(min=0.1, help="Seconds.")]
+SessionTimeout = Annotated[float, _group(min=1.0, help="Seconds.")]
+RebalanceTimeout = Annotated[float, _group(min=1.0, help="Seconds.")]
+DeployPattern = Annotated[Deploy, _group(help="The pattern of the redeployment.")]
+RestartTime = Annotated[
+    float,
+    _group(
+        min=1.0,
+        help="Seconds from the leave of an application until its next run joins the group: the end"
+        " of its JVM, the start of the next one, of Spark and of the query.",
+    ),
+]
+FaultMeasure = Annotated[Faults, _group(help="The amount of faults meanwhile.")]
+Duration = Annotated[
+    float,
+    _runs(
+        min=10.0,
+        help="Seconds to count from the end of the start-up; more if the deployment takes longer.",
+    ),
+]
+Profiles = Annotated[
+    list[str] | None,
+    _runs(
+        metavar="PROFILE", help=f"Whose coordinator: {', '.join(PROFILES)}; repeatable, to compare."
+    ),
+]
+FirstSeed = Annotated[int, _runs(help="The first seed.")]
+SeedCount = Annotated[int, _runs(min=1, help="How many.")]
+Page = Annotated[
+    Path | None,
+    _runs(
+        metavar="FILE",
+        dir_okay=False,
+        help="Write a page with the owners over time, for the first seed.",
+    ),
+]
+Schedules = Annotated[
+    int | None,
+    _hunting(min=1, help="Draw so many groups with faults from the seed, and check every promise."),
+]
+SwarmText = Annotated[
+    str | None,
+    _hunting(
+        metavar="NAME=VALUE,...",
+        help="Check one group with these parts, as printed for a broken run.",
+    ),
+]
+Shrink = Annotated[bool, _hunting("--shrink", help="Look for a smaller run with the same failure.")]
+Depth = Annotated[
+    int | None,
+    _hunting(
+        metavar="STEPS",
+        min=1,
+        help="Try every order of events of a small group, up to so many steps.",
+    ),
+]
+
+
+def profile_option(text: str) -> Profile:
+    """Return the profile that `--profile` names.
+
+    Raises:
+        typer.BadParameter: There is no such profile.
+    """
+    try:
+        return profile_named(text)
+    except KeyError as error:
+        names = ", ".join(PROFILES)
+        raise typer.BadParameter(f"{text!r} is none of {names}", param_hint="--profile") from error
 
 
 def simulate(  # noqa: PLR0917
@@ -95,17 +169,17 @@ def simulate(  # noqa: PLR0917
 ) -> None:
     """Play groups of queries in virtual time, on a model of the coordinator.
 
-    The queries run the same client as in production. Compare profiles, deployments and time-outs
-    before you choose; or look for schedules that break a promise: a broken one is printed with its
-    seed, its event log and the command that plays it again.
+    The queries run the same client as in production. Compare profiles, deployments and timeouts
+    before you choose; or search for schedules that break a promise: a broken one is printed with
+    its seed, its event log and the command that replays it.
 
-    What is counted begins when the group has started and is stable. A rolling deployment restarts
-    the next application when the one before reads again and the group is stable.
+    Counting begins when the group has started and is stable. A rolling deployment restarts the
+    next application when the previous one reads again and the group is stable.
 
     Example: spark-groups simulate --members 4 --batch-length 20 --deploy rolling --static
     --restart-time 15 --records-per-second 50 --html rolling.html
 
-    Exit code 1 if a promise was broken.
+    Exit code 1 if a promise is broken.
     """
     is_hunt = schedules is not None or swarm is not None
     otherwise = tuple(PROFILES) if is_hunt else (KAFKA_4_3.name,)
@@ -161,7 +235,7 @@ def _progress(title: str, total: int) -> tuple[Progress, TaskID]:
 def _plan(
     swarm: Swarm, profiles: tuple[str, ...], seeds: range, html: Path | None, *, as_json: bool
 ) -> None:
-    """Play one group on every profile and show what it cost."""
+    """Play one group on every profile and show its figures."""
     figures: dict[str, Figures] = {}
     metrics: dict[str, dict[str, float]] = {}
     sections: list[tuple[str, str, Timeline]] = []
@@ -209,11 +283,11 @@ def _sentence(played: Played) -> str:
 
 
 def _check(runs: list[Run], *, shrinks: bool) -> None:
-    """Play runs on all cores and tell which of them broke a promise."""
+    """Play runs on all cores and show those that break a promise."""
     numbers = sorted({run.seed for run in runs})
     profiles = ", ".join(dict.fromkeys(run.profile for run in runs))
-    told = f"{len(runs):,} schedules: seeds {numbers[0]} to {numbers[-1]} on {profiles}"
-    console().print(told, soft_wrap=True)
+    title = f"{len(runs):,} schedules: seeds {numbers[0]} to {numbers[-1]} on {profiles}"
+    console().print(title, soft_wrap=True)
     progress, bar = _progress("schedules", len(runs))
     with progress:
         breaks = hunt(
@@ -232,7 +306,7 @@ def _end(breaks: list[Break]) -> None:
 
 
 def _commit() -> str:
-    """Return the commit of this code, with a plus if it was changed since; "—" if it has none."""
+    """Return the commit of this code, with a plus if it is modified, or "—"."""
     here = Path(__file__).parent
     words = ["git", "describe", "--always", "--dirty=+"]
     try:
@@ -243,7 +317,7 @@ def _commit() -> str:
 
 
 def _exhaust(depth: int, profiles: tuple[str, ...]) -> None:
-    """Try every order of events, and say how many states there were."""
+    """Try every order of events, and print the number of states."""
     for name in profiles:
         found = explore(PROFILES[name], Bounds(depth=depth))
         console().print(f"{name}: {found.text}")
@@ -277,10 +351,8 @@ def render_figures(
     """Return the figures of several profiles, and their coordinators' metrics, as a table.
 
     Args:
-        figures: By profile.
         metrics: By profile: the coordinator's metrics by name. One that is 0 on every profile gets
             no row.
-        seeds: The seeds of the runs.
     """
     table = plain_table()
     table.add_column("")
@@ -296,10 +368,10 @@ def render_figures(
         if any(values):
             table.add_row(name.removeprefix(PREFIX), *(f"{each:,.4g}" for each in values))
     if len(seeds) == 1:
-        told = f"seed {seeds[0]}"
+        note = f"seed {seeds[0]}"
     else:
-        told = f"mean of seeds {seeds[0]} to {seeds[-1]}; the longest times are those of all runs"
-    return Group(table, Text(told, QUIET_STYLE))
+        note = f"mean of seeds {seeds[0]} to {seeds[-1]}; the longest times are those of all runs"
+    return Group(table, Text(note, QUIET_STYLE))
 
 
 def _figure(value: float, name: str) -> str:
@@ -307,12 +379,7 @@ def _figure(value: float, name: str) -> str:
 
 
 def render_break(broken: Break, commit: str) -> RenderableType:
-    """Return what is known about a run that broke a promise.
-
-    Args:
-        broken: The run.
-        commit: The commit of the code that played it.
-    """
+    """Return the report of a run that broke a promise."""
     table = Table.grid(padding=(0, 2))
     for label, value in (
         ("seed", str(broken.run.seed)),

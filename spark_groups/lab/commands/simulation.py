@@ -1,23 +1,135 @@
-"""`spark_groups.simulate(...)`: what a group does when it is deployed, as values to draw and count.
-
-It plays what `spark-groups simulate` plays, and gives what that prints.
-"""
+"""Simulated runs, and `spark_groups.simulate(...)`: `spark-groups simulate` as values."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from enum import Enum
+from itertools import islice
+from random import Random
 from typing import Any, Final, TypeVar
 
 from spark_groups.errors import OptionsError
-from spark_groups.lab.commands.simulated_runs import Break, Run, play
 from spark_groups.lab.coordinator.metrics import mean_metrics
 from spark_groups.lab.coordinator.profile import KAFKA_4_3, PROFILES, profile_named
 from spark_groups.lab.sim.figures import FigureCounter, Figures, application_of, mean
 from spark_groups.lab.sim.scene import Listeners, Scene
-from spark_groups.lab.sim.swarm import Assignor, Deploy, Faults, Swarm, with_faults
+from spark_groups.lab.sim.swarm import Assignor, Deploy, Faults, Swarm, drawn, shrunk, with_faults
 from spark_groups.lab.sim.timeline import Timeline, TimelineRecorder
+from spark_groups.lab.sim.world import World
+
+RUNS_EACH: Final = 20
+"""How many runs a process plays before it reports progress."""
+BREAKS_SHOWN: Final = 3
+"""A hunt ends after so many broken runs; more are mostly the same."""
+LINES_SHOWN: Final = 60
+SEEDS_TRIED: Final = 10
+"""With how many seeds a smaller run is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The definition of a run.
+
+    Args:
+        swarm: None draws it from the seed.
+    """
+
+    seed: int
+    profile: str
+    swarm: Swarm | None = None
+
+    @property
+    def made_of(self) -> Swarm:
+        return self.swarm or drawn(Random(self.seed))
+
+    @property
+    def command(self) -> str:
+        """The command that replays it."""
+        words = ["spark-groups", "simulate", "--profile", self.profile, "--seed", str(self.seed)]
+        if self.swarm is None:
+            return shlex.join([*words, "--schedules", "1"])
+        return shlex.join([*words, "--swarm", self.swarm.text])
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """A run that broke a promise.
+
+    Args:
+        promise: The promise, or the name of another error.
+    """
+
+    run: Run
+    promise: str
+    text: str
+    lines: tuple[str, ...]
+
+
+def world_of(run: Run, listeners: Sequence[Callable[[Scene], Listeners]] = ()) -> World:
+    """Return a run that has not begun."""
+    return World(Random(run.seed), PROFILES[run.profile], run.made_of, listeners)
+
+
+def play(run: Run, listeners: Sequence[Callable[[Scene], Listeners]] = ()) -> Break | None:
+    """Play a run; return the broken promise, or None."""
+    world = world_of(run, listeners)
+    try:
+        world.run()
+    except Exception as error:
+        promise = getattr(error, "checker", type(error).__name__)
+        lines = tuple(world.scene.log.lines()[-LINES_SHOWN:])
+        return Break(run, promise, str(error), lines)
+    return None
+
+
+def play_all(runs: Iterable[Run]) -> list[Break]:
+    """Play runs and return those that broke a promise."""
+    return [broken for broken in map(play, runs) if broken is not None]
+
+
+def hunt(
+    runs: Sequence[Run],
+    *,
+    jobs: int,
+    played: Callable[[int], object] = lambda _: None,
+    play_all: Callable[[Iterable[Run]], list[Break]] = play_all,
+) -> list[Break]:
+    """Play runs in several processes; end early once some broke a promise.
+
+    Args:
+        played: Called with the number of runs played since the last call.
+    """
+    breaks: list[Break] = []
+    parts = _parts(runs)
+    with ProcessPoolExecutor(jobs) as pool:
+        while turn := list(islice(parts, jobs * 2)):
+            for part, found in zip(turn, pool.map(play_all, turn), strict=True):
+                played(len(part))
+                breaks += found
+            if len(breaks) >= BREAKS_SHOWN:
+                break
+    return breaks
+
+
+def _parts(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
+    return (runs[first : first + RUNS_EACH] for first in range(0, len(runs), RUNS_EACH))
+
+
+def shrink(broken: Break) -> Break:
+    """Return the smallest run found that breaks the same promise."""
+
+    def breaks_with(swarm: Swarm) -> Break | None:
+        for seed in range(broken.run.seed, broken.run.seed + SEEDS_TRIED):
+            found = play(Run(seed, broken.run.profile, swarm))
+            if found is not None and found.promise == broken.promise:
+                return found
+        return None
+
+    return shrunk(broken.run.made_of, breaks_with) or broken
+
 
 _LEAST: Final[Mapping[str, tuple[str, float]]] = {
     "members": ("queries", 1),
@@ -39,15 +151,13 @@ Chosen = TypeVar("Chosen", bound=Enum)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnedFor:
-    """A time in which one member had a partition.
+    """A period in which one member held a partition.
 
     Args:
         partition: The partition, as topic-index.
-        application: The application that the member was a run of: q1, q2, ...
-        member_id: The member.
-        member_epoch: Its epoch.
-        is_revoking: Whether it was to give the partition up.
-        is_away: Whether it was a static member that had left and meant to be back: nobody read.
+        application: The member's application: q1, q2, ...
+        is_revoking: Whether the partition was pending revocation.
+        is_away: Whether the member was static and away: the partition was not read.
         begins_s: Seconds of virtual time.
         ends_s: Seconds of virtual time.
     """
@@ -64,11 +174,11 @@ class OwnedFor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """What was done to the group from outside.
+    """A fault or change from outside.
 
     Args:
         at_s: Seconds of virtual time.
-        text: What; a query that is stopped "leaves".
+        text: Its description; a query that is stopped "leaves".
     """
 
     at_s: float
@@ -80,12 +190,12 @@ class Simulation:
     """A group that was played in virtual time.
 
     Args:
-        figures: What it cost: means over the seeds; of the longest times the longest.
-        ownership: Who had which partition when, with the first seed; sorted by partition and time.
-        incidents: What was done to the group, with the first seed.
+        figures: The figures: means over the seeds; of the longest times the maximum.
+        ownership: The owners of each partition with the first seed; sorted by partition and time.
+        incidents: The incidents with the first seed.
         ends_at_s: When the run with the first seed was over, in seconds of virtual time.
-        broken_promises: What went wrong that must not, with the command that plays it again; of
-            every seed. It is empty unless spark-groups has a bug.
+        broken_promises: The broken promises of all seeds, each with the command that replays it.
+            Empty unless spark-groups has a bug.
         coordinator_metrics: The coordinator's metrics over the time counted, by the names of
             KIP-848: means over the seeds; of the maxima the greatest.
     """
@@ -140,21 +250,21 @@ def simulate(
         batch_length_s: Seconds a batch takes at most; it takes four fifths of it at least.
         trigger_s: Seconds of the processing-time trigger; 0 begins a batch when the last one ends.
         records_per_second: Records that are written to each partition in a second.
-        assignor: Who assigns partitions: uniform or range.
+        assignor: The server-side assignor: uniform or range.
         static: Whether the queries have instance ids.
         heartbeat_interval_s: The group's heartbeat interval.
-        session_timeout_s: The group's session time-out.
-        rebalance_timeout_s: How long a member may take to give partitions up.
-        deploy: How the queries are deployed anew: none, rolling, all-at-once or autoscale.
+        session_timeout_s: The group's session timeout.
+        rebalance_timeout_s: How long a member may take to revoke partitions.
+        deploy: The pattern of the redeployment: none, rolling, all-at-once or autoscale.
         restart_time_s: Seconds from the leave of an application until its next run reads.
-        faults: How much goes wrong meanwhile: none, some or many.
-        duration_s: Seconds that are counted from the end of the start-up on, at least.
+        faults: The amount of faults meanwhile: none, some or many.
+        duration_s: Seconds to count from the end of the start-up, at least.
         profile: Whose coordinator: kafka-4.0 to kafka-4.4, or kip-848.
         seed: The first seed; a seed is one run, on any machine.
         seeds: How many runs.
 
     Raises:
-        OptionsError: A name is none of those there are, or a number is out of its range.
+        OptionsError: A name is unknown, or a number is out of range.
     """
     swarm = Swarm(
         queries=members,
@@ -179,11 +289,7 @@ def simulate(
 
 
 class Played:
-    """A run that was played, with what was counted and drawn up meanwhile.
-
-    Args:
-        run: Which one.
-    """
+    """A finished run with its figures and timeline."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -202,11 +308,7 @@ class Played:
 
 
 def simulation_of(played: Sequence[Played]) -> Simulation:
-    """Return runs as one value.
-
-    Args:
-        played: One or more runs of one group, each with a seed of its own.
-    """
+    """Return runs as one value."""
     timeline = played[0].timeline
     return Simulation(
         figures=mean([each.figures for each in played]),

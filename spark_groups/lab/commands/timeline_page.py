@@ -1,4 +1,4 @@
-"""A run as one page: partitions across, time along, coloured by member; nothing is loaded."""
+"""A run as one self-contained page: a row for each partition, coloured by member over time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PIXELS_A_SECOND: Final = 14.0
 LEAST_WIDTH: Final = 800.0
 HUES: Final = (210, 28, 130, 345, 265, 52, 180, 310, 95, 5)
 SHADES: Final = (0, -16, 12)
-"""Colours that can be told apart, one for each application in turn: all hues, then darker ones."""
+"""Distinct colours, one for each application in turn: all hues, then darker ones."""
 
 STYLE: Final = """
 :root { color-scheme: light dark; --back: #ffffff; --text: #1c2128; --line: #d0d7de;
@@ -48,8 +48,7 @@ def render_page(title: str, sections: Sequence[tuple[str, str, Timeline]]) -> st
     """Return a whole HTML page.
 
     Args:
-        title: What it is about.
-        sections: For each run a heading, a sentence, and what happened.
+        sections: For each run a heading, a sentence, and its timeline.
     """
     parts = [
         "<!doctype html>",
@@ -57,11 +56,11 @@ def render_page(title: str, sections: Sequence[tuple[str, str, Timeline]]) -> st
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>",
         f"<h1>{escape(title)}</h1>",
-        "<p>A bar is the time in which a member has a partition; the number is its member epoch. It"
-        " is faint while the member is to give it up. A thin stripe is a batch that reads it, a red"
-        " one a batch that never finished. A gap is a time without an owner. A hollow bar is a"
-        " static member that is away: it keeps the partition, and nobody reads it. Dotted lines"
-        " are incidents, and where counting begins and ends. Point at anything for details.</p>",
+        "<p>A bar is the period in which a member owns a partition, with its member epoch. It is"
+        " faint while the partition is pending revocation. A thin stripe is a batch that reads it,"
+        " a red one a batch that never finished. A gap is a period without an owner. A hollow"
+        " bar is a static member that is away: it keeps the partition, which is not read. Dotted"
+        " lines are incidents, and the start and end of counting. Hover for details.</p>",
     ]
     for heading, sentence, timeline in sections:
         parts += [f"<h2>{escape(heading)}</h2>", f"<p>{escape(sentence)}</p>"]
@@ -106,7 +105,7 @@ def _colours(applications: Iterable[str]) -> dict[str, str]:
 
 
 def _names(names: Sequence[str]) -> Iterator[str]:
-    """Yield the column of partitions, which stays where it is when the page is scrolled."""
+    """Yield the column of partition names, which stays in place when the page scrolls."""
     width = max(map(len, names), default=0) * CHARACTER_WIDTH + 12
     height = (len(names) + 2) * ROW_HEIGHT
     yield f'<svg class="names" width="{width}" height="{height}" role="img">'
@@ -140,14 +139,14 @@ def _marks(timeline: Timeline, scale: float, height: int) -> Iterator[str]:
 def _bar(span: Span, colour: str, top: int, scale: float) -> str:
     x, width = span.begins * scale, (span.ends - span.begins) * scale
     state, label = "", str(span.member_epoch)
-    told = f"{span.member_id} at epoch {label}"
+    title = f"{span.member_id} at epoch {label}"
     if span.is_away:
-        state, label, told = " away", "away", f"{span.member_id} is away and means to be back"
+        state, label, title = " away", "away", f"{span.member_id} is away and will return"
     elif span.is_revoking:
-        state, told = " revoking", f"{told}, gives it up"
+        state, title = " revoking", f"{title}, pending revocation"
     bar = (
         f'<rect class="own{state}" style="{colour}" x="{x:.1f}" y="{top + 3}"'
-        f' width="{width:.1f}" height="{ROW_HEIGHT - 6}"><title>{escape(told)},'
+        f' width="{width:.1f}" height="{ROW_HEIGHT - 6}"><title>{escape(title)},'
         f" {span.begins:.3f} to {span.ends:.3f} s</title></rect>"
     )
     if width < 8 + CHARACTER_WIDTH * max(2, len(label)):
@@ -158,7 +157,7 @@ def _bar(span: Span, colour: str, top: int, scale: float) -> str:
 def _stripe(batch: BatchSpan, key: TopicIdPartition, top: int, scale: float) -> str:
     from_offset, until_offset = batch.ranges[key]
     if batch.ends is None:
-        # It is shown where it began: nobody knows how long it ran.
+        # Its end is unknown, so the mark is at its start.
         state, until, width = " unfinished", "never", 3.0
     else:
         state, until = "", f"{batch.ends:.3f} s"

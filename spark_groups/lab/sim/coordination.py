@@ -1,6 +1,6 @@
 """The group's coordinator on its nodes: it answers once records are replicated, crashes, moves.
 
-Its log outlives it: the next node replays what was replicated, and with luck what was not.
+The next node replays the log: all replicated records and, by chance, unreplicated ones.
 """
 
 from __future__ import annotations
@@ -40,15 +40,12 @@ PASSING_ERRORS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class AcceptedOffset:
-    """A commit of one partition that the coordinator took.
+    """A commit of one partition that the coordinator accepted.
 
     Args:
-        at: When, in seconds of the coordinator.
-        member_id: Who committed.
-        key: The partition.
-        committed_offset: What is committed.
-        before: What was committed before; None: nothing.
-        holder: Who held the partition then; None: nobody.
+        at: Seconds of the coordinator's clock.
+        before: The committed offset before, if any.
+        holder: The member that held the partition then, if any.
     """
 
     at: float
@@ -71,13 +68,10 @@ class _Waiting:
 
 @dataclass(slots=True)
 class Watch:
-    """Who is told what the coordinator does.
+    """Callbacks for what the coordinator does.
 
     Args:
-        changed: Is told that the group changed.
-        committed: Is told of each offset that was committed.
-        replaced: Is told that another node took over.
-        taken_back: Is told that everything since an instant was not replicated and never counts.
+        taken_back: Called with an instant: all changes since then were lost before replication.
     """
 
     changed: Callable[[ConsumerGroup], None] = lambda _: None
@@ -88,16 +82,10 @@ class Watch:
 
 @dataclass(slots=True)
 class Coordination:
-    """One group's coordinator, wherever it is.
+    """One group's coordinator, on whichever node.
 
     Args:
-        group_id: The group.
-        profile: Which coordinator it behaves like.
-        settings: What is configured.
-        storage: The cluster's topics.
-        schedule: Virtual time.
-        chance: Decides how long replication takes.
-        replication_s: How long it takes at most.
+        replication_s: The longest replication of a record.
     """
 
     group_id: str
@@ -112,24 +100,23 @@ class Coordination:
     former_node: m.Node = FIRST_NODE
     log: Log = field(default_factory=Log)
     removed_for_slowness: set[str] = field(default_factory=set)
-    """Members that were removed because they took too long to revoke."""
+    """Members removed because they took too long to revoke."""
     removed_at: dict[str, float] = field(default_factory=dict)
-    """When each member was removed that was waited for too long, in seconds."""
+    """When each member was removed by a timeout; seconds."""
     heard_at: dict[str, float] = field(default_factory=dict)
     """When each member sent its last accepted heartbeat, or another node took over."""
     failing_until: float = 0.0
-    """Until when nothing can be appended to the log."""
+    """Appends to the log fail until then."""
     sensors: Sensors = field(init=False)
-    """What happened, for its metrics."""
     _shard: Shard = field(init=False)
     _loading: bool = False
     _waiting: list[_Waiting] = field(default_factory=list)
     _flushing: bool = False
     _appended_at: float | None = None
-    """When the first was appended that is not replicated."""
+    """When the first unreplicated record was appended."""
     _wakes_at: float | None = None
     _doomed: Callable[[], None] | None = None
-    """What happens to the node as soon as it has appended something."""
+    """Called right after the node's next append."""
 
     def __post_init__(self) -> None:
         self.sensors = Sensors(self.schedule.now)
@@ -141,7 +128,7 @@ class Coordination:
 
     @property
     def group(self) -> ConsumerGroup:
-        """The group as the coordinator has it, replicated or not."""
+        """The group in the coordinator's memory, replicated or not."""
         return self._shard.memory.group(self.group_id)
 
     @property
@@ -157,12 +144,12 @@ class Coordination:
         return None
 
     def committed(self, key: TopicIdPartition) -> int | None:
-        """Return the committed offset of a partition, None if there is none."""
+        """Return the committed offset of a partition, if any."""
         kept = self.kept(key)
         return kept.committed_offset if kept else None
 
     def kept(self, key: TopicIdPartition) -> OffsetCommitValue | None:
-        """Return what is committed of a partition, and beside it, None if nothing is."""
+        """Return the committed offset of a partition with its metadata, if any."""
         name = self.storage.name_of(key.topic_id)
         value = self.group.offsets.get((name or "", key.partition))
         is_of_topic = value is not None and value.topic_id in (None, key.topic_id)
@@ -176,13 +163,11 @@ class Coordination:
     # Requests.
 
     def serve(self, outgoing: Outgoing, origin: Origin, error_code: int, reply: Reply) -> None:
-        """Take a request to the coordinator.
+        """Submit a request to the coordinator.
 
         Args:
-            outgoing: The request, and the node that it went to.
-            origin: Where it comes from.
-            error_code: With which error to refuse it for now; NONE to answer it.
-            reply: Is told the answer; None if the node died before.
+            error_code: An error to refuse the request with, or NONE.
+            reply: Called with the answer, or with None if the node died first.
         """
         if outgoing.node != self.node:
             error_code = ErrorCode.NOT_COORDINATOR
@@ -237,7 +222,7 @@ class Coordination:
         if self._appended_at is None:
             self._appended_at = self.schedule.now
         for member_id in self.heard_at.keys() - self.group.members.keys():
-            # Should it return, its silence begins anew.
+            # If the member returns, its session starts from the beginning.
             del self.heard_at[member_id]
         self.watch.changed(self.group)
         if not self._flushing:
@@ -261,7 +246,7 @@ class Coordination:
         self._set_alarm()
 
     def _settled(self, *, is_lost: bool) -> list[_Waiting]:
-        """Replicate what is appended, or lose it, and return who waited for it."""
+        """Replicate the appended records, or lose them; return the requests that waited."""
         waiting, self._waiting = self._waiting, []
         appended_at, self._appended_at = self._appended_at, None
         if not is_lost:
@@ -274,7 +259,6 @@ class Coordination:
         return waiting
 
     def _measure(self, waiting: list[_Waiting]) -> None:
-        """Record what is about to be replicated."""
         now = self.schedule.now
         for each in waiting:
             self.sensors.purgatory.record(now, now - each.asked_at)
@@ -313,28 +297,27 @@ class Coordination:
 
     @property
     def forgets_deleted_topics(self) -> bool:
-        """False while offsets of a topic that is deleted would be kept.
+        """False while deleting a topic would leave its offsets behind.
 
-        Kafka tries once to forget them (onPartitionsDeleted). Where offsets are kept by name,
-        until 4.1, those that stay are taken for those of the next topic of this name.
+        Kafka tries once to delete them (onPartitionsDeleted). Until 4.1, offsets are stored by
+        topic name: those left behind then belong to the next topic of this name.
         """
         is_able = not self._loading and self.schedule.now >= self.failing_until
         return is_able or self.profile.commits_topic_ids
 
     def topics_changed(self) -> None:
-        """Hand the topics as they are now to the coordinator."""
+        """Give the coordinator the current topics."""
         if not self._loading:
             self._shard.set_topics(self.storage.image, self.schedule.now)
             self._changed()
             self._flush()
 
     def move(self, loading_s: float, *, crash: bool) -> None:
-        """Let another node take over.
+        """Move the coordinator to another node.
 
         Args:
-            loading_s: How long it reads the log before it answers.
-            crash: Whether the node dies, and with it perhaps what is not replicated; else it
-                hands over in good order.
+            crash: Whether the node dies and may lose unreplicated records, instead of resigning
+                in order.
         """
         if self._loading:
             return
@@ -354,11 +337,7 @@ class Coordination:
         self.schedule.after(loading_s, lambda: self._loaded(loading_s))
 
     def die_at_next_append(self, loading_s: float) -> None:
-        """Let the node die between the next append and its replication.
-
-        Args:
-            loading_s: How long the next node reads the log before it answers.
-        """
+        """Crash the node between its next append and the replication."""
         self._doomed = lambda: self.move(loading_s, crash=True)
 
     def _loaded(self, loading_s: float) -> None:

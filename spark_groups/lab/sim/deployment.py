@@ -1,4 +1,4 @@
-"""Applications that are deployed anew: one by one, all at once, or more of them for a while."""
+"""Redeployments of applications: rolling, all at once, or autoscaling."""
 
 from __future__ import annotations
 
@@ -16,19 +16,17 @@ from spark_groups.lab.sim.swarm import Deploy, Swarm
 LOOK_S: Final = 0.1
 """How often a planned deployment looks at the group."""
 PATIENCE_S: Final = 30.0
-"""How long it waits beside the group's own time-outs before it goes on all the same."""
+"""How much longer than the group's own timeouts a deployment waits before its next step."""
 
 Act = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a planned deployment does at once, before it waits.
+    """One step of a planned deployment: the applications to stop, before it waits.
 
     Args:
-        not_before: When, at the earliest; seconds.
-        queries: Which applications are stopped.
-        away_s: For how long; None: for good.
+        away_s: None stops them for good.
     """
 
     not_before: float
@@ -37,23 +35,19 @@ class Step:
 
 
 class Deployment:
-    """Deploys the applications of a run anew.
+    """Redeploys the applications of a run.
 
-    By the clock in a run that is drawn. In a planned one when the start-up is over, and step by
-    step: the next follows when the applications are back, read again, and the group is stable.
-
-    Args:
-        scene: The run.
-        queries: The applications.
+    In a drawn run the steps follow the clock. In a planned run they begin after the start-up, and
+    each waits until the restarted applications read again and the group is stable.
     """
 
     def __init__(self, scene: Scene, queries: Sequence[Query]) -> None:
         self.is_over = not scene.swarm.planned
-        """True once nothing more is to be done, and the time is over that is counted."""
+        """True after the last step and the end of the counted time."""
         self._scene = scene
         self._queries = queries
         self._unstable_at = 0.0
-        """When the group was seen unstable last; seconds."""
+        """When the group was last seen unstable; seconds."""
         self._readers: set[str] = set()
         """Member ids that have finished a batch."""
 
@@ -62,7 +56,7 @@ class Deployment:
         return {} if self.is_over else {facts.Finished: self._finished}
 
     def begin(self) -> None:
-        """Set up what is going to happen."""
+        """Schedule the deployment."""
         swarm = self._scene.swarm
         if swarm.planned:
             self._await(self._has_started, self._count, swarm.starts_s)
@@ -71,12 +65,10 @@ class Deployment:
             self._scene.schedule.at(when, step)
 
     def _await(self, is_done: Callable[[], bool], then: Act, longest_s: float) -> None:
-        """Do something as soon as a condition holds, and at the latest when a deadline passes.
+        """Act once a condition holds, or when the deadline passes.
 
         Args:
-            is_done: The condition.
-            then: What to do.
-            longest_s: How long what is awaited takes, beside batches and the group's time-outs.
+            longest_s: How long the condition may take, beside batches and the group's timeouts.
         """
         schedule, swarm = self._scene.schedule, self._scene.swarm
         batches_s = 4 * (swarm.batch_s + swarm.trigger_s)
@@ -96,7 +88,7 @@ class Deployment:
         return state in (GroupState.STABLE, GroupState.EMPTY)
 
     def _has_started(self) -> bool:
-        """Tell whether all have come, and the group has been stable for two batches."""
+        """Return whether all applications read and the group has been stable for two batches."""
         now, swarm = self._scene.now, self._scene.swarm
         if not self._is_stable() or not all(map(self._reads, self._queries)):
             self._unstable_at = now
@@ -107,16 +99,15 @@ class Deployment:
         self._readers.add(fact.plan.member_id)
 
     def _reads(self, query: Query) -> bool:
-        """Tell whether an application runs and has read, if there is anything for it to read."""
+        """Return whether an application runs and has read, unless it has no partitions."""
         member = query.member
         if member is None or query.restless():
             return False
         return member.member_id in self._readers or not member.assigned
 
     def _count(self) -> None:
-        """Let what happens be counted, and the deployment begin."""
         scene = self._scene
-        scene.tell(facts.CountingBegins())
+        scene.publish(facts.CountingBegins())
         self._next(self._steps(), scene.now + scene.swarm.chaos_s)
 
     def _steps(self) -> Iterator[Step]:
@@ -135,7 +126,7 @@ class Deployment:
                 yield Step(now + 2 * part_s, further(queries), None)
 
     def _next(self, steps: Iterator[Step], ends_at: float) -> None:
-        """Take the next step; after the last one let the time be over that is counted."""
+        """Schedule the next step, or after the last one the end of the counted time."""
         step = next(steps, None)
         if step is None:
             self._scene.schedule.at(ends_at, self._end)
@@ -157,7 +148,7 @@ class Deployment:
         self._await(is_done, lambda: self._next(steps, ends_at), step.away_s or LEAVE_S)
 
     def _end(self) -> None:
-        self._scene.tell(facts.CountingEnds())
+        self._scene.publish(facts.CountingEnds())
         self.is_over = True
 
 
@@ -167,12 +158,7 @@ def further(queries: Sequence[Query]) -> Sequence[Query]:
 
 
 def steps_of(swarm: Swarm, queries: Sequence[Query]) -> Iterator[tuple[float, Act]]:
-    """Yield what a deployment by the clock does, with the instant at which it does it.
-
-    Args:
-        swarm: What the run is made of.
-        queries: The applications.
-    """
+    """Yield the actions of a deployment by the clock, each with its instant."""
     begins_at = swarm.starts_s + (swarm.chaos_s - swarm.starts_s) / 4
     restart_s = swarm.restart_s - LEAVE_S
     match swarm.deploy:
@@ -185,7 +171,7 @@ def steps_of(swarm: Swarm, queries: Sequence[Query]) -> Iterator[tuple[float, Ac
             for query in queries:
                 yield begins_at, partial(query.stop, restart_s)
         case Deploy.AUTOSCALE:
-            # The second half goes for a third of the time, comes back, and goes for good.
+            # The second half leaves for a third of the time, returns, and leaves for good.
             part_s = (swarm.chaos_s - begins_at) / 3
             for index, query in enumerate(further(queries)):
                 step_s = index * min(swarm.deploy_every_s, part_s / len(queries))

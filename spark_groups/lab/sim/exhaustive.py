@@ -1,8 +1,8 @@
-"""Every order of events of a small group, up to a depth: in the place of the TLA+ model of KIP-848.
+"""Every order of events of a small group, up to a depth, like the TLA+ model of KIP-848.
 
-Members are abstract: what they own, what is under way. The coordinator is the model, function by
-function. States are compared by value, so that two orders that end alike are followed once. From
-each of the last states a fair schedule without faults must make the group stable.
+Members are abstract: their partitions and one message under way. The coordinator is the model.
+States are compared by value, so equal states are explored once. From each state at the full depth,
+a fair schedule without faults must make the group stable.
 """
 
 from __future__ import annotations
@@ -34,18 +34,16 @@ TOPIC: Final = "orders"
 TOPIC_ID: Final = uuid.UUID(int=1)
 SETTINGS: Final = Settings(BrokerSettings(assignment_interval_s=0.0))
 FAIR_ROUNDS: Final = 12
-"""So many heartbeats of each member must be enough to make a group stable."""
+"""Heartbeats of each member that must suffice to make the group stable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much is tried.
+    """The size of the search.
 
     Args:
-        members: How many members there are.
-        partitions: How many partitions the topic has at first.
-        depth: How many events follow each other at most.
-        faults: How many of them may be faults.
+        depth: The longest sequence of events.
+        faults: How many of these may be faults.
     """
 
     members: int = 2
@@ -55,7 +53,7 @@ class Bounds:
 
 
 class ValueMapping(dict[K, V]):
-    """A mapping that is a value: nobody changes it, so it may be hashed."""
+    """A mapping that never changes, and so can be hashed."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))
@@ -63,16 +61,12 @@ class ValueMapping(dict[K, V]):
 
 @dataclass(frozen=True, slots=True)
 class AbstractMember:
-    """A member: what it believes, and its one request or answer under way.
+    """A member's own view, and its one request or answer under way.
 
     Args:
-        member_id: Its id.
-        member_epoch: Its epoch; 0 while it is not in the group.
-        assigned: What it may use.
-        owned: That, and what it has not given up yet.
-        sent: A heartbeat that has not arrived.
-        answer: An answer that has not arrived.
-        is_expired: Whether its session is over: it owns nothing by its own clock.
+        member_epoch: 0 while it is not in the group.
+        owned: The assigned partitions, and those not yet revoked.
+        is_expired: Whether its session has expired: by its own clock it owns nothing.
     """
 
     member_id: str
@@ -99,13 +93,13 @@ class AbstractMember:
         )
         return replace(self, sent=request)
 
-    def told(self) -> AbstractMember:
-        """Return it after its answer arrived."""
+    def after_answer(self) -> AbstractMember:
+        """Return the member after its answer arrived."""
         answer = self.answer
         assert answer is not None
         idle = replace(self, answer=None)
         if answer.error_code:
-            # A coordinator that does not take a known member back has to forget it first.
+            # The coordinator must remove the old member before the id can join again.
             again = self.member_id if self.member_epoch else f"{self.member_id}'"
             return AbstractMember(again)
         if answer.member_epoch < 0:
@@ -122,14 +116,11 @@ class AbstractMember:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Everything there is at one moment, as a value.
+    """The whole system at one moment, as a value.
 
     Args:
-        records: What the coordinator has.
-        compared: The version of the topics that the coordinator has compared the group with.
-        topics: The version of the topics, and how many partitions there are.
-        members: The members.
-        faults: How many faults there were.
+        compared: The version of the topics that the coordinator has applied to the group.
+        topics: The version of the topics, and the number of partitions.
     """
 
     records: frozenset[Record]
@@ -149,12 +140,10 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found.
+    """The result of a search.
 
     Args:
-        states: How many states were visited.
-        depth: How many events follow each other at most.
-        broken: What was broken, with the events that led there; empty if nothing was.
+        broken: The events that led to a broken promise, then the promise; empty if none broke.
     """
 
     states: int
@@ -163,7 +152,7 @@ class Found:
 
     @property
     def text(self) -> str:
-        """Say it in one sentence, or with the events that break a promise a line each."""
+        """One sentence, or the broken promise and its events, one a line."""
         if not self.broken:
             return f"{self.states:,} states visited, {self.depth} events deep: every promise kept"
         *steps, promise = self.broken
@@ -171,12 +160,7 @@ class Found:
 
 
 class Explorer:
-    """Goes through the states of one group, those that are nearest first.
-
-    Args:
-        profile: Which coordinator it is.
-        bounds: How much is tried.
-    """
+    """Explores the states of one group, breadth first."""
 
     def __init__(self, profile: Profile, bounds: Bounds) -> None:
         self._profile = profile
@@ -209,7 +193,7 @@ class Explorer:
             level = following
         return Found(len(came_from), self._bounds.depth)
 
-    # What may happen.
+    # Possible events.
 
     def _steps(self, state: State) -> Iterator[tuple[str, State]]:
         for index, member in enumerate(state.members):
@@ -217,7 +201,7 @@ class Explorer:
             if member.sent is not None:
                 yield f"{name}'s heartbeat arrives", self._arrive(state, index)
             if member.answer is not None:
-                yield f"{name} is answered", _with(state, index, member.told())
+                yield f"{name} is answered", _with(state, index, member.after_answer())
             if not member.is_busy:
                 yield f"{name} heartbeats", _with(state, index, member.heartbeat())
                 if member.member_epoch > 0:
@@ -225,8 +209,8 @@ class Explorer:
                     nothing = replace(leave, assigned=NO_PARTITIONS, owned=NO_PARTITIONS)
                     yield f"{name} leaves", _with(state, index, nothing)
             if member.owned != member.assigned:
-                given_up = replace(member, owned=member.assigned)
-                yield f"{name} gives up {_names(member)}", _with(state, index, given_up)
+                revoked = replace(member, owned=member.assigned)
+                yield f"{name} revokes {_names(member)}", _with(state, index, revoked)
         if state.faults < self._bounds.faults:
             for event, after in self._faults(state):
                 yield event, replace(after, faults=state.faults + 1)
@@ -242,7 +226,7 @@ class Explorer:
             for kind in (TimerKind.SESSION, TimerKind.REBALANCE):
                 after = self._expire(state, index, kind)
                 if after is not None:
-                    yield f"{member.member_id}'s {kind.name.lower()} time-out is over", after
+                    yield f"{member.member_id}'s {kind.name.lower()} timeout expires", after
         silent = tuple(replace(each, sent=None, answer=None) for each in state.members)
         yield "the coordinator fails over", replace(state, members=silent, compared=-1)
         version, count = state.topics
@@ -259,7 +243,7 @@ class Explorer:
         member, group = state.members[index], state.group(self._profile)
         assert member.sent is not None
         outcome = heartbeat.heartbeat(group, member.sent, self._profile, self._context(state))
-        # A join begins another membership.
+        # A join begins a new membership.
         is_expired = member.is_expired and member.sent.member_epoch > 0
         answered = replace(member, sent=None, answer=outcome.response, is_expired=is_expired)
         return _applied(
@@ -276,18 +260,18 @@ class Explorer:
         expired = _with(state, index, replace(member, is_expired=True))
         return _applied(expired, group, outcome.records, outcome.topics_version)
 
-    # What must hold.
+    # Invariants.
 
     def _broken(self, state: State) -> str:
-        """Return which promise a state breaks, "" if none."""
+        """Return the promise that a state breaks, or ""."""
         group = state.group(self._profile)
         holders: dict[TopicIdPartition, str] = {}
         for each in group.members.values():
             for key in (*each.assigned, *each.pending_revocation):
                 if holders.setdefault(key, each.member_id) != each.member_id:
-                    return f"the coordinator says {holders[key]} and {each.member_id} hold {key}"
+                    return f"for the coordinator {holders[key]} and {each.member_id} hold {key}"
             if each.member_epoch > group.assignment_epoch:
-                return f"{each.member_id} is ahead of the target"
+                return f"{each.member_id} is ahead of the target assignment"
         owners: dict[TopicIdPartition, str] = {}
         for member in state.members:
             for key in member.owned.partitions if not member.is_expired else ():
@@ -295,14 +279,14 @@ class Explorer:
                     return f"{owners[key]} and {member.member_id} both own {key}"
         meant = [key for target in group.targets.values() for key in target.partitions.partitions]
         if len(meant) != len(set(meant)):
-            return f"a partition is meant for two members: {sorted(meant)}"
+            return f"a partition has two target members: {sorted(meant)}"
         return _not_reconciled(group)
 
     def _unsettled(self, state: State) -> str:
-        """Return why a fair schedule without faults does not make a group stable."""
+        """Return why a fair schedule without faults does not make the group stable, or ""."""
         ids = {each.member_id for each in state.members}
         for strange in state.group(self._profile).members.keys() - ids:
-            # An id that nobody uses any more goes when its session is over.
+            # An abandoned member id is removed when its session expires.
             group = state.group(self._profile)
             timer = Timer(TimerKey(TimerKind.SESSION, GROUP_ID, strange), 0.0)
             outcome = leaving.timed_out(group, timer, self._profile, self._context(state))
@@ -319,25 +303,20 @@ class Explorer:
         return ""
 
     def _fair_turn(self, state: State, index: int) -> State:
-        """Let what is under way of a member arrive, and then another heartbeat of it."""
+        """Deliver the member's message under way, then one more heartbeat."""
         for _ in range(2):
             member = state.members[index]
             if member.sent is None and member.answer is None:
-                given_up = replace(member, owned=member.assigned)
-                state = _with(state, index, given_up.heartbeat())
+                revoked = replace(member, owned=member.assigned)
+                state = _with(state, index, revoked.heartbeat())
             if state.members[index].sent is not None:
                 state = self._arrive(state, index)
-            state = _with(state, index, state.members[index].told())
+            state = _with(state, index, state.members[index].after_answer())
         return state
 
 
 def explore(profile: Profile, bounds: Bounds) -> Found:
-    """Try every order of events of a small group.
-
-    Args:
-        profile: Which coordinator it is.
-        bounds: How much is tried.
-    """
+    """Try every order of events of a small group."""
     return Explorer(profile, bounds).explore()
 
 
@@ -371,7 +350,7 @@ def _not_reconciled(group: ConsumerGroup) -> str:
     for each in group.members.values():
         target = group.targets.get(each.member_id)
         if each.assigned.keys() != (target.partitions.partitions if target else frozenset()):
-            return f"the group is stable, but {each.member_id} has not what is meant for it"
+            return f"the group is stable, but {each.member_id} differs from its target assignment"
     return ""
 
 

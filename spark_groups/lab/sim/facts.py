@@ -1,4 +1,4 @@
-"""What can be seen of a run from outside; checkers, figures and the timeline live on these."""
+"""Events of a run that checkers, figures and the timeline listen to."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ from spark_groups.values import dataclass
 Records = Mapping[TopicIdPartition, Sequence[int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Began:
-    """A query starts from its checkpoint.
+class Fact:
+    """Something that happened, seen from outside."""
 
-    Args:
-        who: The query.
-        incarnation: What this run of it is called.
-        client: Its client.
-        is_job: Whether it ends when it has read what is there.
-    """
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Began(Fact):
+    """A query starts from its checkpoint; `is_job` if it is an AvailableNow job."""
 
     who: str
     incarnation: str
@@ -35,14 +34,11 @@ class Began:
 
 
 @dataclass(frozen=True, slots=True)
-class Drained:
-    """A job ends because it has read what was there.
+class Drained(Fact):
+    """An AvailableNow job ends because it has read all records that were there.
 
     Args:
-        who: The query.
-        client: Its client.
-        began_at: When it started, in seconds.
-        is_settled: Whether it had all that it was meant to have; else it has waited long enough.
+        is_settled: Whether it had its whole target assignment, or else stopped waiting for it.
     """
 
     who: str
@@ -52,8 +48,8 @@ class Drained:
 
 
 @dataclass(frozen=True, slots=True)
-class Triggered:
-    """Spark asked for the next batch; `plan` is None if there is nothing to read."""
+class Triggered(Fact):
+    """Spark asked for the next batch; `plan` is None if there is none."""
 
     who: str
     client: GroupClient
@@ -61,8 +57,8 @@ class Triggered:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """A batch runs: what it found in the logs."""
+class Read(Fact):
+    """A batch runs and reads these records."""
 
     who: str
     plan: BatchPlan
@@ -70,7 +66,7 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Fact):
     """A batch is in Spark's commit log."""
 
     who: str
@@ -79,15 +75,15 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
+class Forgotten(Fact):
     """A query starts with a new checkpoint."""
 
     who: str
 
 
 @dataclass(frozen=True, slots=True)
-class Consumed:
-    """A plain consumer has read so far, and is about to commit it."""
+class Consumed(Fact):
+    """A plain consumer has read a range and is about to commit it."""
 
     who: str
     member_id: str
@@ -98,14 +94,14 @@ class Consumed:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
-    """The coordinator took an offset."""
+class Committed(Fact):
+    """The coordinator accepted an offset."""
 
     offset: AcceptedOffset
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetReset:
+class OffsetReset(Fact):
     """An operator has set the committed offset of a partition."""
 
     key: TopicIdPartition
@@ -113,34 +109,34 @@ class OffsetReset:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupChanged:
+class GroupChanged(Fact):
     """The coordinator changed the group."""
 
     group: ConsumerGroup
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
+class Replaced(Fact):
     """Another node took over from the coordinator."""
 
 
 @dataclass(frozen=True, slots=True)
-class TakenBack:
-    """What the coordinator changed since an instant was lost before it was replicated."""
+class TakenBack(Fact):
+    """The coordinator lost its changes since an instant before they were replicated."""
 
     since: float
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
-    """A client says that something happened to it."""
+class Happened(Fact):
+    """A client reports an event."""
 
     who: str
     event: Event
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(Fact):
     """A client sends a request."""
 
     who: str
@@ -148,8 +144,8 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """A client takes the answer to a request."""
+class Answered(Fact):
+    """A client receives the answer to a request."""
 
     who: str
     request: Request
@@ -157,34 +153,28 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Unanswered:
-    """A client is told that a request may have arrived and gets no answer."""
+class Unanswered(Fact):
+    """A client learns that a request gets no answer; the request may have arrived."""
 
     who: str
     request: Request
 
 
 @dataclass(frozen=True, slots=True)
-class CameLate:
-    """A request arrives whose sender has given it up.
-
-    Args:
-        request: The request.
-        at: When, in seconds.
-    """
+class CameLate(Fact):
+    """A request arrives after its sender stopped waiting."""
 
     request: Request
     at: float
 
 
 @dataclass(frozen=True, slots=True)
-class Misheard:
-    """A heartbeat that came late made the coordinator take partitions from its sender or give some.
+class Misheard(Fact):
+    """A late heartbeat made the coordinator change its sender's partitions.
 
     Args:
-        member_id: The sender.
-        taken: What it owns as far as it knows, or is told soon.
-        given: What a plain consumer has now and is never told: the answer goes to nobody.
+        taken: Partitions that the sender still owns in its own view, or soon will.
+        given: Partitions that a plain consumer never learns of: the answer is lost.
     """
 
     member_id: str
@@ -193,27 +183,22 @@ class Misheard:
 
 
 @dataclass(frozen=True, slots=True)
-class Unavailable:
-    """A job fails, for what it is to read does not exist or did not come.
-
-    Args:
-        who: The query.
-        message: What it says.
-    """
+class Unavailable(Fact):
+    """A job fails because its topics do not exist or its partitions did not arrive."""
 
     who: str
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class Grown:
+class Grown(Fact):
     """A partition was added to a topic."""
 
     key: TopicIdPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Fact):
     """A log lost its end; it ends at `end_offset` now."""
 
     key: TopicIdPartition
@@ -221,7 +206,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Aged:
+class Aged(Fact):
     """A log lost its beginning; it starts at `start_offset` now."""
 
     key: TopicIdPartition
@@ -229,14 +214,14 @@ class Aged:
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(Fact):
     """A topic is gone with all its logs."""
 
     topic: TopicImage
 
 
 @dataclass(frozen=True, slots=True)
-class Incident:
+class Incident(Fact):
     """Something was done to the group from outside."""
 
     what: str
@@ -244,46 +229,15 @@ class Incident:
 
 
 @dataclass(frozen=True, slots=True)
-class CountingBegins:
-    """The start-up of a planned run is over: what it costs is counted from here on."""
+class CountingBegins(Fact):
+    """The start-up of a planned run is over; the figures count from here."""
 
 
 @dataclass(frozen=True, slots=True)
-class CountingEnds:
-    """The deployment of a planned run is over, and with it the time that is counted."""
+class CountingEnds(Fact):
+    """The deployment of a planned run, and with it the counted time, is over."""
 
 
 @dataclass(frozen=True, slots=True)
-class Quiet:
+class Quiet(Fact):
     """Some time after the last fault, the run is over."""
-
-
-Fact = (
-    Began
-    | Drained
-    | Triggered
-    | Read
-    | Finished
-    | Forgotten
-    | Consumed
-    | Committed
-    | OffsetReset
-    | GroupChanged
-    | Replaced
-    | TakenBack
-    | Happened
-    | Sent
-    | Answered
-    | Unanswered
-    | CameLate
-    | Misheard
-    | Unavailable
-    | Grown
-    | Cut
-    | Aged
-    | Deleted
-    | Incident
-    | CountingBegins
-    | CountingEnds
-    | Quiet
-)

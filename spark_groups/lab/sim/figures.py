@@ -1,7 +1,7 @@
-"""What a deployment costs: who waits for records, what is read twice, how much moves.
+"""The cost of a deployment: delayed records, records read twice, partitions moved.
 
-`Reading` and `Moves` count. They take what happened as arguments, so that the same definitions
-hold for a simulated run and for one that was measured.
+`Reading` and `Moves` count. They take events as arguments, so the same definitions hold for a
+simulated run and a measured one.
 """
 
 from __future__ import annotations
@@ -19,30 +19,29 @@ from spark_groups.lab.sim.swarm import Swarm
 from spark_groups.types import TopicIdPartition
 
 SLACK_S: Final = 1.0
-"""How much longer than usual a partition or a record may wait before that is counted."""
+"""How much longer than usual a partition or a record may wait before it counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What was counted in a run after its start-up; times in seconds.
+    """Figures of a run after its start-up; times in seconds.
 
     Args:
-        counted_s: How long was counted.
-        pauses: How often a partition that had records was in no batch, for longer than usual.
-        not_read_s: All these times together, over all partitions.
-        longest_not_read_s: The longest of them.
-        records: Records that were written in the time counted, all of which were read.
-        records_delayed: Those that waited longer than a record ever waits while nothing happens.
-        delay_p50_s: From the writing of a record to the end of the batch that read it: half of
-            the records waited no longer.
-        delay_p99_s: 99 of 100 records waited no longer.
-        delay_max_s: No record waited longer.
-        read_twice: Records that were read by one more finished batch.
-        partitions_moved: How often a partition went from one application to another.
-        moves_needed: How many of these moves followed an application that left or joined.
-        moves_not_needed: How many were made between two applications that were there all the time.
-        unstable_s: How long the group was not stable, all in all.
-        longest_unstable_s: The longest time at a stretch.
+        counted_s: The time counted.
+        pauses: How often a partition with records was in no batch for longer than usual.
+        not_read_s: The sum of these pauses over all partitions.
+        longest_not_read_s: The longest pause.
+        records: Records written in the time counted; all of them were read.
+        records_delayed: Records that waited longer than any record does without faults.
+        delay_p50_s: Median time from the write of a record to the end of the batch that read it.
+        delay_p99_s: The 99th percentile of these delays.
+        delay_max_s: The longest delay.
+        read_twice: Reads of a record by a further finished batch.
+        partitions_moved: Moves of a partition from one application to another.
+        moves_needed: Moves from an application that left, or to one that joined.
+        moves_not_needed: Moves between two applications that stayed.
+        unstable_s: The time in which the group was not stable.
+        longest_unstable_s: The longest such period.
         batches: Finished batches.
     """
 
@@ -65,11 +64,11 @@ class Figures:
 
 
 LONGEST: Final = ("longest_not_read_s", "delay_max_s", "longest_unstable_s")
-"""Figures of which the greatest counts; all others are means over the runs."""
+"""Figures combined by their maximum; all others by their mean over the runs."""
 
 
 def mean(all_figures: Sequence[Figures]) -> Figures:
-    """Return the figures of several runs as one: means, and the greatest of what is longest."""
+    """Return the figures of several runs as one: means, and the maximum of the longest times."""
     values: dict[str, float] = {}
     for each in fields(Figures):
         found = [getattr(figures, each.name) for figures in all_figures]
@@ -83,12 +82,12 @@ def mean(all_figures: Sequence[Figures]) -> Figures:
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """How long partitions and records wait while nothing happens, in seconds.
+    """How long partitions and records wait without faults, in seconds.
 
     Args:
         pause_s: A partition, from one batch to the next.
-        delay_s: A record that was written just after a batch was planned: for the end of that
-            batch or the trigger, whichever is later, and for the end of the next batch.
+        delay_s: A record written just after a batch was planned: until that batch ends or the
+            trigger fires, the later of both, and until the next batch ends.
     """
 
     pause_s: float
@@ -96,12 +95,7 @@ class Usual:
 
     @classmethod
     def of(cls, batch_s: float, trigger_s: float) -> Usual:
-        """Return what is usual with batches and a trigger of some length.
-
-        Args:
-            batch_s: Seconds that a batch takes at most.
-            trigger_s: Seconds of the processing-time trigger.
-        """
+        """Return the usual waits for a batch length and a trigger interval."""
         return cls(trigger_s + SLACK_S, max(batch_s, trigger_s) + batch_s + SLACK_S)
 
 
@@ -109,27 +103,22 @@ Partition = TypeVar("Partition", bound=Hashable)
 
 
 class Reading(Generic[Partition]):
-    """Counts what whoever waits for the records feels.
+    """Counts pauses of partitions and delays of records.
 
-    A partition is read while a batch runs that has records of it and finishes. It is not read from
-    the end of such a batch, or from when there is a record to read, if that is later, until the
-    next such batch begins.
-
-    Args:
-        begins_at: From when on it counts; seconds.
-        usual: How long partitions and records wait while nothing happens.
-        ends_at: Until when it counts what is written; seconds.
+    A partition is read while a batch with records of it runs, if that batch finishes. A pause lasts
+    from the end of such a batch, or from the next record if that is later, to the start of the next
+    such batch.
     """
 
     def __init__(self, begins_at: float, usual: Usual, ends_at: float = inf) -> None:
         self.pauses: dict[Partition, list[float]] = {}
-        """For each partition how long it was not read, each time; seconds."""
+        """The pauses of each partition; seconds."""
         self.delays: list[float] = []
         self.read_twice = 0
         self.batches = 0
         self._begins_at = begins_at
         self.ends_at = ends_at
-        """Until when it counts what is written; seconds."""
+        """Records written later are not counted."""
         self._usual = usual
         self._read_until: dict[Partition, float] = {}
         self._read: dict[Partition, set[int]] = {}
@@ -140,13 +129,11 @@ class Reading(Generic[Partition]):
         ended_at: float,
         records: Mapping[Partition, Sequence[tuple[int, float]]],
     ) -> None:
-        """Take a batch that finished; batches have to come in the order in which they end.
+        """Count a finished batch; batches must come in the order in which they end.
 
         Args:
-            began_at: When it began; seconds.
-            ended_at: When it ended.
-            records: What it read of each partition: records that can be told apart, and when each
-                was written; in order.
+            records: By partition the ids of the records read, each with the time of its write; in
+                order.
         """
         self.batches += self._begins_at <= ended_at < self.ends_at
         for partition, found in records.items():
@@ -170,7 +157,7 @@ class Reading(Generic[Partition]):
             self.pauses.setdefault(partition, []).append(lasted_s)
 
     def figures(self) -> dict[str, float]:
-        """Return what was counted, by the names of `Figures`."""
+        """Return the counts by the names of `Figures`."""
         pauses = [each for found in self.pauses.values() for each in found]
         delays = sorted(self.delays)
         return {
@@ -188,20 +175,20 @@ class Reading(Generic[Partition]):
 
 
 def quantile(ordered: Sequence[float], part: float) -> float:
-    """Return the least value that so great a part of the values does not exceed; 0 of none.
+    """Return a quantile; 0 if there are no values.
 
     Args:
-        ordered: The values, the least first.
-        part: Above 0, and 1 at most.
+        ordered: Values in ascending order.
+        part: Above 0, at most 1.
     """
     return ordered[ceil(part * len(ordered)) - 1] if ordered else 0.0
 
 
 class Moves(Generic[Partition]):
-    """Counts how often partitions go from one application to another.
+    """Counts how often partitions move from one application to another.
 
-    A static member that is away is still in the group, and a restarted application is the same: a
-    partition that waits for it and returns to it did not move.
+    A restarted application is the same one, and a static member that is away is still in the
+    group: a partition that waits for it did not move.
     """
 
     def __init__(self) -> None:
@@ -210,18 +197,16 @@ class Moves(Generic[Partition]):
         self._owner: dict[Partition, str] = {}
         self._members: frozenset[str] = frozenset()
         self._joined: set[str] = set()
-        """Who joined since the group was stable."""
+        """Applications that joined since the group was last stable."""
         self._left: set[str] = set()
 
     def seen(
         self, members: Iterable[str], owners: Mapping[Partition, str], *, is_stable: bool
     ) -> None:
-        """Take the group as it is now.
+        """Compare the group with its last state.
 
         Args:
-            members: The applications that are members, also those that are away for a while.
-            owners: Which application has each partition that anybody has.
-            is_stable: Whether the group is stable.
+            members: The applications that are members, also static ones that are away.
         """
         now = frozenset(members)
         self._joined |= now - self._members
@@ -239,11 +224,11 @@ class Moves(Generic[Partition]):
             self._left.clear()
 
     def forget(self) -> None:
-        """Count from 0 again."""
+        """Reset the counts."""
         self.needed = self.not_needed = 0
 
     def figures(self) -> dict[str, float]:
-        """Return what was counted, by the names of `Figures`."""
+        """Return the counts by the names of `Figures`."""
         return {
             "partitions_moved": self.needed + self.not_needed,
             "moves_needed": self.needed,
@@ -252,21 +237,17 @@ class Moves(Generic[Partition]):
 
 
 def application_of(member_id: str) -> str:
-    """Return the application that a simulated member is an incarnation of."""
+    """Return the application of a simulated member id."""
     return member_id.partition(".")[0]
 
 
 def usual_of(swarm: Swarm) -> Usual:
-    """Return how long partitions and records wait in a run while nothing happens."""
+    """Return the usual waits of a run."""
     return Usual.of(swarm.batch_s, swarm.trigger_s)
 
 
 class FigureCounter:
-    """Counts while a run goes on, from the end of its start-up.
-
-    Args:
-        scene: The run.
-    """
+    """Counts the figures of a run from the end of its start-up."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -295,7 +276,7 @@ class FigureCounter:
 
     @property
     def figures(self) -> Figures:
-        """What was counted so far."""
+        """The figures so far."""
         values: dict[str, float] = {
             **self._reading.figures(),
             **self._moves.figures(),

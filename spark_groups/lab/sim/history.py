@@ -1,4 +1,4 @@
-"""What happened so far, for the checkers that compare with it; it objects to nothing."""
+"""The history of a run by partition, for the checkers that compare with it."""
 
 from __future__ import annotations
 
@@ -12,39 +12,38 @@ Ranges = dict[TopicIdPartition, list[tuple[int, int]]]
 
 
 class History:
-    """Everything is kept by partition.
+    """The ranges read, committed and lost, by partition.
 
-    Whoever listens before the checkers has noted a fact when they ask.
+    It listens before the checkers, so it knows a fact when they receive it.
     """
 
     def __init__(self) -> None:
         self.first: dict[TopicIdPartition, int] = {}
         """The first offset that was committed."""
         self.finished: Ranges = {}
-        """What finished batches, and plain consumers before they committed, have read."""
+        """Ranges read by finished batches, and by plain consumers before their commit."""
         self.inherited: Ranges = {}
-        """What was finished by an earlier incarnation and committed by a later one."""
+        """Ranges finished by one incarnation and committed by a later one."""
         self.read_again = 0
-        """How many ranges a finished batch read that another had read."""
+        """How many ranges of finished batches overlap an earlier one."""
         self.cut: dict[TopicIdPartition, int] = {}
-        """The least end of a log that lost its end: what is below may be read again."""
+        """The lowest end of a truncated log: records above it may be read again."""
         self.lowest: dict[TopicIdPartition, int] = {}
-        """From where on every record must have been read."""
+        """Every record from here on must be read."""
         self.added: set[TopicIdPartition] = set()
         """Partitions that were added while the group was reading the topic."""
         self.given_up: set[TopicIdPartition] = set()
-        """Partitions that a client gave up uncommitted, and said so, and nobody got since."""
+        """Partitions released without a commit, as their client reported, and not reassigned."""
         self.gave_up = False
-        """Whether that ever happened."""
+        """Whether a client ever reported that."""
         self.read: dict[TopicIdPartition, set[int]] = {}
-        """Records that were read by finished batches."""
+        """Records read by finished batches."""
         self.aged: dict[TopicIdPartition, int] = {}
-        """Where a log starts that lost its beginning."""
+        """Start offsets of logs that retention has shortened."""
         self._reached: dict[TopicIdPartition, int] = {}
         self._ahead: Ranges = {}
-        """What is finished and not below `_reached` yet."""
+        """Finished ranges not yet below `_reached`."""
         self._ends: dict[TopicIdPartition, int] = {}
-        """The end of the last range that was read."""
 
     def listeners(self) -> Listeners:
         """Return what to call for each kind of fact."""
@@ -59,11 +58,11 @@ class History:
         }
 
     def reached(self, key: TopicIdPartition) -> int:
-        """Return up to where all was in finished batches, from the first committed offset on."""
+        """Return the end of the range, from the first committed offset on, read without a gap."""
         reached = self._reached.get(key, self.first.get(key, 0))
         ahead = sorted(self._ahead.pop(key, ()))
         for from_offset, until_offset in ahead:
-            # What lies between may have been dropped by retention.
+            # Retention may have dropped the records between.
             if from_offset <= max(reached, self.aged.get(key, 0)):
                 reached = max(reached, until_offset)
         self._ahead[key] = [each for each in ahead if each[1] > reached]
@@ -71,7 +70,7 @@ class History:
         return reached
 
     def floor(self, key: TopicIdPartition, committed_offset: int) -> int:
-        """Return how low a position may be although so much is committed."""
+        """Return the lowest valid position for a committed offset."""
         return min(self.cut.get(key, committed_offset), committed_offset)
 
     def _finished(self, fact: facts.Finished) -> None:

@@ -1,4 +1,4 @@
-"""What goes wrong in a run beside the network: a table of the swarm's counts and what each does."""
+"""Faults and changes of a run beside the network: a table of the swarm's counts and actions."""
 
 from __future__ import annotations
 
@@ -20,24 +20,22 @@ from spark_groups.types import TopicIdPartition
 NAME: Final = "operator"
 NO_MEMBER_ID: Final = ""
 NO_MEMBER_EPOCH: Final = -1
-"""With these a commit comes from outside: it is refused while the group has members."""
+"""These mark a commit from outside the group, refused while the group has members."""
 TRY_AGAIN_S: Final = 0.5
 MARGIN_S: Final = 5.0
-"""For how long, about, the group has no members before its queries start again."""
+"""About how long the group has no members before its queries start again."""
 
 
 def longest_reset_s(swarm: Swarm) -> float:
-    """Return how many seconds no query runs at most: whoever leaves ends its batch before."""
+    """Return the longest time without queries; a query that leaves ends its batch first."""
     return swarm.session_s + MARGIN_S + swarm.batch_s + LEAVE_S
 
 
 class Operator:
-    """Commits from outside, again and again until that is accepted or too late.
+    """Resets offsets from outside; retries until that is accepted or too late.
 
     Args:
-        scene: Where.
-        queries: What they have read last says where an offset may be set to.
-        until: When to give up, in seconds.
+        queries: Their last plans suggest offsets to reset to.
     """
 
     def __init__(self, scene: Scene, queries: Sequence[Query], until: float) -> None:
@@ -45,10 +43,10 @@ class Operator:
         self._queries = queries
         self._until = until
         self._is_marked = scene.chance.random() < 0.5
-        """Whether the tool says that it was a reset; Kafka's own keeps nothing beside an offset."""
+        """Whether the tool marks the reset in the commit metadata; Kafka's own tool does not."""
 
     def act(self) -> None:
-        """Set offsets if the group has no members, else try again in a moment."""
+        """Reset offsets if the group has no members; else retry after a pause."""
         scene, coordination = self._scene, self._scene.coordination
         if scene.now >= self._until:
             return
@@ -66,7 +64,7 @@ class Operator:
         scene.network.send(NAME, outgoing, self._answered, lambda _: None)
 
     def _offsets(self) -> dict[TopicIdPartition, m.OffsetAndMetadata]:
-        """Return where to set some partitions back to: at times, where a batch began."""
+        """Choose new offsets for some partitions, among them starts of batches."""
         chance = self._scene.chance
         begins: dict[TopicIdPartition, list[int]] = {}
         for query in self._queries:
@@ -97,29 +95,24 @@ class Operator:
 LOADING_S: Final = (0.0, 0.5, 3.0)
 """How long a coordinator reads its log before it answers."""
 AWAY_S: Final = (0.1, 3.0, 10.0, 20.0)
-"""How long a query is away that was stopped or killed."""
+"""How long a stopped or killed query is away."""
 TRANSACTIONS_S: Final = (0.1, 3.0, 15.0)
 """How long a transaction is open."""
 STIRRED: Final = 6
-"""How often others come and go around a member in trouble."""
+"""How many restarts of other queries surround a query in trouble."""
 PAUSES_S: Final = (2.0, 11.0, 14.0, 30.0)
-"""How long a query stands still: some are longer than the usual session, some almost."""
+"""How long a query freezes: some are longer than the usual session, some almost."""
 
 
 class Incidents:
-    """Lets things go wrong.
-
-    Args:
-        scene: The run.
-        queries: Whom it may hit.
-    """
+    """Draws and performs the incidents of a run."""
 
     def __init__(self, scene: Scene, queries: Sequence[Query]) -> None:
         self._scene = scene
         self._queries = queries
 
     def drawn(self) -> Iterator[Callable[[], None]]:
-        """Yield every incident of the run once for each time that it happens."""
+        """Yield every incident of the run, once for each occurrence."""
         swarm = self._scene.swarm
         for count, act in (
             (swarm.growth, self._grow),
@@ -148,7 +141,7 @@ class Incidents:
         return self._scene.chance.choice(choices)
 
     def _one(self) -> Query:
-        """Choose a query: one that is giving partitions up, if there is any."""
+        """Choose a query, preferably one that is revoking partitions."""
         reconciling = [
             each
             for each in self._queries
@@ -158,7 +151,7 @@ class Incidents:
 
     def _say(self, what: str, *details: object) -> None:
         self._scene.log.add(self._scene.now, "world", "", what, *details)
-        self._scene.tell(Incident(what, " ".join(map(str, details))))
+        self._scene.publish(Incident(what, " ".join(map(str, details))))
 
     # Members.
 
@@ -168,18 +161,18 @@ class Incidents:
         if chance.random() < 0.5:
             query.kill(self._pick(AWAY_S), forget=forget)
             return
-        # It is back at once, and others come and go while it runs its batch again.
+        # It restarts at once, and others restart while it runs its batch again.
         query.kill(AWAY_S[0], forget=forget)
         self._stir(query, 2 * self._scene.swarm.session_s)
 
     def _stir(self, spared: Query, within_s: float) -> None:
-        """Let other queries leave and come back: each time the group has a new epoch."""
+        """Restart other queries: each time the group has a new epoch."""
         chance = self._scene.chance
         others = [each for each in self._queries if each is not spared]
         for _ in range(STIRRED if others else 0):
             query = chance.choice(others)
             away_s, wait_s = self._pick(AWAY_S[:2]), chance.uniform(0.0, within_s)
-            # Who is killed says good-bye as soon as it is back, and need not finish its batch.
+            # A killed query leaves as soon as it restarts, and need not finish its batch.
             act = partial(query.kill, forget=False) if chance.random() < 0.7 else query.stop
             self._scene.schedule.after(wait_s, partial(act, away_s))
 
@@ -220,10 +213,9 @@ class Incidents:
             scene.network.cut(current.name, node_id, for_s)
 
     def _deafen(self) -> None:
-        """Let a member go on without an answer while the group changes: in the end it is fenced.
+        """Drop a member's answers while the group changes, until the coordinator fences it.
 
-        One answer that is lost may have moved it to another epoch. Of two the coordinator takes it
-        for one that has not kept up.
+        One lost answer may have moved the member to another epoch; after two its epoch is stale.
         """
         scene, query = self._scene, self._one()
         if query.current is None:
@@ -235,7 +227,7 @@ class Incidents:
         self._stir(query, for_s)
 
     def _deny(self) -> None:
-        """Take a right away, and give it back: whoever asks meanwhile is refused for good."""
+        """Remove an ACL for a while; requests in that time fail as not authorized."""
         scene = self._scene
         until = scene.now + self._pick((0.3, 2.0, 6.0))
         name = self._topic()
@@ -249,10 +241,10 @@ class Incidents:
     # An operator.
 
     def _reset(self) -> None:
-        """End all queries, and set offsets back as soon as the group has no members."""
+        """End all queries and reset offsets once the group has no members."""
         scene, swarm = self._scene, self._scene.swarm
         kill = scene.chance.random() < 0.5
-        # Who was killed, or is static, is a member until its session is over.
+        # A killed or static member stays in the group until its session expires.
         away_s = swarm.session_s + MARGIN_S if kill else longest_reset_s(swarm)
         for each in self._queries:
             each.stay_down(away_s, kill=kill)
@@ -275,7 +267,7 @@ class Incidents:
         key = scene.storage.grow(name)
         scene.storage.logs[key].append(scene.chance.randint(0, 30), scene.now)
         self._say("grows", key)
-        scene.tell(Grown(key))
+        scene.publish(Grown(key))
         scene.coordination.topics_changed()
 
     def _vanish(self) -> None:
@@ -287,7 +279,7 @@ class Incidents:
             return
         topic = scene.storage.delete(name)
         self._say("deletes", topic)
-        scene.tell(Deleted(topic))
+        scene.publish(Deleted(topic))
         scene.coordination.topics_changed()
 
         def come_back() -> None:
@@ -298,19 +290,19 @@ class Incidents:
         scene.schedule.after(self._pick((0.0, 0.5, 10.0)), come_back)
 
     def _elect(self, lost: float) -> None:
-        """Give a partition a new leader, whose log lacks so many records and has others since."""
+        """Elect a leader whose log lacks the last records, and append others to it."""
         scene, key = self._scene, self._partition()
         if key is None:
             return
         log = scene.storage.logs[key]
         log.elect(int(lost), scene.now)
         if lost:
-            scene.tell(Cut(key, log.end_offset))
+            scene.publish(Cut(key, log.end_offset))
             log.append(scene.chance.choice((0, 1, 80)), scene.now)
         self._say("elects", key, f"epoch {log.leader_epoch}, lost {lost}, ends {log.end_offset}")
 
     def _transact(self) -> None:
-        """Open a transaction in a partition; it is committed or aborted before it is quiet."""
+        """Open a transaction in a partition; it ends before the faults do."""
         scene, key = self._scene, self._partition()
         if key is None:
             return
@@ -333,4 +325,4 @@ class Incidents:
         log = scene.storage.logs[key]
         log.retain(scene.chance.randint(log.start_offset, log.end_offset))
         self._say("retains", key, "from", log.start_offset)
-        scene.tell(Aged(key, log.start_offset))
+        scene.publish(Aged(key, log.start_offset))

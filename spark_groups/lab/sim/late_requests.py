@@ -1,17 +1,16 @@
-"""Requests that arrive after their senders gave them up, and whether these could have told.
+"""Requests that arrive after their senders stopped waiting, and races that excuse a member.
 
-A request on a connection that broke may reach the coordinator seconds later. A member sends such a
-commit again and looks it up before it counts: what arrives before the look-up is seen and mended,
-what arrives afterwards nobody can tell. That race is documented beside `CommitQueue` in
-`spark_groups/offsets/commits.py`.
+A request on a broken connection may reach the coordinator seconds later. A member repeats such a
+commit and fetches the committed offset before it relies on it: it detects a late commit that
+arrives before the fetch, but not one that arrives after. That race is documented beside
+`CommitQueue` in `spark_groups/offsets/commits.py`.
 
-A heartbeat that comes late is the other one. It names the epoch before the present one and what its
-sender owned then, so the coordinator takes it for the news that everything else was given up, and
-gives that to others while it is read. A join that comes late says that its sender owns nothing,
-and a leave that it is gone: they take all of it in the same way. The answer to a join that comes
-late may be the only one that names what its sender is given: a query asks what the group says of
-it, and sends everything again; a plain consumer never knows. The protocol has nothing to tell such
-a request from a timely one. Checkers excuse these races, and nothing else.
+The other race is a late heartbeat. It has the previous epoch and the partitions owned then, so the
+coordinator treats all others as revoked and reassigns them while the sender still reads them. A
+late join claims no partitions and a late leave ends the membership, with the same effect. The
+answer to a late join may be the only one with its sender's assignment: a query detects that in the
+group's description and sends a full heartbeat; a plain consumer never learns of it. The protocol
+does not distinguish such requests from timely ones. Checkers excuse these races, and nothing else.
 """
 
 from __future__ import annotations
@@ -28,35 +27,34 @@ from spark_groups.protocol.events import PartitionsAssigned, PartitionsLost, Par
 from spark_groups.types import TopicIdPartition
 
 Sender = tuple[str, TopicIdPartition]
-"""A member id and a partition that it commits."""
+"""A member id and a partition."""
 
 
 class Doubt(Enum):
-    """How far a member is with a commit that got no answer."""
+    """The state of a commit without an answer."""
 
     UNANSWERED = "it may have been accepted, or may yet be"
-    REPEATED = "it was sent again, and that was accepted"
-    LOOKED_UP = "what is committed was shown since"
+    REPEATED = "it was repeated, and the repetition was accepted"
+    LOOKED_UP = "the committed offset was fetched since"
 
 
 class LateRequests:
-    """Follows each commit that got no answer, and what late heartbeats have taken from members."""
+    """Follows commits without an answer, and changes by late heartbeats."""
 
     def __init__(self) -> None:
         self._misheard: set[Sender] = set()
-        """What a coordinator took from a member, until that member gives it up."""
+        """Partitions that a late heartbeat took from a member, until the member releases them."""
         self._untold: set[Sender] = set()
-        """What a coordinator gave a plain consumer that does not know it."""
+        """Partitions that a late heartbeat gave to a plain consumer that does not know it."""
         self._doubts: dict[Sender, Doubt] = {}
         self._assigned_at: dict[Sender, int] = {}
-        """The member epoch at which a partition was assigned to a member last."""
+        """The member epoch of a partition's last assignment to a member."""
         self._late: dict[tuple[Sender, int, float], bool] = {}
-        """Commits that came late, with whether their sender could not tell any more: by what they
-        commit, and when they came."""
+        """Late commits by sender, offset and arrival; True if the sender cannot detect them."""
         self._overtaken: dict[TopicIdPartition, tuple[int, bool]] = {}
-        """What a late commit has left committed, with whether its sender could not tell."""
+        """Offsets committed by a late commit; True if the sender cannot detect it."""
         self._replaced: dict[TopicIdPartition, tuple[int, bool]] = {}
-        """The same as it was before the last accepted offset."""
+        """The same before the last accepted offset."""
 
     def listeners(self) -> Mapping[type, Callable[[Any], None]]:
         """Return what to call for each kind of fact."""
@@ -65,41 +63,41 @@ class LateRequests:
             facts.Answered: self._answered,
             facts.CameLate: self._came_late,
             facts.Committed: self._committed,
-            facts.Misheard: self._hear_wrong,
+            facts.Misheard: self._heartbeat_late,
             facts.Happened: self._happened,
         }
 
     def is_late(self, each: AcceptedOffset) -> bool:
-        """Tell whether an accepted offset came late, or from whom the partition was taken."""
+        """Return whether an offset came late, or from a member that lost the partition unaware."""
         if not self._late and not self._misheard:
             return False
         sender = (each.member_id, each.key)
         return (sender, each.committed_offset, each.at) in self._late or sender in self._misheard
 
     def is_misheard(self, member_id: str, key: TopicIdPartition) -> bool:
-        """Tell whether a late heartbeat took a partition from a member that does not know it."""
+        """Return whether a late heartbeat took a partition from a member that does not know it."""
         return (member_id, key) in self._misheard
 
     def is_untold(self, member_id: str | None, key: TopicIdPartition) -> bool:
-        """Tell whether a late heartbeat gave a partition to a plain consumer that does not know."""
+        """Return whether a late heartbeat gave a partition to an unaware plain consumer."""
         return (member_id, key) in self._untold
 
     def undoes_late(self, each: AcceptedOffset) -> bool:
-        """Tell whether what an accepted offset replaced was left by a commit that came late."""
+        """Return whether an accepted offset replaced that of a late commit."""
         left = self._replaced.get(each.key)
         return left is not None and left[0] == each.before
 
     def is_doubted(self, member_id: str, key: TopicIdPartition) -> bool:
-        """Tell whether a member has not looked up yet what became of a commit without an answer."""
+        """Return whether a member has yet to fetch the result of a commit without an answer."""
         return self._doubts.get((member_id, key)) in (Doubt.UNANSWERED, Doubt.REPEATED)
 
     def overtook(self, key: TopicIdPartition, committed_offset: int | None) -> bool:
-        """Tell whether a late commit left this committed, whoever could have told."""
+        """Return whether a late commit committed this offset."""
         left = self._overtaken.get(key)
         return left is not None and left[0] == committed_offset
 
     def is_race(self, key: TopicIdPartition, committed_offset: int | None) -> bool:
-        """Tell whether a late commit left this committed, and nobody could tell."""
+        """Return whether a late commit that its sender cannot detect committed this offset."""
         return self._overtaken.get(key) == (committed_offset, True)
 
     def _unanswered(self, fact: facts.Unanswered) -> None:
@@ -107,7 +105,7 @@ class LateRequests:
         if isinstance(request, m.OffsetCommitRequest):
             for key in request.offsets:
                 sender = (request.member_id, key)
-                # The coordinator refuses a commit of an earlier assignment: no look-up is needed.
+                # The coordinator refuses a commit of an earlier assignment: no fetch is needed.
                 if request.member_epoch >= self._assigned_at.get(sender, 0):
                     self._doubts[sender] = Doubt.UNANSWERED
 
@@ -136,7 +134,7 @@ class LateRequests:
             is_race = self._doubts.get(sender) is Doubt.LOOKED_UP
             self._late[sender, each.committed_offset, fact.at] = is_race
 
-    def _hear_wrong(self, fact: facts.Misheard) -> None:
+    def _heartbeat_late(self, fact: facts.Misheard) -> None:
         self._misheard.update((fact.member_id, key) for key in fact.taken)
         self._untold.update((fact.member_id, key) for key in fact.given)
 
@@ -146,7 +144,7 @@ class LateRequests:
             self._misheard -= {(event.member_id, key) for key in event.partitions}
         if isinstance(event, PartitionsAssigned):
             self._untold -= {(event.member_id, key) for key in event.partitions}
-            # A commit of the tenure before is forgotten with it: there is nothing to look up.
+            # A commit of an earlier assignment no longer matters.
             for key in event.partitions:
                 self._assigned_at[event.member_id, key] = event.member_epoch
                 if self.is_doubted(event.member_id, key):

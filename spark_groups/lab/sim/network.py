@@ -1,8 +1,8 @@
-"""What lies between members and brokers: delay, loss, duplication, cuts.
+"""The network between members and brokers: delay, loss, duplication, cuts.
 
-A connection carries one request at a time, in order; requests of different connections overtake
-each other. A request does not arrive after its sender was told that it failed, unless `late` lets
-it: that race is documented beside `CommitQueue`.
+A connection carries one request at a time, in order; requests on different connections overtake
+each other. A request never arrives after its sender learned of its failure, unless `late` allows
+that race, documented beside `CommitQueue`.
 """
 
 from __future__ import annotations
@@ -19,25 +19,22 @@ from spark_groups.protocol.messages import RequestFailed, Response
 NEAREST_S: Final = 0.001
 FARTHEST_S: Final = 0.01
 BREAKS_S: Final = (0.02, 0.5)
-"""After how many seconds a connection breaks under an answer to a member that hears nothing."""
+"""After how many seconds the connection of a member breaks that receives no answers."""
 LATEST_S: Final = 6.0
-"""How late a request may arrive whose sender gave it up."""
+"""How late a request may arrive after its sender stopped waiting."""
 ANY_BROKER: Final = 0
-"""Where requests go that any broker may answer."""
+"""The node id of requests that any broker may answer."""
 
 Reply = Callable[[Response | None], None]
 Serve = Callable[[Outgoing, Reply], None]
 
 
 class Network:
-    """Carries requests, and their answers or the news that there is none.
+    """Carries requests and answers, and reports failures.
 
     Args:
-        schedule: Virtual time.
-        chance: Decides what is lost and how long things take.
-        swarm: How much of it.
-        serve: The brokers: takes a request and replies, sooner or later; None if they died.
-        serve_late: The same for requests that arrive after their sender gave them up.
+        serve: The brokers: answers a request, sooner or later; with None if the node died.
+        serve_late: The same for requests that arrive after their sender stopped waiting.
     """
 
     def __init__(
@@ -58,23 +55,11 @@ class Network:
         self._deaf: dict[tuple[str, int], float] = {}
 
     def cut(self, sender: str, node_id: int, for_s: float) -> None:
-        """Let nothing through between a sender and a node.
-
-        Args:
-            sender: Who is cut off.
-            node_id: From whom; ANY_BROKER is whoever answers what all brokers can answer.
-            for_s: For so many seconds.
-        """
+        """Drop everything between a sender and a node."""
         self._cut[sender, node_id] = self._schedule.now + for_s
 
     def deafen(self, sender: str, node_id: int, for_s: float) -> None:
-        """Let requests through from a sender to a node, and no answer back.
-
-        Args:
-            sender: Who hears nothing.
-            node_id: From whom.
-            for_s: For so many seconds.
-        """
+        """Drop a node's answers to a sender; its requests still arrive."""
         self._deaf[sender, node_id] = self._schedule.now + for_s
 
     def send(
@@ -84,14 +69,7 @@ class Network:
         answered: Callable[[Response], None],
         failed: Callable[[RequestFailed], None],
     ) -> None:
-        """Carry a request.
-
-        Args:
-            sender: Who sends it.
-            outgoing: The request.
-            answered: Is told the answer.
-            failed: Is told that there is none.
-        """
+        """Carry a request."""
         chance, swarm, schedule = self._chance, self._swarm, self._schedule
         link = (sender, outgoing.node.node_id if outgoing.node else ANY_BROKER)
         lost = self._is_cut(link) or (self.is_faulty and chance.random() < swarm.loss)
@@ -107,14 +85,14 @@ class Network:
             if response is None or self._is_cut(link):
                 self._fail(outgoing, failed, arrived=True)
             elif self._is_deaf(link):
-                self._tell(failed, chance.choice(BREAKS_S), arrived=True)
+                self._report_failure(failed, chance.choice(BREAKS_S), arrived=True)
             else:
                 schedule.after(back_s, lambda: answered(response))
 
         schedule.after(there_s, lambda: self._serve(outgoing, reply))
         if self.is_faulty and chance.random() < swarm.duplicates:
-            # Later the sender may have gone on: a connection never mixes up its requests.
-            schedule.after(there_s, lambda: self._serve(outgoing, _nobody))
+            # At the same instant: a connection never reorders its requests.
+            schedule.after(there_s, lambda: self._serve(outgoing, _dropped))
 
     def _is_cut(self, link: tuple[str, int]) -> bool:
         return self._schedule.now < self._cut.get(link, 0.0)
@@ -138,23 +116,23 @@ class Network:
                 there_s = min(there_s, gives_up_s)
 
             serve = self._serve_late if there_s > gives_up_s else self._serve
-            self._schedule.after(there_s, lambda: serve(outgoing, _nobody))
+            self._schedule.after(there_s, lambda: serve(outgoing, _dropped))
 
     def _fail(
         self, outgoing: Outgoing, failed: Callable[[RequestFailed], None], *, arrived: bool
     ) -> float:
-        """Tell a sender that there is no answer, and return in how many seconds it is told."""
+        """Report a failure to the sender after some seconds; return how many."""
         gives_up_s = self._chance.choice((0.02, 1.0, outgoing.timeout_s))
-        self._tell(failed, gives_up_s, arrived=arrived)
+        self._report_failure(failed, gives_up_s, arrived=arrived)
         return gives_up_s
 
-    def _tell(
+    def _report_failure(
         self, failed: Callable[[RequestFailed], None], gives_up_s: float, *, arrived: bool
     ) -> None:
-        # Whoever sent it cannot be sure that it did not arrive, unless no byte went out.
+        # A sender knows that a request did not arrive only if no byte went out.
         failure = RequestFailed("lost", may_have_arrived=arrived or self._chance.random() < 0.5)
         self._schedule.after(gives_up_s, lambda: failed(failure))
 
 
-def _nobody(_response: Response | None) -> None:
-    """Take an answer that nobody waits for."""
+def _dropped(_response: Response | None) -> None:
+    """Drop an answer whose sender stopped waiting."""

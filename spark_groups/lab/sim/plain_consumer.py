@@ -1,6 +1,6 @@
-"""Plain consumers beside the queries: they give up at once and commit when they please.
+"""Plain consumers beside the queries: they revoke at once and commit at any time.
 
-What they read and did not commit is read again by whoever comes next, and nobody is surprised.
+The next owner reads their uncommitted records again, as in any consumer group.
 """
 
 from __future__ import annotations
@@ -27,13 +27,7 @@ SEARCH_AGAIN_S: Final = 0.2
 
 
 class PlainConsumer:
-    """A consumer that reads what it is assigned, from what is committed or else the beginning.
-
-    Args:
-        scene: Where it runs.
-        name: What it is called.
-        topics: What it subscribes to.
-    """
+    """A consumer that reads its partitions from the committed offset, or else the beginning."""
 
     def __init__(self, scene: Scene, name: str, topics: Subscription) -> None:
         self.name = name
@@ -42,7 +36,7 @@ class PlainConsumer:
         self._consumed_from: dict[TopicIdPartition, int] = {}
         """Since the last commit."""
         self._asked: set[TopicIdPartition] = set()
-        """Whose offsets were asked for and which were not taken away since."""
+        """Partitions whose offsets were requested and that were not revoked since."""
         self._node: m.Node | None = None
         self._busy: set[Channel] = set()
         swarm = scene.swarm
@@ -62,7 +56,7 @@ class PlainConsumer:
         self._poll()
 
     def restless(self) -> str:
-        """Return why it has not come to rest, "" if it has."""
+        """Return why it is not settled, or ""."""
         member = self.member
         if member.state is not MemberState.STABLE or self._missing():
             return f"{self.name} is not settled ({member.state.name})"
@@ -77,7 +71,7 @@ class PlainConsumer:
             log = scene.storage.logs.get(key)
             if log is None:
                 continue
-            # What is too old is skipped. Logs are not cut beside plain consumers.
+            # Retention moves the position. Runs with plain consumers truncate no logs.
             position = max(self._positions[key], log.start_offset)
             self._positions[key] = min(log.end_offset, position + RECORDS_A_POLL)
         self._pump()
@@ -99,7 +93,7 @@ class PlainConsumer:
             return
         heartbeat = self.member.poll_heartbeat(now)
         if heartbeat is not None:
-            self._send(Channel.HEARTBEAT, heartbeat, self._heard, self._heartbeat_lost)
+            self._send(Channel.HEARTBEAT, heartbeat, self._heartbeat_answered, self._heartbeat_lost)
 
     def _take_events(self) -> None:
         for event in self.member.poll_events():
@@ -120,7 +114,7 @@ class PlainConsumer:
         self._send(Channel.SEARCH, request, self._found, self._search_later)
 
     def _search_later(self) -> None:
-        """Keep the channel for a moment: nobody knows where the coordinator is."""
+        """Search again after a pause; the channel stays busy until then."""
         self._busy.add(Channel.SEARCH)
 
         def again() -> None:
@@ -135,7 +129,7 @@ class PlainConsumer:
         if self._node is None:
             self._search_later()
 
-    def _heard(self, response: m.Response) -> None:
+    def _heartbeat_answered(self, response: m.Response) -> None:
         assert isinstance(response, m.HeartbeatResponse)
         if self.member.handle_response(response, self._scene.now) is Reaction.REDISCOVER:
             self._node = None
@@ -178,7 +172,7 @@ class PlainConsumer:
             self._consumed_from[key] = position
             offsets[key] = m.OffsetAndMetadata(position)
             records = log.read(first, position)
-            scene.tell(Consumed(self.name, member.member_id, key, first, position, records))
+            scene.publish(Consumed(self.name, member.member_id, key, first, position, records))
         if not offsets:
             return
         request = m.OffsetCommitRequest(
@@ -215,5 +209,5 @@ class PlainConsumer:
             failed()
             self._pump()
 
-        self._scene.tell(Sent(self.name, outgoing))
+        self._scene.publish(Sent(self.name, outgoing))
         self._scene.network.send(self.name, outgoing, answer, fail)

@@ -2,68 +2,191 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
 from math import inf
 from typing import Final
 
+from spark_groups.client.channels import Outgoing
 from spark_groups.client.client_config import ClientConfig
 from spark_groups.client.group_client import GroupClient
 from spark_groups.errors import AvailableNowError, DataLossError, GroupError
 from spark_groups.lab.sim.facts import (
+    Answered,
     Began,
     Drained,
     Finished,
     Forgotten,
+    Happened,
     Incident,
     Read,
     Records,
+    Sent,
     Triggered,
+    Unanswered,
     Unavailable,
 )
-from spark_groups.lab.sim.incarnations import Incarnation
 from spark_groups.lab.sim.scene import Scene
 from spark_groups.lab.sim.schedule import EXACT, Clock
 from spark_groups.lab.sim.swarm import Assignor
+from spark_groups.offsets.events import RevocationHeld
 from spark_groups.offsets.plan_text import parse_plan_text, plan_text
 from spark_groups.offsets.planning import PlanLimit
+from spark_groups.protocol.events import Event, NameOf
 from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.membership import MemberState
+from spark_groups.protocol.messages import RequestFailed, Response
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.types import BatchPlan, TopicIdPartition
 
 RESTART_S: Final = 3.0
-"""After how many seconds a query starts again that failed for good."""
+"""After how many seconds a failed query restarts."""
 LEAVE_S: Final = 5.0
-"""How long a query that is stopped may take to leave the group."""
+"""How long a stopped query may take to leave the group."""
 NO_NEWS_S: Final = (0.05, 0.3, 1.0)
-"""After how many seconds a query asks again that found nothing to read."""
+"""After how many seconds a query triggers again that found no records."""
 JOB_GIVES_UP_S: Final = 60.0
-"""How long a job may be unable to tell what is left (`kafka.default.api.timeout.ms`)."""
+"""How long a job may lack the end offsets it needs (`kafka.default.api.timeout.ms`)."""
 JOB_EVERY_S: Final = (0.5, 5.0)
-"""How long a job is away until it is started again."""
+"""How long a job is away before it restarts."""
 
 FIRST_ASSIGNMENT_S: Final = 3.0
-"""How long the first plan waits for partitions that others still have (runtime/driver.py)."""
+"""How long the first plan waits for partitions of other members (runtime/driver.py)."""
 FIRST_LOOK_S: Final = 0.05
 EMPTY_S: Final = 0.3
-"""How long a batch of a planned run takes at most that has nothing to read."""
+"""The longest empty batch of a planned run."""
 PLANNED_LEAST: Final = 0.8
-"""How long a batch of a planned run takes at least, as a part of how long it takes at most."""
+"""The shortest batch of a planned run, as a part of the longest."""
 
 Ends = Mapping[TopicIdPartition, tuple[int, int]]
+
+Act = Callable[[GroupClient, float], object]
+"""An action on a client, at an instant of its clock."""
+HELD_S: Final = (0.0, 0.5, 4.0, 30.0)
+"""How long a rebalance listener holds a revocation: within its budget, and longer."""
+
+
+class Incarnation:
+    """One run of a query's driver: a production client, driven by answers and its own wake-ups.
+
+    A missing wake-up shows as a run that never settles.
+    """
+
+    def __init__(self, scene: Scene, name: str, client: GroupClient, clock: Clock) -> None:
+        self.name = name
+        self.client = client
+        self.is_alive = True
+        self.paused_until = 0.0
+        self.clock = clock
+        self._scene = scene
+        self._wake_at: float | None = None
+
+    @property
+    def now(self) -> float:
+        """The time of its clock."""
+        return self.clock.local(self._scene.now)
+
+    def die(self) -> None:
+        """End without a leave."""
+        self.is_alive = False
+
+    def stand_still(self, for_s: float) -> None:
+        """Do nothing, notice nothing, for some seconds."""
+        self.paused_until = self._scene.now + for_s
+        self._scene.schedule.at(self.paused_until, self.pump)
+
+    def take(self, act: Act) -> None:
+        """Act on the client now, or once it is awake, then send its requests."""
+        if not self.is_alive:
+            return
+        if self._scene.now < self.paused_until:
+            self._scene.schedule.at(self.paused_until, lambda: self.take(act))
+            return
+        act(self.client, self.now)
+        self.pump()
+
+    def after(self, delay_s: float, act: Callable[[], None]) -> None:
+        """Act after a delay, once it is awake, if it is still alive."""
+
+        def due() -> None:
+            if not self.is_alive:
+                return
+            if self._scene.now < self.paused_until:
+                self._scene.schedule.at(self.paused_until, due)
+                return
+            act()
+
+        self._scene.schedule.after(delay_s, due)
+
+    def pump(self) -> None:
+        """Send the client's requests, report its events, and schedule its next wake-up."""
+        scene, client = self._scene, self.client
+        if not self.is_alive or scene.now < self.paused_until:
+            return
+        now = self.now
+        for outgoing in client.poll_requests(now):
+            scene.publish(Sent(self.name, outgoing))
+            self._send(outgoing)
+        for event in client.poll_events():
+            self._say(event)
+        wake_at = client.next_wakeup(now)
+        if wake_at is not None and wake_at != self._wake_at:
+            self._wake_at = wake_at
+            scene.schedule.at(self.clock.instant(wake_at), lambda: self._wake(wake_at))
+
+    def _send(self, outgoing: Outgoing) -> None:
+        self._scene.network.send(
+            self.name,
+            outgoing,
+            lambda answer: self.take(lambda _, now: self._answered(outgoing, answer, now)),
+            lambda failed: self.take(lambda _, now: self._failed(outgoing, failed, now)),
+        )
+
+    def _answered(self, outgoing: Outgoing, answer: Response, now: float) -> None:
+        self._scene.publish(Answered(self.name, outgoing.request, answer))
+        self.client.handle_response(outgoing, answer, now)
+
+    def _failed(self, outgoing: Outgoing, failed: RequestFailed, now: float) -> None:
+        if failed.may_have_arrived:
+            self._scene.publish(Unanswered(self.name, outgoing.request))
+        self.client.handle_failure(outgoing, failed, now)
+
+    def _wake(self, wake_at: float) -> None:
+        if self._wake_at == wake_at:
+            self._wake_at = None
+            self.pump()
+
+    def _say(self, event: Event) -> None:
+        epoch = str(self.client.member_epoch)
+        text = _EventText(event, self.client.topic_name)
+        self._scene.log.add(self._scene.now, self.name, epoch, "says", text)
+        self._scene.publish(Happened(self.name, event))
+        if isinstance(event, RevocationHeld):
+            release_s = self._scene.chance.choice(HELD_S)
+            self.after(release_s, lambda: self._release(event.number))
+
+    def _release(self, number: int) -> None:
+        self.take(lambda client, now: client.release_revocation(number, now))
+
+
+class _EventText:
+    """The text of an event, formatted when the log is read."""
+
+    __slots__ = ("_event", "_name_of")
+
+    def __init__(self, event: Event, name_of: NameOf) -> None:
+        self._event = event
+        self._name_of = name_of
+
+    def __str__(self) -> str:
+        return self._event.text(self._name_of)
 
 
 class Query:
     """A streaming query: its checkpoint outlives its incarnations.
 
     Args:
-        scene: Where it runs.
-        name: What it is called.
-        subscription: What it reads.
-        instance_id: Its static identity, if it has one.
-        is_job: Whether it ends when it has read what is there, and is started again, until it is
-            quiet (AvailableNow).
+        is_job: Whether it is an AvailableNow job, restarted until the faults end.
     """
 
     def __init__(
@@ -78,33 +201,33 @@ class Query:
         self.name = name
         self.current: Incarnation | None = None
         self.is_wanted = True
-        """False once it was stopped for good."""
+        """False once it is stopped for good."""
         self._scene = scene
         self._subscription = subscription
         self._instance_id = instance_id
         self._is_job = is_job
         self._drains = False
-        """Whether this run ends when it has read what is there."""
+        """Whether this run is an AvailableNow run."""
         self._began_at = 0.0
         self._found_nothing_since: float | None = None
-        self._told_at = 0.0
-        """When a job knew last what is left to read."""
+        self._knew_ends_at = 0.0
+        """When a job last knew the end offsets of its partitions."""
         self._forgives = False
-        """Whether somebody has set `failOnDataLoss` to false for the next run."""
+        """Whether the next run has `failOnDataLoss` set to false."""
         self._is_strict = False
-        """Whether this run fails where data is lost."""
+        """Whether this run fails on data loss."""
         self._incarnations = 0
         self.plan: BatchPlan | None = None
         """The plan that the checkpoint ends at."""
         self._offsets_log: str | None = None
-        """That plan as Spark wrote it, before the batch ran."""
+        """That plan as Spark wrote it before the batch ran."""
         self._is_finished = True
         """Whether that batch is in Spark's commit log."""
         self._running: BatchPlan | None = None
-        """The batch that Spark runs, and that will end well."""
+        """The batch that Spark runs, unless it fails."""
         self._stop_for_s: float | None = None
         self._down_until = 0.0
-        """Until when it is not started again."""
+        """It does not restart before then."""
         self._triggered_at = 0.0
         """When Spark asked for the last batch; seconds."""
 
@@ -112,10 +235,10 @@ class Query:
     def member(self) -> GroupClient | None:
         return self.current.client if self.current else None
 
-    # What is done to it.
+    # Actions from outside.
 
     def start(self) -> None:
-        """Start from the checkpoint: a batch that was planned and not finished runs again."""
+        """Start from the checkpoint; a planned but unfinished batch runs again."""
         if self.current is not None or not self.is_wanted:
             return
         scene = self._scene
@@ -142,7 +265,7 @@ class Query:
         )
         self.current = current = Incarnation(scene, name, client, self._clock())
         self._say(current, "starts", "from", self._offsets_log)
-        scene.tell(Began(self.name, name, client, self._drains))
+        scene.publish(Began(self.name, name, client, self._drains))
         if self._drains:
             client.prepare_available_now()
         client.start(current.now)
@@ -157,11 +280,10 @@ class Query:
         current.pump()
 
     def kill(self, for_s: float, *, forget: bool) -> None:
-        """End without a word; start again after some seconds.
+        """End without a leave; restart after some seconds.
 
         Args:
-            for_s: How many.
-            forget: Whether it starts with a new checkpoint then.
+            forget: Whether it restarts with a new checkpoint.
         """
         if self.current is not None:
             self._suffer(self.current, "dies", "forgets" if forget else "")
@@ -169,14 +291,14 @@ class Query:
             self.current = None
         if forget:
             self.plan, self._offsets_log, self._is_finished = None, None, True
-            self._scene.tell(Forgotten(self.name))
+            self._scene.publish(Forgotten(self.name))
         self._scene.schedule.after(for_s, self.start)
 
     def stop(self, for_s: float | None) -> None:
-        """Let the running batch end, leave the group, start again after some seconds.
+        """Finish the running batch, leave the group, and restart after some seconds.
 
         Args:
-            for_s: How many, beside those that a leave may take; None: stay away for good.
+            for_s: Added to the time a leave may take; None stops the query for good.
         """
         if for_s is None:
             self.is_wanted = False
@@ -186,11 +308,10 @@ class Query:
                 self._leave(self.current)
 
     def stay_down(self, for_s: float, *, kill: bool) -> None:
-        """End, and do not start again for some seconds.
+        """End, and do not restart for some seconds.
 
         Args:
-            for_s: How many.
-            kill: Whether it ends without a word; else it ends when its batch does.
+            kill: Whether it ends without a leave, instead of when its batch does.
         """
         self._down_until = self._scene.now + for_s
         if kill:
@@ -199,7 +320,7 @@ class Query:
             self.stop(0.0)
 
     def fail(self, for_s: float) -> None:
-        """Let the running batch fail: the query leaves, starts again, and runs it anew."""
+        """Fail the running batch: the query leaves, restarts, and runs it again."""
         if self.current is not None and self._stop_for_s is None:
             self._suffer(self.current, "fails")
             self._running = None
@@ -213,14 +334,10 @@ class Query:
             self.current.stand_still(for_s)
 
     def replace_frozen(self, for_s: float, replaced_after_s: float) -> None:
-        """Stand still, be replaced by another run from the same checkpoint, and wake up beside it.
+        """Freeze, be replaced by another run from the same checkpoint, and wake up beside it.
 
-        Spark finds out when it writes its logs: the old run plans nothing and finishes nothing any
-        more. Its client goes on until then.
-
-        Args:
-            for_s: How long it stands still.
-            replaced_after_s: After how many seconds the other run starts.
+        Spark detects the second run when it writes its logs: the old run plans and finishes no
+        more batches, but its client continues until then.
         """
         frozen = self.current
         if frozen is None:
@@ -236,28 +353,28 @@ class Query:
         self._scene.schedule.after(replaced_after_s, replace)
 
     def restless(self) -> str:
-        """Return why it has not come to rest, "" if it has."""
+        """Return why it is not settled, or ""."""
         if self.current is None:
             return f"{self.name} is down" if self.is_wanted else ""
         client = self.current.client
-        # Where nobody may describe the group, who has nothing never knows that this is all.
+        # Without DESCRIBE permission a member without partitions never knows it is complete.
         has_nothing = not client.may_describe and not client.owned
         is_stable = client.state is MemberState.STABLE
         if not client.is_settled and not (has_nothing and is_stable):
             return f"{self.name} is not settled ({client.state.name})"
-        # Whoever has not heard of a new leader cannot know that its log was cut.
+        # A client that has not seen a new leader cannot detect truncation.
         logs = self._scene.storage.logs
         for key, owned in client.partitions.items():
             if key in logs and owned.leader_epoch < logs[key].leader_epoch:
-                return f"{self.name} has not heard of the leader of {key}"
+                return f"{self.name} has not seen the leader of {key}"
         return ""
 
-    # What Spark does.
+    # Actions of Spark.
 
     def _begin(self, current: Incarnation, waits_until: float) -> None:
-        """Let the first trigger wait for the assignment, as the driver of a real query does.
+        """Delay the first trigger until the assignment, as the driver of a real query does.
 
-        A run that is drawn does not wait: more can go wrong then.
+        A drawn run does not wait, so that more can go wrong.
         """
         now, client = self._scene.now, current.client
         if waits_until == inf and client.is_member:
@@ -268,7 +385,7 @@ class Query:
             current.after(FIRST_LOOK_S, lambda: self._begin(current, waits_until))
 
     def _trigger(self, current: Incarnation) -> None:
-        """What Spark does between batches: latestOffset proves the last batch and plans."""
+        """Call latestOffset between batches: it commits the last batch and plans the next."""
         if self.current is not current or self._stop_for_s is not None:
             return
         scene, client = self._scene, current.client
@@ -296,7 +413,7 @@ class Query:
         current.pump()
 
     def _has_failed(self, client: GroupClient) -> bool:
-        """Tell whether Spark's call raises: then the query ends, and is started again."""
+        """Return whether Spark's call raises; the query then ends and restarts."""
         try:
             client.check()
         except GroupError:
@@ -311,11 +428,11 @@ class Query:
         return False
 
     def _fail_unavailable(self, error: AvailableNowError) -> None:
-        self._scene.tell(Unavailable(self.name, str(error)))
+        self._scene.publish(Unavailable(self.name, str(error)))
         self.kill(RESTART_S, forget=False)
 
     def _forgive(self) -> None:
-        """End because data is lost; somebody lets the next run go on all the same."""
+        """End because of data loss; the next run ignores it."""
         self._forgives = True
         self.kill(RESTART_S, forget=False)
 
@@ -343,9 +460,9 @@ class Query:
             return
         client.call_ended(current.now)
         current.pump()
-        scene.tell(Triggered(self.name, client, plan))
+        scene.publish(Triggered(self.name, client, plan))
         if plan is None and self._drains:
-            self._drain(current, can_tell=client.can_tell(offsets, current.now))
+            self._drain(current, knows_ends=client.can_tell(offsets, current.now))
             return
         self._found_nothing_since = None
         if plan is None:
@@ -357,26 +474,26 @@ class Query:
         self.plan, self._offsets_log, self._is_finished = plan, plan_text(plan), False
         self._run_batch(current, plan)
 
-    def _drain(self, current: Incarnation, *, can_tell: bool) -> None:
-        """End a job that found nothing to read, or look again, as `GroupDriver` does."""
+    def _drain(self, current: Incarnation, *, knows_ends: bool) -> None:
+        """End a job that found no records, or trigger it again, as `GroupDriver` does."""
         scene, client = self._scene, current.client
         if self._found_nothing_since is None:
-            self._found_nothing_since = self._told_at = scene.now
-        if can_tell:
-            self._told_at = scene.now
+            self._found_nothing_since = self._knew_ends_at = scene.now
+        if knows_ends:
+            self._knew_ends_at = scene.now
         waited_s = scene.now - self._found_nothing_since
         is_settled = client.is_settled
         try:
-            is_over = can_tell and client.is_available_now_over(waited_s, current.now)
+            is_over = knows_ends and client.is_available_now_over(waited_s, current.now)
         except AvailableNowError as error:
             self._fail_unavailable(error)
             return
         current.pump()
         if is_over:
-            scene.tell(Drained(self.name, client, self._began_at, is_settled))
+            scene.publish(Drained(self.name, client, self._began_at, is_settled))
             self._stop_for_s = scene.chance.choice(JOB_EVERY_S)
             self._leave(current)
-        elif scene.now - self._told_at >= JOB_GIVES_UP_S:
+        elif scene.now - self._knew_ends_at >= JOB_GIVES_UP_S:
             self.kill(RESTART_S, forget=False)
         else:
             current.after(NO_NEWS_S[1], lambda: self._trigger(current))
@@ -391,7 +508,7 @@ class Query:
             or each.from_offset < min(logs[each.key].start_offset, each.until_offset)
             for each in plan.ranges
         ):
-            # Its tasks fail: what they should read is gone.
+            # Its tasks fail: their records are gone.
             current.after(0.01, lambda: self._fail_for_loss(current))
             return
         read_committed = bool(scene.swarm.read_committed)
@@ -402,13 +519,13 @@ class Query:
             for each in plan.ranges
             if each.key in logs
         }
-        scene.tell(Read(self.name, plan, records))
+        scene.publish(Read(self.name, plan, records))
 
         def end() -> None:
             if self.current is not current or self._running is not plan:
                 return
             self._running, self._is_finished = None, True
-            scene.tell(Finished(self.name, plan, records))
+            scene.publish(Finished(self.name, plan, records))
             if self._stop_for_s is not None:
                 self._leave(current)
                 return
@@ -427,10 +544,9 @@ class Query:
         current.after(scene.chance.uniform(least_s, longest_s), end)
 
     def _until_trigger_s(self) -> float:
-        """Return in how many seconds Spark's processing-time trigger is due.
+        """Return the time until Spark's processing-time trigger: the next multiple of its interval.
 
-        It is due at multiples of its interval, and at once where the last batch took longer
-        (Spark's ProcessingTimeExecutor).
+        Source: Spark's ProcessingTimeExecutor.
         """
         interval_s = self._scene.swarm.trigger_s
         if not interval_s:
@@ -485,9 +601,9 @@ class Query:
         return Clock(chance.uniform(0.0, 1e6), 1 + chance.uniform(-swarm.skew, swarm.skew))
 
     def _suffer(self, current: Incarnation, what: str, *details: object) -> None:
-        """Say what is done to the query from outside."""
+        """Log and publish an incident."""
         self._say(current, what, *details)
-        self._scene.tell(Incident(what, " ".join(map(str, (current.name, *details))).rstrip()))
+        self._scene.publish(Incident(what, " ".join(map(str, (current.name, *details))).rstrip()))
 
     def _say(self, current: Incarnation, what: str, *details: object) -> None:
         epoch = str(current.client.member_epoch)

@@ -1,9 +1,8 @@
-"""What is left of a request on its way to a broker: rights, and topics by name.
+"""Authorization of requests, and requests by topic name.
 
-Brokers refuse what the group's principal lacks a right for, for a while or for good. They look at
-rights before they ask the coordinator, a leader or the metadata: what is denied of one topic is
-answered beside what is allowed of others. Brokers before 4.2 take topics by name.
-Source: KafkaApis, what each request is authorized by.
+Brokers authorize a request before the coordinator, a leader or the metadata serves it: the answer
+has errors for denied topics beside results for allowed ones. Brokers before 4.2 use topic names.
+Source: KafkaApis, the authorization of each request.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from spark_groups.protocol import messages as m
 from spark_groups.types import TopicIdPartition
 
 Finish = Callable[[m.Response], m.Response]
-"""What makes an answer to a whole request of one to the part of it that is allowed."""
+"""Completes the answer to the allowed part of a request."""
 GROUP_DENIED: Final = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 TOPIC_DENIED: Final = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 _BY_PARTITION: Final[Mapping[type, tuple[str, type]]] = {
@@ -29,7 +28,7 @@ _BY_PARTITION: Final[Mapping[type, tuple[str, type]]] = {
     m.ListOffsetsRequest: ("partitions", m.ListOffsetsResponse),
     m.OffsetForLeaderEpochRequest: ("lookups", m.OffsetForLeaderEpochResponse),
 }
-"""The field with the partitions of a request, and the response that has an error for each."""
+"""The field with the partitions of a request, and the response with an error for each."""
 _OF_THE_GROUP: Final = (
     m.HeartbeatRequest,
     m.OffsetCommitRequest,
@@ -39,60 +38,37 @@ _OF_THE_GROUP: Final = (
 
 
 class Rights:
-    """Which rights are missing until when."""
+    """The missing ACLs, and until when each is missing."""
 
     def __init__(self) -> None:
         self.is_undescribed = False
-        """Whether the group may not be described: it has topics that its principal may not see."""
+        """Whether describing the group fails because of topics that the principal may not see."""
         self._group_until = -inf
         self._topics_until: dict[str, float] = {}
 
     def deny_group(self, until: float) -> None:
-        """Take READ on the group away.
-
-        Args:
-            until: Seconds.
-        """
+        """Deny READ on the group."""
         self._group_until = until
 
     def deny_topic(self, name: str, until: float) -> None:
-        """Take all rights on a topic away.
-
-        Args:
-            name: The topic.
-            until: Seconds.
-        """
+        """Deny all operations on a topic."""
         self._topics_until[name] = until
 
     def missed_since(self, since: float) -> bool:
-        """Tell whether a right that a member needs was missing after an instant.
-
-        Args:
-            since: Seconds.
-        """
+        """Return whether an ACL that a member needs was missing after an instant."""
         return any(until > since for until in (self._group_until, *self._topics_until.values()))
 
     def topic_missed_since(self, name: str | None, since: float) -> bool:
-        """Tell whether the rights on a topic were missing after an instant.
-
-        Args:
-            name: The topic.
-            since: Seconds.
-        """
+        """Return whether the ACLs of a topic were missing after an instant."""
         return name is not None and self._topics_until.get(name, -inf) > since
 
     def authorize(
         self, request: m.Request, topics: TopicsImage, now: float
     ) -> tuple[m.Request | None, Finish | None, m.Response | None]:
-        """Return what is allowed of a request, and what is answered about the rest.
-
-        Args:
-            request: Any request.
-            topics: The topics there are.
-            now: Seconds.
+        """Authorize a request.
 
         Returns:
-            What the broker goes on with, and what completes its answer where some is denied; else
+            The allowed part of the request, and what completes its answer if some is denied; or
             None, None and the refusal.
         """
         denied = {name for name, until in self._topics_until.items() if now < until}
@@ -126,7 +102,7 @@ def _group_refusal(request: m.Request) -> m.Response | None:
 def _metadata(
     request: m.MetadataRequest, denied: Collection[str], topics: TopicsImage
 ) -> tuple[m.Request, Finish, None]:
-    """By id it is not told why there is no answer."""
+    """Return the allowed part; denied topics by id get no error."""
     denied_ids = {topic.topic_id for name, topic in topics.by_name.items() if name in denied}
     allowed = replace(
         request,
@@ -159,16 +135,11 @@ def _with_errors(response: Any, errors: Mapping[Any, int]) -> m.Response:
 
 
 def sent_by_name(request: m.Request, topics: TopicsImage) -> tuple[m.Request, Finish]:
-    """Return what a broker before 4.2 is sent of a request, and what completes its answer.
+    """Return the part of a request that `wire/` sends by topic name, and what completes its answer.
 
-    Such a broker takes commits and fetches by topic name. `wire/` looks topics up in fresh metadata
-    before it asks by name: it does not send partitions of topics that are gone, and answers that
-    they are unknown. That a topic is created again between the two is left out: no client can
-    tell then.
-
-    Args:
-        request: Any request to a coordinator.
-        topics: The topics there are.
+    Brokers before 4.2 accept commits and fetches by topic name only. `wire/` reads fresh metadata
+    first, leaves out partitions of deleted topics, and answers UNKNOWN_TOPIC_ID for them. A topic
+    that is created again between the two is left out of the model: no client can detect it.
     """
     there = {each.topic_id for each in topics.by_name.values()}
     gone_code = int(ErrorCode.UNKNOWN_TOPIC_ID)

@@ -1,4 +1,4 @@
-"""What a run consists of for those who act in it or watch it, its event log, and when it rests."""
+"""The parts of a run for participants and listeners, its event log, and whether it is settled."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ Row = tuple[float, str, str, str, tuple[object, ...]]
 class EventLog:
     """The last events of a run; docs/simulation.md describes the columns.
 
-    Lines are written only when somebody reads them; until then an event is a row of values that do
-    not change.
+    An event stays a row of immutable values until the log is read.
     """
 
     def __init__(self) -> None:
@@ -40,11 +39,10 @@ class EventLog:
         """Add an event.
 
         Args:
-            now: Seconds.
-            who: To whom it happened: an incarnation, a node, "world".
-            epoch: The epoch that it goes by, as far as it has one.
+            who: An incarnation of a query, a plain consumer, "group" or "world".
+            epoch: Its epoch, or "".
             what: One word.
-            details: Values that never change; they are written as text if somebody reads them.
+            details: Immutable values, formatted when the log is read.
         """
         self._rows.append((now, who, epoch, what, details))
 
@@ -66,7 +64,7 @@ Listeners = Mapping[type, Callable[[Any], None]]
 
 
 class MemberView(Protocol):
-    """What a participant believes about its membership."""
+    """A participant's own view of its membership."""
 
     @property
     def member_id(self) -> str: ...
@@ -86,36 +84,22 @@ class Participant(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called, whichever incarnation of it runs."""
+        """Its name, the same for all incarnations."""
 
     @property
     def member(self) -> MemberView | None:
-        """Its member of the group, None while it does not run."""
+        """Its member of the group; None while it does not run."""
 
     def start(self) -> None:
         """Begin to run."""
 
     def restless(self) -> str:
-        """Return why it has not come to rest, "" if it has."""
+        """Return why it is not settled, or ""."""
 
 
 @dataclass(slots=True)
 class Scene:
-    """One run.
-
-    Args:
-        schedule: Virtual time.
-        chance: All randomness.
-        swarm: What the run is made of.
-        storage: Topics and their logs.
-        coordination: The group's coordinator.
-        network: Between members and brokers.
-        rights: What the group's principal may not do.
-        starting: `startingOffsets` of the queries.
-        late: Requests that came late, so that their senders may not know what they did.
-        log: One line for each event.
-        participants: Who shares the group.
-    """
+    """One run."""
 
     schedule: Schedule
     chance: Chance
@@ -138,17 +122,17 @@ class Scene:
 
     @property
     def is_faulty(self) -> bool:
-        """False once nothing goes wrong any more."""
+        """False once the faults have ended."""
         return self.network.is_faulty
 
     def listen(self, listeners: Iterable[Listeners]) -> None:
-        """Let somebody be told facts, by their kind."""
+        """Register callbacks by the type of the fact."""
         for each in listeners:
             for kind, take in each.items():
                 self._listeners[kind].append(take)
 
-    def tell(self, fact: Fact) -> None:
-        """Tell a fact to all who listen for its kind."""
+    def publish(self, fact: Fact) -> None:
+        """Call all listeners to facts of this type."""
         for take in self._listeners[type(fact)]:
             take(fact)
 
@@ -157,10 +141,9 @@ def restless(
     scene: Scene,
     is_excused: Callable[[TopicIdPartition, int | None], bool] = lambda _key, _committed: False,
 ) -> Iterator[str]:
-    """Yield why a group has not come to rest.
+    """Yield why a group is not settled.
 
     Args:
-        scene: The run.
         is_excused: Whether a partition may stay at this committed offset.
     """
     coordination = scene.coordination
@@ -169,7 +152,7 @@ def restless(
         yield f"the group is {state}"
     members = coordination.group.members.values()
     held = {key for member in members for key in member.assigned}
-    # Whoever has not heard that a topic came, grew or went cannot say that nothing is left.
+    # A group that has not seen a new, grown or deleted topic yet is not settled.
     for key in sorted(scene.storage.logs.keys() ^ held) if members else ():
         yield f"{key} is {'held, but gone' if key in held else 'not held'}"
     for each in scene.participants:

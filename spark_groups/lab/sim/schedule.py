@@ -1,4 +1,4 @@
-"""Virtual time: one heap of things to do, and the clocks of members, which run fast or slow."""
+"""Virtual time: one heap of actions, and the clocks of members, which run fast or slow."""
 
 from __future__ import annotations
 
@@ -9,37 +9,31 @@ from typing import Final
 
 
 class Schedule:
-    """Everything that is going to happen, in order; nothing happens beside it."""
+    """All future actions of a run, in order."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.steps = 0
-        """How many things have happened."""
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._asked = 0
 
     def at(self, when: float, act: Callable[[], None]) -> None:
-        """Let something happen later; things of the same instant happen in the order asked.
+        """Schedule an action; actions of the same instant run in the order scheduled.
 
         Args:
-            when: Seconds; what is in the past happens next.
-            act: What to do.
+            when: Seconds; an action in the past runs next.
         """
         self._asked += 1
         heapq.heappush(self._heap, (max(when, self.now), self._asked, act))
 
     def after(self, delay_s: float, act: Callable[[], None]) -> None:
-        """Let something happen in so many seconds; never in less than none."""
+        """Schedule an action after a delay; a negative delay counts as 0."""
         self._asked += 1
         when = self.now + (delay_s if delay_s > 0.0 else 0.0)
         heapq.heappush(self._heap, (when, self._asked, act))
 
     def run_until(self, end: float) -> None:
-        """Let everything happen up to an instant, that instant included.
-
-        Args:
-            end: Seconds.
-        """
+        """Run all actions up to and including an instant."""
         heap = self._heap
         while heap and heap[0][0] <= end:
             self.now, _, act = heapq.heappop(heap)
@@ -48,11 +42,7 @@ class Schedule:
         self.now = end
 
     def run_steps(self, count: int) -> None:
-        """Let so many things happen.
-
-        Args:
-            count: How many.
-        """
+        """Run so many actions."""
         last = self.steps + count
         while self._heap and self.steps < last:
             self.now, _, act = heapq.heappop(self._heap)
@@ -61,7 +51,7 @@ class Schedule:
 
 
 ROUNDING_S: Final = 1e-6
-"""A wake-up comes so much late where a clock is not exact: never a moment too early."""
+"""How late a wake-up comes where the clock is not exact, so that it never comes early."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +59,19 @@ class Clock:
     """A member's clock.
 
     Args:
-        offset_s: What it shows when the run begins.
-        rate: How many of its seconds pass in one of the run's.
+        offset_s: Its time at the start of the run.
+        rate: Its seconds in one second of the run.
     """
 
     offset_s: float = 0.0
     rate: float = 1.0
 
     def local(self, now: float) -> float:
-        """Return what the clock shows at an instant of the run."""
+        """Return the clock's time at an instant of the run."""
         return self.offset_s + self.rate * now
 
     def instant(self, local: float) -> float:
-        """Return the instant of the run at which the clock shows something."""
+        """Return the instant of the run for a time of the clock."""
         if self.rate == 1.0 and self.offset_s == 0.0:
             return local
         return (local - self.offset_s) / self.rate + ROUNDING_S

@@ -1,4 +1,4 @@
-"""Topics and the logs of their partitions: they grow, vanish, return, change leaders, get old."""
+"""Topics and partition logs: growth, deletion, elections, retention, transactions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,11 @@ from spark_groups.types import TopicId, TopicIdPartition
 
 @dataclass(slots=True)
 class Transaction:
-    """Records that count only once their producer says so.
+    """Records visible to read_committed readers only after a commit.
 
     Args:
-        from_offset: Its first record.
-        until_offset: Behind its last one.
         ended_at: Seconds; None while it is open.
-        marker_offset: Where the log says that it ended; NO_OFFSET where it does not, or no more.
+        marker_offset: Offset of its end marker; NO_OFFSET if the log has none, or lost it.
     """
 
     from_offset: int
@@ -35,33 +33,29 @@ class Transaction:
 
 
 class PartitionLog:
-    """Records that can be told apart, from offset 0 on.
-
-    Args:
-        count: How many there are at first.
-    """
+    """Records from offset 0 on, each with an id of its own."""
 
     def __init__(self, count: int) -> None:
         self.start_offset = 0
-        """Where retention has cut the log off."""
+        """The log start offset, moved by retention."""
         self.leader_epoch = 0
         self.deposed = (0, 0)
-        """End and leader epoch of the leader before."""
+        """End offset and leader epoch of the previous leader."""
         self.deposed_stable_offset = 0
-        """Last stable offset of the leader before."""
+        """Last stable offset of the previous leader."""
         self.deposed_at = float("-inf")
         self.written = 0
-        """How many records were ever written."""
+        """The number of records ever written."""
         self._records: list[int] = []
         self._began: list[tuple[int, int]] = [(0, 0)]
         """Each leader epoch with its first offset."""
         self._appended: list[tuple[int, float]] = []
-        """The first record of each append, and when it was."""
+        """The first record of each append, and its time."""
         self._transactions: list[Transaction] = []
         self._markers: set[int] = set()
-        """Records that end a transaction: no reader sees them."""
+        """End markers of transactions: no reader sees them."""
         self._aborted: set[int] = set()
-        """Records that never counted."""
+        """Records of aborted transactions."""
         self.append(count)
 
     @property
@@ -76,12 +70,7 @@ class PartitionLog:
         return min(open_at, default=self.end_offset)
 
     def append(self, count: int, now: float = 0.0) -> None:
-        """Write so many records; each is a number of its own.
-
-        Args:
-            count: How many.
-            now: Seconds.
-        """
+        """Write so many records."""
         for each in self._transactions:
             if each.ended_at is not None and each.marker_offset == NO_OFFSET:
                 self._mark(each, now)
@@ -93,18 +82,13 @@ class PartitionLog:
         self.written += count
 
     def _mark(self, transaction: Transaction, now: float) -> None:
-        """Write that a transaction ended."""
+        """Write the end marker of a transaction."""
         transaction.marker_offset = self.end_offset
         self._markers.add(self.written)
         self._write(1, now)
 
     def open_transaction(self, count: int, now: float) -> Transaction:
-        """Write so many records in a transaction.
-
-        Args:
-            count: How many.
-            now: Seconds.
-        """
+        """Write so many records in a transaction."""
         # Markers that are due come first.
         self.append(0, now)
         found = Transaction(self.end_offset, self.end_offset + count)
@@ -113,13 +97,7 @@ class PartitionLog:
         return found
 
     def end_transaction(self, transaction: Transaction, now: float, *, aborts: bool) -> None:
-        """Let the records of a transaction count, or never; nothing happens if it is gone.
-
-        Args:
-            transaction: Which one; an election may have taken it.
-            now: Seconds.
-            aborts: Whether its records never count.
-        """
+        """Commit or abort a transaction, unless an election has removed it."""
         if transaction not in self._transactions or transaction.ended_at is not None:
             return
         transaction.ended_at = now
@@ -129,7 +107,7 @@ class PartitionLog:
         self._mark(transaction, now)
 
     def stable_since(self, since: float) -> int:
-        """Return where the last stable offset stood at least, at every instant since one."""
+        """Return a lower bound of the last stable offset at every instant since one."""
         unstable = (
             each.from_offset
             for each in self._transactions
@@ -138,22 +116,16 @@ class PartitionLog:
         return min(unstable, default=self.end_offset)
 
     def available(self, since: float, *, read_committed: bool) -> int:
-        """Return where a log ended at an instant at least, if none of it was cut off since.
+        """Return a lower bound of the end offset at an instant, if no truncation followed.
 
         Args:
-            since: Seconds.
-            read_committed: Whether only what is below the last stable offset counts.
+            read_committed: Whether the bound is the last stable offset.
         """
         count = sum(self.written_at(each) <= since for each in self._records)
         return min(count, self.stable_since(since)) if read_committed else count
 
     def hides(self, record: int, *, read_committed: bool) -> bool:
-        """Tell whether a record that is in the log is shown to no reader, or not to such a one.
-
-        Args:
-            record: The record.
-            read_committed: Whether the reader wants only what counts.
-        """
+        """Return whether a record in the log is hidden from such a reader."""
         return record in self._markers or (read_committed and record in self._aborted)
 
     def written_at(self, record: int) -> float:
@@ -161,16 +133,15 @@ class PartitionLog:
         return self._appended[bisect_right(self._appended, (record, inf)) - 1][1]
 
     def read(self, from_offset: int, until_offset: int) -> Sequence[int]:
-        """Return the records in a range that are still there."""
+        """Return the records in a range, without those dropped by retention."""
         return self._records[max(from_offset, self.start_offset) : until_offset]
 
     def shown(self, from_offset: int, until_offset: int, *, read_committed: bool) -> Sequence[int]:
         """Return the records in a range that a reader gets.
 
         Args:
-            from_offset: The first offset.
-            until_offset: Behind the last one.
-            read_committed: Whether it wants only what counts: nothing above the last stable offset.
+            read_committed: Whether aborted records, and all above the last stable offset, are left
+                out.
         """
         if read_committed:
             until_offset = min(until_offset, self.stable_offset)
@@ -180,16 +151,11 @@ class PartitionLog:
         return [each for each in found if not self.hides(each, read_committed=read_committed)]
 
     def retain(self, start_offset: int) -> None:
-        """Drop the records below an offset, for they are old."""
+        """Drop the records below an offset, as retention does."""
         self.start_offset = min(max(start_offset, self.start_offset), self.end_offset)
 
     def elect(self, lost: int, now: float) -> None:
-        """Give it another leader, who lacks so many of the last records.
-
-        Args:
-            lost: How many records.
-            now: Seconds.
-        """
+        """Elect a leader that lacks so many of the last records."""
         self.deposed, self.deposed_at = (self.end_offset, self.leader_epoch), now
         self.deposed_stable_offset = self.stable_offset
         del self._records[max(self.start_offset, self.end_offset - lost) :]
@@ -199,10 +165,7 @@ class PartitionLog:
         self._began.append((self.leader_epoch, self.end_offset))
 
     def _cut_transactions(self) -> None:
-        """Forget transactions of which nothing is left.
-
-        One that lacks its marker is told to be over once more, with the next append.
-        """
+        """Remove transactions above the end; the next append writes lost markers again."""
         end = self.end_offset
         self._transactions = [each for each in self._transactions if each.from_offset < end]
         for each in self._transactions:
@@ -211,7 +174,7 @@ class PartitionLog:
             each.until_offset = min(each.until_offset, end)
 
     def epoch_at(self, offset: int) -> int:
-        """Return under which leader epoch the record at an offset was written, or will be."""
+        """Return the leader epoch of the record at an offset, written or next."""
         return [epoch for epoch, start in self._began if start <= offset][-1]
 
     def end_of(self, leader_epoch: int) -> EpochEnd:
@@ -226,9 +189,9 @@ class PartitionLog:
 
 
 OLD_LEADER_ANSWERS_S: Final = 2.0
-"""How long a leader that was deposed may still be asked."""
+"""How long a deposed leader still answers."""
 Refused = Mapping[TopicIdPartition, int]
-"""An error code of each partition whose leader refuses."""
+"""The error codes of partitions whose leaders refuse."""
 NONE_REFUSED: Final[Refused] = MappingProxyType({})
 
 
@@ -236,7 +199,7 @@ class Storage:
     """The topics of a cluster.
 
     Args:
-        counts: How many partitions each topic has at first, by name.
+        counts: Partition counts by topic name.
     """
 
     def __init__(self, counts: Mapping[str, int]) -> None:
@@ -247,7 +210,7 @@ class Storage:
             self.create(name, count)
 
     def create(self, name: str, count: int) -> None:
-        """Create a topic, under an id that no topic ever had."""
+        """Create a topic with a new id."""
         self._created += 1
         topic = TopicImage(uuid.UUID(int=self._created), name, count)
         self.image = self.image.with_topic(topic)
@@ -265,7 +228,7 @@ class Storage:
         return key
 
     def delete(self, name: str) -> TopicImage:
-        """Delete a topic with all that is in it, and return what it was."""
+        """Delete a topic with its logs, and return its last image."""
         topic = self.image.by_name[name]
         self.image = self.image.without(name)
         for each in range(topic.partition_count):
@@ -278,10 +241,8 @@ class Storage:
         """Return the end of a log and its leader epoch; None if there is no such partition.
 
         Args:
-            key: The partition.
-            now: Seconds.
-            old: Whether the leader before is asked, if it still answers.
-            read_committed: Whether the last stable offset is asked for.
+            old: Whether the previous leader answers, if it still can.
+            read_committed: Whether to return the last stable offset.
         """
         log = self.logs.get(key)
         if log is None:
@@ -292,7 +253,7 @@ class Storage:
         return (log.stable_offset if read_committed else log.end_offset), log.leader_epoch
 
     def metadata(self, request: m.MetadataRequest) -> m.MetadataResponse:
-        """Answer which topics there are."""
+        """Answer a metadata request."""
         return m.MetadataResponse(
             topics=tuple(
                 m.TopicMetadata(each.topic_id, each.name, each.partition_count)
@@ -304,12 +265,7 @@ class Storage:
     def list_offsets(
         self, request: m.ListOffsetsRequest, refused: Refused = NONE_REFUSED
     ) -> m.ListOffsetsResponse:
-        """Answer where logs begin or end.
-
-        Args:
-            request: What is asked.
-            refused: Partitions whose leaders do not answer for now.
-        """
+        """Answer a request for start or end offsets."""
         offsets, leader_epochs, errors = {}, {}, dict(refused)
         for key in request.partitions - refused.keys():
             log = self.logs.get(key)
@@ -326,12 +282,7 @@ class Storage:
     def epoch_ends(
         self, request: m.OffsetForLeaderEpochRequest, refused: Refused = NONE_REFUSED
     ) -> m.OffsetForLeaderEpochResponse:
-        """Answer how far logs of older leaders reach.
-
-        Args:
-            request: What is asked.
-            refused: Partitions whose leaders do not answer for now.
-        """
+        """Answer a request for the end offsets of leader epochs."""
         ends, errors = {}, dict(refused)
         for key in request.lookups.keys() - refused.keys():
             each, log = request.lookups[key], self.logs.get(key)

@@ -1,7 +1,7 @@
-"""What a run is made of, all of it drawn from the seed: TigerBeetle's swarm testing.
+"""The size, settings and faults of a run, drawn from the seed: TigerBeetle's swarm testing.
 
-Each run has some faults and not others, in other measures each time: faults that are always there
-hide what only happens without them.
+Each run has some faults and not others, in different amounts: faults that are always present hide
+bugs that only show without them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from spark_groups.lab.sim.chance import Chance
 
 
 class Deploy(Enum):
-    """How applications are deployed anew; the values are what the command line takes."""
+    """The pattern of a redeployment; the values are those of the command line."""
 
     NONE = "none"
     ROLLING = "rolling"
@@ -24,14 +24,14 @@ class Deploy(Enum):
 
 
 class Assignor(Enum):
-    """Who assigns partitions; the values are Kafka's names."""
+    """Server-side assignors, by Kafka's names."""
 
     UNIFORM = "uniform"
     RANGE = "range"
 
 
 class Faults(Enum):
-    """How much goes wrong; the values are what the command line takes."""
+    """The amount of faults; the values are those of the command line."""
 
     NONE = "none"
     SOME = "some"
@@ -40,44 +40,43 @@ class Faults(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swarm:
-    """What one run is made of; as it stands it is a calm one.
+    """The parts of one run; the defaults are a calm one.
 
     Args:
-        queries: How many streaming queries share the group.
-        consumers: How many plain consumers share it with them.
-        topics: How many topics they subscribe to.
-        partitions: How many partitions each topic has at first.
+        queries: Streaming queries in the group.
+        consumers: Plain consumers in the group.
+        topics: Subscribed topics.
+        partitions: Initial partitions of each topic.
         from_latest: Whether `startingOffsets` is latest; else it is earliest.
         named: 1 if `startingOffsets` names some partitions, as JSON.
         by_pattern: Whether queries subscribe by a pattern.
         static: How many of the queries are static members.
-        batch_s: How long a batch takes at most.
-        trigger_s: How long a query waits between two triggers at most.
+        batch_s: The longest batch.
+        trigger_s: The longest wait between two triggers.
         rate: Records written to each partition in a second, about.
-        listener: 1 if a listener says at once when a batch has ended.
+        listener: 1 if a listener reports the end of a batch at once.
         max_offsets: `maxOffsetsPerTrigger` of some triggers; 0 for no limit.
         min_offsets: `minOffsetsPerTrigger`; 0 for none.
         max_delay_s: `maxTriggerDelay`.
-        available_now: How many of the queries are AvailableNow jobs, again and again, until it is
-            quiet.
-        read_committed: 1 if queries read only what transactions have committed.
+        available_now: How many queries are AvailableNow jobs, restarted until the faults end.
+        read_committed: 1 if queries read with read_committed.
         transactions: How often a transaction is open in a partition for a while.
-        strict: 1 if `failOnDataLoss` is true also where data gets lost.
+        strict: 1 if `failOnDataLoss` is true also in runs that lose data.
         heartbeat_s: The group's heartbeat interval.
-        session_s: The group's session time-out.
+        session_s: The group's session timeout.
         rebalance_s: How long the coordinator waits for a revocation.
-        replication_s: How long it takes at most until a record of the coordinator is replicated.
-        undescribed: 1 if the group may not be described.
+        replication_s: The longest replication of a coordinator record.
+        undescribed: 1 if describing the group is not authorized.
         holds: 1 if a rebalance listener holds each revocation for a while.
         starts_s: Within how many seconds the members start.
-        chaos_s: How long things happen to them; then it is quiet.
-        deploy: How the applications are deployed anew meanwhile.
+        chaos_s: How long faults happen.
+        deploy: How the applications are redeployed meanwhile.
         deploy_every_s: Seconds between two steps of it.
-        restart_s: How long an application is away that is deployed anew, from its leave on.
+        restart_s: How long a redeployed application is away, from its leave on.
         assignor: Which assignor the queries ask for.
-        planned: 1 for a run to plan with: records are written at an even rate, every end is known,
-            batches are about as long as they may be, triggers come at multiples of `trigger_s`, and
-            a deployment begins when the start-up is over and goes on when the group is stable.
+        planned: 1 for a run to plan with: an even write rate, known end offsets, batches of
+            nearly the longest duration, triggers at multiples of `trigger_s`, and a deployment that
+            begins after the start-up and continues when the group is stable.
         stops: How often a query leaves the group and comes back.
         growth: How often a topic gets one more partition.
         vanishings: How often a topic is deleted and, later, created again.
@@ -86,22 +85,22 @@ class Swarm:
         loss: Chance that a connection breaks under a request.
         delay: Chance that an answer takes long.
         duplicates: Chance that a request arrives twice.
-        errors: Chance that a broker refuses for now.
+        errors: Chance that a broker refuses with a retriable error.
         partitionings: How often a member is cut off from a node.
         deafenings: How often a member's requests arrive and no answer comes back, for a while.
         denials: How often a right is missing for a while.
         coordinator_crashes: How often the node of the coordinator dies.
-        failed_appends: How often the coordinator's log takes nothing for a moment.
+        failed_appends: How often appends to the coordinator's log fail for a moment.
         crashes: How often a query is killed and started again from its checkpoint.
         forgetting: Chance that it starts with a new checkpoint.
         failures: How often a batch fails and the query is started again.
-        pauses: How often a query stands still, at times for longer than its session.
-        zombies: How often one stands still, is replaced, and wakes up.
+        pauses: How often a query freezes, at times for longer than its session.
+        zombies: How often a query freezes, is replaced, and wakes up.
         truncations: How often a partition gets a leader that lacks the end of its log.
         retentions: How often the beginning of a log is dropped.
-        resets: How often all queries are ended and an operator sets committed offsets back.
-        skew: By how much clocks run fast or slow at most; 0.001 is one second in 1,000.
-        late: 1 if a request may arrive after its sender gave it up.
+        resets: How often all queries end and an operator resets committed offsets.
+        skew: The largest clock drift; 0.001 is one second in 1,000.
+        late: 1 if a request may arrive after its sender stopped waiting.
     """
 
     queries: int = 2
@@ -163,22 +162,22 @@ class Swarm:
 
     @property
     def faults(self) -> dict[str, float]:
-        """Return the measure of every fault, by name."""
+        """The amount of every fault, by name."""
         return {name: getattr(self, name) for name in FAULTS}
 
     @property
     def is_calm(self) -> bool:
-        """True if nothing goes wrong: then nothing is read twice, and nobody waits for long.
+        """True if nothing goes wrong: then nothing is read twice, and no member waits for long.
 
-        Members give up at nine tenths of a rebalance time-out: an answer that is replicated later
-        than the rest of it is a fault, too.
+        Members release partitions at nine tenths of the rebalance timeout: slower replication than
+        the remaining tenth is a fault.
         """
         is_timely = self.replication_s < 0.1 * self.rebalance_s
         return is_timely and not any(self.faults.values())
 
     @property
     def text(self) -> str:
-        """Return what differs from a calm run of the default size, as `parse` reads it."""
+        """The differences from a calm run of the default size, as `parse` reads them."""
         named = {each.name: getattr(self, each.name) for each in fields(self)}
         return ",".join(
             f"{name}={value.value if isinstance(value, Enum) else value}"
@@ -188,10 +187,10 @@ class Swarm:
 
     @classmethod
     def parse(cls, text: str) -> Swarm:
-        """Read what `text` wrote.
+        """Read the output of `text`.
 
         Raises:
-            ValueError: It has a name or a value that a swarm does not have.
+            ValueError: A name or a value is unknown.
         """
         known = {each.name: type(getattr(CALM, each.name)) for each in fields(cls)}
         read: dict[str, object] = {}
@@ -212,13 +211,13 @@ FAULTS: Final = (
 )
 """The fields that are faults, for the promise that a calm run reads nothing twice.
 
-Plain consumers commit when they please, and a topic that is deleted takes what was read with it:
-that is nobody's fault, but the promise does not hold beside them.
+Plain consumers commit when they please, and a deleted topic takes its records with it:
+that is no fault, but the promise does not hold beside them.
 """
 
 
 def drawn(chance: Chance) -> Swarm:
-    """Draw everything; about one run in four has no faults at all."""
+    """Draw a swarm; about one run in four has no faults."""
     pick = chance.choice
     queries = pick((1, 2, 2, 3, 3, 4))
     calm = Swarm(
@@ -269,7 +268,7 @@ def _with_faults(calm: Swarm, chance: Chance) -> Swarm:
         errors=pick((0.0, 0.02, 0.2)),
         partitionings=pick((0, 1, 3, 6)),
         deafenings=pick((0, 2, 5)),
-        # A plain consumer that was refused for good does not come back.
+        # A plain consumer does not recover from an authorization error.
         denials=0 if consumers else pick((0, 0, 2)),
         coordinator_crashes=pick((0, 0, 1, 4)),
         failed_appends=pick((0, 0, 3)),
@@ -278,7 +277,7 @@ def _with_faults(calm: Swarm, chance: Chance) -> Swarm:
         failures=pick((0, 0, 3)),
         pauses=chance.randint(0, 4),
         zombies=pick((0, 0, 2)),
-        # A plain consumer does not ask the next leader what its log has lost.
+        # A plain consumer does not detect truncation.
         truncations=0 if consumers else pick((0, 0, 2, 8)),
         retentions=pick((0, 0, 3)),
         # A plain consumer never ends, and an operator is refused while there are members.
@@ -289,12 +288,7 @@ def _with_faults(calm: Swarm, chance: Chance) -> Swarm:
 
 
 def with_faults(swarm: Swarm, faults: Faults) -> Swarm:
-    """Return a swarm with a fixed measure of faults, to plan with.
-
-    Args:
-        swarm: What it is made of beside.
-        faults: How much goes wrong.
-    """
+    """Return a swarm with a fixed amount of faults, to plan with."""
     match faults:
         case Faults.NONE:
             return swarm
@@ -319,22 +313,21 @@ def with_faults(swarm: Swarm, faults: Faults) -> Swarm:
 F = TypeVar("F")
 
 LEAST: Final = {"queries": 1, "partitions": 1, "topics": 1, "chaos_s": 10.0}
-"""What a run cannot do without."""
+"""Lower limits of the parts that a run needs."""
 KEPT: Final = frozenset(
     {
         *("heartbeat_s", "session_s", "rebalance_s", "replication_s", "trigger_s", "starts_s"),
         "restart_s",
     }
 )
-"""What is not a matter of size."""
+"""Settings that do not change the size of a run."""
 
 
 def shrunk(swarm: Swarm, fails: Callable[[Swarm], F | None]) -> F | None:
-    """Return how the smallest swarm fails that was found, None if the first does not.
+    """Return the failure of the smallest failing swarm found; None if the first does not fail.
 
     Args:
-        swarm: What fails.
-        fails: Tries a swarm; returns how it fails, None if it does not.
+        fails: Tries a swarm; returns its failure, or None.
     """
     found, smallest = fails(swarm), swarm
     while found is not None:
@@ -349,7 +342,7 @@ def shrunk(swarm: Swarm, fails: Callable[[Swarm], F | None]) -> F | None:
 
 
 def _smaller(swarm: Swarm) -> Iterator[Swarm]:
-    """Yield swarms with less of one thing: none of it, half of it, one less."""
+    """Yield swarms with less of one part: none, half, one less."""
     for each in fields(swarm):
         name, value = each.name, getattr(swarm, each.name)
         if name in KEPT:
@@ -370,7 +363,7 @@ def _smaller(swarm: Swarm) -> Iterator[Swarm]:
 
 
 def _is_worth_it(value: object, step: object) -> bool:
-    """Tell whether a step is large enough: chances could be halved for ever."""
+    """Return whether a step is large enough: chances can be halved forever."""
     if isinstance(value, float) and isinstance(step, float):
         return step == 0.0 or abs(value - step) > 0.005
     return True

@@ -1,4 +1,4 @@
-"""Who owned which partition when, and which batches ran: what the page of a run is drawn from."""
+"""The owners of each partition over time, and the batches: the data of a run's page."""
 
 from __future__ import annotations
 
@@ -13,14 +13,10 @@ from spark_groups.types import TopicIdPartition
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A time in which one member had a partition, at one epoch.
+    """A period in which one member held a partition, at one epoch.
 
     Args:
-        member_id: The member.
-        member_epoch: Its epoch.
-        is_revoking: Whether it is to give the partition up.
-        begins: Seconds.
-        ends: Seconds.
+        is_revoking: Whether the partition is pending revocation.
     """
 
     member_id: str
@@ -31,19 +27,16 @@ class Span:
 
     @property
     def is_away(self) -> bool:
-        """True while a static member is away and means to be back: nobody reads the partition."""
+        """True while a static member is away and will return: the partition is not read."""
         return self.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSpan:
-    """A batch, as long as it ran.
+    """A batch and its duration.
 
     Args:
-        who: The query.
-        ranges: What it read of each partition.
-        begins: Seconds.
-        ends: Seconds; None: it never finished.
+        ends: Seconds; None if it never finished.
     """
 
     who: str
@@ -54,15 +47,7 @@ class BatchSpan:
 
 @dataclass(slots=True)
 class Timeline:
-    """What happened to each partition in a run.
-
-    Args:
-        names: How partitions are called.
-        spans: Who had each of them.
-        batches: What was read.
-        incidents: What was done from outside, and when.
-        ends_at: When the run was over, in seconds.
-    """
+    """The history of each partition in a run."""
 
     names: dict[TopicIdPartition, str] = field(default_factory=dict)
     spans: dict[TopicIdPartition, list[Span]] = field(default_factory=dict)
@@ -72,11 +57,7 @@ class Timeline:
 
 
 class TimelineRecorder:
-    """Draws up a timeline while a run goes on.
-
-    Args:
-        scene: The run.
-    """
+    """Records a timeline during a run."""
 
     def __init__(self, scene: Scene) -> None:
         self.timeline = Timeline()
@@ -91,8 +72,8 @@ class TimelineRecorder:
             facts.Read: self._read,
             facts.Finished: self._finished,
             facts.Incident: self._incident,
-            facts.CountingBegins: lambda _: self._mark("what is counted begins"),
-            facts.CountingEnds: lambda _: self._mark("what is counted ends"),
+            facts.CountingBegins: lambda _: self._mark("counting begins"),
+            facts.CountingEnds: lambda _: self._mark("counting ends"),
         }
 
     def finish(self) -> Timeline:

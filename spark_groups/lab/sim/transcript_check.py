@@ -1,13 +1,13 @@
-"""Whether the model answers what a transcript recorded, field by field.
+"""Compares the model's answers with those of a transcript, field by field.
 
-Recordings replaced member ids and topic ids, random UUIDs, by names. Which member keeps a partition
-too many follows from the order in which Java goes through a hash map of those ids, which is lost.
-So ids are drawn again and again until all answers agree: the recording is one that the model could
-have given. How many requests were answered before a change of topics was known is drawn with them.
-Where no draw agrees, the one that agrees longest is shown.
+Recordings have names in place of the random UUIDs of members and topics. The order in which Java
+iterates over a hash map of those ids, now lost, decides which member keeps a surplus partition. So
+the search draws ids until all answers agree: the model could have given the recording. It also
+draws how many requests were answered before a change of topics was known. If no draw agrees, the
+result is the draw that agrees longest.
 
-A difference can only be due to what was drawn before it, so a few of those numbers are drawn anew
-and the others are kept. A draw that agrees at least as long as the one before takes its place.
+Only numbers drawn before a difference can cause it, so the search redraws a few of those and keeps
+the others. A draw that agrees at least as long as the previous one replaces it.
 """
 
 from __future__ import annotations
@@ -23,44 +23,41 @@ from spark_groups.lab.sim.transcript_replay import TranscriptReplay, broker_of
 from spark_groups.lab.sim.transcripts import Step
 
 _PLACE_BITS: Final = 32
-_ALL_ANEW_BITS: Final = 4
-"""One in 16 draws keeps nothing, so that none gets stuck."""
+_RESTART_BITS: Final = 4
+"""One in 16 draws keeps no numbers, so that the search does not get stuck."""
 _MORE_BITS: Final = 1
-"""One or two numbers are drawn anew."""
+"""One or two numbers are redrawn."""
 
 
 @dataclass
 class Redrawn:
-    """Numbers of an earlier draw, but for some that are drawn anew.
+    """Numbers of an earlier draw, some of them redrawn.
 
     Args:
-        chance: What new numbers are drawn from.
         kept: The numbers of the earlier draw.
-        anew: The places of those that are not kept.
-        drawn: What was drawn so far.
+        redrawn: The places of those that are not kept.
     """
 
     chance: Bits
     kept: Sequence[int] = ()
-    anew: frozenset[int] = frozenset()
+    redrawn: frozenset[int] = frozenset()
     drawn: list[int] = field(default_factory=list)
 
     def getrandbits(self, k: int, /) -> int:
         """Return a number of so many bits; places ask for as many in every draw."""
         place = len(self.drawn)
-        is_kept = place < len(self.kept) and place not in self.anew
+        is_kept = place < len(self.kept) and place not in self.redrawn
         self.drawn.append(self.kept[place] if is_kept else self.chance.getrandbits(k))
         return self.drawn[place]
 
 
 @dataclass
 class Draw:
-    """How far a draw agrees.
+    """The agreement of a draw with the recording.
 
     Args:
-        numbers: What is drawn.
         differing: The places of the steps that differ.
-        drawn_before: How many numbers were drawn up to each of them.
+        drawn_before: How many numbers were drawn before each of them.
     """
 
     numbers: Redrawn
@@ -69,40 +66,40 @@ class Draw:
 
     @property
     def can_be_better(self) -> bool:
-        """Whether a difference may be due to a number that was drawn."""
+        """Whether a drawn number may have caused a difference."""
         return any(self.drawn_before)
 
     @property
     def agreement(self) -> tuple[float, ...]:
-        """The greater, the longer it agrees."""
+        """A key: greater means longer agreement."""
         return (*self.differing, inf)
 
     def note_difference(self, place: int) -> None:
-        """Note that a step differs."""
+        """Record a step that differs."""
         self.differing.append(place)
         self.drawn_before.append(len(self.numbers.drawn))
 
     def is_behind(self, other: Draw) -> bool:
-        """Tell whether it agrees less long than another one, which is played to its end."""
+        """Return whether it agrees less long than another draw, which is complete."""
         return (*self.differing,) < other.agreement[: len(self.differing)]
 
     def changed(self, chance: Bits) -> Draw:
-        """Return another draw, with new numbers where a difference may come from."""
-        if not chance.getrandbits(_ALL_ANEW_BITS):
+        """Return another draw, with new numbers before a difference."""
+        if not chance.getrandbits(_RESTART_BITS):
             return Draw(Redrawn(chance))
         counts = [count for count in self.drawn_before if count]
         count = counts[chance.getrandbits(_PLACE_BITS) % len(counts)]
         more = range(1 + chance.getrandbits(_MORE_BITS))
-        anew = frozenset(chance.getrandbits(_PLACE_BITS) % count for _ in more)
-        return Draw(Redrawn(chance, self.numbers.drawn, anew))
+        redrawn = frozenset(chance.getrandbits(_PLACE_BITS) % count for _ in more)
+        return Draw(Redrawn(chance, self.numbers.drawn, redrawn))
 
 
 DRAWS: Final = 3000
-"""How often is drawn, at most, before it counts as a difference."""
+"""The most draws of a search."""
 DRAWS_IN_A_ROW: Final = 300
-"""How often before it is begun anew: a search may come to an end that is none."""
+"""Draws before the search restarts, in case it is stuck in a local optimum."""
 SAME_ENDS: Final = 3
-"""Searches that come to the same end: what differs there is no matter of what is drawn."""
+"""Searches with the same result that end the whole: no draw removes those differences."""
 
 CLASSIC: Final = "classic-client "
 MODELLED_CONFIG: Final = "consumer."
@@ -112,13 +109,10 @@ ABSENT: Final = "(absent)"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One field that the model answers otherwise.
+    """One field in which the model differs.
 
     Args:
-        step: The step.
-        field: Where in the answer.
-        recorded: What was recorded.
-        model: What the model says.
+        field: Its path in the answer.
     """
 
     step: Step
@@ -132,10 +126,8 @@ class Answered:
     """One step as the model answered it.
 
     Args:
-        step: The step.
         answer: The answer, as a transcript writes it.
         left_out: Why it was not played; "" if it was.
-        differences: What was recorded otherwise.
     """
 
     step: Step
@@ -149,19 +141,17 @@ class Answered:
 
     @property
     def is_unrecorded(self) -> bool:
-        """Whether the model answers, and there is nothing to compare that with."""
+        """Whether the recording has no answer to compare with the model's."""
         return self.answer is not None and self.step.response is None
 
 
 def play_transcript(
     steps: Iterable[Step], profile: Profile, chances: Iterable[Bits]
 ) -> tuple[Answered, ...]:
-    """Answer a transcript from the model, by that draw which agrees with it longest.
+    """Answer a transcript from the model, with the draw that agrees longest.
 
     Args:
-        steps: The transcript.
-        profile: Which coordinator the model behaves like.
-        chances: What to draw from, each for another draw; at least one.
+        chances: Sources of randomness, one for each draw; at least one.
     """
     wanted = tuple(steps)
     broker = broker_of(wanted)
@@ -183,7 +173,7 @@ def play_transcript(
 
 @dataclass(frozen=True, slots=True)
 class _Played:
-    """A draw, and what was answered with it."""
+    """A draw and its answers."""
 
     draw: Draw
     answered: tuple[Answered, ...]
@@ -192,7 +182,7 @@ class _Played:
 def _played(
     steps: tuple[Step, ...], replay: TranscriptReplay, draw: Draw, best: Draw | None
 ) -> _Played | None:
-    """Play a draw; None as soon as it is known to be behind the best one."""
+    """Play a draw; None once it falls behind the best one."""
     answered: list[Answered] = []
     for each in _answers(steps, replay):
         if each.differences:
@@ -218,12 +208,7 @@ def _answers(steps: Iterable[Step], replay: TranscriptReplay) -> Iterator[Answer
 
 
 def differing_fields(step: Step, answer: object) -> Iterator[Difference]:
-    """Compare an answer with the recorded one.
-
-    Args:
-        step: The step; without a recorded answer there is nothing to compare.
-        answer: What the model says; None if the step is none that is answered.
-    """
+    """Compare an answer with the recorded one."""
     if step.response is None or answer is None:
         return
     for name, recorded, model in _differing_values("", _comparable(step.response), answer):
@@ -231,9 +216,9 @@ def differing_fields(step: Step, answer: object) -> Iterator[Difference]:
 
 
 def _comparable(response: object) -> object:
-    """Leave out of a recorded answer what the model cannot know.
+    """Return a recorded answer without fields that the model cannot know.
 
-    The order of subscribed names is that of a Java set of names that recordings replaced.
+    Subscribed names have the order of a Java set of names that recordings replaced.
     """
     if not isinstance(response, Mapping):
         return response
@@ -254,7 +239,7 @@ def _differing_values(
 ) -> Iterator[tuple[str, object, object]]:
     match recorded, model:
         case Mapping(), Mapping():
-            # A recorded answer may leave fields out; what is by topic or partition is all there.
+            # Recorded messages may lack fields; mappings by topic or partition are complete.
             names = recorded if _is_message(recorded) else dict.fromkeys((*recorded, *model))
             for name in names:
                 inner = f"{where}.{name}" if where else str(name)

@@ -1,6 +1,6 @@
 """Plays the steps of a transcript on the model of one coordinator, and answers in its format.
 
-A recording has names where there were ids; its notes and answers tell what its requests do not.
+A recording has names in place of ids; its notes and answers supply what its requests lack.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RECORDED: Final = BrokerSettings(
     min_heartbeat_interval_s=0.1,
     assignment_interval_s=0.0,
 )
-"""How the brokers of the recordings were configured, but for the size of groups."""
+"""The settings of the recorded brokers, except for the largest group size."""
 
 NO_GROUP: Final = ""
 
@@ -45,11 +45,7 @@ _NAMED_GROUP: Final = re.compile(
 
 
 def broker_of(steps: Iterable[Step]) -> BrokerSettings:
-    """Return how the broker of a recording was configured; only a full group tells its size.
-
-    Args:
-        steps: The transcript.
-    """
+    """Return the settings of a recorded broker; only a full group shows the group size limit."""
     for step in steps:
         if found := _MAX_SIZE.search(_message(step)) or _MAX_SIZE.search(step.note):
             return replace(RECORDED, max_size=int(found[1] or found[2]))
@@ -57,15 +53,15 @@ def broker_of(steps: Iterable[Step]) -> BrokerSettings:
 
 
 def heartbeats(step: Step) -> int | None:
-    """Return how often a heartbeat was repeated, None if the note does not say."""
+    """Return how often a heartbeat was repeated, if the note has the count."""
     counted = _COUNTED.search(step.note)
     return int(counted[1]) if counted else None
 
 
 def named_group(step: Step) -> str | None:
-    """Return the group that an answer names, `NO_GROUP` if none was given, None if none is named.
+    """Return the group named in an answer, or else the note.
 
-    Without an answer the note counts.
+    It is `NO_GROUP` for an empty group id, None if there is no name.
     """
     message, codes = _message(step), set(_codes(step))
     has_none = "GroupId can't be empty." in message or "INVALID_GROUP_ID" in codes
@@ -76,13 +72,13 @@ def named_group(step: Step) -> str | None:
 
 
 def is_about_another_group(step: Step) -> bool:
-    """Tell whether a request is about a group that was not there, whatever it is called."""
+    """Return whether a request is about a group that did not exist, of any name."""
     not_found = ErrorCode.GROUP_ID_NOT_FOUND.name in _codes(step)
     return not_found or bool(_UNKNOWN_GROUP.search(step.note))
 
 
 def metadata_of(step: Step, partition: str) -> str:
-    """Return metadata for a commit: too long where the broker said so, as recordings have none."""
+    """Return commit metadata: too long if the broker refused its length, else empty."""
     too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE.name
     answer = step.response if isinstance(step.response, Mapping) else {}
     is_too_long = answer.get(partition) == too_large
@@ -101,9 +97,9 @@ def _codes(step: Step) -> Iterator[str]:
 
 
 GENERATED: Final = "gen"
-"""What a transcript calls a member whose id the coordinator made."""
+"""The name of a member whose id the coordinator generated."""
 OLD: Final = "(old)"
-"""What a transcript puts behind the name of a topic that was deleted."""
+"""The suffix of a deleted topic's name."""
 
 
 @dataclass
@@ -111,8 +107,7 @@ class TranscriptNames:
     """Members and topics of a transcript, each with an id of its own.
 
     Args:
-        chance: What ids are drawn from; the order in which a coordinator goes through members and
-            topics follows from them.
+        chance: The source of ids, which decide the coordinator's order of members and topics.
     """
 
     chance: Bits
@@ -122,7 +117,7 @@ class TranscriptNames:
     _topics: dict[TopicId, str] = field(default_factory=dict)
 
     def member_id(self, name: str | None) -> str:
-        """Return the id of a member, "" where there is none."""
+        """Return the id of a member, or ""."""
         if not name:
             return ""
         if name not in self._member_ids:
@@ -130,7 +125,7 @@ class TranscriptNames:
         return self._member_ids[name]
 
     def member(self, member_id: str) -> str:
-        """Return what the transcript calls a member."""
+        """Return the transcript's name of a member."""
         if member_id not in self._members:
             self._note_member(GENERATED, member_id)
         return self._members[member_id]
@@ -143,24 +138,24 @@ class TranscriptNames:
         self._members[member_id] = name
 
     def created(self, topic: str) -> TopicId:
-        """Return the id of a topic that was just created."""
+        """Return the id of a new topic."""
         topic_id = self._new_id()
         self._topic_ids[topic] = topic_id
         self._topics[topic_id] = topic
         return topic_id
 
     def deleted(self, topic: str) -> None:
-        """Note that a topic is no more: its id stays known, as an old one."""
+        """Mark a topic as deleted; its id stays known under its old name."""
         topic_id = self.topic_id(topic)
         self._topics[topic_id] = topic + OLD
         self._topic_ids[topic + OLD] = topic_id
 
     def topic_id(self, topic: str) -> TopicId:
-        """Return the id of a topic, or an id of its own for one that never was."""
+        """Return the id of a topic; a topic that never existed gets a new id."""
         return self._topic_ids[topic] if topic in self._topic_ids else self.created(topic)
 
     def topic(self, topic_id: TopicId) -> str:
-        """Return what the transcript calls a topic by now."""
+        """Return the transcript's current name of a topic."""
         return self._topics[topic_id]
 
     def key(self, text: str) -> TopicIdPartition:
@@ -182,26 +177,25 @@ class TranscriptNames:
 
 
 GROUP: Final = "g"
-"""What a transcript calls its group."""
+"""The name of a transcript's group."""
 ORIGIN: Final = Origin("k848", "/127.0.0.1")
 
 KNOWN_AFTER_S: Final = 0.1
-"""After so long the coordinators of the recordings knew of every change of topics."""
+"""The recorded coordinators knew every change of topics within this time."""
 UNKNOWN_BITS: Final = 2
-"""How many requests a coordinator answers before it knows of a change is a number of so many bits:
-recordings have 0, 1 and 2."""
+"""Bits of the number of requests that a coordinator answers before it knows a change: recordings
+have 0, 1 and 2."""
 AGAIN_S: Final = 0.1
-"""How often a heartbeat is repeated where the transcript does not say."""
+"""The interval of a repeated heartbeat if the transcript has no count."""
 
 
 @dataclass
 class _Coming:
-    """A change of topics that the coordinator does not know of yet.
+    """A change of topics that the coordinator does not know yet.
 
     Args:
-        topics: The topics then.
-        requests: How many requests it answers before.
-        at: When it knows at the latest.
+        requests: How many requests it answers first.
+        at: The latest time at which it learns of the change.
     """
 
     topics: TopicsImage
@@ -211,13 +205,10 @@ class _Coming:
 
 @dataclass
 class TranscriptReplay:
-    """One coordinator that is asked what a transcript was asked.
+    """One coordinator that answers the requests of a transcript.
 
     Args:
-        profile: Which coordinator it behaves like.
-        chance: What is drawn that the transcript does not tell: ids, and how soon a change of
-            topics is known.
-        broker: How the broker of the recording was configured.
+        chance: The source of what the transcript lacks: ids, and delays of topic changes.
     """
 
     profile: Profile
@@ -238,11 +229,7 @@ class TranscriptReplay:
         self._shard = Shard(self.profile, self._settings, self._topics, Log(), self.now)
 
     def play(self, step: Step) -> object:
-        """Play a step and return the answer, as a transcript writes it.
-
-        Args:
-            step: Any step but those of classic members.
-        """
+        """Play a step and return the answer, as a transcript writes it."""
         began = self.now
         lasts_s = _fields(step).get("seconds", 0.0) if step.operation == "sleep" else 0.0
         ends = max(began, began + lasts_s if step.at is None else step.at)
@@ -254,7 +241,7 @@ class TranscriptReplay:
     # Time.
 
     def _pass_to(self, at: float) -> None:
-        """Let time pass: timers fire, and changes of topics become known, each in its turn."""
+        """Advance time: fire timers and apply changes of topics, in order."""
         while True:
             fires_at = self._shard.next_wakeup()
             fires_at = inf if fires_at is None else fires_at
@@ -273,7 +260,7 @@ class TranscriptReplay:
         self._shard.set_topics(self._coming.pop(0).topics, self.now)
 
     def _set_topics(self, topics: TopicsImage) -> None:
-        """Change the topics; recordings wait for those that are there before the first group."""
+        """Change the topics; recordings waited for those created before the first group."""
         self._topics = topics
         requests = self.chance.getrandbits(UNKNOWN_BITS)
         self._coming.append(_Coming(topics, requests, self.now + KNOWN_AFTER_S))
@@ -283,12 +270,12 @@ class TranscriptReplay:
     # Heartbeats.
 
     def _beat_until(self, step: Step, began: float, ends: float) -> object:
-        """Repeat a heartbeat as the transcript did, until there is news near its end.
+        """Repeat a heartbeat as the transcript did, until a change near its end.
 
-        News that comes too early is not what the transcript was told: the answers go on.
+        An earlier change is not the one recorded, so the heartbeats continue.
         """
-        told = heartbeats(step)
-        count = max(int((ends - began) / AGAIN_S) + 1 if told is None else told, 1)
+        recorded = heartbeats(step)
+        count = max(int((ends - began) / AGAIN_S) + 1 if recorded is None else recorded, 1)
         gap_s = (ends - began) / max(count - 1, 1)
         for number in range(1, count + 1):
             self._pass_to(ends - gap_s * (count - number))
@@ -329,13 +316,13 @@ class TranscriptReplay:
     def _heartbeat_answer(self, answer: p.HeartbeatResponse) -> object:
         if answer.error_code:
             return self._refused(answer) | {"epoch": answer.member_epoch}
-        told = answer.assignment
+        assignment = answer.assignment
         return {
             "err": "NONE",
             "member": self.names.member(answer.member_id or ""),
             "epoch": answer.member_epoch,
             "hb_ms": answer.heartbeat_interval_ms,
-            "asg": None if told is None else self.names.partitions(told),
+            "asg": None if assignment is None else self.names.partitions(assignment),
         }
 
     # Offsets.
@@ -356,7 +343,7 @@ class TranscriptReplay:
         )
         answer = self._ask(request, api_version)
         return {
-            # By topic id the answer is told by what that id is called by now.
+            # An answer by topic id has the current name of that id.
             (f"{self.names.topic(key.topic_id)}-{key.partition}" if api_version >= 10 else each): (
                 ErrorCode.name_of(answer.errors[key])
             )
@@ -387,7 +374,7 @@ class TranscriptReplay:
         }
 
     def _committed(self, group_id: str) -> dict[str, list[int]]:
-        """Return all partitions with an offset, which is what no list of partitions asks for."""
+        """Return all partitions with an offset, the meaning of a request without partitions."""
         group = self._shard.groups.get(group_id)
         found: dict[str, list[int]] = {}
         for topic, partition in sorted(group.offsets) if group else ():
@@ -491,14 +478,14 @@ class TranscriptReplay:
             each.requests -= 1
         answer = self._shard.ask(request, self.now, ORIGIN, api_version)
         if self._next_group in self._shard.groups:
-            # It is there now: what follows is about that one.
+            # The following steps are about this new group.
             self.group_id = self._next_group
         return answer
 
     def _group_of(self, step: Step) -> str:
-        """Return the group of a request: recordings do not tell it, but their answers may.
+        """Return the group of a request, which recordings show only in answers.
 
-        One that was not there and is not named is the next group.
+        A group that did not exist and has no name is the next group.
         """
         if "group" in step.request:
             return str(_fields(step)["group"])
@@ -523,12 +510,12 @@ class TranscriptReplay:
 
 
 def _is_repeated(step: Step) -> bool:
-    """Whether a heartbeat is one of many; without an epoch it goes on with what it is told."""
+    """Return whether a heartbeat is repeated; without an epoch it uses the last one received."""
     return step.operation == "hb-until" or "epoch" not in step.request
 
 
 def _fields(step: Step) -> dict[str, Any]:
-    """Return the fields of a request; null is how a transcript writes that one is absent."""
+    """Return the fields of a request; null stands for an absent one."""
     assert isinstance(step.request, dict)
     return step.request
 

@@ -1,8 +1,8 @@
 """Recorded requests and answers of a broker: one JSON object a line, read strictly.
 
-Keys of a line are `n` (the step), `op` (what was done), `req` (the fields that were set), `resp`
-(the normalised answer), `note` (why the step is there) and `_t` (seconds since the recording
-began). What a line leaves out, or gives as null, is absent; what nobody knows is refused.
+Keys of a line are `n` (the step), `op` (the operation), `req` (the fields that were set), `resp`
+(the normalised answer), `note` (the purpose of the step) and `_t` (seconds since the recording
+began). A missing or null key is absent; an unknown one is refused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 
 class TranscriptError(ValueError):
-    """A transcript cannot be read; the message says where and why."""
+    """A transcript cannot be read; the message has the line and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,9 @@ class Step:
     """One line of a transcript.
 
     Args:
-        number: Its number.
-        operation: What was done.
         request: The fields that were set; names of topics for `delete-topics`.
         response: The normalised answer; None if there is none.
-        note: Why the step is there.
-        at: Seconds since the recording began; None if the line does not say.
+        at: Seconds since the recording began; None if the line has none.
     """
 
     number: int
@@ -41,12 +38,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What a value must be.
-
-    Args:
-        name: What to call it.
-        accepts: Whether a value is of this kind.
-    """
+    """A kind of value: its name, and whether a value is one."""
 
     name: str
     accepts: Callable[[object], bool]
@@ -90,11 +82,11 @@ _SECONDS: Final = _Kind("seconds", lambda each: isinstance(each, (int, float)))
 
 @dataclass(frozen=True, slots=True)
 class _Operation:
-    """What the lines of one operation may say.
+    """The fields that the lines of one operation may have.
 
     Args:
-        request: Fields of the request; a kind alone is one for all names, whatever they are.
-        answers: Fields of the answer; None: the answer is not fields.
+        request: Fields of the request; a single kind applies to any name.
+        answers: Fields of the answer; None if the answer has no fixed fields.
     """
 
     request: Mapping[str, _Kind] | _Kind
@@ -142,7 +134,7 @@ OPERATIONS: Final[Mapping[str, _Operation]] = {
     "classic-client revoke": _Operation(_ANYTHING),
     "classic-client closed": _Operation(_ANYTHING),
 }
-"""Everything that a transcript may say was done."""
+"""All operations of a transcript."""
 
 _KEYS: Final[Mapping[str, _Kind]] = {
     "n": _NUMBER,
@@ -161,8 +153,7 @@ def read_transcript(text: str) -> tuple[Step, ...]:
         text: JSON objects, one a line; empty lines are skipped.
 
     Raises:
-        TranscriptError: A line is no JSON object, or says what no transcript says; or there is
-            none.
+        TranscriptError: A line is not a JSON object or has unknown content, or there is no line.
     """
     steps: list[Step] = []
     for line_number, line in enumerate(text.splitlines(), start=1):
@@ -234,6 +225,6 @@ def _check_fields(where: str, said: Mapping[str, object], kinds: Mapping[str, _K
         known = ", ".join(sorted(kinds)) or "none"
         raise TranscriptError(f"{where} has unknown fields {', '.join(unknown)}; known: {known}")
     for name, value in said.items():
-        # null is how a transcript writes that there is none.
+        # null stands for an absent field.
         if value is not None and not kinds[name].accepts(value):
             raise TranscriptError(f"{where}: {name} is not {kinds[name].name}: {value!r}")

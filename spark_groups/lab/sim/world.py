@@ -1,7 +1,7 @@
 """A run: queries and plain consumers in one group, a virtual clock, faults by seed.
 
-Everything that happens is an entry of one heap, ordered by time, and all chance comes from one
-source: a seed and a profile are the whole run.
+Every event is an entry of one heap, ordered by time, and all randomness has one source: a seed and
+a profile determine the whole run.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ from spark_groups.lab.sim.coordination import (
 )
 from spark_groups.lab.sim.deployment import Deployment
 from spark_groups.lab.sim.history import History
-from spark_groups.lab.sim.incarnations import HELD_S
 from spark_groups.lab.sim.incidents import NO_MEMBER_ID, Incidents, longest_reset_s
 from spark_groups.lab.sim.network import Network, Reply
 from spark_groups.lab.sim.plain_consumer import PlainConsumer
-from spark_groups.lab.sim.queries import Query
+from spark_groups.lab.sim.queries import HELD_S, Query
 from spark_groups.lab.sim.rights import Finish, sent_by_name
 from spark_groups.lab.sim.scene import Listeners, Scene, restless
 from spark_groups.lab.sim.schedule import Schedule
@@ -53,20 +52,13 @@ LEADER_ERRORS: Final = (
     ErrorCode.REQUEST_TIMED_OUT,
 )
 WRITTEN_EVERY_S: Final = 0.1
-"""How often a planned run writes the records that are due."""
+"""How often a planned run writes records."""
 QUIET_S: Final = 30.0
-"""How long after the last fault a group may take to come to rest, beside its own time-outs."""
+"""How long a group may take to settle after the last fault, beside its own timeouts."""
 
 
 class World:
-    """One run.
-
-    Args:
-        chance: Decides everything else.
-        profile: Which coordinator it is played on.
-        swarm: What the run is made of.
-        listeners: Who else is told what happens.
-    """
+    """One run."""
 
     def __init__(
         self,
@@ -113,32 +105,32 @@ class World:
         scene.listen(each.listeners() for each in checkers)
         scene.listen(each(scene) for each in listeners)
         coordination.watch = Watch(
-            lambda group: scene.tell(facts.GroupChanged(group)),
+            lambda group: scene.publish(facts.GroupChanged(group)),
             self._committed,
             self._replaced,
-            lambda since: scene.tell(facts.TakenBack(since)),
+            lambda since: scene.publish(facts.TakenBack(since)),
         )
         self._incidents = Incidents(scene, self.queries)
         self._deployment = Deployment(scene, self.queries)
         scene.listen([self._deployment.listeners()])
         self._written = dict.fromkeys(storage.logs, 0)
-        """How many records were written evenly to each partition."""
+        """Records that a planned run has written to each partition."""
 
     @property
     def quiet_s(self) -> float:
-        """How long a group may take to come to rest once nothing goes wrong any more."""
+        """How long a group may take to settle after the last fault."""
         swarm = self.scene.swarm
-        # A member that Spark calls seldom has a longer budget, all of which a listener may use.
+        # A member that Spark calls rarely has a longer budget, and a listener may use all of it.
         held_s = swarm.holds * 2 * max(HELD_S)
         down_s = min(1, swarm.resets) * longest_reset_s(swarm)
         waits_s = 3 * swarm.session_s + 2 * swarm.batch_s + swarm.rebalance_s + held_s + down_s
         return QUIET_S + waits_s
 
     def run(self) -> None:
-        """Faults first, then quiet until everything is read, committed and stable.
+        """Play the faults, then continue without until all is read, committed and stable.
 
         Raises:
-            BrokenInvariantError: A promise was broken.
+            BrokenInvariantError: A promise is broken.
         """
         scene, swarm, schedule = self.scene, self.scene.swarm, self.scene.schedule
         self.begin()
@@ -150,10 +142,10 @@ class World:
         ends_at = scene.now + self.quiet_s
         while scene.now < ends_at and next(restless(scene), None):
             schedule.run_until(scene.now + 1.0)
-        scene.tell(facts.Quiet())
+        scene.publish(facts.Quiet())
 
     def begin(self) -> None:
-        """Set everything up that is going to happen."""
+        """Schedule the start of the run."""
         scene, swarm = self.scene, self.scene.swarm
         chance, schedule = scene.chance, scene.schedule
         for start in (each.start for each in scene.participants):
@@ -161,26 +153,25 @@ class World:
         self._deployment.begin()
         schedule.at(0.0, self._produce_evenly if swarm.planned else self._produce)
         if swarm.planned:
-            scene.listen([{facts.CountingBegins: lambda _: self._let_go_wrong(0.0)}])
+            scene.listen([{facts.CountingBegins: lambda _: self._schedule_incidents(0.0)}])
         else:
-            self._let_go_wrong(min(5.0, swarm.chaos_s / 2))
+            self._schedule_incidents(min(5.0, swarm.chaos_s / 2))
 
-    def _let_go_wrong(self, from_s: float) -> None:
-        """Let incidents happen, so many seconds from now on at the earliest."""
+    def _schedule_incidents(self, from_s: float) -> None:
         scene = self.scene
         for act in self._incidents.drawn():
             scene.schedule.after(scene.chance.uniform(from_s, scene.swarm.chaos_s), act)
 
     def _committed(self, offset: AcceptedOffset) -> None:
         if offset.member_id != NO_MEMBER_ID:
-            self.scene.tell(facts.Committed(offset))
+            self.scene.publish(facts.Committed(offset))
             return
         self._say("resets", offset.key, "to", offset.committed_offset)
-        self.scene.tell(facts.OffsetReset(offset.key, offset.committed_offset))
+        self.scene.publish(facts.OffsetReset(offset.key, offset.committed_offset))
 
     def _replaced(self) -> None:
         self._say("moves", "to", self.scene.coordination.node)
-        self.scene.tell(facts.Replaced())
+        self.scene.publish(facts.Replaced())
 
     def _say(self, what: str, *details: object) -> None:
         group = self.scene.coordination.group
@@ -199,7 +190,7 @@ class World:
     def _produce_evenly(self) -> None:
         scene, logs = self.scene, self.scene.storage.logs
         for index, (key, log) in enumerate(logs.items()):
-            # Not all of them at once: each partition has its own part of a record's time.
+            # Partitions are staggered, so that they do not write at once.
             due = int(scene.swarm.rate * scene.now + index / len(logs))
             log.append(due - self._written.get(key, 0), scene.now)
             self._written[key] = due
@@ -237,9 +228,9 @@ class World:
                 self._ask_coordinator(outgoing, code, reply)
 
     def _serve_late(self, outgoing: Outgoing, reply: Reply) -> None:
-        """Serve what its sender gave up, and tell what a heartbeat took from it or gave it."""
+        """Serve a late request, and publish the partitions that a heartbeat took or gave."""
         scene, request = self.scene, outgoing.request
-        scene.tell(facts.CameLate(request, scene.now))
+        scene.publish(facts.CameLate(request, scene.now))
         if not isinstance(request, m.HeartbeatRequest):
             self._serve(outgoing, reply)
             return
@@ -247,18 +238,18 @@ class World:
         self._serve(outgoing, reply)
         holds = self._held(request.member_id)
         plain = {each.member.member_id for each in self.consumers}
-        # A query sees in the group's description what it was not told (`TargetWatch.untold`).
+        # A query detects partitions it did not learn of (`TargetWatch.untold`).
         given = holds - held if request.member_id in plain else frozenset()
         if held - holds or given:
-            scene.tell(facts.Misheard(request.member_id, held - holds, given))
+            scene.publish(facts.Misheard(request.member_id, held - holds, given))
 
     def _held(self, member_id: str) -> frozenset[TopicIdPartition]:
-        """Return what a member has as far as the coordinator knows: an answer may be under way."""
+        """Return a member's partitions in the coordinator's view."""
         member = self.scene.coordination.group.members.get(member_id)
         return frozenset((*member.assigned, *member.pending_revocation)) if member else frozenset()
 
     def _coordinator(self, *, fails: bool) -> m.FindCoordinatorResponse:
-        """Answer where the coordinator is; a broker may not know, or not know yet that it moved."""
+        """Find the coordinator; a failing broker has an outdated answer, or none."""
         coordination = self.scene.coordination
         if not fails:
             return m.FindCoordinatorResponse(coordinator=coordination.node)
@@ -267,7 +258,7 @@ class World:
         return m.FindCoordinatorResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _refused(self, partitions: Iterable[TopicIdPartition], fails: bool) -> Refused:
-        """Return of which partitions the leaders refuse: some, or all, where a broker fails."""
+        """Draw the partitions whose leaders refuse, if a broker fails."""
         chance = self.scene.chance
         if not fails:
             return NONE_REFUSED
@@ -296,7 +287,7 @@ def _finishing(finish: Finish, reply: Reply) -> Reply:
 
 
 def _electing(request: m.MetadataRequest) -> m.MetadataResponse | None:
-    """Answer as a broker that knows of no leaders; of topics by id that cannot be said."""
+    """Answer as a broker that knows no leaders; for topics by id there is no such answer."""
     if request.topic_ids:
         return None
     code = int(ErrorCode.LEADER_NOT_AVAILABLE)
@@ -304,7 +295,7 @@ def _electing(request: m.MetadataRequest) -> m.MetadataResponse | None:
 
 
 def _starting(swarm: Swarm, storage: Storage, chance: Chance) -> StartingOffsets:
-    """Draw `startingOffsets`: a default, and what it names of the partitions there are."""
+    """Draw `startingOffsets`: a default, and offsets of some partitions."""
     default = StartingPoint.LATEST if swarm.from_latest else StartingPoint.EARLIEST
     named = {}
     for key in sorted(storage.logs) if swarm.named else ():

@@ -182,7 +182,7 @@ def test_a_taken_port_is_an_error_that_names_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "words"),
     [
         # The first is refused by the formatting tool, the second by the broker itself.
         ({"node.id": "one"}, "Invalid value one for configuration"),
@@ -193,12 +193,12 @@ def test_a_taken_port_is_an_error_that_names_it() -> None:
     ],
 )
 def test_a_broken_property_is_an_error_with_the_broker_s_words(
-    wrong: dict[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wrong: dict[str, str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(EmbeddedKafkaError) as raised, EmbeddedKafka(server_properties=wrong):
         pass
-    assert said in str(raised.value)
+    assert words in str(raised.value)
     assert list(tmp_path.iterdir()) == []
 
 

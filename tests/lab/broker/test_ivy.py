@@ -1,4 +1,4 @@
-"""What Ivy is asked for, and what is said when it fails."""
+"""Ivy's arguments, and the error when it fails."""
 
 from __future__ import annotations
 

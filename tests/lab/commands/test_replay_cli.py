@@ -79,9 +79,9 @@ def test_what_cannot_be_read_is_a_mistake_of_the_caller(command: Run, tmp_path: 
     binary, empty = tmp_path / "binary.jsonl", tmp_path / "empty.jsonl"
     binary.write_bytes(b"\x7fELF\xff\xd0")
     empty.touch()
-    for arguments, said in (
+    for arguments, text in (
         ((str(bad),), "line 1: unknown op 'hbx'"),
-        ((str(binary),), "binary.jsonl is no text"),
+        ((str(binary),), "binary.jsonl is not UTF-8 text"),
         ((str(empty),), "empty.jsonl: there is no step in it"),
         ((str(tmp_path),), "is a directory"),
         ((str(tmp_path / "nothing"),), "nothing"),
@@ -89,7 +89,7 @@ def test_what_cannot_be_read_is_a_mistake_of_the_caller(command: Run, tmp_path: 
     ):
         done = command("replay", *arguments, COLUMNS="200")
         assert done.returncode == 2
-        assert said in done.stderr
+        assert text in done.stderr
 
 
 def test_profile_is_named_as_people_name_versions(command: Run) -> None:

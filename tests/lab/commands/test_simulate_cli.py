@@ -13,10 +13,14 @@ from rich.console import Console, RenderableType
 from typer.testing import CliRunner, Result
 
 from spark_groups.client.group_client import GroupClient
-from spark_groups.lab.commands import simulate_cli, simulated_runs
-from spark_groups.lab.commands.simulate_cli import ROWS, render_break, render_figures
-from spark_groups.lab.commands.simulate_options import profile_option
-from spark_groups.lab.commands.simulated_runs import Break, Run, play
+from spark_groups.lab.commands import simulate_cli, simulation
+from spark_groups.lab.commands.simulate_cli import (
+    ROWS,
+    profile_option,
+    render_break,
+    render_figures,
+)
+from spark_groups.lab.commands.simulation import Break, Run, play
 from spark_groups.lab.coordinator.metrics import PREFIX
 from spark_groups.lab.coordinator.profile import KAFKA_4_3, KIP_848, PROFILES
 from spark_groups.lab.sim.figures import Figures
@@ -100,7 +104,7 @@ def test_a_broken_promise_is_told_with_the_way_to_see_it_again(
     monkeypatch.setattr(simulate_cli, "hunt", broken)
     found = simulate("--schedules", "9", "--seed", "31", "--profile", "kafka-4.2")
     assert found.exit_code == 1
-    assert found.stdout.count("no gap: rows skipped") == simulated_runs.BREAKS_SHOWN
+    assert found.stdout.count("no gap: rows skipped") == simulation.BREAKS_SHOWN
     assert "spark-groups simulate --profile kafka-4.2 --seed 31 --schedules 1" in found.stdout
     assert "commit" in found.stdout
 

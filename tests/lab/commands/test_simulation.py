@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import inspect
 import json
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import pairwise
+from random import Random
 from typing import Any
 
 import pytest
@@ -17,8 +20,22 @@ import spark_groups
 from spark_groups.errors import OptionsError
 from spark_groups.lab.commands import simulation
 from spark_groups.lab.commands.simulate_cli import simulate as command
-from spark_groups.lab.commands.simulated_runs import Break, Run
-from spark_groups.lab.commands.simulation import Incident, simulate
+from spark_groups.lab.commands.simulation import (
+    BREAKS_SHOWN,
+    LINES_SHOWN,
+    RUNS_EACH,
+    Break,
+    Incident,
+    Run,
+    hunt,
+    play,
+    play_all,
+    shrink,
+    simulate,
+    world_of,
+)
+from spark_groups.lab.sim.swarm import Swarm, drawn
+from spark_groups.lab.sim.world import World
 from spark_groups.ops.cli import app
 
 SHOW_IMPORTED = """
@@ -111,3 +128,85 @@ def test_a_broken_promise_is_told_with_the_command_that_plays_it_again(
     monkeypatch.setattr(simulation, "play", broken)
     found = simulate(**SHORT, members=1, seeds=1)
     assert found.broken_promises[0].startswith("read_once: read twice; again: spark-groups simul")
+
+
+ROUGH = Swarm(queries=4, partitions=6, crashes=5, loss=0.1, moves=2)
+
+
+def broken_from_seed_30(runs: Iterable[Run]) -> list[Break]:
+    return [Break(run, "a promise", "a story", ()) for run in runs if run.seed >= 30]
+
+
+def test_a_run_is_made_of_what_its_seed_draws_unless_it_is_told() -> None:
+    run = Run(7, "kafka-4.3")
+    assert run.made_of == world_of(run).scene.swarm
+    assert run.made_of != Run(8, "kafka-4.3").made_of
+    assert Run(7, "kafka-4.3", ROUGH).made_of == ROUGH
+    given = world_of(Run(7, "kafka-4.3", run.made_of))
+    drawn_world = world_of(run)
+    given.run()
+    drawn_world.run()
+    assert given.scene.log.lines() == drawn_world.scene.log.lines()
+
+
+def test_the_command_replays_a_run() -> None:
+    words = shlex.split(Run(7, "kafka-4.3").command)
+    assert words[:2] == ["spark-groups", "simulate"]
+    assert words[2:] == ["--profile", "kafka-4.3", "--seed", "7", "--schedules", "1"]
+    words = shlex.split(Run(7, "kafka-4.0", ROUGH).command)
+    assert Swarm.parse(words[words.index("--swarm") + 1]) == ROUGH
+
+
+def test_a_run_that_keeps_its_promises_is_no_break() -> None:
+    assert play(Run(1, "kafka-4.3")) is None
+    assert play_all([Run(1, "kafka-4.3"), Run(2, "kafka-4.0")]) == []
+
+
+def test_a_run_that_raises_is_a_break_with_its_last_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(World):
+        def run(self) -> None:
+            for number in range(LINES_SHOWN + 1):
+                self.scene.log.add(1.0, "world", "", "said", number)
+            raise ArithmeticError("it does not add up")
+
+    monkeypatch.setattr(simulation, "World", Broken)
+    (broken,) = play_all([Run(5, "kafka-4.0")])
+    assert (broken.promise, broken.text) == ("ArithmeticError", "it does not add up")
+    assert broken.lines[-1].endswith(f"said       {LINES_SHOWN}")
+    assert len(broken.lines) == LINES_SHOWN
+
+
+def test_a_hunt_ends_soon_after_some_runs_broke_a_promise() -> None:
+    played: list[int] = []
+    runs = [Run(seed, "kafka-4.3") for seed in range(100 * RUNS_EACH)]
+    found = hunt(runs, jobs=1, played=played.append, play_all=broken_from_seed_30)
+    assert found[0].run.seed == 30
+    assert len(found) >= BREAKS_SHOWN
+    assert sum(played) < len(runs) / 2
+
+
+def test_a_hunt_that_finds_nothing_plays_every_run() -> None:
+    played: list[int] = []
+    runs = [Run(seed, "kafka-4.3") for seed in range(RUNS_EACH + 1)]
+    assert hunt(runs, jobs=2, played=played.append) == []
+    assert sum(played) == len(runs)
+
+
+def test_a_break_is_shrunk_to_a_smaller_run_that_breaks_the_same_promise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def crashes_too_often(run: Run) -> Break | None:
+        # Half of the seeds do not show it.
+        shows = run.seed % 2 == 1 and run.made_of.crashes >= 2
+        return Break(run, "a promise", "it crashed", ()) if shows else None
+
+    monkeypatch.setattr(simulation, "play", crashes_too_often)
+    found = shrink(Break(Run(4, "kafka-4.3", ROUGH), "a promise", "it crashed", ()))
+    assert (found.run.seed, found.run.made_of.crashes) == (5, 2)
+    assert (found.run.made_of.queries, found.run.made_of.loss) == (1, 0.0)
+    other = Break(Run(4, "kafka-4.3", ROUGH), "another promise", "it did not", ())
+    assert shrink(other) == other, "a break that does not repeat stays as it was"
+
+
+def test_seeds_draw_from_one_source() -> None:
+    assert {drawn(Random(3)) for _ in range(3)} == {Run(3, "kafka-4.4").made_of}

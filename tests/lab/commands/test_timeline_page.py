@@ -58,7 +58,7 @@ def test_owners_epochs_batches_and_incidents_are_drawn() -> None:
     page = render_page("t", [("kafka-4.3", "it moved", TIMELINE)])
     assert page.count('class="own"') == 2
     assert page.count('class="own revoking"') == 1
-    assert "q1.1.1 at epoch 7, gives it up, 9.000 to 9.500 s" in page
+    assert "q1.1.1 at epoch 7, pending revocation, 9.000 to 9.500 s" in page
     assert "q1 reads [0, 5), 2.000 to 4.000 s" in page
     assert 'class="batch unfinished"' in page
     assert "11.000 s: cut &lt;q2&gt;" in page
@@ -73,7 +73,7 @@ def test_a_static_member_that_is_away_is_hollow_and_has_no_epoch() -> None:
     timeline = Timeline({KEY: "orders-0"}, {KEY: spans}, ends_at=30.0)
     page = render_page("t", [("kafka-4.3", "it was away", timeline)])
     assert page.count('class="own"') == page.count('class="own away"') == 1
-    assert "q1.1.1 is away and means to be back, 9.000 to 24.000 s" in page
+    assert "q1.1.1 is away and will return, 9.000 to 24.000 s" in page
     assert re.findall(r'<text x="[\d.]+" y="40">([^<]+)</text>', page)[1:] == ["7", "away"]
     assert "epoch -2" not in page
 

@@ -1,4 +1,4 @@
-"""The group's coordinator on its nodes: answers when replicated, fails over, loses what was not."""
+"""The group's coordinator on its nodes: answers after replication, failover, lost records."""
 
 from __future__ import annotations
 

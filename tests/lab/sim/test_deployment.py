@@ -1,4 +1,4 @@
-"""How applications are deployed anew."""
+"""Redeployments of applications."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import pytest
 from spark_groups.client.group_client import GroupClient
 from spark_groups.client.planner import BatchPlanner
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.commands.simulated_runs import Break, Run, play
+from spark_groups.lab.commands.simulation import Break, Run, play
 from spark_groups.lab.coordinator.profile import PROFILES
 from spark_groups.lab.sim.checkers.registry import CHECKERS
 from spark_groups.offsets.commits import CommitOutcome, CommitQueue
@@ -97,10 +97,10 @@ def waits_for_nothing(patch: Patch) -> None:
 
 @dataclass(frozen=True)
 class Planted:
-    """A bug, the promise it breaks, and a drawn schedule that tells.
+    """A bug, the promise it breaks, and a drawn schedule that detects it.
 
     Args:
-        promise: What the checker is called that has to tell.
+        promise: The name of the checker that must detect it.
         plant: Plants it.
         seed: That of the schedule.
         profile: Whose coordinator it has.

@@ -10,7 +10,7 @@ import pytest
 
 from spark_groups.client.group_client import GroupClient
 from spark_groups.errors import ErrorCode, Reaction
-from spark_groups.lab.commands.simulated_runs import Run, play
+from spark_groups.lab.commands.simulation import Run, play
 from spark_groups.lab.coordinator import offsets, shard
 from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator.effects import Timer, TimerKind

@@ -1,4 +1,4 @@
-"""What lies between members and brokers: what arrives, what is told, and when."""
+"""The network between members and brokers: arrivals, failures and their times."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Wire:
             lambda failed: self.failed.append((self.schedule.now, failed)),
         )
 
-    def told(self, count: int, outgoing: Outgoing = FIND) -> None:
-        """Send so many requests, one after the other, and wait for what is told of each."""
+    def send_all(self, count: int, outgoing: Outgoing = FIND) -> None:
+        """Send so many requests, one after the other, and wait for each result."""
         for _ in range(count):
             self.send(outgoing)
             self.schedule.run_until(self.schedule.now + 60.0)
@@ -58,17 +58,17 @@ def test_without_faults_everything_is_answered_at_once() -> None:
 
 def test_each_request_is_answered_or_failed_exactly_once() -> None:
     wire = Wire(Swarm(loss=0.4, delay=0.4, duplicates=0.4))
-    wire.told(300)
+    wire.send_all(300)
     assert len(wire.answered) + len(wire.failed) == 300
     assert 80 < len(wire.failed) < 160
-    assert len(wire.arrived) > len(wire.answered), "some arrived and nobody heard"
+    assert len(wire.arrived) > len(wire.answered), "some arrived without an answer"
 
 
 def test_what_did_not_arrive_may_be_called_so_but_what_did_never() -> None:
     wire = Wire(Swarm(loss=1.0))
     for _ in range(100):
         before = len(wire.arrived)
-        wire.told(1)
+        wire.send_all(1)
         if not wire.failed[-1][1].may_have_arrived:
             assert len(wire.arrived) == before
     assert 20 < len(wire.arrived) < 80
@@ -80,7 +80,7 @@ def test_nothing_arrives_after_its_sender_gave_up_unless_it_may(late: int) -> No
     is_late = False
     for _ in range(100):
         before = len(wire.arrived)
-        wire.told(1)
+        wire.send_all(1)
         is_late |= any(at > wire.failed[-1][0] for at in wire.arrived[before:])
     assert is_late == bool(late)
 
@@ -96,37 +96,37 @@ def test_a_request_that_arrives_twice_arrives_twice_at_once() -> None:
 def test_a_cut_lets_nothing_through_until_it_is_over() -> None:
     wire = Wire(Swarm())
     wire.network.cut("q1", NODE.node_id, 30.0)
-    wire.told(1, DESCRIBE)
+    wire.send_all(1, DESCRIBE)
     assert (wire.arrived, len(wire.failed)) == ([], 1)
     wire.network.cut("q1", NODE.node_id, 30.0)
-    wire.told(1, FIND)
+    wire.send_all(1, FIND)
     assert len(wire.answered) == 1, "other brokers are still there"
-    wire.told(1, DESCRIBE)
+    wire.send_all(1, DESCRIBE)
     assert len(wire.answered) == 2, "the cut is over"
     wire.network.cut("q1", ANY_BROKER, 30.0)
-    wire.told(1, FIND)
+    wire.send_all(1, FIND)
     assert len(wire.failed) == 2
 
 
 def test_whoever_is_deaf_is_heard_and_hears_nothing() -> None:
     wire = Wire(Swarm())
     wire.network.deafen("q1", NODE.node_id, 30.0)
-    wire.told(1, DESCRIBE)
+    wire.send_all(1, DESCRIBE)
     assert (len(wire.arrived), wire.answered) == (1, [])
     assert [failed.may_have_arrived for _, failed in wire.failed] == [True]
-    wire.told(1, DESCRIBE)
+    wire.send_all(1, DESCRIBE)
     assert len(wire.answered) == 1, "it is over"
 
 
 def test_the_answer_of_a_node_that_died_is_a_failure_that_may_have_arrived() -> None:
     wire = Wire(Swarm())
     wire.is_dead = True
-    wire.told(1)
+    wire.send_all(1)
     assert [failed.may_have_arrived for _, failed in wire.failed] == [True]
 
 
 def test_nothing_goes_wrong_any_more_when_faults_are_over() -> None:
     wire = Wire(Swarm(loss=1.0, delay=1.0, duplicates=1.0))
     wire.network.is_faulty = False
-    wire.told(20)
+    wire.send_all(20)
     assert (len(wire.arrived), len(wire.answered), wire.failed) == (20, 20, [])

@@ -1,4 +1,4 @@
-"""What is left of a request where a right is missing, and before brokers knew topic ids."""
+"""The allowed part of a request, and requests to brokers without topic ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts are told to those who listen; an event is one line; when a group has come to rest."""
+"""Listeners receive facts; an event is one line; when a group is settled."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def test_facts_reach_those_who_listen_for_them() -> None:
     found, seen = scene(), []
     found.listen([{facts.Forgotten: lambda fact: seen.append((1, fact.who))}])
     found.listen([{facts.Forgotten: lambda fact: seen.append((2, fact.who))}, {}])
-    found.tell(facts.Forgotten("q1"))
-    found.tell(facts.Incident("grows", ""))
+    found.publish(facts.Forgotten("q1"))
+    found.publish(facts.Incident("grows", ""))
     assert seen == [(1, "q1"), (2, "q1")]
 
 
@@ -77,7 +77,7 @@ def test_everything_that_is_still_to_come_is_named() -> None:
     assert len(list(restless(found.scene))) == 1
     found.queries[0].stop(None)
     found.scene.schedule.run_until(20.0)
-    assert len(list(restless(found.scene))) == 1, "an empty group is at rest but for what is unread"
+    assert len(list(restless(found.scene))) == 1, "an empty group has only unread records"
 
 
 def test_a_leader_nobody_has_heard_of_is_no_rest() -> None:
@@ -86,7 +86,7 @@ def test_a_leader_nobody_has_heard_of_is_no_rest() -> None:
     found.scene.schedule.run_until(10.0)
     key, log = next(iter(found.scene.storage.logs.items()))
     log.elect(0, 10.0)
-    assert list(restless(found.scene)) == [f"q1 has not heard of the leader of {key}"]
+    assert list(restless(found.scene)) == [f"q1 has not seen the leader of {key}"]
 
 
 def test_a_topic_nobody_has_heard_of_is_no_rest() -> None:

@@ -1,4 +1,4 @@
-"""Topics as brokers tell of them, and the logs of their partitions."""
+"""Topics in metadata, and the logs of their partitions."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_retention_takes_the_beginning_and_never_gives_it_back() -> None:
     log.retain(50)
     assert log.start_offset == log.end_offset == 10
     log.elect(5, 0.0)
-    assert log.end_offset == 10, "what is left of the log is not below its beginning"
+    assert log.end_offset == 10, "the log does not end below its start"
 
 
 def test_what_a_transaction_writes_counts_once_it_is_committed() -> None:

@@ -39,7 +39,7 @@ def test_a_static_member_that_is_away_has_its_partitions_and_counting_is_marked(
     assert {span.member_id for span in away} == {"q1.1.1", "q2.1.1"}
     assert all(3.9 < span.ends - span.begins < 4.1 for span in away)
     marks = [text for _, text in timeline.incidents]
-    assert (marks[0], marks[-1]) == ("what is counted begins", "what is counted ends")
+    assert (marks[0], marks[-1]) == ("counting begins", "counting ends")
 
 
 def test_batches_and_incidents_are_drawn_where_they_were() -> None:

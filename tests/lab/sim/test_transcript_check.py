@@ -119,7 +119,7 @@ def test_order_of_members_is_looked_for() -> None:
 
 
 def test_search_ends_where_it_ends_again_and_again() -> None:
-    """What no draw explains is told after some searches; what a draw explains is found."""
+    """A search reports differences that no draw explains, and finds draws that explain the rest."""
     _, lines = recording("4.3.1/s02_handover.jsonl")
     lines[20]["resp"]["epoch"] = 9
     chances = iter([random.Random(seed) for seed in range(DRAWS)])
@@ -148,7 +148,7 @@ def draw(*differing: tuple[int, int], drawn: int = 6) -> Draw:
 
 
 def test_kept_numbers_come_back() -> None:
-    numbers = Redrawn(random.Random(0), kept=(7, 8, 9), anew=frozenset({1}))
+    numbers = Redrawn(random.Random(0), kept=(7, 8, 9), redrawn=frozenset({1}))
     fresh = random.Random(0)
     seen = [numbers.getrandbits(64) for _ in range(4)]
     assert seen == [7, fresh.getrandbits(64), 9, fresh.getrandbits(64)]
@@ -176,16 +176,16 @@ def test_who_agrees_longer_is_ahead(mine: list[int], its: list[int], is_behind: 
 
 def test_only_what_was_drawn_before_a_difference_is_drawn_anew() -> None:
     before = draw((4, 3))
-    changed, all_anew = set(), 0
+    changed, restarts = set(), 0
     for seed in range(200):
         redrawn = before.changed(random.Random(seed)).numbers
-        all_anew += not redrawn.kept
+        restarts += not redrawn.kept
         if redrawn.kept:
             assert redrawn.kept == before.numbers.drawn
-            assert 1 <= len(redrawn.anew) <= 2
-            changed |= redrawn.anew
+            assert 1 <= len(redrawn.redrawn) <= 2
+            changed |= redrawn.redrawn
     assert changed == {0, 1, 2}
-    assert 0 < all_anew < 50
+    assert 0 < restarts < 50
 
 
 def test_a_difference_before_anything_was_drawn_stays() -> None:

@@ -49,8 +49,8 @@ def test_change_of_topics_is_known_after_some_requests_or_a_moment(requests: int
     beat = {"member": "m1", "epoch": 2}
     for _ in range(min(requests, 2)):
         assert play(replay, "hb", beat, _t=0.6)["asg"] is None
-    told = play(replay, "hb", beat, _t=0.6 if requests < 3 else 0.7)
-    assert told["asg"] == {"foo": [0, 1]}
+    answer = play(replay, "hb", beat, _t=0.6 if requests < 3 else 0.7)
+    assert answer["asg"] == {"foo": [0, 1]}
 
 
 def test_time_never_goes_back(replay: TranscriptReplay) -> None:
@@ -106,16 +106,16 @@ def test_repeated_heartbeat_keeps_a_member_alive(replay: TranscriptReplay) -> No
     play(replay, "create-topics", {"foo": 2}, _t=0.0)
     play(replay, "hb", JOIN, _t=0.0)
     play(replay, "hb", {**JOIN, "member": "m2"}, _t=0.0)
-    told = play(replay, "hb", {"member": "m2"}, _t=4.05, note="m2 receives after 4 s of silence")
-    assert (told["epoch"], told["asg"]) == (4, {"foo": [0, 1]})
+    answer = play(replay, "hb", {"member": "m2"}, _t=4.05, note="m2 receives after 4 s of silence")
+    assert (answer["epoch"], answer["asg"]) == (4, {"foo": [0, 1]})
 
 
 def test_news_that_come_long_before_the_end_are_not_the_answer(replay: TranscriptReplay) -> None:
     play(replay, "create-topics", {"foo": 2}, _t=0.0)
     play(replay, "hb", JOIN, _t=0.0)
     play(replay, "create-partitions", {"foo": 3}, _t=0.0)
-    told = play(replay, "hb-until", {"member": "m1", "epoch": 2}, _t=1.0, note="11 heartbeats")
-    assert told["err"] == "FENCED_MEMBER_EPOCH"
+    answer = play(replay, "hb-until", {"member": "m1", "epoch": 2}, _t=1.0, note="11 heartbeats")
+    assert answer["err"] == "FENCED_MEMBER_EPOCH"
 
 
 @pytest.mark.parametrize(

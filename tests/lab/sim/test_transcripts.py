@@ -1,4 +1,4 @@
-"""Transcripts are read strictly: what nobody knows is refused, what is left out is absent."""
+"""Transcripts are read strictly: unknown keys are refused, missing ones are absent."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.lab.commands.simulated_runs import Run, play
+from spark_groups.lab.commands.simulation import Run, play
 from spark_groups.lab.coordinator.profile import PROFILES
 from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.scene import Listeners, Scene
@@ -24,7 +24,7 @@ SEEDS = range(40)
 PRINT_DIGESTS = """
 import hashlib
 from spark_groups.lab.coordinator.profile import PROFILES
-from spark_groups.lab.commands.simulated_runs import Run, world_of
+from spark_groups.lab.commands.simulation import Run, world_of
 from spark_groups.lab.sim import scene
 
 scene.LINES_KEPT = scene.LINE_LENGTH = None
@@ -103,7 +103,7 @@ def test_a_calm_run_comes_to_rest_long_before_it_must() -> None:
 
 def test_a_listener_may_use_the_longer_budget_of_a_member_that_slept() -> None:
     # A member that Spark calls seldom asks for two minutes: a revocation is held for thirty seconds
-    # though the configured time-out is five.
+    # though the configured timeout is five.
     assert play(Run(1692, "kafka-4.2")) is None
 
 
@@ -114,8 +114,8 @@ def test_a_slow_log_may_cost_a_member_its_place() -> None:
 
 
 def test_a_heartbeat_that_comes_late_may_take_partitions_and_nothing_is_skipped() -> None:
-    # It names the epoch before and what was owned then: nothing. The coordinator gives half of what
-    # is read to another member.
+    # It has the previous epoch and the partitions owned then: none. The coordinator gives half
+    # of the partitions, which are being read, to another member.
     taken: list[int] = []
 
     def listen(_scene: Scene) -> Listeners:
