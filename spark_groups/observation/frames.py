@@ -127,7 +127,6 @@ class GroupHistory:
         """Return the frame after a look that succeeded.
 
         Args:
-            view: The group.
             at_s: Seconds; later than at the look before.
         """
         before = self._frame.view
@@ -165,13 +164,7 @@ class GroupHistory:
         return self._frame
 
     def failed(self, reason: str, at_s: float, *, is_missing: bool = False) -> Frame:
-        """Return the last good frame, marked stale.
-
-        Args:
-            reason: Why the group could not be read.
-            at_s: Seconds; later than at the look before.
-            is_missing: Whether the brokers answered that there is no such group.
-        """
+        """Return the last good frame, marked stale."""
         stale = self._frame.stale
         if stale is not None and stale.is_missing is not is_missing:
             stale = None

@@ -62,28 +62,17 @@ def member_label(client_id: str, member_id: str) -> str:
     Args:
         client_id: What its client calls itself; clients of the classic protocol repeat it in the
             member id.
-        member_id: Its id.
     """
     return f"{client_id} {member_id.removeprefix(client_id).strip('-')[:8]}".strip()
 
 
 def label_of(member: MemberView) -> str:
-    """Return what a member is called in a sentence.
-
-    Args:
-        member: The member.
-    """
+    """Return what a member is called in a sentence."""
     return member_label(member.client_id, member.member_id)
 
 
 def group_changes(before: GroupView, after: GroupView, at_s: float) -> Iterator[GroupEvent]:
-    """Yield what happened to a group as a whole, and who came and went.
-
-    Args:
-        before: The group at the look before.
-        after: The group now.
-        at_s: Now, in seconds.
-    """
+    """Yield what happened to a group as a whole, and who came and went."""
     changed = (
         (EventKind.GROUP_EPOCH, "group epoch", before.group_epoch, after.group_epoch),
         (

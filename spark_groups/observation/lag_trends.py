@@ -69,12 +69,7 @@ class LagTrends:
         self._last_step = 0
 
     def look(self, view: GroupView, at_s: float) -> None:
-        """Take note of a group as it is now; partitions that it has no more are forgotten.
-
-        Args:
-            view: The group.
-            at_s: Seconds.
-        """
+        """Take note of a group as it is now; partitions that it has no more are forgotten."""
         known = self._samples
         self._samples = {}
         for each in view.partitions:
@@ -90,11 +85,7 @@ class LagTrends:
         self._note(lag, int(at_s // HISTORY_STEP_S))
 
     def trend(self, key: PartitionKey) -> LagTrend:
-        """Return the trend of a partition.
-
-        Args:
-            key: The partition.
-        """
+        """Return the trend of a partition."""
         return _trend(self._samples.get(key, ()))
 
     def history(self) -> LagHistory:
@@ -119,11 +110,7 @@ class LagTrends:
 
 
 def sum_if_known(values: Iterable[Number | None]) -> Number | None:
-    """Return a sum; None if one of the numbers is not known.
-
-    Args:
-        values: Numbers; None: not known.
-    """
+    """Return a sum; None if one of the numbers is not known."""
     given = list(values)
     known = [each for each in given if each is not None]
     return sum(known) if len(known) == len(given) else None

@@ -77,7 +77,6 @@ def parse_local_members(
     Args:
         snapshots: As `client.snapshot.take_snapshot` writes them; a member that has not joined yet
             has no id and is left out, and so is one of another version that cannot be read.
-        group_id: The group.
     """
     found = {}
     for each in snapshots:

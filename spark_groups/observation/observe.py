@@ -84,9 +84,6 @@ class GroupObserver:
     def view(self, group_id: str) -> GroupView:
         """Read a group, and what its members on this machine say of themselves.
 
-        Args:
-            group_id: The group.
-
         Raises:
             GroupNotFoundError: There is no such group, or it is of another protocol.
             BrokerUnreachableError: Not all answers came in time; names the addresses.
@@ -96,10 +93,6 @@ class GroupObserver:
 
     def observe(self, group_id: str, *, timeout_s: float | None = None) -> GroupReading:
         """Read everything there is to know about a group of the consumer or classic protocol.
-
-        Args:
-            group_id: The group.
-            timeout_s: Seconds in which it must be complete; None: as every observation.
 
         Raises:
             GroupNotFoundError: There is no such group, or it is of another protocol.
@@ -150,7 +143,6 @@ def describe(
     what is returned is what `describe --json` prints of the group.
 
     Args:
-        group_id: The group.
         bootstrap_servers: `host:port` of one or more brokers, separated by commas.
         settings: How to connect to secured brokers: Kafka's own client settings by their names,
             as `security.protocol`.
@@ -169,10 +161,6 @@ def describe(
 
 def describe_consumer_group(cluster: Cluster, group_id: str) -> DescribeGroupResponse:
     """Return a group's description, which is without an error.
-
-    Args:
-        cluster: The cluster.
-        group_id: The group.
 
     Raises:
         GroupNotFoundError: There is no such group, or it is of another protocol.
@@ -196,10 +184,6 @@ def _described_if_there(cluster: Cluster, group_id: str) -> DescribeGroupRespons
 
 def describe_any_group(cluster: Cluster, group_id: str) -> tuple[GroupType, DescribeGroupResponse]:
     """Return the protocol of a group, and its description, which is without an error.
-
-    Args:
-        cluster: The cluster.
-        group_id: The group, of the consumer protocol or the classic one.
 
     Raises:
         GroupNotFoundError: There is no such group, or it is of another protocol.
@@ -260,12 +244,7 @@ def _read_topics(
 
 
 def why_not_found(group_id: str, groups: tuple[ListedGroup, ...]) -> str:
-    """Return a sentence; ConsumerGroupDescribe calls a classic group one that is not there.
-
-    Args:
-        group_id: The group that was asked for.
-        groups: The groups of the cluster.
-    """
+    """Return a sentence; ConsumerGroupDescribe calls a classic group one that is not there."""
     for group in groups:
         if group.group_id == group_id and group.group_type.lower() != "consumer":
             kind = group.group_type.lower()

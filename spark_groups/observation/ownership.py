@@ -64,29 +64,17 @@ class Ownership:
         self._has_looked = False
 
     def spans(self, key: PartitionKey) -> tuple[OwnershipSpan, ...]:
-        """Return who had a partition, the earliest first.
-
-        Args:
-            key: The partition.
-        """
+        """Return who had a partition, the earliest first."""
         return tuple(self._spans.get(key, ()))
 
     def unsettled_since(self, key: PartitionKey) -> float | None:
-        """Return since when a partition is on its way or has lost its owner; None: it is not.
-
-        Args:
-            key: The partition.
-        """
+        """Return since when a partition is on its way or has lost its owner; None: it is not."""
         return self._unsettled_since.get(key)
 
     def look(self, view: GroupView, at_s: float) -> list[GroupEvent]:
         """Take note of a group as it is now, and return what moved.
 
         The first look shows who has what, and moves nothing.
-
-        Args:
-            view: The group.
-            at_s: Seconds.
         """
         here = {(each.topic_id, each.partition) for each in view.partitions}
         self._spans = {key: self._spans.get(key, deque()) for key in here}

@@ -10,11 +10,7 @@ from spark_groups.types import TopicPartition
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return partition indexes by topic.
-
-    Args:
-        partitions: The partitions.
-    """
+    """Return partition indexes by topic."""
     grouped: dict[str, list[int]] = {}
     for each in partitions:
         grouped.setdefault(each.topic, []).append(each.partition)
@@ -22,11 +18,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def listed(value: Any) -> Any:
-    """Return a value with lists for tuples, all the way down, as JSON would read it back.
-
-    Args:
-        value: Dictionaries, tuples and what they are made of.
-    """
+    """Return a value with lists for tuples, all the way down, as JSON would read it back."""
     if isinstance(value, dict):
         return {key: listed(each) for key, each in value.items()}
     return [listed(each) for each in value] if isinstance(value, list | tuple) else value
@@ -36,11 +28,7 @@ RANGES_SHOWN: Final = 8
 
 
 def partition_ranges(partitions: Iterable[TopicPartition]) -> str:
-    """Write partitions as ranges: `flights 0-5, 8; orders 0`; what is too many is counted.
-
-    Args:
-        partitions: The partitions.
-    """
+    """Write partitions as ranges: `flights 0-5, 8; orders 0`; what is too many is counted."""
     ranges: list[tuple[str, int, int]] = []
     for each in sorted(partitions):
         if ranges and ranges[-1][0] == each.topic and ranges[-1][2] == each.partition - 1:

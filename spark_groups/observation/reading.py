@@ -86,13 +86,7 @@ CLASSIC_MEMBER_TYPE: Final = 0
 def described_as_consumer_group(
     group_id: str, group: ClassicGroup, topics: Iterable[TopicMetadata]
 ) -> DescribeGroupResponse:
-    """Return a classic group in the words of the consumer protocol; epochs mean nothing there.
-
-    Args:
-        group_id: The group.
-        group: What its coordinator says.
-        topics: The topics that its members have to do with; what others have is left out.
-    """
+    """Return a classic group in the words of the consumer protocol; epochs mean nothing there."""
     ids = {each.name: each.topic_id for each in topics}
     members = []
     for each in group.members:

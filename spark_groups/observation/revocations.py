@@ -50,12 +50,7 @@ class Revocations:
         return tuple(sorted(self._under_way.values(), key=lambda each: each.since_s))
 
     def look(self, view: GroupView, at_s: float) -> list[GroupEvent]:
-        """Take note of a group as it is now, and return what began and ended.
-
-        Args:
-            view: The group.
-            at_s: Seconds.
-        """
+        """Take note of a group as it is now, and return what began and ended."""
         before, self._under_way = self._under_way, {}
         events = []
         for member in view.members:

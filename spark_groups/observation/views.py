@@ -59,12 +59,7 @@ class GroupTotals:
 def group_totals(
     members: tuple[MemberView, ...], partitions: tuple[PartitionView, ...]
 ) -> GroupTotals:
-    """Return the sums over a group.
-
-    Args:
-        members: Its members.
-        partitions: Its partitions.
-    """
+    """Return the sums over a group."""
     assigned = sum(each.owner is not None for each in partitions)
     return GroupTotals(
         members=len(members),
@@ -265,7 +260,6 @@ def view_group(reading: GroupReading, snapshots: Iterable[Mapping[str, Any]] = (
     """Return what an operator sees of a group.
 
     Args:
-        reading: What the brokers said.
         snapshots: What members on this machine say about themselves, as `client.snapshot` has it;
             those of other groups are ignored.
     """

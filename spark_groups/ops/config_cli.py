@@ -68,10 +68,6 @@ class SettingsView:
 def parse_changes(set_values: Iterable[str], unset: Iterable[str]) -> dict[str, str | None]:
     """Read `--set name=value` and `--unset name`; None stands for a value that is taken away.
 
-    Args:
-        set_values: What was given to `--set`.
-        unset: What was given to `--unset`.
-
     Raises:
         OptionsError: Something is malformed, or a name is given more than once; lists all.
     """
@@ -104,7 +100,6 @@ def check_changes(changes: Mapping[str, str | None], settings: GroupSettings) ->
 
     Args:
         changes: New values by name; None takes one away.
-        settings: What the broker lists; what is not known is left to the broker to decide.
 
     Raises:
         OptionsError: Names that the broker does not have, or values it does not take; lists all.
@@ -145,12 +140,7 @@ def _out_of_range(setting: GroupSetting, value: str) -> list[str]:
 
 
 def are_in_force(changes: Mapping[str, str | None], settings: GroupSettings) -> bool:
-    """Say whether a broker shows changes that were accepted; it may be a moment behind.
-
-    Args:
-        changes: New values by name; None takes one away.
-        settings: What the broker lists now.
-    """
+    """Say whether a broker shows changes that were accepted; it may be a moment behind."""
     for name, value in changes.items():
         setting = settings.of(name)
         if setting is None:
@@ -168,14 +158,7 @@ def view_settings(
     changes: Iterable[str] = (),
     before: GroupSettings | None = None,
 ) -> SettingsView:
-    """Return what a command shows.
-
-    Args:
-        group_id: The group.
-        settings: What is set now.
-        changes: Names of what was changed.
-        before: What was set before.
-    """
+    """Return what a command shows."""
 
     def value(of: GroupSettings | None, name: str) -> str | None:
         setting = of.of(name) if of is not None else None
@@ -256,11 +239,7 @@ _OWN_STYLE, _QUIET_STYLE = "yellow", "dim"
 
 
 def render_settings(view: SettingsView) -> RenderableType:
-    """Return a group's settings as a table, with what was changed above it.
-
-    Args:
-        view: The settings. Values are written as they would be typed.
-    """
+    """Return a group's settings as a table, with what was changed above it."""
     parts: list[RenderableType] = [
         Text(f"{each.name}: {_text(each.before)} -> {_text(each.after)}", _OWN_STYLE)
         for each in view.changed

@@ -154,9 +154,6 @@ def connects(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of `named_brokers` in place of its parameter `brokers`.
 
     So an option that says how to connect is written once, for every command there is.
-
-    Args:
-        command: A command with a parameter `brokers: Brokers`.
     """
     kept = [each for each in _parameters(command) if each.name != "brokers"]
     options = _parameters(named_brokers)

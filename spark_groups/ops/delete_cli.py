@@ -120,11 +120,6 @@ def delete_groups(
 ) -> GroupDeletionView:
     """Delete groups with their committed offsets.
 
-    Args:
-        cluster: The cluster.
-        group_ids: The groups.
-        is_dry_run: Whether to say only what would become of them.
-
     Raises:
         RequestError: A coordinator did not answer in time; some may be gone.
         ProtocolError: An answer cannot be read.
@@ -156,10 +151,7 @@ def delete_group_offsets(
     """Delete committed offsets of a group.
 
     Args:
-        cluster: The cluster.
-        group_id: The group.
         topics: The topics with the partitions that are meant, None for all.
-        is_dry_run: Whether to say only what would become of them.
 
     Raises:
         RequestError: The coordinator did not answer in time.
@@ -203,7 +195,6 @@ def view_deleted(
     Args:
         there: Partitions that it was asked to forget.
         missing: Partitions that do not exist, -1 for all of a topic.
-        answer: What it said.
     """
     unanswered = answer.error_code or ErrorCode.UNKNOWN_SERVER_ERROR.value
     codes = {each: answer.errors.get(each, unanswered) for each in there}
@@ -219,11 +210,7 @@ def view_deleted(
 
 
 def said(code: int) -> dict[str, Any]:
-    """Return Kafka's word for an error and what to do about it, as views have them.
-
-    Args:
-        code: Kafka's error code.
-    """
+    """Return Kafka's word for an error and what to do about it, as views have them."""
     if not code:
         return {}
     if code == ErrorCode.GROUP_ID_NOT_FOUND:
@@ -284,11 +271,7 @@ def delete_offsets(
 
 
 def render_deleted_groups(view: GroupDeletionView) -> RenderableType:
-    """Return one line for each group.
-
-    Args:
-        view: The groups.
-    """
+    """Return one line for each group."""
     lines = [
         _line(each, "would be deleted" if view.is_dry_run else "deleted") for each in view.groups
     ]
@@ -296,11 +279,7 @@ def render_deleted_groups(view: GroupDeletionView) -> RenderableType:
 
 
 def render_deleted_offsets(view: OffsetDeletionView) -> RenderableType:
-    """Return one row for each partition, as Kafka's own tool does.
-
-    Args:
-        view: The offsets.
-    """
+    """Return one row for each partition, as Kafka's own tool does."""
     table = plain_table()
     table.add_column("TOPIC", overflow="fold")
     table.add_column("PARTITION", justify="right")
@@ -316,12 +295,7 @@ def render_deleted_offsets(view: OffsetDeletionView) -> RenderableType:
 
 
 def _status(error: str | None, remark: str) -> Text:
-    """Return what became of one offset, in the words of Kafka's own tool.
-
-    Args:
-        error: Kafka's word for what went wrong; None: nothing did.
-        remark: What to do about it.
-    """
+    """Return what became of one offset, in the words of Kafka's own tool."""
     return (
         Text("Successful", "green") if error is None else Text(f"Error: {error}, {remark}", "red")
     )

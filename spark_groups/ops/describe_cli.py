@@ -164,34 +164,19 @@ class _Column(Generic[Row]):
 
 
 def render_members(view: GroupView, *, verbose: bool = False) -> RenderableType:
-    """Return one row for each member.
-
-    Args:
-        view: The group.
-        verbose: With epochs and assignments.
-    """
+    """Return one row for each member."""
     return _table(view, _MEMBER_COLUMNS, view.members, verbose=verbose)
 
 
 def render_offsets(view: GroupView, *, verbose: bool = False) -> RenderableType:
-    """Return one row for each partition.
-
-    Args:
-        view: The group.
-        verbose: With the leader epochs that were committed.
-    """
+    """Return one row for each partition."""
     owners = {each.member_id: each for each in view.members}
     rows = ((each, owners.get(each.owner or "")) for each in view.partitions)
     return _table(view, _OFFSET_COLUMNS, rows, verbose=verbose)
 
 
 def render_state(view: GroupView, *, verbose: bool = False) -> RenderableType:
-    """Return one row for the group.
-
-    Args:
-        view: The group.
-        verbose: With its epochs.
-    """
+    """Return one row for the group."""
     return _table(view, _STATE_COLUMNS, (view,), verbose=verbose)
 
 

@@ -72,11 +72,7 @@ def _brokers(
 
 
 def render_diagnosis(diagnosis: Diagnosis) -> RenderableType:
-    """Return one row for each check, and what to do below them.
-
-    Args:
-        diagnosis: The checks.
-    """
+    """Return one row for each check, and what to do below them."""
     table = plain_table()
     for header in ("CHECK", "RESULT", "FOUND"):
         table.add_column(header, overflow="fold")
@@ -166,11 +162,7 @@ class Diagnosis:
 
 
 def check_python(running: tuple[int, int]) -> Check:
-    """Check the Python that runs.
-
-    Args:
-        running: Its version.
-    """
+    """Check the Python that runs."""
     found = "{}.{}".format(*running)
     if running >= PYTHON_MINIMUM:
         return Check(name="Python", outcome=Outcome.OK, found=found)
@@ -187,11 +179,7 @@ def check_java() -> Check:
 
 
 def check_spark(installed: str | None) -> Check:
-    """Check the PySpark of the driver.
-
-    Args:
-        installed: Its version; None: there is none.
-    """
+    """Check the PySpark of the driver."""
     if installed is None:
         cure = "pip install 'spark-groups[spark]', or use the Python of your Spark"
         return Check(name="Spark", outcome=Outcome.FAILED, found="no pyspark", cure=cure)
@@ -205,12 +193,7 @@ def check_spark(installed: str | None) -> Check:
 
 
 def check_workers(environment: Mapping[str, str], driver: tuple[int, int]) -> tuple[Check, ...]:
-    """Check the Python of Spark's workers, in which the source runs, and its fast reader.
-
-    Args:
-        environment: Variables of the driver's process.
-        driver: The version of its Python.
-    """
+    """Check the Python of Spark's workers, in which the source runs, and its fast reader."""
     name = "workers' Python"
     python = environment.get("PYSPARK_PYTHON") or "python3"
     cure = f"set PYSPARK_PYTHON={sys.executable} before the session starts"
@@ -254,11 +237,7 @@ def _check_fast_reader(told: Mapping[str, str | None]) -> Check:
 
 
 def check_discovery(environment: Mapping[str, str]) -> Check:
-    """Start a session and have it find the source, as a query does.
-
-    Args:
-        environment: Variables of the driver's process.
-    """
+    """Start a session and have it find the source, as a query does."""
     name = "kafka-group in Spark"
     code, output = _run((sys.executable, "-c", _SESSION), environment, SESSION_TIMEOUT_S)
     loaded = [line for line in output.splitlines() if line.startswith("loaded ")]
@@ -274,12 +253,7 @@ def check_discovery(environment: Mapping[str, str]) -> Check:
 
 
 def check_brokers(cluster: Cluster, bootstrap_servers: str) -> Check:
-    """Check that brokers answer, and know groups of the consumer protocol.
-
-    Args:
-        cluster: The cluster.
-        bootstrap_servers: How it was named.
-    """
+    """Check that brokers answer, and know groups of the consumer protocol."""
     name = "brokers"
     try:
         nodes = cluster.nodes()
@@ -304,11 +278,7 @@ def check_brokers(cluster: Cluster, bootstrap_servers: str) -> Check:
 
 
 def installed_version(name: str) -> str | None:
-    """Return the version of an installed distribution.
-
-    Args:
-        name: The distribution.
-    """
+    """Return the version of an installed distribution."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -316,11 +286,7 @@ def installed_version(name: str) -> str | None:
 
 
 def examine(brokers: Check) -> Diagnosis:
-    """Make all checks; one that another one makes hopeless is passed over.
-
-    Args:
-        brokers: What was found of brokers.
-    """
+    """Make all checks; one that another one makes hopeless is passed over."""
     running = sys.version_info[:2]
     checks = [check_python(running), check_java(), check_spark(installed_version("pyspark"))]
     has_spark = checks[-1].outcome is Outcome.OK

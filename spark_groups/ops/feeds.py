@@ -143,11 +143,7 @@ class Feeds:
 
     @contextmanager
     def join(self, key: str) -> Iterator[Feed]:
-        """Take part in a feed, which begins with the first stream and ends with the last.
-
-        Args:
-            key: What it is about.
-        """
+        """Take part in a feed, which begins with the first stream and ends with the last."""
         with self._lock:
             feed = self._feeds.get(key)
             if feed is None or feed.is_over:

@@ -63,11 +63,7 @@ class GroupListView:
 
 
 def view_groups(listed: Iterable[ListedGroup]) -> GroupListView:
-    """Return the groups of a cluster as people look at them.
-
-    Args:
-        listed: What the brokers list.
-    """
+    """Return the groups of a cluster as people look at them."""
     rows = (
         GroupRow(
             group_id=each.group_id,
@@ -84,9 +80,7 @@ def parse_names(given: Iterable[str], known: Mapping[str, str], what: str) -> tu
     """Read names as Kafka's tool takes them: in any case, separated by commas.
 
     Args:
-        given: What was given to an option, each time.
         known: Kafka's names by what may be given, in lower case.
-        what: What they name, in the plural.
 
     Raises:
         OptionsError: One is not known.

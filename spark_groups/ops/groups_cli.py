@@ -59,11 +59,7 @@ def groups(
 
 
 def render_groups(view: GroupListView) -> RenderableType:
-    """Return one row for each group.
-
-    Args:
-        view: The groups.
-    """
+    """Return one row for each group."""
     if not view.groups:
         return Text("no such groups")
     table = plain_table()

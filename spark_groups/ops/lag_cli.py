@@ -112,11 +112,7 @@ class LagView:
 
 
 def view_group_lag(view: GroupView) -> GroupLag:
-    """Return how far behind a group is now.
-
-    Args:
-        view: The group.
-    """
+    """Return how far behind a group is now."""
     return GroupLag(
         group_id=view.group_id,
         group_state=view.group_state,
@@ -279,7 +275,6 @@ def render_lag(view: LagView, max_partition_rows: int | None = None) -> Renderab
     """Return a line for each group, and a row for each partition.
 
     Args:
-        view: The groups.
         max_partition_rows: Of a group with more partitions than that, those that lag most are
             shown; None: all are.
     """

@@ -89,22 +89,14 @@ def judge_partition(
 
 
 def judge_group(statuses: Iterable[PartitionStatus | None]) -> Verdict:
-    """Return the worst of the partitions; what is not known is at least a warning.
-
-    Args:
-        statuses: What `judge_partition` says of each.
-    """
+    """Return the worst of the partitions; what is not known is at least a warning."""
     return worst(
         Verdict.WARN if each is None else _VERDICTS.get(each, Verdict.ERR) for each in statuses
     )
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the worst verdict; none at all is good.
-
-    Args:
-        verdicts: The verdicts.
-    """
+    """Return the worst verdict; none at all is good."""
     return max(verdicts, key=lambda verdict: verdict.value, default=Verdict.OK)
 
 

@@ -46,12 +46,7 @@ class Output(ABC):
 
     @abstractmethod
     def show(self, view: View, render: Callable[[Room], RenderableType]) -> None:
-        """Show a view.
-
-        Args:
-            view: What was found out.
-            render: Makes text of it for people, who may have asked for a part of it.
-        """
+        """Show a view."""
 
 
 class JsonOutput(Output):
@@ -83,12 +78,7 @@ class ConsoleOutput(Output):
 
 
 def output_for(*, as_json: bool, every_partition: bool = False) -> Output:
-    """Return where the answer of a command goes.
-
-    Args:
-        as_json: Whether a program reads it.
-        every_partition: Give each partition a row of its own, however many there are.
-    """
+    """Return where the answer of a command goes."""
     return JsonOutput() if as_json else ConsoleOutput(every_partition=every_partition)
 
 
@@ -107,11 +97,7 @@ def console() -> Console:
 
 
 def dry_run_note(*, is_dry_run: bool) -> list[Text]:
-    """Return the line that says that nothing was done, if nothing was.
-
-    Args:
-        is_dry_run: Whether nothing was to be done.
-    """
+    """Return the line that says that nothing was done, if nothing was."""
     return [Text("No action is performed: this is what would be done.")] if is_dry_run else []
 
 

@@ -108,12 +108,8 @@ def remove_members(
     """Remove members from a group for good; a static member's instance id is free at once.
 
     Args:
-        cluster: The cluster.
-        group_id: The group.
-        instance_ids: Whoever has these instance ids.
         member_ids: These members. Beside instance ids, a static member among them must have one of
             those.
-        is_dry_run: Whether to say only what would become of them.
 
     Raises:
         GroupNotFoundError: There is no such group, or it is of another protocol.
@@ -137,13 +133,7 @@ def remove_members(
 def check_ids(
     members: Sequence[DescribedMember], instance_ids: Sequence[str], member_ids: Sequence[str]
 ) -> tuple[Removal, ...]:
-    """Tell who is meant; those that nothing speaks against are REMOVED, as far as this goes.
-
-    Args:
-        members: The members of the group.
-        instance_ids: Instance ids that were given, each once.
-        member_ids: Member ids that were given, each once.
-    """
+    """Tell who is meant; those that nothing speaks against are REMOVED, as far as this goes."""
     by_member_id = {each.member_id: each for each in members}
     by_instance_id = {each.instance_id: each for each in members if each.instance_id is not None}
     of_members = [
@@ -231,12 +221,7 @@ def _identities(checked: Sequence[Removal]) -> dict[str, MemberIdentity]:
 
 
 def with_answers(checked: Sequence[Removal], codes: Mapping[str, int]) -> tuple[Removal, ...]:
-    """Return what became of ids, once the coordinator has answered.
-
-    Args:
-        checked: What `check_ids` made of them.
-        codes: Kafka's error code for each member, by member id.
-    """
+    """Return what became of ids, once the coordinator has answered."""
     return tuple(_with_answer(each, codes) for each in checked)
 
 
@@ -310,11 +295,7 @@ _STYLES: Final[Mapping[Outcome, str]] = {
 
 
 def render_removals(view: RemovalView) -> RenderableType:
-    """Return one line for each id that was given.
-
-    Args:
-        view: What became of them.
-    """
+    """Return one line for each id that was given."""
     lines = [_line(each, is_dry_run=view.is_dry_run) for each in view.removals]
     return Group(*lines, *dry_run_note(is_dry_run=view.is_dry_run))
 

@@ -56,11 +56,8 @@ def render_group(
     """Return a group as text and tables.
 
     Args:
-        view: The group.
-        width: Columns there are; the narrower, the fewer columns and the shorter the member ids.
         max_partition_rows: With more partitions than that, those of one topic and one owner share
             a row; None: a row for each.
-        verbose: With what whoever looks may do with the group.
     """
     names = MemberNames(view.members, width)
     has_rows = max_partition_rows is None or len(view.partitions) <= max_partition_rows
@@ -82,12 +79,7 @@ def render_group(
 
 
 def group_header(view: GroupView, width: int) -> RenderableType:
-    """Return what a group is and does as a whole, in three lines where there is room.
-
-    Args:
-        view: The group.
-        width: Columns there are.
-    """
+    """Return what a group is and does as a whole, in three lines where there is room."""
     totals = view.totals
     title = Text.assemble(
         ("group ", QUIET_STYLE),
@@ -143,13 +135,7 @@ def _facts(width: int, *facts: tuple[str, str]) -> Text:
 
 
 def members_table(members: tuple[MemberView, ...], names: MemberNames, width: int) -> Table:
-    """Return one row for each member.
-
-    Args:
-        members: The members.
-        names: What they are called.
-        width: Columns there are; the fewer, the less is said.
-    """
+    """Return one row for each member."""
     shown = _chosen(_MEMBER_COLUMNS, members, width)
     table = plain_table()
     table.add_column("MEMBER", overflow="fold")
@@ -280,13 +266,7 @@ REMARKS_SHOWN: Final = 10
 
 
 def partitions_table(view: GroupView, names: MemberNames, width: int) -> Table:
-    """Return one row for each partition.
-
-    Args:
-        view: The group.
-        names: What its members are called.
-        width: Columns there are; what is withheld is a footnote where they are few.
-    """
+    """Return one row for each partition."""
     moving = view.totals.moving_partitions > 0
     with_start = width >= NARROW_COLUMNS
     with_pending = _has_room_for_pending(width) and any(each.withheld for each in view.partitions)
@@ -316,12 +296,7 @@ def partitions_table(view: GroupView, names: MemberNames, width: int) -> Table:
 
 
 def shared_rows_table(view: GroupView, names: MemberNames) -> Table:
-    """Return one row for the partitions of a topic that share owner and next owner.
-
-    Args:
-        view: The group.
-        names: What its members are called.
-    """
+    """Return one row for the partitions of a topic that share owner and next owner."""
     rows: dict[tuple[str, str | None, str | None], list[PartitionView]] = {}
     for each in view.partitions:
         rows.setdefault((each.topic, each.owner, each.moves_to), []).append(each)
@@ -354,22 +329,12 @@ def shared_rows_table(view: GroupView, names: MemberNames) -> Table:
 
 
 def owner_text(member_id: str | None, names: MemberNames) -> Text:
-    """Return who has a partition.
-
-    Args:
-        member_id: The member; None: no member has it.
-        names: What members are called.
-    """
+    """Return who has a partition."""
     return Text(NO_MEMBER, ALARM_STYLE) if member_id is None else Text(names.brief(member_id))
 
 
 def moves_to_text(member_id: str | None, names: MemberNames) -> Text:
-    """Return who will have a partition.
-
-    Args:
-        member_id: The member; None: it does not move.
-        names: What members are called.
-    """
+    """Return who will have a partition."""
     return Text("" if member_id is None else names.brief(member_id), MOVING_STYLE)
 
 
@@ -386,22 +351,14 @@ def _pending(withheld: WithheldRange | None) -> Text:
 
 
 def committed_text(partition: PartitionView) -> Text:
-    """Return the committed offset of a partition.
-
-    Args:
-        partition: The partition.
-    """
+    """Return the committed offset of a partition."""
     if _counts_from_log_start(partition):
         return Text(NOTHING_COMMITTED)
     return Text(number(partition.committed_offset))
 
 
 def lag_text(partition: PartitionView) -> Text:
-    """Return the lag of a partition, with the sign of the footnote that says what it counts from.
-
-    Args:
-        partition: The partition.
-    """
+    """Return the lag of a partition, with the sign of the footnote that says what it counts from."""
     is_marked = _counts_from_log_start(partition) and partition.lag is not None
     return Text(number(partition.lag) + ("*" if is_marked else ""))
 
@@ -413,13 +370,7 @@ def _counts_from_log_start(partition: PartitionView) -> bool:
 def footnotes(
     partitions: tuple[PartitionView, ...], width: int, *, shared_rows: bool = False
 ) -> list[RenderableType]:
-    """Return what is said below a table of partitions.
-
-    Args:
-        partitions: The partitions.
-        width: Columns there are.
-        shared_rows: Whether the table has no row for each, so that less is said there.
-    """
+    """Return what is said below a table of partitions."""
     notes: list[RenderableType] = []
     uncommitted = sum(_counts_from_log_start(each) for each in partitions)
     if uncommitted:
@@ -477,11 +428,7 @@ class MemberNames:
         return self._names[member_id]
 
     def brief(self, member_id: str) -> str:
-        """Return a name for tables of partitions, which have little room.
-
-        Args:
-            member_id: The member, which need not be one of the group any more.
-        """
+        """Return a name for tables of partitions, which have little room."""
         return self._brief.get(member_id, printable(member_id))
 
 

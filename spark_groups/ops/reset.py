@@ -67,12 +67,9 @@ def reset_offsets(
     """Plan new offsets for a group, and commit them if that is wanted and can be done.
 
     Args:
-        cluster: The cluster.
         group_id: The group; one that does not exist yet is made by the first commit.
-        target: Where to.
         topics: The topics with the partitions that are meant, None for all of a topic; None: every
             partition for which the group, or the one whose offsets are taken over, has committed.
-        execute: Whether to commit.
 
     Raises:
         RequestError: Not all answers came in time.
@@ -111,12 +108,6 @@ def counts_to_keep(
     """Return how many partitions topics had when the group began to read them, 0 if unknown.
 
     It is kept beside the offsets: it tells which partitions were added later.
-
-    Args:
-        committed: What the group has committed.
-        taken_over: What the group has committed whose offsets are taken over.
-        reset: The partitions that are set.
-        partition_counts: How many partitions each of their topics has now.
     """
     known = [known_counts(each) for each in (committed, taken_over)]
     begun = committed_topics(committed) | committed_topics(taken_over)

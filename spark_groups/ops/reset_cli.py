@@ -144,8 +144,6 @@ def parse_target(
     """Return where offsets are to be set to.
 
     Args:
-        given: What was given to each option; None: it was not.
-        group_id: The group that is reset.
         now_ms: Milliseconds since 1970.
 
     Raises:
@@ -172,11 +170,7 @@ NOT_EXECUTED = "No action is performed: --execute is missing."
 
 
 def render_reset(view: ResetView) -> RenderableType:
-    """Return one row for each partition, in the columns of Kafka's own tool, and what was done.
-
-    Args:
-        view: The plan.
-    """
+    """Return one row for each partition, in the columns of Kafka's own tool, and what was done."""
     table = plain_table()
     table.add_column("GROUP", overflow="fold")
     table.add_column("TOPIC", overflow="fold")

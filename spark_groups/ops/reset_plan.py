@@ -155,13 +155,7 @@ class ResetView:
 
 
 def plan_offset(target: ResetTarget, name: str, known: KnownOffsets) -> tuple[int | None, str]:
-    """Return the new offset of a partition, None if there is none, and what to know about it.
-
-    Args:
-        target: Where to.
-        name: What the partition is called.
-        known: What is known of it.
-    """
+    """Return the new offset of a partition, None if there is none, and what to know about it."""
     start, end = known.log_start_offset, known.log_end_offset
     if start is None or end is None:
         return None, "where its log begins and ends is not known"
@@ -223,14 +217,7 @@ _WANTED: Final[
 def refusal_of(
     group_id: str, group_state: str, members: tuple[str, ...], rows: tuple[ResetRow, ...]
 ) -> str:
-    """Return why a plan cannot be carried out; empty if it can.
-
-    Args:
-        group_id: The group.
-        group_state: The coordinator's word.
-        members: What its members are called.
-        rows: The plan.
-    """
+    """Return why a plan cannot be carried out; empty if it can."""
     if group_state not in INACTIVE_STATES:
         stop = f" Stop its members: {', '.join(members)}." if members else ""
         return (

@@ -12,9 +12,6 @@ from spark_groups.types import TopicPartition
 def parse_topics(given: Iterable[str]) -> dict[str, frozenset[int] | None]:
     """Read what was given to `--topic`; None stands for all partitions of a topic.
 
-    Args:
-        given: What was given, each time.
-
     Raises:
         OptionsError: Something is malformed; lists all.
     """
@@ -40,7 +37,6 @@ def partitions_of(
     """Return which partitions are meant: those that exist, and those that do not.
 
     Args:
-        topics: As `parse_topics` returns them.
         known: The topics that exist; of one that does not, partition -1 stands for all.
     """
     counts = {each.name: each.partition_count for each in known}

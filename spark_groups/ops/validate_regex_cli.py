@@ -41,12 +41,7 @@ class RegexView:
 
 
 def view_regex(pattern: str, topics: Iterable[str]) -> RegexView:
-    """Return which topics a coordinator would take for a pattern.
-
-    Args:
-        pattern: The pattern.
-        topics: The names of all topics.
-    """
+    """Return which topics a coordinator would take for a pattern."""
     try:
         subscription = Subscription.of_pattern(pattern)
     except ValueError as error:
@@ -85,11 +80,7 @@ def validate_regex(
 
 
 def render_regex(view: RegexView) -> RenderableType:
-    """Return whether a pattern is valid, the topics that it matches, and what is surprising.
-
-    Args:
-        view: The pattern.
-    """
+    """Return whether a pattern is valid, the topics that it matches, and what is surprising."""
     pattern = printable(view.pattern)
     if view.fault:
         said = f"The regular expression `{pattern}` is invalid: {printable(view.fault)}"

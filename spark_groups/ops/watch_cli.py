@@ -70,11 +70,7 @@ class EventLines:
         self._summary_at_s: float | None = None
 
     def show(self, frame: Frame) -> None:
-        """Write what happened since the frame before.
-
-        Args:
-            frame: The frame.
-        """
+        """Write what happened since the frame before."""
         for each in frame.new_events:
             self._write(frame.at_s, printable(each.text))
         last_s = self._summary_at_s
@@ -88,22 +84,14 @@ class EventLines:
 
 
 def write_frame(frame: Frame) -> None:
-    """Write a frame as one JSON document on one line of standard output.
-
-    Args:
-        frame: The frame.
-    """
+    """Write a frame as one JSON document on one line of standard output."""
     sys.stdout.write(json.dumps(frame.to_json(), separators=(",", ":")) + "\n")
     sys.stdout.flush()
 
 
 @contextmanager
 def drawing(screen: Console) -> Iterator[Show]:
-    """Give what draws a terminal anew for each frame; the last one is left on it.
-
-    Args:
-        screen: The terminal.
-    """
+    """Give what draws a terminal anew for each frame; the last one is left on it."""
     shown: RenderableType = Text()
 
     def show(frame: Frame) -> None:
@@ -188,11 +176,7 @@ _ALARMING: Final = frozenset({EventKind.NOT_READABLE, EventKind.COMMITS_REFUSED}
 
 
 def clock_time(at_s: float) -> str:
-    """Write a time as the clock on the wall shows it.
-
-    Args:
-        at_s: Seconds since 1970.
-    """
+    """Write a time as the clock on the wall shows it."""
     return datetime.fromtimestamp(at_s, tz=timezone.utc).astimezone().strftime("%H:%M:%S")
 
 
@@ -212,12 +196,7 @@ class Lines:
 
 
 def divide(height: int, frame: Frame) -> Lines:
-    """Return how many rows each part may have; each has some, however small the terminal is.
-
-    Args:
-        height: Lines there are.
-        frame: What is to be shown.
-    """
+    """Return how many rows each part may have; each has some, however small the terminal is."""
     members = 0 if frame.view is None else len(frame.view.members)
     # The header and the trend, two heads of tables, three empty lines, and one that stays free.
     left = height - 10 - min(len(frame.revocations), REVOCATIONS_SHOWN) - 2 * bool(frame.stale)
@@ -233,14 +212,7 @@ def render_frame(
     height: int,
     clock: Callable[[float], str] = clock_time,
 ) -> RenderableType:
-    """Return a frame as text and tables.
-
-    Args:
-        frame: The frame.
-        width: Columns there are.
-        height: Lines there are.
-        clock: Writes a time.
-    """
+    """Return a frame as text and tables."""
     lines = divide(height, frame)
     parts: list[RenderableType] = _stale_lines(frame, clock)
     view = frame.view
@@ -259,11 +231,7 @@ def render_frame(
 
 
 def summary_line(frame: Frame) -> str:
-    """Return a frame as one line of figures.
-
-    Args:
-        frame: The frame.
-    """
+    """Return a frame as one line of figures."""
     view = frame.view
     if view is None or frame.stale is not None:
         reason = UNKNOWN if frame.stale is None else printable(frame.stale.reason)
@@ -291,23 +259,14 @@ def summary_line(frame: Frame) -> str:
 
 
 def rate_text(rate: float | None) -> str:
-    """Write by how much something changes in a second: `+1,234/s`; unknown is "—".
-
-    Args:
-        rate: The change.
-    """
+    """Write by how much something changes in a second: `+1,234/s`; unknown is "—"."""
     if rate is None:
         return UNKNOWN
     return "0/s" if not rate else f"{rate:+,.{0 if abs(rate) >= 100 else 1}f}/s"
 
 
 def sparkline(values: Sequence[int | None], columns: int = SPARKLINE_COLUMNS) -> str:
-    """Draw numbers as a row of bars, the latest last; a blank is what is not known.
-
-    Args:
-        values: Numbers of at least 0.
-        columns: How many of them are drawn.
-    """
+    """Draw numbers as a row of bars, the latest last; a blank is what is not known."""
     shown = values[-columns:]
     top = max((each for each in shown if each is not None), default=0)
     steps = len(BARS) - 1
