@@ -1,19 +1,23 @@
 """A group as it is and as it came to be: what `watch`, the live page and the demo show.
 
 A frame is made of the views of a group, one after the other. Where a look fails, the last good
-frame stays, marked stale with the reason. Nothing here reads, waits or knows the time.
+frame stays, marked stale with the reason. Only `GroupWatch` reads, and knows the time.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
+from spark_groups.errors import GroupNotFoundError, SparkGroupsError
 from spark_groups.observation.group_events import EventKind, GroupEvent, group_changes
 from spark_groups.observation.lag_trends import LagHistory, LagTrend, LagTrends
+from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.ownership import Ownership, OwnershipSpan
-from spark_groups.observation.plain_values import by_topic, listed
+from spark_groups.observation.plain_values import View, by_topic, json_value
 from spark_groups.observation.revocations import Revocation, Revocations
 from spark_groups.observation.views import GroupView
 
@@ -25,8 +29,6 @@ class PartitionHistory:
     """What became of a partition while one looked.
 
     Args:
-        topic: Its topic.
-        partition: Its index.
         trend: How its lag moves.
         unsettled_since_s: Since when it is on its way or has lost its owner, in seconds; None: it
             is where it is to be.
@@ -57,11 +59,10 @@ class Staleness:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
+class Frame(View):
     """A group at one moment, with what led to it.
 
     Args:
-        group_id: The group.
         at_s: When one looked, in seconds.
         view: The group as it was last read; None: it never was.
         seen_at_s: When that was, in seconds.
@@ -92,7 +93,7 @@ class Frame:
     def to_json(self) -> dict[str, Any]:
         """Return the frame as plain values; `group` is what `describe --json` shows."""
         events = [
-            asdict(each) | {"kind": each.kind.value, "partitions": by_topic(each.partitions)}
+            json_value(asdict(each)) | {"partitions": by_topic(each.partitions)}
             for each in self.events
         ]
         return {
@@ -101,20 +102,16 @@ class Frame:
             "seen_at_s": self.seen_at_s,
             "stale": None if self.stale is None else asdict(self.stale),
             "group": None if self.view is None else self.view.to_json(),
-            "trend": listed(asdict(self.trend)),
-            "lag_history": listed(asdict(self.lag_history)),
-            "partitions": [listed(asdict(each)) for each in self.partitions],
+            "trend": json_value(asdict(self.trend)),
+            "lag_history": json_value(asdict(self.lag_history)),
+            "partitions": [json_value(asdict(each)) for each in self.partitions],
             "revocations": [each.to_json() for each in self.revocations],
             "events": events,
         }
 
 
 class GroupHistory:
-    """Makes the frames of one group out of what was read of it.
-
-    Args:
-        group_id: The group.
-    """
+    """Makes the frames of one group out of what was read of it."""
 
     def __init__(self, group_id: str) -> None:
         self._frame = Frame(group_id=group_id, at_s=0.0)
@@ -182,3 +179,40 @@ class GroupHistory:
 
     def _say(self, kind: EventKind, text: str, at_s: float) -> None:
         self._events.append(GroupEvent(at_s=at_s, kind=kind, text=text))
+
+
+def steady_clock() -> Callable[[], float]:
+    """Return a clock of seconds since 1970 that goes on evenly, also where the system's is set."""
+    ahead_s = time.time() - time.monotonic()
+    return lambda: round(ahead_s + time.monotonic(), 3)
+
+
+class GroupWatch:
+    """Looks at one group over the same connections; used by one thread.
+
+    Args:
+        observer: Reads the group; closed with the watch.
+        now: The clock of the frames, in seconds; by default since 1970.
+    """
+
+    def __init__(
+        self, observer: GroupObserver, group_id: str, now: Callable[[], float] | None = None
+    ) -> None:
+        self._observer = observer
+        self._group_id = group_id
+        self._now = now or steady_clock()
+        self._history = GroupHistory(group_id)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._observer.close()
+
+    def look(self) -> Frame:
+        """Read the group and return a frame; where that fails, the last good one, marked stale."""
+        try:
+            view = self._observer.view(self._group_id)
+        except GroupNotFoundError as error:
+            return self._history.failed(str(error), self._now(), is_missing=True)
+        except SparkGroupsError as error:
+            return self._history.failed(str(error), self._now())
+        return self._history.seen(view, self._now())

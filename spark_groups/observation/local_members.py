@@ -24,18 +24,13 @@ class LocalMember:
         state: Name of its state (`protocol.membership.MemberState`).
         failure: Why it gave up; None if it did not.
         last_heartbeat_age_s: Seconds since the last heartbeat that was accepted had been sent.
-        last_call_age_s: Seconds since Spark last called.
         revocation_age_s: Seconds since it was told to give something up; None: nothing is.
         revoking: What it has yet to give up.
         in_flight_partitions: Partitions that the batch under way reads; 0: no batch is under way.
-        in_flight_offsets: Offsets that the batch under way reads.
-        commits_refused: Offset commits that were refused so far.
         withheld: What it waits for.
         session_timeout_ms: The group's session time-out, as far as the member could read it.
-        revocation_timeout_s: How long it may take for that.
         instance_wait_left_s: Seconds for which it will still wait for its instance id, which
             another member holds; None: it does not.
-        batch_age_s: Seconds since the batch under way began.
         idle_s: Seconds for which nobody has called, with no batch under way; None: it is busy.
         idle_limit_s: Seconds of that after which it leaves; None: never.
         left_because_idle: True from when it left a query that was silent, or whose batch ran for

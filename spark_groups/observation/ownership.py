@@ -24,8 +24,6 @@ class OwnershipSpan:
     """A time in which one member had a partition.
 
     Args:
-        member_id: The member.
-        client_id: What its client calls itself.
         first_member_epoch: Its epoch when the time began; None: unknown.
         last_member_epoch: Its epoch when it was last seen.
         is_revoking: Whether it is to give the partition up.
@@ -47,7 +45,6 @@ class _Move:
     """A partition that changed hands.
 
     Args:
-        partition: The partition.
         took_s: Seconds since it was first seen on its way; None: it was not.
     """
 

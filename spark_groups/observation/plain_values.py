@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
+from enum import Enum
 from typing import Any, Final
 
 from spark_groups.errors import printable
@@ -17,11 +19,24 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return grouped
 
 
-def listed(value: Any) -> Any:
-    """Return a value with lists for tuples, all the way down, as JSON would read it back."""
+class View:
+    """A base of dataclasses that commands show as JSON."""
+
+    __slots__ = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON has them: lists for tuples, values for enums."""
+        document: dict[str, Any] = json_value(asdict(self))  # type: ignore[call-overload]
+        return document
+
+
+def json_value(value: Any) -> Any:
+    """Return a value as JSON has it, at every depth: lists for tuples, values for enums."""
     if isinstance(value, dict):
-        return {key: listed(each) for key, each in value.items()}
-    return [listed(each) for each in value] if isinstance(value, list | tuple) else value
+        return {key: json_value(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_value(each) for each in value]
+    return value.value if isinstance(value, Enum) else value
 
 
 RANGES_SHOWN: Final = 8

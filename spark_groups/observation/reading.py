@@ -33,9 +33,7 @@ class GroupReading:
     Args:
         description: The coordinator's description, without an error. A classic group has no epochs,
             and its members are meant to have what they have.
-        group_type: The protocol it is of.
         coordinator: The broker that coordinates the group, if known.
-        committed: Every committed offset of the group.
         log_starts: First offsets of the partitions.
         log_ends: Ends of the partitions; read after the committed offsets, so that no lag is
             negative only because time passed.

@@ -17,9 +17,6 @@ class Revocation:
     """What a member has yet to give up.
 
     Args:
-        member_id: The member.
-        label: What it is called.
-        partitions: What it has yet to give up.
         since_s: Since when, in seconds: as the member says, or when it was first seen.
         age_s: Seconds since the member was told; None: it does not run on this machine.
         rebalance_timeout_s: How long it may take; None: unknown.

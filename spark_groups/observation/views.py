@@ -8,13 +8,13 @@ still belongs to the one and will move to the other.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
 
 from spark_groups.errors import ErrorCode
 from spark_groups.observation.local_members import LocalMember, parse_local_members
-from spark_groups.observation.plain_values import by_topic, listed
+from spark_groups.observation.plain_values import View, by_topic
 from spark_groups.observation.reading import GroupReading, GroupType
 from spark_groups.offsets.events import WithheldRange
 from spark_groups.protocol.messages import (
@@ -38,8 +38,6 @@ class GroupTotals:
     """Sums over a group.
 
     Args:
-        members: Its members.
-        partitions: All its partitions.
         assigned_partitions: Those that a member has.
         unassigned_partitions: Those that no member has.
         moving_partitions: Those that will have another owner.
@@ -134,7 +132,6 @@ class MemberView:
     """A member as the coordinator has it.
 
     Args:
-        member_id: Its id.
         instance_id: `group.instance.id` of a static member.
         client_id: What its client calls itself.
         client_host: Where it connects from.
@@ -173,8 +170,6 @@ class PartitionView:
 
     Args:
         topic: Its topic; the topic id where the name is not known any more.
-        topic_id: Its topic's id as Kafka's tools write it.
-        partition: Its index.
         owner: Id of the member that has it; None: no member.
         moves_to: Id of the member that will have it, if that is another one.
         log_start_offset: The first offset there is.
@@ -205,11 +200,10 @@ class PartitionView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupView:
+class GroupView(View):
     """A group at one moment.
 
     Args:
-        group_id: Its id.
         group_type: Of which protocol it is: consumer or classic.
         group_state: The coordinator's word.
         state_meaning: What that means, as a sentence.
@@ -220,7 +214,6 @@ class GroupView:
         coordinator: The broker that coordinates the group; None if unknown.
         members: Sorted by client id and member id.
         partitions: Sorted by topic and index.
-        totals: Sums.
         authorized_operations: What whoever looks may do with the group, in Kafka's words; None:
             unknown.
         outside: By member id, what runs on this machine and is no member: it waits for its instance
@@ -243,17 +236,15 @@ class GroupView:
 
     def to_json(self) -> dict[str, Any]:
         """Return the view as plain values; partitions of members are lists by topic."""
-        plain = asdict(self)
-        for member, shown in zip(self.members, plain["members"], strict=True):
+        document = super(GroupView, self).to_json()
+        for member, shown in zip(self.members, document["members"], strict=True):
             for name in ("current", "target", "pending", "revoking"):
                 shown[name] = by_topic(getattr(member, name))
             if member.local is not None:
                 shown["local"]["revoking"] = by_topic(member.local.revoking)
         for member_id, local in self.outside.items():
-            plain["outside"][member_id]["revoking"] = by_topic(local.revoking)
-        for partition, shown in zip(self.partitions, plain["partitions"], strict=True):
-            shown["lag_origin"] = partition.lag_origin and partition.lag_origin.value
-        return {name: listed(value) for name, value in plain.items()}
+            document["outside"][member_id]["revoking"] = by_topic(local.revoking)
+        return document
 
 
 def view_group(reading: GroupReading, snapshots: Iterable[Mapping[str, Any]] = ()) -> GroupView:

@@ -6,8 +6,8 @@ import difflib
 import re
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Final
+from dataclasses import dataclass
+from typing import Annotated, Final
 
 import typer
 from rich.console import Group, RenderableType
@@ -15,8 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_groups.errors import OptionsError, printable
+from spark_groups.observation.plain_values import View
 from spark_groups.ops.connecting import Brokers, GroupArgument, JsonFlag, connects
-from spark_groups.ops.output import UNKNOWN, output_for, plain_table
+from spark_groups.ops.output import UNKNOWN, Column, show, table_of
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.configuration import ConfigOrigin, ConfigResource
 from spark_groups.wire.group_settings import GroupSetting, GroupSettings, bound_keys, group_settings
@@ -29,7 +30,6 @@ class SettingChange:
     """A setting before and after a command.
 
     Args:
-        name: Its name.
         before: What was in force; None: unknown.
         after: What is in force now; None: unknown.
     """
@@ -40,13 +40,11 @@ class SettingChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettingsView:
+class SettingsView(View):
     """What is set for a group, and what a command has just changed.
 
     Args:
         group_id: The group, which need not exist.
-        settings: Its settings.
-        changed: What was set or taken away.
         reason: Why something is not known; empty if everything is.
     """
 
@@ -54,15 +52,6 @@ class SettingsView:
     settings: tuple[GroupSetting, ...]
     changed: tuple[SettingChange, ...] = ()
     reason: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the view as plain values."""
-        return {
-            "group_id": self.group_id,
-            "settings": [asdict(each) | {"origin": each.origin.value} for each in self.settings],
-            "changed": [asdict(each) for each in self.changed],
-            "reason": self.reason,
-        }
 
 
 def parse_changes(set_values: Iterable[str], unset: Iterable[str]) -> dict[str, str | None]:
@@ -218,13 +207,12 @@ def config(
             cluster.alter_configuration(ConfigResource.GROUP, group, changes)
             settings = _settings_with(cluster, group, changes, brokers.timeout_s / 2)
     view = view_settings(group, settings, changes, before)
-    output_for(as_json=as_json).show(view, lambda _: render_settings(view))
+    show(view, render_settings, as_json=as_json)
 
 
 def _settings_with(
     cluster: Cluster, group_id: str, changes: Mapping[str, str | None], timeout_s: float
 ) -> GroupSettings:
-    """Return the settings as soon as the brokers show changes that were accepted."""
     deadline = time.monotonic() + min(timeout_s, _SHOWN_WITHIN_S)
     while True:
         settings = group_settings(cluster, group_id)
@@ -234,7 +222,6 @@ def _settings_with(
         time.sleep(_ASK_AGAIN_S)
 
 
-_COLUMNS = ("VALUE", "ORIGIN", "WITHOUT IT", "MINIMUM", "MAXIMUM")
 _OWN_STYLE, _QUIET_STYLE = "yellow", "dim"
 
 
@@ -255,21 +242,23 @@ def render_settings(view: SettingsView) -> RenderableType:
 
 
 def _table(view: SettingsView) -> Table:
-    table = plain_table()
-    table.add_column("SETTING", overflow="fold")
-    for header in _COLUMNS:
-        table.add_column(header, justify="left" if header == "ORIGIN" else "right")
-    for each in view.settings:
-        is_own = each.origin is ConfigOrigin.GROUP
-        table.add_row(
-            Text(printable(each.name)),
-            Text(_text(each.value)),
-            Text(each.origin.value, _OWN_STYLE if is_own else ""),
-            Text(_text(each.inherited) if is_own else ""),
-            Text(_text(each.minimum)),
-            Text(_text(each.maximum)),
-        )
-    return table
+    return table_of(
+        view.settings,
+        Column("SETTING", lambda each: each.name),
+        Column("VALUE", lambda each: _text(each.value), is_number=True),
+        Column("ORIGIN", lambda each: Text(each.origin.value, _OWN_STYLE if _is_own(each) else "")),
+        Column(
+            "WITHOUT IT",
+            lambda each: _text(each.inherited) if _is_own(each) else "",
+            is_number=True,
+        ),
+        Column("MINIMUM", lambda each: _text(each.minimum), is_number=True),
+        Column("MAXIMUM", lambda each: _text(each.maximum), is_number=True),
+    )
+
+
+def _is_own(setting: GroupSetting) -> bool:
+    return setting.origin is ConfigOrigin.GROUP
 
 
 def _text(value: str | int | None) -> str:

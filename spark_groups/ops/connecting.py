@@ -139,7 +139,6 @@ def named_brokers(
 
 
 def _security(command_config: Path | None) -> Security | None:
-    """Return what a file of Kafka's client settings says about security."""
     if command_config is None:
         return None
     try:
@@ -173,7 +172,6 @@ def connects(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return a function's parameters, their annotations as values."""
     hints = typing.get_type_hints(function, include_extras=True)
     return [
         each.replace(annotation=hints[each.name])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import typer
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from spark_groups.errors import ErrorCode, GroupNotFoundError, OptionsError, printable, rule_for
 from spark_groups.observation.observe import describe_any_group
-from spark_groups.observation.plain_values import listed
+from spark_groups.observation.plain_values import View
 from spark_groups.ops.connecting import (
     Brokers,
     DryRunFlag,
@@ -21,7 +21,7 @@ from spark_groups.ops.connecting import (
     JsonFlag,
     connects,
 )
-from spark_groups.ops.output import UNKNOWN, dry_run_note, output_for, plain, plain_table
+from spark_groups.ops.output import UNKNOWN, Column, dry_run_note, plain, show, table_of
 from spark_groups.ops.topic_partitions import parse_topics, partitions_of
 from spark_groups.protocol.messages import MetadataRequest
 from spark_groups.types import TopicPartition
@@ -35,7 +35,6 @@ class DeletedGroup:
     """What became of a group that was to be deleted.
 
     Args:
-        group_id: The group.
         error: Kafka's word for why it was not; None: it was.
         remark: What to do about it.
     """
@@ -46,7 +45,7 @@ class DeletedGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupDeletionView:
+class GroupDeletionView(View):
     """What became of groups that were to be deleted.
 
     Args:
@@ -62,17 +61,12 @@ class GroupDeletionView:
         """Whether all are gone."""
         return all(each.error is None for each in self.groups)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the view as plain values."""
-        return {"groups": [asdict(each) for each in self.groups], "is_dry_run": self.is_dry_run}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedOffset:
     """What became of a committed offset that was to be deleted.
 
     Args:
-        topic: Its topic.
         partition: Its partition; None: the topic does not exist.
         error: Kafka's word for why it was not; None: it was.
         remark: What to do about it.
@@ -85,11 +79,10 @@ class DeletedOffset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetDeletionView:
+class OffsetDeletionView(View):
     """What became of committed offsets that were to be deleted.
 
     Args:
-        group_id: The group.
         offsets: Sorted by topic and partition.
         is_dry_run: Whether nothing was deleted: this is what would become of them.
     """
@@ -102,10 +95,6 @@ class OffsetDeletionView:
     def is_complete(self) -> bool:
         """Whether all are gone."""
         return all(each.error is None for each in self.offsets)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the view as plain values."""
-        return {name: listed(value) for name, value in asdict(self).items()}
 
 
 _DELETE_GROUPS_ANSWERS: Final[Mapping[str, int]] = {
@@ -233,9 +222,7 @@ def delete(
     """
     with brokers.cluster() as cluster:
         view = delete_groups(cluster, groups, is_dry_run=dry_run)
-    output_for(as_json=as_json).show(view, lambda _: render_deleted_groups(view))
-    if not view.is_complete:
-        raise typer.Exit(1)
+    show(view, render_deleted_groups, as_json=as_json, is_success=view.is_complete)
 
 
 @connects
@@ -265,9 +252,7 @@ def delete_offsets(
         raise typer.BadParameter(str(error), param_hint="--topic") from error
     with brokers.cluster() as cluster:
         view = delete_group_offsets(cluster, group, wanted, is_dry_run=dry_run)
-    output_for(as_json=as_json).show(view, lambda _: render_deleted_offsets(view))
-    if not view.is_complete:
-        raise typer.Exit(1)
+    show(view, render_deleted_offsets, as_json=as_json, is_success=view.is_complete)
 
 
 def render_deleted_groups(view: GroupDeletionView) -> RenderableType:
@@ -280,25 +265,20 @@ def render_deleted_groups(view: GroupDeletionView) -> RenderableType:
 
 def render_deleted_offsets(view: OffsetDeletionView) -> RenderableType:
     """Return one row for each partition, as Kafka's own tool does."""
-    table = plain_table()
-    table.add_column("TOPIC", overflow="fold")
-    table.add_column("PARTITION", justify="right")
-    table.add_column("STATUS", overflow="fold")
-    for each in view.offsets:
-        table.add_row(
-            Text(printable(each.topic)),
-            Text(plain(each.partition)),
-            _status(each.error, each.remark),
-        )
+    table = table_of(
+        view.offsets,
+        Column("TOPIC", lambda each: each.topic),
+        Column("PARTITION", lambda each: plain(each.partition), is_number=True),
+        Column("STATUS", _status),
+    )
     shown = table if view.offsets else Text(UNKNOWN)
     return Group(shown, *dry_run_note(is_dry_run=view.is_dry_run))
 
 
-def _status(error: str | None, remark: str) -> Text:
-    """Return what became of one offset, in the words of Kafka's own tool."""
-    return (
-        Text("Successful", "green") if error is None else Text(f"Error: {error}, {remark}", "red")
-    )
+def _status(offset: DeletedOffset) -> Text:
+    if offset.error is None:
+        return Text("Successful", "green")
+    return Text(f"Error: {offset.error}, {offset.remark}", "red")
 
 
 def _line(group: DeletedGroup, done: str) -> Text:

@@ -14,17 +14,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
-import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from spark_groups.errors import EmbeddedKafkaError, ErrorCode, SparkGroupsError, printable, rule_for
 from spark_groups.observation.observe import OBSERVE_TIMEOUT_S
+from spark_groups.observation.plain_values import View
 from spark_groups.ops.connecting import (
     BootstrapServer,
     CommandConfig,
@@ -32,7 +32,7 @@ from spark_groups.ops.connecting import (
     Timeout,
     named_brokers,
 )
-from spark_groups.ops.output import output_for, plain_table
+from spark_groups.ops.output import Column, show, table_of
 from spark_groups.protocol.messages import DescribeGroupRequest
 from spark_groups.runtime.java import find_java
 from spark_groups.runtime.started_broker import running_broker
@@ -55,9 +55,7 @@ def doctor(
     Exit code 1 if something is missing.
     """
     diagnosis = examine(_brokers(bootstrap_server, timeout, command_config))
-    output_for(as_json=as_json).show(diagnosis, lambda _: render_diagnosis(diagnosis))
-    if not diagnosis.is_well:
-        raise typer.Exit(1)
+    show(diagnosis, render_diagnosis, as_json=as_json, is_success=diagnosis.is_well)
 
 
 def _brokers(
@@ -73,12 +71,12 @@ def _brokers(
 
 def render_diagnosis(diagnosis: Diagnosis) -> RenderableType:
     """Return one row for each check, and what to do below them."""
-    table = plain_table()
-    for header in ("CHECK", "RESULT", "FOUND"):
-        table.add_column(header, overflow="fold")
-    for each in diagnosis.checks:
-        result = Text(each.outcome.value, _STYLES[each.outcome])
-        table.add_row(Text(each.name), result, Text(printable(each.found)))
+    table = table_of(
+        diagnosis.checks,
+        Column("CHECK", lambda each: each.name),
+        Column("RESULT", lambda each: Text(each.outcome.value, _STYLES[each.outcome])),
+        Column("FOUND", lambda each: each.found),
+    )
     cures = [Text(f"{each.name}: {printable(each.cure)}") for each in diagnosis.checks if each.cure]
     return Group(table, *cures)
 
@@ -125,14 +123,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that a query needs.
-
-    Args:
-        name: What was looked at.
-        outcome: What became of it.
-        found: What was found.
-        cure: What to do about it.
-    """
+    """One thing that a query needs."""
 
     name: str
     outcome: Outcome
@@ -141,12 +132,8 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
-    """All checks, in the order in which they were made.
-
-    Args:
-        checks: The checks.
-    """
+class Diagnosis(View):
+    """All checks, in the order in which they were made."""
 
     checks: tuple[Check, ...]
 
@@ -156,9 +143,8 @@ class Diagnosis:
         return all(each.outcome is not Outcome.FAILED for each in self.checks)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the diagnosis as plain values."""
-        checks = [{**asdict(each), "outcome": each.outcome.value} for each in self.checks]
-        return {"is_well": self.is_well, "checks": checks}
+        """Return the checks as JSON has them, and whether all is well."""
+        return {"is_well": self.is_well, **super(Diagnosis, self).to_json()}
 
 
 def check_python(running: tuple[int, int]) -> Check:
@@ -302,7 +288,6 @@ def examine(brokers: Check) -> Diagnosis:
 def _run(
     command: Sequence[str], environment: Mapping[str, str], timeout_s: float
 ) -> tuple[int, str]:
-    """Return a program's exit code and all that it printed."""
     try:
         process = subprocess.Popen(
             command,

@@ -12,7 +12,9 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
+
+from spark_groups.observation.plain_values import View
 
 logger = logging.getLogger(__name__)
 
@@ -24,17 +26,10 @@ REOPEN_S: Final = 5.0
 """How long a feed that is kept waits after it could not look at all."""
 
 
-class Document(Protocol):
-    """What a look comes to."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
-
-
 class Watch(Protocol):
     """What looks again and again."""
 
-    def look(self) -> Document:
+    def look(self) -> View:
         """Return what there is now; what cannot be read is part of it."""
 
 
@@ -43,7 +38,6 @@ class Feed:
 
     Args:
         open_watch: Opens what looks; it is closed by the same thread.
-        interval_s: Seconds between two looks.
         is_kept: Whether it goes on where a look could not be made at all: nobody asks again for
             what is watched while nobody looks.
     """
@@ -121,7 +115,6 @@ class Feeds:
 
     Args:
         open_watch: Opens what looks, by the same key.
-        interval_s: Seconds between two looks.
         kept: What is looked at also while nobody wants it, from now on.
     """
 

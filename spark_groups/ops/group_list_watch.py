@@ -13,12 +13,12 @@ from math import inf
 from typing import Any, Final, Protocol
 
 from spark_groups.errors import BrokerUnreachableError, SparkGroupsError
-from spark_groups.observation.frames import Staleness
+from spark_groups.observation.frames import Staleness, steady_clock
+from spark_groups.observation.plain_values import View
 from spark_groups.observation.reading import GroupReading
 from spark_groups.observation.views import view_group
-from spark_groups.observation.watching import steady_clock
 from spark_groups.ops.connecting import Brokers
-from spark_groups.ops.group_list import DESCRIBED_TYPES, GroupListView, GroupRow, view_groups
+from spark_groups.ops.groups_cli import DESCRIBED_TYPES, GroupListView, GroupRow, view_groups
 
 DETAILS_EACH_LOOK: Final = 5
 """Of how many groups a look reads members and lag."""
@@ -32,9 +32,7 @@ class GroupDetails:
 
     Args:
         read_at_s: When it was read, in seconds.
-        members: Its members.
         lag: The sum of all lags that are known; None if none is.
-        unknown_lag_partitions: Partitions whose lag is not known.
     """
 
     read_at_s: float
@@ -48,7 +46,6 @@ class StateAge:
     """Since when a group is in its state, as far as one looked.
 
     Args:
-        group_state: The state.
         since_s: When it was first seen in it, in seconds.
         began_earlier: Whether it may have been in it longer: nobody saw it begin.
     """
@@ -59,7 +56,7 @@ class StateAge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupListFrame:
+class GroupListFrame(View):
     """The groups of a cluster at one moment.
 
     Args:
@@ -111,7 +108,6 @@ class GroupListWatch:
     """Lists the groups of a cluster, each time over connections of its own.
 
     Args:
-        brokers: The cluster.
         now: The clock of the frames, in seconds; by default since 1970.
         observer: Reads the details of groups; closed with the watch. By default one of the brokers.
         monotonic: The clock of the deadline that a look has, in seconds.

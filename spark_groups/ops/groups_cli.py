@@ -2,23 +2,100 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final
 
 import typer
 from rich.console import RenderableType
 from rich.text import Text
 
 from spark_groups.errors import OptionsError, printable
+from spark_groups.observation.plain_values import View
+from spark_groups.observation.views import STATE_MEANINGS
 from spark_groups.ops.connecting import Brokers, JsonFlag, connects
-from spark_groups.ops.group_list import (
-    GROUP_STATES,
-    GROUP_TYPES,
-    GroupListView,
-    parse_names,
-    view_groups,
-)
-from spark_groups.ops.output import UNKNOWN, output_for, plain_table
+from spark_groups.ops.output import UNKNOWN, Column, show, table_of
 from spark_groups.ops.render import STATE_STYLES
+from spark_groups.wire.groups import ListedGroup
+
+GROUP_TYPES: Final[Mapping[str, str]] = {
+    "classic": "classic",
+    "consumer": "consumer",
+    "share": "share",
+    "streams": "streams",
+    "generic": "classic",
+}
+"""The type as brokers write it, by what an option says; `generic` is KIP-848's word for classic."""
+DESCRIBED_TYPES: Final = {
+    name: value for name, value in GROUP_TYPES.items() if value in {"classic", "consumer"}
+}
+"""Those that `describe` shows."""
+GROUP_STATES: Final[Mapping[str, str]] = {
+    each.lower(): each for each in (*STATE_MEANINGS, "NotReady")
+}
+"""Kafka's name by what an option says; NotReady is a state of streams groups
+(org.apache.kafka.common.GroupState)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRow:
+    """A group in a list.
+
+    Args:
+        group_type: classic, consumer, share or streams.
+        protocol_type: What its members call themselves; empty if there are only offsets.
+        group_state: The coordinator's word.
+    """
+
+    group_id: str
+    group_type: str
+    protocol_type: str
+    group_state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupListView(View):
+    """The groups of a cluster.
+
+    Args:
+        groups: Sorted by id.
+    """
+
+    groups: tuple[GroupRow, ...]
+
+
+def view_groups(listed: Iterable[ListedGroup]) -> GroupListView:
+    """Return the groups of a cluster as people look at them."""
+    rows = (
+        GroupRow(
+            group_id=each.group_id,
+            group_type=each.group_type.lower(),
+            protocol_type=each.protocol_type,
+            group_state=each.group_state,
+        )
+        for each in listed
+    )
+    return GroupListView(groups=tuple(sorted(rows, key=lambda row: row.group_id)))
+
+
+def parse_names(given: Iterable[str], known: Mapping[str, str], what: str) -> tuple[str, ...]:
+    """Read names as Kafka's tool takes them: in any case, separated by commas.
+
+    Args:
+        known: Kafka's names by what may be given, in lower case.
+
+    Raises:
+        OptionsError: One is not known.
+    """
+    words = [word.strip() for text in given for word in text.split(",")]
+    wrong = [word for word in words if word.lower() not in known]
+    if wrong:
+        near = difflib.get_close_matches(wrong[0].lower(), known, n=1)
+        valid = ", ".join(dict.fromkeys(known.values()))
+        hint = f"did you mean {known[near[0]]}?" if near else f"valid {what} are {valid}"
+        raise OptionsError(f"{wrong[0]!r} is none of the {what}: {hint}")
+    return tuple(dict.fromkeys(known[word.lower()] for word in words))
 
 
 @connects
@@ -55,21 +132,22 @@ def groups(
         raise typer.BadParameter(str(error)) from error
     with brokers.cluster() as cluster:
         view = view_groups(cluster.list_groups(types=wanted_types, states=wanted_states))
-    output_for(as_json=as_json).show(view, lambda _: render_groups(view))
+    show(view, render_groups, as_json=as_json)
 
 
 def render_groups(view: GroupListView) -> RenderableType:
     """Return one row for each group."""
     if not view.groups:
         return Text("no such groups")
-    table = plain_table()
-    for header in ("GROUP", "TYPE", "PROTOCOL", "STATE"):
-        table.add_column(header, overflow="fold")
-    for each in view.groups:
-        table.add_row(
-            Text(printable(each.group_id)),
-            Text(printable(each.group_type).capitalize() or UNKNOWN),
-            Text(printable(each.protocol_type) or UNKNOWN),
-            Text(printable(each.group_state) or UNKNOWN, STATE_STYLES.get(each.group_state, "")),
-        )
-    return table
+    return table_of(
+        view.groups,
+        Column("GROUP", lambda each: each.group_id),
+        Column("TYPE", lambda each: each.group_type.capitalize() or UNKNOWN),
+        Column("PROTOCOL", lambda each: each.protocol_type or UNKNOWN),
+        Column("STATE", _state),
+    )
+
+
+def _state(group: GroupRow) -> Text:
+    state = printable(group.group_state) or UNKNOWN
+    return Text(state, STATE_STYLES.get(group.group_state, ""))

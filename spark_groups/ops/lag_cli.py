@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import typer
@@ -14,7 +14,7 @@ from rich.text import Text
 
 from spark_groups.errors import SparkGroupsError, printable
 from spark_groups.observation.observe import GroupObserver
-from spark_groups.observation.plain_values import listed
+from spark_groups.observation.plain_values import View
 from spark_groups.observation.views import GroupView, LagOrigin, PartitionView
 from spark_groups.ops.connecting import (
     Brokers,
@@ -32,7 +32,7 @@ from spark_groups.ops.lag_rules import (
     judge_partition,
     worst,
 )
-from spark_groups.ops.output import UNKNOWN, number, output_for, plain_table
+from spark_groups.ops.output import UNKNOWN, Column, number, partition_rows_max, show, table_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +40,6 @@ class PartitionLag:
     """How far behind a group is in a partition.
 
     Args:
-        topic: Its topic.
-        partition: Its index.
         committed_offset: The next offset to read; None: unknown, or none is committed.
         log_end_offset: The next offset to be written; None: unknown.
         lag: Offsets between the committed offset (or the log start) and the end; None: unknown.
@@ -67,8 +65,6 @@ class GroupLag:
     """How far behind a group is.
 
     Args:
-        group_id: Its id.
-        group_state: The coordinator's word.
         lag: The sum of all lags that are known; None if none is.
         unknown_lag_partitions: Partitions whose lag is not known.
         partitions: Sorted by topic and index.
@@ -84,7 +80,7 @@ class GroupLag:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LagView:
+class LagView(View):
     """How far behind groups are.
 
     Args:
@@ -102,13 +98,10 @@ class LagView:
 
     def to_json(self) -> dict[str, Any]:
         """Return the view as plain values."""
-        plain = asdict(self)
-        for group, shown in zip(self.groups, plain["groups"], strict=True):
+        document = super(LagView, self).to_json()
+        for group, shown in zip(self.groups, document["groups"], strict=True):
             shown["verdict"] = group.verdict and group.verdict.name
-            for each, row in zip(group.partitions, shown["partitions"], strict=True):
-                row["lag_origin"] = each.lag_origin and each.lag_origin.value
-                row["status"] = each.status and each.status.value
-        return {name: listed(value) for name, value in plain.items()}
+        return document
 
 
 def view_group_lag(view: GroupView) -> GroupLag:
@@ -161,7 +154,6 @@ def judge_group_lag(samples: Sequence[tuple[float, GroupView]], allowed_lag: int
 
 
 def _batch_beginnings(view: GroupView, at_s: float) -> Mapping[str, float]:
-    """Return since when members on this machine are in a batch, by member id."""
     return {
         each.member_id: at_s - each.local.batch_age_s
         for each in view.members
@@ -228,7 +220,6 @@ def lag(  # noqa: PLR0917
     Exit code of --check: 0 OK, 1 WARN (also where too little is known), 2 ERR (also where groups
     cannot be read). Without it: 1 if there is no such group or no broker answers.
     """
-    output = output_for(as_json=as_json, every_partition=every_partition)
     try:
         with brokers.observer() as observer:
             view = _judged(observer, groups, samples, interval, allowed_lag) if check else None
@@ -240,7 +231,8 @@ def lag(  # noqa: PLR0917
             raise
         typer.echo(f"spark-groups: {error}", err=True)
         raise typer.Exit(Verdict.ERR.value) from error
-    output.show(view, lambda room: render_lag(view, room.max_partition_rows))
+    rows_max = partition_rows_max(every_partition=every_partition)
+    show(view, lambda view: render_lag(view, rows_max), as_json=as_json)
     if check:
         raise typer.Exit(view.verdict.value)
 
@@ -324,28 +316,28 @@ def _partitions(group: GroupLag, max_partition_rows: int | None) -> list[Rendera
 
 
 def _table(partitions: tuple[PartitionLag, ...], *, judged: bool) -> Table:
-    table = plain_table()
-    table.add_column("TOPIC", overflow="fold")
-    for header in ("PARTITION", "COMMITTED", "LOG END", "LAG", *(["CHANGE"] if judged else [])):
-        table.add_column(header, justify="right", no_wrap=True)
-    if judged:
-        table.add_column("STATUS")
-    with_remarks = any(each.remark for each in partitions)
-    if with_remarks:
-        table.add_column("REMARK", overflow="fold")
-    for each in partitions:
-        mark = "*" if _counts_from_log_start(each) and each.lag is not None else ""
-        judgement = [Text(_change(each)), Text(_status(each))] if judged else []
-        table.add_row(
-            Text(printable(each.topic)),
-            Text(str(each.partition)),
-            Text("none" if _counts_from_log_start(each) else number(each.committed_offset)),
-            Text(number(each.log_end_offset)),
-            Text(number(each.lag) + mark),
-            *judgement,
-            *([Text(printable(each.remark))] if with_remarks else []),
-        )
-    return table
+    return table_of(
+        partitions,
+        Column("TOPIC", lambda each: each.topic),
+        Column("PARTITION", lambda each: str(each.partition), is_number=True),
+        Column("COMMITTED", _committed, is_number=True),
+        Column("LOG END", lambda each: number(each.log_end_offset), is_number=True),
+        Column("LAG", _lag, is_number=True),
+        Column("CHANGE", _change, is_number=True, is_shown=judged),
+        Column("STATUS", _status, is_shown=judged),
+        Column(
+            "REMARK", lambda each: each.remark, is_shown=any(each.remark for each in partitions)
+        ),
+    )
+
+
+def _committed(partition: PartitionLag) -> str:
+    return "none" if _counts_from_log_start(partition) else number(partition.committed_offset)
+
+
+def _lag(partition: PartitionLag) -> str:
+    is_marked = _counts_from_log_start(partition) and partition.lag is not None
+    return number(partition.lag) + "*" * is_marked
 
 
 def _counts_from_log_start(partition: PartitionLag) -> bool:

@@ -8,78 +8,48 @@ from __future__ import annotations
 import json
 import os
 import sys
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Generic, Literal, TypeVar
 
+import typer
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
+
+from spark_groups.errors import printable
+from spark_groups.observation.plain_values import View
 
 PARTITION_ROWS_MAX: Final = 60
 _UNBOUNDED_COLUMNS: Final = 10_000
 
 
-class View(Protocol):
-    """What a command found out, as one value."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the view as plain values."""
+ViewT = TypeVar("ViewT", bound=View)
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
-    """How much text fits.
+def show(
+    view: ViewT,
+    render: Callable[[ViewT], RenderableType],
+    *,
+    as_json: bool,
+    is_success: bool = True,
+) -> None:
+    """Write a view on standard output, as one JSON document or as text.
 
-    Args:
-        width: Columns there are.
-        max_partition_rows: With more partitions than that, not each has a row; None: each has.
+    Raises:
+        Exit: Exit code 1, because `is_success` is false.
     """
-
-    width: int
-    max_partition_rows: int | None = None
-
-
-class Output(ABC):
-    """Shows what a command found out."""
-
-    @abstractmethod
-    def show(self, view: View, render: Callable[[Room], RenderableType]) -> None:
-        """Show a view."""
-
-
-class JsonOutput(Output):
-    """One JSON document on standard output: always all of the view."""
-
-    def show(self, view: View, render: Callable[[Room], RenderableType]) -> None:  # noqa: ARG002
-        """Write a view as one document."""
+    if as_json:
         write_json(view.to_json())
+    else:
+        console().print(render(view))
+    if not is_success:
+        raise typer.Exit(1)
 
 
-class ConsoleOutput(Output):
-    """Text; colour and the terminal's width only where there is a terminal (and no NO_COLOR).
-
-    Args:
-        every_partition: Give each partition a row of its own, however many there are.
-    """
-
-    def __init__(self, *, every_partition: bool = False) -> None:
-        self._console = console()
-        # What is piped is for grep: nothing is folded, and nothing shares a row.
-        piped = not self._console.is_terminal
-        self._room = Room(
-            self._console.width, None if every_partition or piped else PARTITION_ROWS_MAX
-        )
-
-    def show(self, view: View, render: Callable[[Room], RenderableType]) -> None:  # noqa: ARG002
-        """Write a view as text and tables."""
-        self._console.print(render(self._room))
-
-
-def output_for(*, as_json: bool, every_partition: bool = False) -> Output:
-    """Return where the answer of a command goes."""
-    return JsonOutput() if as_json else ConsoleOutput(every_partition=every_partition)
+def partition_rows_max(*, every_partition: bool) -> int | None:
+    """Return with how many partitions each has a row; None, as for pipes: always."""
+    return None if every_partition or not console().is_terminal else PARTITION_ROWS_MAX
 
 
 def write_json(document: object) -> None:
@@ -118,3 +88,34 @@ def plain(value: int | None) -> str:
 def plain_table() -> Table:
     """Return a table without lines."""
     return Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[Row]):
+    """A column of a table.
+
+    Args:
+        cell: Returns the cell of a row; in a `str`, unprintable characters are replaced.
+        is_number: Whether cells are right-justified and never wrapped.
+    """
+
+    header: str
+    cell: Callable[[Row], str | Text]
+    is_number: bool = False
+    is_shown: bool = True
+
+
+def table_of(rows: Iterable[Row], *columns: Column[Row]) -> Table:
+    """Return a table with the columns that are shown."""
+    shown = [each for each in columns if each.is_shown]
+    table = plain_table()
+    for each in shown:
+        justify: Literal["left", "right"] = "right" if each.is_number else "left"
+        table.add_column(each.header, justify=justify, overflow="fold", no_wrap=each.is_number)
+    for row in rows:
+        cells = (each.cell(row) for each in shown)
+        table.add_row(*(Text(printable(c)) if isinstance(c, str) else c for c in cells))
+    return table

@@ -63,8 +63,6 @@ class PageServer(LimitedServer):
     """Serves the page and its streams, each connection by a thread.
 
     Args:
-        host: Where it listens: an address or a name.
-        port: The port; 0: one that is free.
         feeds: What is streamed: the groups by `GROUP_LIST`, a group by its id.
 
     Raises:

@@ -7,9 +7,9 @@ one that is; the coordinator then has the last word.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 from rich.console import Group, RenderableType
@@ -17,8 +17,9 @@ from rich.text import Text
 
 from spark_groups.errors import ErrorCode, printable, rule_for
 from spark_groups.observation.observe import describe_consumer_group
+from spark_groups.observation.plain_values import View
 from spark_groups.ops.connecting import Brokers, DryRunFlag, GroupArgument, JsonFlag, connects
-from spark_groups.ops.output import dry_run_note, output_for
+from spark_groups.ops.output import dry_run_note, show
 from spark_groups.protocol.messages import DescribedMember
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.configuration import refuse
@@ -50,9 +51,6 @@ class Removal:
     """What became of one id.
 
     Args:
-        id_kind: What it names.
-        given: The id as it was given.
-        outcome: What became of it.
         member_id: The member that has it; None: no member has.
         instance_id: That member's instance id; None: it has none.
         remark: Why it was not removed, or what else there is to know.
@@ -67,11 +65,10 @@ class Removal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemovalView:
+class RemovalView(View):
     """What became of every id that was given.
 
     Args:
-        group_id: The group.
         removals: Instance ids first, in the order in which they were given.
         is_dry_run: Whether nobody was removed: this is what would become of them.
     """
@@ -84,17 +81,6 @@ class RemovalView:
     def is_complete(self) -> bool:
         """Whether nobody who was named is left in the group."""
         return all(each.outcome is Outcome.REMOVED for each in self.removals)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the view as plain values."""
-        return {
-            "group_id": self.group_id,
-            "removals": [
-                asdict(each) | {"id_kind": each.id_kind.value, "outcome": each.outcome.value}
-                for each in self.removals
-            ],
-            "is_dry_run": self.is_dry_run,
-        }
 
 
 def remove_members(
@@ -281,9 +267,7 @@ def remove(  # noqa: PLR0917
         view = remove_members(
             cluster, group, instance_ids or (), member_ids or (), is_dry_run=dry_run
         )
-    output_for(as_json=as_json).show(view, lambda _: render_removals(view))
-    if not view.is_complete:
-        raise typer.Exit(1)
+    show(view, render_removals, as_json=as_json, is_success=view.is_complete)
 
 
 _STYLES: Final[Mapping[Outcome, str]] = {

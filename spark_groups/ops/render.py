@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -25,9 +24,11 @@ from spark_groups.ops.output import (
     MOVING_STYLE,
     QUIET_STYLE,
     UNKNOWN,
+    Column,
+    Row,
     number,
     plain,
-    plain_table,
+    table_of,
 )
 from spark_groups.types import TopicPartition, sum_of_known
 
@@ -136,43 +137,32 @@ def _facts(width: int, *facts: tuple[str, str]) -> Text:
 
 def members_table(members: tuple[MemberView, ...], names: MemberNames, width: int) -> Table:
     """Return one row for each member."""
-    shown = _chosen(_MEMBER_COLUMNS, members, width)
-    table = plain_table()
-    table.add_column("MEMBER", overflow="fold")
-    for column in shown:
-        table.add_column(column.header, justify=column.justify, overflow="fold")
-    for member in members:
-        table.add_row(Text(names[member.member_id]), *(column.cell(member) for column in shown))
-    return table
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """A column of a table, and when it is shown.
-
-    Args:
-        header: What stands above it.
-        cell: Its text in one row.
-        justify: Left or right.
-        from_width: Columns the terminal must have.
-        only_if_any: Leave it out if it is empty in every row.
-    """
-
-    header: str
-    cell: Callable[[MemberView], Text]
-    justify: Literal["left", "right"] = "left"
-    from_width: int = 0
-    only_if_any: bool = False
-
-
-def _chosen(
-    columns: tuple[_Column, ...], members: tuple[MemberView, ...], width: int
-) -> tuple[_Column, ...]:
-    return tuple(
-        column
-        for column in columns
-        if width >= column.from_width
-        and (not column.only_if_any or any(column.cell(each).plain for each in members))
+    return table_of(
+        members,
+        Column("MEMBER", lambda each: names[each.member_id]),
+        Column(
+            "INSTANCE",
+            lambda each: each.instance_id or "",
+            is_shown=any(each.instance_id for each in members),
+        ),
+        Column("HOST", lambda each: each.client_host, is_shown=width >= NARROW_COLUMNS),
+        Column("TYPE", lambda each: each.member_type, is_shown=width >= NARROW_COLUMNS),
+        Column("EPOCH", _member_epoch, is_number=True),
+        Column("COUNT", lambda each: number(len(each.current)), is_number=True),
+        Column("CURRENT", lambda each: partition_ranges(each.current)),
+        Column(
+            "TARGET", lambda each: partition_ranges(each.target), is_shown=width >= WIDE_COLUMNS
+        ),
+        Column(
+            "+ PENDING",
+            lambda each: Text(partition_ranges(each.pending), MOVING_STYLE),
+            is_shown=any(each.pending for each in members),
+        ),
+        Column(
+            "- TO REVOKE",
+            lambda each: Text(partition_ranges(each.revoking), MOVING_STYLE),
+            is_shown=any(each.revoking for each in members),
+        ),
     )
 
 
@@ -180,27 +170,6 @@ def _member_epoch(member: MemberView) -> Text:
     if member.member_epoch == _LEFT_AND_MAY_RETURN:
         return Text("-2 (left, may return)", MOVING_STYLE)
     return Text(plain(member.member_epoch))
-
-
-_MEMBER_COLUMNS: Final = (
-    _Column("INSTANCE", lambda each: Text(printable(each.instance_id or "")), only_if_any=True),
-    _Column("HOST", lambda each: Text(printable(each.client_host)), from_width=NARROW_COLUMNS),
-    _Column("TYPE", lambda each: Text(each.member_type), from_width=NARROW_COLUMNS),
-    _Column("EPOCH", _member_epoch, justify="right"),
-    _Column("COUNT", lambda each: Text(number(len(each.current))), justify="right"),
-    _Column("CURRENT", lambda each: Text(partition_ranges(each.current))),
-    _Column("TARGET", lambda each: Text(partition_ranges(each.target)), from_width=WIDE_COLUMNS),
-    _Column(
-        "+ PENDING",
-        lambda each: Text(partition_ranges(each.pending), MOVING_STYLE),
-        only_if_any=True,
-    ),
-    _Column(
-        "- TO REVOKE",
-        lambda each: Text(partition_ranges(each.revoking), MOVING_STYLE),
-        only_if_any=True,
-    ),
-)
 
 
 def _local_lines(view: GroupView, names: MemberNames) -> list[RenderableType]:
@@ -267,75 +236,78 @@ REMARKS_SHOWN: Final = 10
 
 def partitions_table(view: GroupView, names: MemberNames, width: int) -> Table:
     """Return one row for each partition."""
-    moving = view.totals.moving_partitions > 0
-    with_start = width >= NARROW_COLUMNS
     with_pending = _has_room_for_pending(width) and any(each.withheld for each in view.partitions)
-    table = plain_table()
-    table.add_column("TOPIC", overflow="fold")
-    table.add_column("PARTITION", justify="right")
-    table.add_column("OWNER", overflow="fold")
-    if moving:
-        table.add_column("MOVES TO", overflow="fold")
-    for header in (*(("LOG START",) if with_start else ()), "COMMITTED", "LOG END", "LAG"):
-        table.add_column(header, justify="right", no_wrap=True)
-    if with_pending:
-        table.add_column("PENDING", no_wrap=True)
-    for each in view.partitions:
-        table.add_row(
-            Text(printable(each.topic)),
-            Text(str(each.partition)),
-            owner_text(each.owner, names),
-            *([moves_to_text(each.moves_to, names)] if moving else []),
-            *([Text(number(each.log_start_offset))] if with_start else []),
-            committed_text(each),
-            Text(number(each.log_end_offset)),
-            lag_text(each),
-            *([_pending(each.withheld)] if with_pending else []),
-        )
-    return table
+    return table_of(
+        view.partitions,
+        Column("TOPIC", lambda each: each.topic),
+        Column("PARTITION", lambda each: str(each.partition), is_number=True),
+        *owner_columns(view, names, lambda each: each),
+        Column(
+            "LOG START", lambda each: number(each.log_start_offset), True, width >= NARROW_COLUMNS
+        ),
+        Column("COMMITTED", committed_text, is_number=True),
+        Column("LOG END", lambda each: number(each.log_end_offset), is_number=True),
+        Column("LAG", lag_text, is_number=True),
+        Column("PENDING", lambda each: _pending(each.withheld), is_shown=with_pending),
+    )
 
 
 def shared_rows_table(view: GroupView, names: MemberNames) -> Table:
     """Return one row for the partitions of a topic that share owner and next owner."""
+    return table_of(
+        shared_rows(view),
+        Column("PARTITIONS", row_ranges),
+        Column("COUNT", lambda row: number(len(row)), is_number=True),
+        *owner_columns(view, names, first_of),
+        Column("LAG", lambda row: number(sum_of_known(e.lag for e in row)), is_number=True),
+        Column("UNKNOWN LAG", lambda row: number(sum(e.lag is None for e in row)), is_number=True),
+        Column("LARGEST LAG", _largest_lag, is_number=True),
+    )
+
+
+def shared_rows(view: GroupView) -> list[list[PartitionView]]:
+    """Return the partitions of each topic that have the same owner and the same next owner."""
     rows: dict[tuple[str, str | None, str | None], list[PartitionView]] = {}
     for each in view.partitions:
         rows.setdefault((each.topic, each.owner, each.moves_to), []).append(each)
-    moving = view.totals.moving_partitions > 0
-    table = plain_table()
-    table.add_column("PARTITIONS", overflow="fold")
-    table.add_column("COUNT", justify="right")
-    table.add_column("OWNER", overflow="fold")
-    if moving:
-        table.add_column("MOVES TO", overflow="fold")
-    table.add_column("LAG", justify="right", no_wrap=True)
-    table.add_column("UNKNOWN LAG", justify="right")
-    table.add_column("LARGEST LAG", justify="right")
-    for (_, owner, moves_to), partitions in rows.items():
-        known = [each for each in partitions if each.lag is not None]
-        largest = max(known, key=lambda each: each.lag or 0, default=None)
-        lag = sum_of_known(each.lag for each in partitions)
-        table.add_row(
-            Text(
-                partition_ranges(TopicPartition(each.topic, each.partition) for each in partitions)
-            ),
-            Text(number(len(partitions))),
-            owner_text(owner, names),
-            *([moves_to_text(moves_to, names)] if moving else []),
-            Text(number(lag)),
-            Text(number(len(partitions) - len(known))),
-            Text(f"{number(largest.lag)} in {largest.partition}" if largest else UNKNOWN),
-        )
-    return table
+    return list(rows.values())
 
 
-def owner_text(member_id: str | None, names: MemberNames) -> Text:
-    """Return who has a partition."""
-    return Text(NO_MEMBER, ALARM_STYLE) if member_id is None else Text(names.brief(member_id))
+def first_of(row: list[PartitionView]) -> PartitionView:
+    """Return the first of the partitions that share a row."""
+    return row[0]
 
 
-def moves_to_text(member_id: str | None, names: MemberNames) -> Text:
-    """Return who will have a partition."""
-    return Text("" if member_id is None else names.brief(member_id), MOVING_STYLE)
+def row_ranges(row: list[PartitionView]) -> str:
+    """Return the partitions of a row as ranges."""
+    return partition_ranges(TopicPartition(each.topic, each.partition) for each in row)
+
+
+def _largest_lag(row: list[PartitionView]) -> str:
+    known = [each for each in row if each.lag is not None]
+    largest = max(known, key=lambda each: each.lag or 0, default=None)
+    return f"{number(largest.lag)} in {largest.partition}" if largest else UNKNOWN
+
+
+def owner_columns(
+    view: GroupView, names: MemberNames, partition: Callable[[Row], PartitionView]
+) -> tuple[Column[Row], Column[Row]]:
+    """Return the owner, and the next owner if any partition of the group moves.
+
+    Args:
+        partition: Returns the partition of a row, or one of those that share it.
+    """
+
+    def owner(row: Row) -> Text:
+        member_id = partition(row).owner
+        return Text(NO_MEMBER, ALARM_STYLE) if member_id is None else Text(names.brief(member_id))
+
+    def next_owner(row: Row) -> Text:
+        member_id = partition(row).moves_to
+        return Text("" if member_id is None else names.brief(member_id), MOVING_STYLE)
+
+    is_moving = view.totals.moving_partitions > 0
+    return Column("OWNER", owner), Column("MOVES TO", next_owner, is_shown=is_moving)
 
 
 def _has_room_for_pending(width: int) -> bool:
@@ -358,7 +330,7 @@ def committed_text(partition: PartitionView) -> Text:
 
 
 def lag_text(partition: PartitionView) -> Text:
-    """Return the lag of a partition, with the sign of the footnote that says what it counts from."""
+    """Return the lag of a partition, with an asterisk if it counts from the log start."""
     is_marked = _counts_from_log_start(partition) and partition.lag is not None
     return Text(number(partition.lag) + ("*" if is_marked else ""))
 
@@ -402,12 +374,7 @@ def _limited(notes: list[Text], more: str) -> list[Text]:
 
 
 class MemberNames:
-    """What members are called: by full id where there is room, else by what tells them apart.
-
-    Args:
-        members: All members of the group.
-        width: Columns there are.
-    """
+    """What members are called: by full id where there is room, else by what tells them apart."""
 
     def __init__(self, members: tuple[MemberView, ...], width: int) -> None:
         client_ids = Counter(each.client_id for each in members)

@@ -10,14 +10,14 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final
 
 from spark_groups.errors import OptionsError
-from spark_groups.observation.plain_values import listed
+from spark_groups.observation.plain_values import View
 from spark_groups.types import TopicPartition
 
 INACTIVE_STATES: Final = frozenset({"Empty", "Dead"})
@@ -42,7 +42,6 @@ class ResetTarget:
     """Where to.
 
     Args:
-        kind: What new offsets are made of.
         number: An offset, by how much to shift, or milliseconds since 1970.
         group_id: The group whose committed offsets are taken over.
         offsets: What a file says, by partition.
@@ -64,9 +63,7 @@ class KnownOffsets:
     """What is known of a partition; None is unknown, or that there is none.
 
     Args:
-        committed_offset: What the group has committed.
         log_start_offset: The first offset there is.
-        log_end_offset: The next offset to be written.
         at_timestamp: The first offset that is as late as asked for; -1: none is.
         other_committed_offset: What the other group has committed.
         file_offset: What a file says.
@@ -85,7 +82,6 @@ class ResetRow:
     """A partition in a plan.
 
     Args:
-        topic: Its topic.
         partition: Its index; None: the topic does not exist.
         committed_offset: What is committed now; None: unknown, or nothing is.
         new_offset: What is to be committed; None: that cannot be said.
@@ -104,11 +100,10 @@ class ResetRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResetView:
+class ResetView(View):
     """A plan, and what became of it.
 
     Args:
-        group_id: The group.
         group_state: The coordinator's word; Dead if it does not exist.
         rows: Sorted by topic and partition.
         refusal: Why the plan cannot be carried out; empty if it can.
@@ -150,8 +145,7 @@ class ResetView:
 
     def to_json(self) -> dict[str, Any]:
         """Return the view as plain values."""
-        plain = {name: listed(value) for name, value in asdict(self).items()}
-        return {**plain, "next_start": self.next_start}
+        return {**super(ResetView, self).to_json(), "next_start": self.next_start}
 
 
 def plan_offset(target: ResetTarget, name: str, known: KnownOffsets) -> tuple[int | None, str]:

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from spark_groups.monitoring.limited_server import is_loopback
-from spark_groups.observation.watching import GroupWatch
+from spark_groups.observation.frames import GroupWatch
 from spark_groups.ops.connecting import Brokers, connects
 from spark_groups.ops.feeds import Feeds, Watch
 from spark_groups.ops.group_list_watch import GroupListWatch

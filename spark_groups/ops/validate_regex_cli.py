@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated
 
 import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from spark_groups.errors import printable
-from spark_groups.observation.plain_values import listed
+from spark_groups.observation.plain_values import View
 from spark_groups.ops.connecting import Brokers, JsonFlag, connects
-from spark_groups.ops.output import output_for
+from spark_groups.ops.output import show
 from spark_groups.protocol.subscription import Subscription, surprising
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegexView:
+class RegexView(View):
     """A pattern, and the topics that it matches.
 
     Args:
-        pattern: The pattern.
         fault: Why it is no RE2 expression, and what to write instead; empty if it is one.
         hint: Why it may match less than it seems to; empty if it does not look so.
         matched: Topics whose whole name it matches, sorted.
@@ -34,10 +33,6 @@ class RegexView:
     hint: str = ""
     matched: tuple[str, ...] = ()
     topics: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the view as plain values."""
-        return {name: listed(value) for name, value in asdict(self).items()}
 
 
 def view_regex(pattern: str, topics: Iterable[str]) -> RegexView:
@@ -74,9 +69,7 @@ def validate_regex(
     with brokers.cluster() as cluster:
         topics = cluster.every_topic().topics.values()
     view = view_regex(pattern, (each.topic.name for each in topics))
-    output_for(as_json=as_json).show(view, lambda _: render_regex(view))
-    if view.fault:
-        raise typer.Exit(1)
+    show(view, render_regex, as_json=as_json, is_success=not view.fault)
 
 
 def render_regex(view: RegexView) -> RenderableType:

@@ -22,34 +22,35 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_groups.errors import printable
-from spark_groups.observation.frames import Frame
+from spark_groups.observation.frames import Frame, GroupWatch
 from spark_groups.observation.group_events import EventKind, GroupEvent
 from spark_groups.observation.lag_trends import LagTrend, sum_if_known
 from spark_groups.observation.plain_values import partition_ranges
 from spark_groups.observation.revocations import Revocation
 from spark_groups.observation.views import GroupView, MemberView, PartitionView
-from spark_groups.observation.watching import GroupWatch
 from spark_groups.ops.connecting import Brokers, GroupArgument, JsonFlag, connects
 from spark_groups.ops.output import (
     ALARM_STYLE,
     MOVING_STYLE,
     QUIET_STYLE,
     UNKNOWN,
+    Column,
     console,
     number,
     plain,
-    plain_table,
+    table_of,
 )
 from spark_groups.ops.render import (
     MemberNames,
     committed_text,
+    first_of,
     group_header,
     lag_text,
     members_table,
-    moves_to_text,
-    owner_text,
+    owner_columns,
+    row_ranges,
+    shared_rows,
 )
-from spark_groups.types import TopicPartition
 
 INTERVAL_S: Final = 2.0
 SUMMARY_EVERY_S: Final = 10.0
@@ -59,11 +60,7 @@ Show = Callable[[Frame], None]
 
 
 class EventLines:
-    """A line for each event, and one of figures now and then, for logs and pipes.
-
-    Args:
-        console: Where they are written.
-    """
+    """A line for each event, and one of figures now and then, for logs and pipes."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -182,13 +179,7 @@ def clock_time(at_s: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """How many rows each part of a frame may have.
-
-    Args:
-        members: Rows of members.
-        partitions: Rows of partitions.
-        events: Lines of events.
-    """
+    """How many rows each part of a frame may have."""
 
     members: int
     partitions: int
@@ -331,39 +322,30 @@ def _partitions(
     trends = {(each.topic, each.partition): each.trend for each in frame.partitions}
     if not view.partitions:
         return [Text("no partitions: nothing is assigned, and nothing is committed")]
-    moving = view.totals.moving_partitions > 0
     if len(view.partitions) <= rows:
         found = [[each] for each in view.partitions]
     else:
-        shared: dict[tuple[str, str | None, str | None], list[PartitionView]] = {}
-        for each in view.partitions:
-            shared.setdefault((each.topic, each.owner, each.moves_to), []).append(each)
-        found = sorted(shared.values(), key=lambda row: _is_at_rest(row[0]))
+        found = sorted(shared_rows(view), key=lambda row: _is_at_rest(row[0]))
     shown, more = _fit(found, rows)
     single = all(len(row) == 1 for row in shown)
-    table = plain_table()
-    table.add_column("PARTITIONS")
-    table.add_column("OWNER")
-    if moving:
-        table.add_column("MOVES TO")
-    for header in (*(("COMMITTED", "LOG END") if single else ("COUNT",)), "LAG", "LAG CHANGE"):
-        table.add_column(header, justify="right")
-    table.add_column("TREND")
-    for row in shown:
-        first, own = row[0], [trends[each.topic, each.partition] for each in row]
-        table.add_row(
-            Text(partition_ranges(TopicPartition(each.topic, each.partition) for each in row)),
-            owner_text(first.owner, names),
-            *([moves_to_text(first.moves_to, names)] if moving else []),
-            *(
-                (committed_text(first), Text(number(first.log_end_offset)))
-                if single
-                else (Text(number(len(row))),)
-            ),
-            lag_text(first) if single else Text(_shared_lag(row)),
-            Text(rate_text(sum_if_known(each.lag_rate for each in own))),
-            Text(sparkline(_summed([each.recent_lags for each in own]))),
-        )
+
+    def lag_change(row: list[PartitionView]) -> str:
+        return rate_text(sum_if_known(trends[e.topic, e.partition].lag_rate for e in row))
+
+    def trend(row: list[PartitionView]) -> Text:
+        return Text(sparkline(_summed([trends[e.topic, e.partition].recent_lags for e in row])))
+
+    table = table_of(
+        shown,
+        Column("PARTITIONS", row_ranges),
+        *owner_columns(view, names, first_of),
+        Column("COMMITTED", lambda row: committed_text(row[0]), True, single),
+        Column("LOG END", lambda row: number(row[0].log_end_offset), True, single),
+        Column("COUNT", lambda row: number(len(row)), True, not single),
+        Column("LAG", lambda row: lag_text(row[0]) if single else _shared_lag(row), True),
+        Column("LAG CHANGE", lag_change, is_number=True),
+        Column("TREND", trend),
+    )
     rest = sum(map(len, more))
     return [_one_line_each(table), *([_more(rest, "partitions")] if rest else [])]
 
@@ -387,7 +369,6 @@ def _summed(lags: Sequence[Sequence[int | None]]) -> list[int | None]:
 
 
 def _fit(found: Sequence[Shown], rows: int) -> tuple[Sequence[Shown], Sequence[Shown]]:
-    """Return what is shown and what is only counted, in a row of its own."""
     return (found, ()) if len(found) <= rows else (found[: rows - 1], found[rows - 1 :])
 
 

@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 import spark_groups
 from spark_groups.errors import BrokerUnreachableError, GroupNotFoundError, OptionsError
 from spark_groups.lab.broker.embedded import EmbeddedKafka, free_ports
+from spark_groups.observation.frames import GroupWatch
 from spark_groups.observation.observe import GroupObserver, why_not_found
 from spark_groups.observation.reading import GroupType
-from spark_groups.observation.watching import GroupWatch
 from spark_groups.ops.cli import app
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.connection import Connection

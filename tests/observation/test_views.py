@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from spark_groups.errors import ErrorCode, printable
-from spark_groups.observation.plain_values import by_topic, listed, partition_ranges
+from spark_groups.observation.plain_values import by_topic, json_value, partition_ranges
 from spark_groups.observation.reading import GroupType
 from spark_groups.observation.views import (
     OPERATIONS,
@@ -336,7 +336,7 @@ def test_partitions_are_grouped_by_topic_in_their_order() -> None:
 
 def test_what_is_listed_is_what_json_reads_back() -> None:
     value = {"a": ({"b": (1, 2)}, None), "c": "text"}
-    assert listed(value) == json.loads(json.dumps(value))
+    assert json_value(value) == json.loads(json.dumps(value))
 
 
 def partitions(*indexes: int, topic: str = "flights") -> list[TopicPartition]:

@@ -6,14 +6,14 @@ import pytest
 
 from spark_groups.errors import OptionsError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
-from spark_groups.ops.group_list import (
+from spark_groups.ops.groups_cli import (
     GROUP_STATES,
     GROUP_TYPES,
     GroupListView,
     parse_names,
+    render_groups,
     view_groups,
 )
-from spark_groups.ops.groups_cli import render_groups
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import commit_outside

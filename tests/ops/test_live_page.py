@@ -19,8 +19,8 @@ from spark_groups.observation.frames import Frame, GroupHistory
 from spark_groups.observation.local_members import LocalMember
 from spark_groups.observation.views import GroupView, view_group
 from spark_groups.ops.feeds import Feeds
-from spark_groups.ops.group_list import GroupListView, GroupRow
 from spark_groups.ops.group_list_watch import GroupDetails, GroupListFrame, StateAge
+from spark_groups.ops.groups_cli import GroupListView, GroupRow
 from spark_groups.ops.page_server import PageServer
 from tests.brokers import Row, produce
 from tests.observation.groups import ONE, TWO, member, read
