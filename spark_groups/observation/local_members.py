@@ -81,14 +81,18 @@ def parse_local_members(
     return found
 
 
+_COPIED: Final = (
+    *("failure", "last_heartbeat_age_s", "last_call_age_s", "revocation_age_s"),
+    *("session_timeout_ms", "revocation_timeout_s", "instance_wait_left_s", "batch_age_s"),
+    *("idle_s", "idle_limit_s"),
+)
+"""Fields that a snapshot has under the same name, or not at all."""
+
+
 def _local_member(snapshot: Mapping[str, Any]) -> LocalMember:
     in_flight = snapshot.get("in_flight") or ()
     return LocalMember(
         state=str(snapshot.get("state", "")),
-        failure=snapshot.get("failure"),
-        last_heartbeat_age_s=snapshot.get("last_heartbeat_age_s"),
-        last_call_age_s=snapshot.get("last_call_age_s"),
-        revocation_age_s=snapshot.get("revocation_age_s"),
         revoking=tuple(sorted(_topic_partition(each) for each in snapshot.get("revoking", ()))),
         in_flight_partitions=len(in_flight),
         in_flight_offsets=sum(each["until_offset"] - each["from_offset"] for each in in_flight),
@@ -102,14 +106,9 @@ def _local_member(snapshot: Mapping[str, Any]) -> LocalMember:
             )
             for each in snapshot.get("pending_ranges") or ()
         ),
-        session_timeout_ms=snapshot.get("session_timeout_ms"),
-        revocation_timeout_s=snapshot.get("revocation_timeout_s"),
-        instance_wait_left_s=snapshot.get("instance_wait_left_s"),
-        batch_age_s=snapshot.get("batch_age_s"),
-        idle_s=snapshot.get("idle_s"),
-        idle_limit_s=snapshot.get("idle_limit_s"),
         left_because_idle=bool(snapshot.get("left_because_idle")),
         spark_ui=_plain_address(snapshot.get("spark_ui")),
+        **{name: snapshot.get(name) for name in _COPIED},
     )
 
 

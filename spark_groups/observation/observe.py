@@ -84,10 +84,7 @@ class GroupObserver:
     def view(self, group_id: str) -> GroupView:
         """Read a group, and what its members on this machine say of themselves.
 
-        Raises:
-            GroupNotFoundError: There is no such group, or it is of another protocol.
-            BrokerUnreachableError: Not all answers came in time; names the addresses.
-            ProtocolError: A broker refused, or its answer cannot be read.
+        Raises as `observe` does.
         """
         return view_group(self.observe(group_id), read_snapshots(group_id))
 
@@ -160,12 +157,9 @@ def describe(
 
 
 def describe_consumer_group(cluster: Cluster, group_id: str) -> DescribeGroupResponse:
-    """Return a group's description, which is without an error.
+    """Return the description of a group of the consumer protocol.
 
-    Raises:
-        GroupNotFoundError: There is no such group, or it is of another protocol.
-        RequestError: The coordinator did not answer in time.
-        ProtocolError: It refused, or its answer cannot be read.
+    Raises as `describe_any_group` does.
     """
     described = _described_if_there(cluster, group_id)
     if described is None:
@@ -183,7 +177,7 @@ def _described_if_there(cluster: Cluster, group_id: str) -> DescribeGroupRespons
 
 
 def describe_any_group(cluster: Cluster, group_id: str) -> tuple[GroupType, DescribeGroupResponse]:
-    """Return the protocol of a group, and its description, which is without an error.
+    """Return the protocol and the description of a consumer or classic group.
 
     Raises:
         GroupNotFoundError: There is no such group, or it is of another protocol.

@@ -8,7 +8,7 @@ still belongs to the one and will move to the other.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
@@ -277,9 +277,8 @@ def view_group(reading: GroupReading, snapshots: Iterable[Mapping[str, Any]] = (
     partitions = tuple(
         sorted(
             (
-                _with_withheld(
-                    _view_partition(reading, each, names, owners.get(each), targets.get(each)),
-                    withheld,
+                _view_partition(
+                    reading, each, names, owners.get(each), targets.get(each), withheld=withheld
                 )
                 for each in reading.partitions()
             ),
@@ -302,7 +301,7 @@ def view_group(reading: GroupReading, snapshots: Iterable[Mapping[str, Any]] = (
         outside={
             member_id: each
             for member_id, each in local.items()
-            if each.says_why_it_is_outside and member_id not in {m.member_id for m in members}
+            if each.says_why_it_is_outside and all(m.member_id != member_id for m in members)
         },
     )
 
@@ -374,7 +373,10 @@ def _view_partition(
     names: Mapping[TopicId, str],
     owner: str | None,
     target: str | None,
+    *,
+    withheld: Mapping[tuple[str, int], Mapping[str, WithheldRange]],
 ) -> PartitionView:
+    topic = _name(key.topic_id, names)
     committed = reading.committed.offsets.get(key)
     committed_offset: int | None = None
     leader_epoch: int | None = None
@@ -393,8 +395,9 @@ def _view_partition(
         lag, remark = None, f"offset {counted_from:,} is committed, and the log ends at {end:,}"
     if committed_offset is not None and start is not None and committed_offset < start:
         remark = f"offsets deleted before they were read: {start - committed_offset:,}"
+    waiting = withheld.get((topic, key.partition), {})
     return PartitionView(
-        topic=_name(key.topic_id, names),
+        topic=topic,
         topic_id=topic_id_text(key.topic_id),
         partition=key.partition,
         owner=owner,
@@ -406,29 +409,19 @@ def _view_partition(
         lag=lag,
         lag_origin=origin,
         remark=remark,
+        withheld=next((each for member_id, each in waiting.items() if member_id != owner), None),
     )
 
 
 def _withheld(
     local: Mapping[str, LocalMember],
 ) -> dict[tuple[str, int], dict[str, WithheldRange]]:
-    """Return what waits for members on this machine, by topic and partition, then by member."""
+    """Return the ranges for which members on this machine wait, by partition and member id."""
     found: dict[tuple[str, int], dict[str, WithheldRange]] = {}
     for member_id, member in local.items():
         for each in member.withheld:
             found.setdefault((each.topic, each.partition), {})[member_id] = each
     return found
-
-
-def _with_withheld(
-    partition: PartitionView, withheld: Mapping[tuple[str, int], Mapping[str, WithheldRange]]
-) -> PartitionView:
-    """Add what a member on this machine waits for, unless it has it by now."""
-    waiting = withheld.get((partition.topic, partition.partition), {})
-    for member_id, each in waiting.items():
-        if partition.owner != member_id:
-            return replace(partition, withheld=each)
-    return partition
 
 
 def _error_remark(reading: GroupReading, key: TopicIdPartition) -> str:

@@ -130,15 +130,13 @@ def _out_of_range(setting: GroupSetting, value: str) -> list[str]:
 
 def are_in_force(changes: Mapping[str, str | None], settings: GroupSettings) -> bool:
     """Say whether a broker shows changes that were accepted; it may be a moment behind."""
-    for name, value in changes.items():
-        setting = settings.of(name)
-        if setting is None:
-            return False
-        is_own = setting.origin is ConfigOrigin.GROUP
-        if (is_own and setting.value == value) if value is not None else not is_own:
-            continue
+    return all(_is_in_force(settings.of(name), value) for name, value in changes.items())
+
+
+def _is_in_force(setting: GroupSetting | None, value: str | None) -> bool:
+    if setting is None:
         return False
-    return True
+    return not _is_own(setting) if value is None else _is_own(setting) and setting.value == value
 
 
 def view_settings(

@@ -105,18 +105,12 @@ class LagView(View):
 
 
 def view_group_lag(view: GroupView) -> GroupLag:
-    """Return how far behind a group is now."""
-    return GroupLag(
-        group_id=view.group_id,
-        group_state=view.group_state,
-        lag=view.totals.lag,
-        unknown_lag_partitions=view.totals.unknown_lag_partitions,
-        partitions=tuple(_partition_lag(each) for each in view.partitions),
-    )
+    """Return the current lag of a group."""
+    return _group_lag(view, [_partition_lag(each) for each in view.partitions])
 
 
 def judge_group_lag(samples: Sequence[tuple[float, GroupView]], allowed_lag: int = 0) -> GroupLag:
-    """Return how far behind a group is, and whether it keeps up.
+    """Return the lag of a group, and whether the group keeps up.
 
     Args:
         samples: The time in seconds and the group at that time, the oldest first; at least one.
@@ -143,13 +137,19 @@ def judge_group_lag(samples: Sequence[tuple[float, GroupView]], allowed_lag: int
         batch_began_at_s = latest.get(partition.owner or "")
         batch_age_s = None if batch_began_at_s is None else now_s - batch_began_at_s
         partitions.append(_partition_lag(partition, known, status, batch_age_s))
+    return _group_lag(view, partitions, judge_group(each.status for each in partitions))
+
+
+def _group_lag(
+    view: GroupView, partitions: Sequence[PartitionLag], verdict: Verdict | None = None
+) -> GroupLag:
     return GroupLag(
         group_id=view.group_id,
         group_state=view.group_state,
         lag=view.totals.lag,
         unknown_lag_partitions=view.totals.unknown_lag_partitions,
         partitions=tuple(partitions),
-        verdict=judge_group(each.status for each in partitions),
+        verdict=verdict,
     )
 
 

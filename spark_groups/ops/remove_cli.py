@@ -126,11 +126,11 @@ def check_ids(
         _check_member_id(each, by_member_id.get(each), instance_ids, by_instance_id)
         for each in member_ids
     ]
-    strangers = [each.given for each in of_members if each.outcome is Outcome.FENCED]
+    fenced = [each.given for each in of_members if each.outcome is Outcome.FENCED]
     named = {each.given for each in of_members if each.outcome is Outcome.REMOVED}
     return (
         *(
-            _check_instance_id(each, by_instance_id.get(each), named, strangers, by_member_id)
+            _check_instance_id(each, by_instance_id.get(each), named, fenced, by_member_id)
             for each in instance_ids
         ),
         *of_members,
@@ -146,50 +146,48 @@ def _check_member_id(
     kind = IdKind.MEMBER_ID
     if member is None:
         hint = ": it is an instance id" if given in by_instance_id else ""
-        remark = f"the group has no member of this id{hint}"
-        return Removal(id_kind=kind, given=given, outcome=Outcome.UNKNOWN, remark=remark)
-    outcome, remark, instance_id = Outcome.REMOVED, "", member.instance_id
-    if instance_ids and instance_id is not None and instance_id not in instance_ids:
-        outcome = Outcome.FENCED
-        others = ", ".join(instance_ids)
-        remark = f"member id {given} belongs to instance id {instance_id}, not {others}"
-    return Removal(
+        return _unknown(kind, given, f"the group has no member of this id{hint}")
+    found = Removal(
         id_kind=kind,
         given=given,
-        outcome=outcome,
+        outcome=Outcome.REMOVED,
         member_id=given,
-        instance_id=instance_id,
-        remark=remark,
+        instance_id=member.instance_id,
     )
+    if not instance_ids or member.instance_id in (None, *instance_ids):
+        return found
+    others = ", ".join(instance_ids)
+    remark = f"member id {given} belongs to instance id {member.instance_id}, not {others}"
+    return replace(found, outcome=Outcome.FENCED, remark=remark)
 
 
 def _check_instance_id(
     given: str,
     member: DescribedMember | None,
     named: set[str],
-    strangers: list[str],
+    fenced: list[str],
     by_member_id: Mapping[str, DescribedMember],
 ) -> Removal:
     kind = IdKind.INSTANCE_ID
     if member is None:
         hint = ": it is a member id" if given in by_member_id else ""
-        remark = f"no member of the group has this instance id{hint}"
-        return Removal(id_kind=kind, given=given, outcome=Outcome.UNKNOWN, remark=remark)
-    outcome, remark = Outcome.REMOVED, ""
-    if strangers and member.member_id not in named:
-        # Somebody took this instance id to be another member's: so it may be the wrong one, too.
-        outcome = Outcome.FENCED
-        remark = f"instance id {given} belongs to member id {member.member_id}, not " + ", ".join(
-            strangers
-        )
-    return Removal(
+        return _unknown(kind, given, f"no member of the group has this instance id{hint}")
+    found = Removal(
         id_kind=kind,
         given=given,
-        outcome=outcome,
+        outcome=Outcome.REMOVED,
         member_id=member.member_id,
         instance_id=given,
-        remark=remark,
     )
+    if not fenced or member.member_id in named:
+        return found
+    # One of the fenced member ids may have been meant for this instance id: it may be wrong too.
+    remark = f"instance id {given} belongs to member id {member.member_id}, not {', '.join(fenced)}"
+    return replace(found, outcome=Outcome.FENCED, remark=remark)
+
+
+def _unknown(kind: IdKind, given: str, remark: str) -> Removal:
+    return Removal(id_kind=kind, given=given, outcome=Outcome.UNKNOWN, remark=remark)
 
 
 def _identities(checked: Sequence[Removal]) -> dict[str, MemberIdentity]:
@@ -207,17 +205,18 @@ def _identities(checked: Sequence[Removal]) -> dict[str, MemberIdentity]:
 
 
 def with_answers(checked: Sequence[Removal], codes: Mapping[str, int]) -> tuple[Removal, ...]:
-    """Return what became of ids, once the coordinator has answered."""
-    return tuple(_with_answer(each, codes) for each in checked)
+    """Return the results after LeaveGroup, with Kafka's error code by member id."""
+    return tuple(
+        _with_answer(each, codes.get(each.member_id, ErrorCode.UNKNOWN_SERVER_ERROR.value))
+        if each.outcome is Outcome.REMOVED and each.member_id is not None
+        else each
+        for each in checked
+    )
 
 
-def _with_answer(removal: Removal, codes: Mapping[str, int]) -> Removal:
-    if removal.outcome is not Outcome.REMOVED or removal.member_id is None:
-        return removal
-    code = codes.get(removal.member_id, ErrorCode.UNKNOWN_SERVER_ERROR.value)
-    outcome, remark = _ANSWERS.get(code, (Outcome.REFUSED, ""))
-    if outcome is Outcome.REFUSED:
-        remark = f"{ErrorCode.name_of(code)}: {rule_for(code).remedy}"
+def _with_answer(removal: Removal, code: int) -> Removal:
+    refused = Outcome.REFUSED, f"{ErrorCode.name_of(code)}: {rule_for(code).remedy}"
+    outcome, remark = _ANSWERS.get(code, refused)
     return replace(removal, outcome=outcome, remark=remark)
 
 
