@@ -1,4 +1,4 @@
-"""Views as plain values, as JSON has them, and partitions as text."""
+"""Views as JSON, and partitions as text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 class View:
-    """A base of dataclasses that commands show as JSON."""
+    """Base of the dataclasses that commands print as JSON."""
 
     __slots__ = ()
 
@@ -43,7 +43,7 @@ RANGES_SHOWN: Final = 8
 
 
 def partition_ranges(partitions: Iterable[TopicPartition]) -> str:
-    """Write partitions as ranges: `flights 0-5, 8; orders 0`; what is too many is counted."""
+    """Return partitions as ranges: `flights 0-5, 8; orders 0`; after 8 ranges, only a count."""
     ranges: list[tuple[str, int, int]] = []
     for each in sorted(partitions):
         if ranges and ranges[-1][0] == each.topic and ranges[-1][2] == each.partition - 1:

@@ -1,4 +1,4 @@
-"""`spark-groups config`: what the brokers let an operator decide about a group."""
+"""`spark-groups config`: the group configuration that brokers keep (resource GROUP)."""
 
 from __future__ import annotations
 
@@ -27,12 +27,7 @@ _WHOLE_NUMBER = re.compile(r"[+-]?\d+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class SettingChange:
-    """A setting before and after a command.
-
-    Args:
-        before: What was in force; None: unknown.
-        after: What is in force now; None: unknown.
-    """
+    """The effective value of a setting before and after a change; None: unknown."""
 
     name: str
     before: str | None
@@ -41,11 +36,10 @@ class SettingChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsView(View):
-    """What is set for a group, and what a command has just changed.
+    """The settings of a group, which need not exist, and the changes that a command made.
 
     Args:
-        group_id: The group, which need not exist.
-        reason: Why something is not known; empty if everything is.
+        reason: Why some settings are unknown; empty if all are known.
     """
 
     group_id: str
@@ -55,43 +49,44 @@ class SettingsView(View):
 
 
 def parse_changes(set_values: Iterable[str], unset: Iterable[str]) -> dict[str, str | None]:
-    """Read `--set name=value` and `--unset name`; None stands for a value that is taken away.
+    """Parse `--set name=value` and `--unset name`; None stands for a value to unset.
 
     Raises:
-        OptionsError: Something is malformed, or a name is given more than once; lists all.
+        OptionsError: Malformed or repeated names; lists all of them.
     """
     changes: dict[str, str | None] = {}
     problems: list[str] = []
     for text in set_values:
         name, equals, value = (each.strip() for each in text.partition("="))
         if not name or not equals or not value:
-            problems.append(f"--set {text!r} is not name=value (to take it away: --unset)")
+            problems.append(f"--set {text!r} is not name=value (to remove a value: --unset)")
         elif name in changes:
             problems.append(f"--set {name} is given twice")
         else:
             changes[name] = value
-    taken_away: set[str] = set()
+    removed: set[str] = set()
     for name in (each.strip() for each in unset):
         if not name or "=" in name:
             problems.append(f"--unset {name!r} is not a name")
-        elif name in taken_away:
+        elif name in removed:
             problems.append(f"--unset {name} is given twice")
         elif name in changes:
             problems.append(f"{name} is given to --set and to --unset: choose one")
-        taken_away.add(name)
+        removed.add(name)
     if problems:
         raise OptionsError("; ".join(dict.fromkeys(problems)))
-    return changes | dict.fromkeys(taken_away)
+    return changes | dict.fromkeys(removed)
 
 
 def check_changes(changes: Mapping[str, str | None], settings: GroupSettings) -> None:
-    """Refuse what the broker would refuse, with more to go by.
+    """Check changes as the broker would, with a hint for each invalid one.
 
     Args:
-        changes: New values by name; None takes one away.
+        changes: New values by name; None unsets a value. Names that this client cannot see are
+            left to the broker.
 
     Raises:
-        OptionsError: Names that the broker does not have, or values it does not take; lists all.
+        OptionsError: Unknown names or values out of range; lists all of them.
     """
     problems = []
     for name, value in sorted(changes.items()):
@@ -125,7 +120,7 @@ def _out_of_range(setting: GroupSetting, value: str) -> list[str]:
         )
         if bound is not None
     )
-    return [f"{setting.name}={value} is out of range: the broker takes {range_text}"]
+    return [f"{setting.name}={value} is out of range: the broker accepts {range_text}"]
 
 
 def are_in_force(changes: Mapping[str, str | None], settings: GroupSettings) -> bool:
@@ -145,7 +140,7 @@ def view_settings(
     changes: Iterable[str] = (),
     before: GroupSettings | None = None,
 ) -> SettingsView:
-    """Return what a command shows."""
+    """Return the settings of a group, with the named changes."""
 
     def value(of: GroupSettings | None, name: str) -> str | None:
         setting = of.of(name) if of is not None else None
@@ -163,7 +158,7 @@ def view_settings(
 
 
 _SHOWN_WITHIN_S: Final = 5.0
-"""How long a broker may take to show what the controller has accepted."""
+"""How long to wait until a broker reports a change that the controller accepted."""
 _ASK_AGAIN_S: Final = 0.05
 
 
@@ -172,28 +167,27 @@ def config(
     group: GroupArgument,
     brokers: Brokers,
     set_values: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set it; repeatable.")
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Set a value; repeatable."),
     ] = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option(
-            "--unset", metavar="NAME", help="Take the group's own value away; repeatable."
-        ),
+        typer.Option("--unset", metavar="NAME", help="Remove the group's own value; repeatable."),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show and change what is set for a group: heartbeat interval, session time-out.
+    """Show and change the settings of a group: heartbeat interval, session timeout.
 
     Each value is shown with its origin, and with the minimum and maximum of the coordinator's
-    broker. The group need not exist: settings can be made before its first member joins, and stay
-    after its last offset is gone. Members are told with their next heartbeat.
+    broker. The group need not exist: settings can be made before its first member joins, and
+    outlive its last committed offset. Members receive new values with their next heartbeat.
 
     Example: spark-groups config flight-readers --set consumer.session.timeout.ms=60000
 
-    Exit code 1 if a change is refused; then nothing is changed.
+    Exit code 1 if any change is rejected; then nothing is changed.
     """
     if not group:
-        raise typer.BadParameter("a group id is not empty", param_hint="GROUP")
+        raise typer.BadParameter("a group id must not be empty", param_hint="GROUP")
     try:
         changes = parse_changes(set_values or (), unset or ())
     except OptionsError as error:
@@ -214,8 +208,8 @@ def _settings_with(
     deadline = time.monotonic() + min(timeout_s, _SHOWN_WITHIN_S)
     while True:
         settings = group_settings(cluster, group_id)
-        cannot_tell = not settings.group_is_known
-        if are_in_force(changes, settings) or cannot_tell or time.monotonic() > deadline:
+        is_unknown = not settings.group_is_known
+        if are_in_force(changes, settings) or is_unknown or time.monotonic() > deadline:
             return settings
         time.sleep(_ASK_AGAIN_S)
 
@@ -224,7 +218,7 @@ _OWN_STYLE, _QUIET_STYLE = "yellow", "dim"
 
 
 def render_settings(view: SettingsView) -> RenderableType:
-    """Return a group's settings as a table, with what was changed above it."""
+    """Return the changes, and the settings as a table."""
     parts: list[RenderableType] = [
         Text(f"{each.name}: {_text(each.before)} -> {_text(each.after)}", _OWN_STYLE)
         for each in view.changed
@@ -235,7 +229,7 @@ def render_settings(view: SettingsView) -> RenderableType:
     if view.settings:
         parts.append(_table(view))
     if view.reason:
-        parts.append(Text(f"not everything is known: {printable(view.reason)}"))
+        parts.append(Text(f"some settings are unknown: {printable(view.reason)}"))
     return Group(*parts)
 
 
@@ -246,7 +240,7 @@ def _table(view: SettingsView) -> Table:
         Column("VALUE", lambda each: _text(each.value), is_number=True),
         Column("ORIGIN", lambda each: Text(each.origin.value, _OWN_STYLE if _is_own(each) else "")),
         Column(
-            "WITHOUT IT",
+            "INHERITED",
             lambda each: _text(each.inherited) if _is_own(each) else "",
             is_number=True,
         ),

@@ -1,4 +1,4 @@
-"""`spark-groups delete` and `delete-offsets`: groups, or what they have committed, for good."""
+"""`spark-groups delete` and `delete-offsets`: delete groups, or committed offsets."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from spark_groups.wire.group_admin import OffsetDeletion
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedGroup:
-    """What became of a group that was to be deleted.
+    """The result for one group.
 
     Args:
-        error: Kafka's word for why it was not; None: it was.
-        remark: What to do about it.
+        error: The name of Kafka's error code; None: the group was deleted.
+        remark: How to resolve the error.
     """
 
     group_id: str
@@ -46,30 +46,25 @@ class DeletedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDeletionView(View):
-    """What became of groups that were to be deleted.
-
-    Args:
-        groups: In the order in which they were named.
-        is_dry_run: Whether nothing was deleted: this is what would become of them.
-    """
+    """The result of `delete`, or with `is_dry_run` the expected result."""
 
     groups: tuple[DeletedGroup, ...]
     is_dry_run: bool = False
 
     @property
     def is_complete(self) -> bool:
-        """Whether all are gone."""
+        """Whether every deletion succeeded."""
         return all(each.error is None for each in self.groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedOffset:
-    """What became of a committed offset that was to be deleted.
+    """The result for the committed offset of one partition.
 
     Args:
-        partition: Its partition; None: the topic does not exist.
-        error: Kafka's word for why it was not; None: it was.
-        remark: What to do about it.
+        partition: None: the topic does not exist.
+        error: The name of Kafka's error code; None: the offset was deleted.
+        remark: How to resolve the error.
     """
 
     topic: str
@@ -80,12 +75,7 @@ class DeletedOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetDeletionView(View):
-    """What became of committed offsets that were to be deleted.
-
-    Args:
-        offsets: Sorted by topic and partition.
-        is_dry_run: Whether nothing was deleted: this is what would become of them.
-    """
+    """The result of `delete-offsets`, or with `is_dry_run` the expected result."""
 
     group_id: str
     offsets: tuple[DeletedOffset, ...]
@@ -93,7 +83,7 @@ class OffsetDeletionView(View):
 
     @property
     def is_complete(self) -> bool:
-        """Whether all are gone."""
+        """Whether every deletion succeeded."""
         return all(each.error is None for each in self.offsets)
 
 
@@ -101,7 +91,7 @@ _DELETE_GROUPS_ANSWERS: Final[Mapping[str, int]] = {
     "Empty": ErrorCode.NONE.value,
     "Dead": ErrorCode.GROUP_ID_NOT_FOUND.value,
 }
-"""By the state of the group (org.apache.kafka.coordinator.group.GroupMetadataManager)."""
+"""Error codes by group state (org.apache.kafka.coordinator.group.GroupMetadataManager)."""
 
 
 def delete_groups(
@@ -110,8 +100,8 @@ def delete_groups(
     """Delete groups with their committed offsets.
 
     Raises:
-        RequestError: A coordinator did not answer in time; some may be gone.
-        ProtocolError: An answer cannot be read.
+        RequestError: A coordinator did not answer in time; some groups may be deleted.
+        ProtocolError: A response cannot be decoded.
     """
     listed_groups = cluster.list_groups() if is_dry_run else ()
     states = {each.group_id: each.group_state for each in listed_groups}
@@ -124,7 +114,8 @@ def delete_groups(
 
     return GroupDeletionView(
         groups=tuple(
-            DeletedGroup(group_id=each, **said(answer(each))) for each in dict.fromkeys(group_ids)
+            DeletedGroup(group_id=each, **error_fields(answer(each)))
+            for each in dict.fromkeys(group_ids)
         ),
         is_dry_run=is_dry_run,
     )
@@ -140,26 +131,26 @@ def delete_group_offsets(
     """Delete committed offsets of a group.
 
     Args:
-        topics: The topics with the partitions that are meant, None for all.
+        topics: Partitions by topic; None: all partitions.
 
     Raises:
         RequestError: The coordinator did not answer in time.
-        ProtocolError: An answer cannot be read.
+        ProtocolError: A response cannot be decoded.
     """
     known = cluster.metadata(MetadataRequest(topic_names=frozenset(topics))).topics
     there, missing = partitions_of(topics, known)
     if is_dry_run:
-        answer = _foreseen(cluster, group_id, there)
+        answer = _expected(cluster, group_id, there)
     else:
         answer = group_admin.delete_offsets(cluster, group_id, there) if there else OffsetDeletion()
     offsets = view_deleted(there, missing, answer)
     return OffsetDeletionView(group_id=group_id, offsets=offsets, is_dry_run=is_dry_run)
 
 
-def _foreseen(
+def _expected(
     cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]
 ) -> OffsetDeletion:
-    """Return what the coordinator would answer; offsets of a topic that members read stay."""
+    """Return the response to expect: the offsets of subscribed topics cannot be deleted."""
     not_found = OffsetDeletion(error_code=ErrorCode.GROUP_ID_NOT_FOUND.value)
     try:
         _, described = describe_any_group(cluster, group_id)
@@ -192,14 +183,14 @@ def view_deleted(
         DeletedOffset(
             topic=each.topic,
             partition=each.partition if each.partition >= 0 else None,
-            **said(codes[each]),
+            **error_fields(codes[each]),
         )
         for each in sorted(codes)
     )
 
 
-def said(code: int) -> dict[str, Any]:
-    """Return Kafka's word for an error and what to do about it, as views have them."""
+def error_fields(code: int) -> dict[str, Any]:
+    """Return the fields `error` and `remark` for one of Kafka's error codes."""
     if not code:
         return {}
     if code == ErrorCode.GROUP_ID_NOT_FOUND:
@@ -214,11 +205,11 @@ def delete(
     dry_run: DryRunFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Delete groups with all that they have committed; only those that have no members.
+    """Delete groups without members, with all their committed offsets.
 
     Example: spark-groups delete flight-readers flight-writers --dry-run
 
-    Exit code 1 if a group that was named is not deleted, or would not be.
+    Exit code 1 if any group is not deleted, or would not be with --dry-run.
     """
     with brokers.cluster() as cluster:
         view = delete_groups(cluster, groups, is_dry_run=dry_run)
@@ -234,17 +225,17 @@ def delete_offsets(
         typer.Option(
             "--topic",
             metavar="TOPIC[:0,1]",
-            help="A topic, or some of its partitions; repeatable.",
+            help="A topic, or only these partitions of it; repeatable.",
         ),
     ],
     dry_run: DryRunFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Delete what a group has committed for topics to which none of its members subscribes.
+    """Delete the committed offsets of a group, for topics to which no member subscribes.
 
     Example: spark-groups delete-offsets flight-readers --topic flights:0,1 --topic orders
 
-    Exit code 1 if an offset that was named is not deleted, or would not be.
+    Exit code 1 if any offset is not deleted, or would not be with --dry-run.
     """
     try:
         wanted = parse_topics(topics)
@@ -264,7 +255,7 @@ def render_deleted_groups(view: GroupDeletionView) -> RenderableType:
 
 
 def render_deleted_offsets(view: OffsetDeletionView) -> RenderableType:
-    """Return one row for each partition, as Kafka's own tool does."""
+    """Return one row for each partition, in the columns of kafka-consumer-groups.sh."""
     table = table_of(
         view.offsets,
         Column("TOPIC", lambda each: each.topic),

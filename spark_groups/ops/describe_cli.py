@@ -1,7 +1,7 @@
-"""`spark-groups describe`: groups as their coordinators have them.
+"""`spark-groups describe`: members, partitions, offsets and lag of groups.
 
-Parts of a group are shown in the words of `kafka-consumer-groups.sh --describe`
-(org.apache.kafka.tools.consumer.group.ConsumerGroupCommand); what is not known is "—".
+--members, --offsets and --state use the columns of `kafka-consumer-groups.sh --describe`
+(org.apache.kafka.tools.consumer.group.ConsumerGroupCommand).
 """
 
 from __future__ import annotations
@@ -41,9 +41,11 @@ from spark_groups.ops.output import (
 from spark_groups.ops.render import render_group
 from spark_groups.types import TopicPartition
 
+_COLUMNS: Final = "in the columns of kafka-consumer-groups.sh"
+
 
 class Part(Enum):
-    """What of a group is shown, by the option that asks for it."""
+    """The part of a group to show, by option."""
 
     EVERYTHING = ""
     MEMBERS = "--members"
@@ -56,45 +58,46 @@ def describe(  # noqa: PLR0917
     brokers: Brokers,
     groups: Annotated[
         list[str] | None,
-        typer.Argument(metavar="GROUP...", help="The ids of one or more groups, without --type."),
+        typer.Argument(metavar="GROUP...", help="One or more group ids; not with --type."),
     ] = None,
     types: Annotated[
         list[str] | None,
         typer.Option(
             "--type",
             metavar="TYPE",
-            help="All groups of the cluster of this type: classic (or generic), consumer;"
-            " repeatable.",
+            help="Describe all groups of this type: classic (or generic), consumer; repeatable.",
         ),
     ] = None,
     members: Annotated[
-        bool, typer.Option("--members", help="Only the members, as Kafka's own tool has them.")
+        bool,
+        typer.Option("--members", help=f"Show only members, {_COLUMNS}."),
     ] = False,
     offsets: Annotated[
-        bool, typer.Option("--offsets", help="Only the partitions with offsets and lag, so too.")
+        bool,
+        typer.Option("--offsets", help=f"Show only partitions, {_COLUMNS}."),
     ] = False,
     state: Annotated[
-        bool, typer.Option("--state", help="Only coordinator, assignor and state, so too.")
+        bool,
+        typer.Option("--state", help=f"Show only the state, {_COLUMNS}."),
     ] = False,
     verbose: Annotated[
         bool,
         typer.Option(
             "--verbose",
-            help="Authorized operations as well; with one of these: epochs and assignments.",
+            help="Add authorized operations; to one of these parts: epochs and assignments.",
         ),
     ] = False,
     as_json: JsonFlag = False,
     every_partition: EveryPartitionFlag = False,
 ) -> None:
-    """Show who owns, waits for and gives up what in groups, and how far behind they are.
+    """Show groups: members with current and target assignments, partitions, offsets and lag.
 
-    Groups of the classic protocol are shown too; they have no epochs. With --type all groups of
-    the cluster that are of this type are shown. With --json there is a list with everything of
-    each group.
+    Classic groups are supported; they have no epochs. --json prints a list of complete groups,
+    whichever part is chosen.
 
     Example: spark-groups describe flight-readers --bootstrap-server localhost:9092
 
-    Exit code 1 if there is no such group or no broker answers.
+    Exit code 1 if a group does not exist or no broker answers.
     """
     part = _chosen(members=members, offsets=offsets, state=state)
     try:
@@ -102,7 +105,7 @@ def describe(  # noqa: PLR0917
     except OptionsError as error:
         raise typer.BadParameter(str(error)) from error
     if bool(groups) == bool(wanted_types):
-        raise typer.BadParameter("name groups, or give --type")
+        raise typer.BadParameter("give either group ids or --type")
     with brokers.observer() as observer:
         if groups:
             views = [observer.view(each) for each in groups]
@@ -127,7 +130,7 @@ def _views_of_types(
     with brokers.cluster() as cluster:
         listed = sorted(cluster.list_groups(types=types), key=lambda each: each.group_id)
     for each in listed:
-        # One that is gone by now is no group of the cluster any more.
+        # A listed group may have been deleted meanwhile.
         with contextlib.suppress(GroupNotFoundError):
             yield observer.view(each.group_id)
 
@@ -210,7 +213,7 @@ def _assignment(partitions: Iterable[TopicPartition]) -> str:
 
 
 def _committed_lag(partition: PartitionView) -> int | None:
-    """Return the lag of what is committed; where nothing is, Kafka's tool counts none."""
+    """Return the lag behind the committed offset; Kafka's tool shows none without one."""
     return partition.lag if partition.lag_origin is LagOrigin.COMMITTED_OFFSET else None
 
 
@@ -219,4 +222,4 @@ _RENDERERS: Final[Mapping[Part, Callable[..., RenderableType]]] = {
     Part.OFFSETS: render_offsets,
     Part.STATE: render_state,
 }
-"""As Kafka's own tool shows a group; `render_group` shows everything."""
+"""`render_group` shows everything."""

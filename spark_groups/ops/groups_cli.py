@@ -1,4 +1,4 @@
-"""`spark-groups groups`: which groups the cluster has."""
+"""`spark-groups groups`: the groups of a cluster, filtered by type and state."""
 
 from __future__ import annotations
 
@@ -26,26 +26,24 @@ GROUP_TYPES: Final[Mapping[str, str]] = {
     "streams": "streams",
     "generic": "classic",
 }
-"""The type as brokers write it, by what an option says; `generic` is KIP-848's word for classic."""
+"""Kafka's name by option value; KIP-848 calls classic groups `generic`."""
 DESCRIBED_TYPES: Final = {
     name: value for name, value in GROUP_TYPES.items() if value in {"classic", "consumer"}
 }
-"""Those that `describe` shows."""
+"""The types that `describe` supports."""
 GROUP_STATES: Final[Mapping[str, str]] = {
     each.lower(): each for each in (*STATE_MEANINGS, "NotReady")
 }
-"""Kafka's name by what an option says; NotReady is a state of streams groups
-(org.apache.kafka.common.GroupState)."""
+"""By option value (org.apache.kafka.common.GroupState); only streams groups are NotReady."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRow:
-    """A group in a list.
+    """A group as ListGroups returns it.
 
     Args:
         group_type: classic, consumer, share or streams.
-        protocol_type: What its members call themselves; empty if there are only offsets.
-        group_state: The coordinator's word.
+        protocol_type: Empty for a group that only has committed offsets.
     """
 
     group_id: str
@@ -56,17 +54,13 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListView(View):
-    """The groups of a cluster.
-
-    Args:
-        groups: Sorted by id.
-    """
+    """The groups of a cluster, sorted by id."""
 
     groups: tuple[GroupRow, ...]
 
 
 def view_groups(listed: Iterable[ListedGroup]) -> GroupListView:
-    """Return the groups of a cluster as people look at them."""
+    """Return the groups that brokers list, sorted by id."""
     rows = (
         GroupRow(
             group_id=each.group_id,
@@ -80,13 +74,13 @@ def view_groups(listed: Iterable[ListedGroup]) -> GroupListView:
 
 
 def parse_names(given: Iterable[str], known: Mapping[str, str], what: str) -> tuple[str, ...]:
-    """Read names as Kafka's tool takes them: in any case, separated by commas.
+    """Parse names as Kafka's tool does: case-insensitive, comma-separated.
 
     Args:
-        known: Kafka's names by what may be given, in lower case.
+        known: Kafka's names by option value in lower case.
 
     Raises:
-        OptionsError: One is not known.
+        OptionsError: A name is unknown.
     """
     words = [word.strip() for text in given for word in text.split(",")]
     wrong = [word for word in words if word.lower() not in known]
@@ -94,7 +88,7 @@ def parse_names(given: Iterable[str], known: Mapping[str, str], what: str) -> tu
         near = difflib.get_close_matches(wrong[0].lower(), known, n=1)
         valid = ", ".join(dict.fromkeys(known.values()))
         hint = f"did you mean {known[near[0]]}?" if near else f"valid {what} are {valid}"
-        raise OptionsError(f"{wrong[0]!r} is none of the {what}: {hint}")
+        raise OptionsError(f"{wrong[0]!r} is not one of the {what}: {hint}")
     return tuple(dict.fromkeys(known[word.lower()] for word in words))
 
 
@@ -106,20 +100,20 @@ def groups(
         typer.Option(
             "--type",
             metavar="TYPE",
-            help="Only these: classic (or generic), consumer, share, streams; repeatable.",
+            help="Filter by type: classic (or generic), consumer, share, streams; repeatable.",
         ),
     ] = None,
     states: Annotated[
         list[str] | None,
         typer.Option(
-            "--state", metavar="STATE", help="Only those in this state, like Empty; repeatable."
+            "--state", metavar="STATE", help="Filter by state, such as Empty; repeatable."
         ),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """List the groups of the cluster, of every protocol: id, type, protocol and state.
+    """List all groups of the cluster: id, type, protocol and state.
 
-    Types and states are Kafka's own words, in any case; several may stand between commas.
+    Types and states are case-insensitive, and may be comma-separated.
 
     Example: spark-groups groups --type consumer --state stable,reconciling
 
@@ -138,7 +132,7 @@ def groups(
 def render_groups(view: GroupListView) -> RenderableType:
     """Return one row for each group."""
     if not view.groups:
-        return Text("no such groups")
+        return Text("no matching groups")
     return table_of(
         view.groups,
         Column("GROUP", lambda each: each.group_id),

@@ -1,4 +1,4 @@
-"""`spark-groups lag`: how far behind groups are, and whether they keep up."""
+"""`spark-groups lag`: the lag of groups, and whether they keep up."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ from spark_groups.ops.output import UNKNOWN, Column, number, partition_rows_max,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLag:
-    """How far behind a group is in a partition.
+    """The lag of a group in one partition.
 
     Args:
-        committed_offset: The next offset to read; None: unknown, or none is committed.
-        log_end_offset: The next offset to be written; None: unknown.
-        lag: Offsets between the committed offset (or the log start) and the end; None: unknown.
-        lag_origin: Where lag is counted from; None if that is not known.
-        lag_change: By how much the lag grew since the first sample; None: unknown.
-        status: What the samples say; None: nothing was asked, or too little is known.
-        remark: What is unusual, in words; empty if nothing is.
+        committed_offset: None: unknown, or no offset is committed.
+        log_end_offset: None: unknown.
+        lag: Log end offset minus committed offset (or log start offset); None: unknown.
+        lag_origin: The offset from which lag is counted; None: unknown.
+        lag_change: The growth of the lag since the first sample; None: unknown.
+        status: None: not checked, or too few samples are known.
+        remark: Anything unusual; empty if there is nothing.
     """
 
     topic: str
@@ -62,13 +62,13 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLag:
-    """How far behind a group is.
+    """The lag of a group.
 
     Args:
-        lag: The sum of all lags that are known; None if none is.
-        unknown_lag_partitions: Partitions whose lag is not known.
+        lag: The sum of all known lags; None if none is known.
+        unknown_lag_partitions: The number of partitions whose lag is unknown.
         partitions: Sorted by topic and index.
-        verdict: What the samples come to; None: nothing was asked.
+        verdict: None: not checked.
     """
 
     group_id: str
@@ -81,10 +81,10 @@ class GroupLag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagView(View):
-    """How far behind groups are.
+    """The lag of groups.
 
     Args:
-        groups: In the order in which they were asked for.
+        groups: In the order of the arguments.
         window_s: Seconds between the first sample and the last.
     """
 
@@ -93,7 +93,7 @@ class LagView(View):
 
     @property
     def verdict(self) -> Verdict:
-        """The worst of the groups."""
+        """The worst verdict of the groups."""
         return worst(each.verdict or Verdict.OK for each in self.groups)
 
     def to_json(self) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def judge_group_lag(samples: Sequence[tuple[float, GroupView]], allowed_lag: int
 
     Args:
         samples: The time in seconds and the group at that time, the oldest first; at least one.
-        allowed_lag: Up to which lag a partition keeps up.
+        allowed_lag: The largest lag with which a partition keeps up.
     """
     now_s, view = samples[-1]
     seen: dict[tuple[str, int], list[LagSample]] = {}
@@ -172,7 +172,7 @@ def _partition_lag(
     first = samples[0].lag if samples else None
     remark = partition.remark
     if not remark and status not in (None, PartitionStatus.OK) and batch_age_s is not None:
-        remark = f"a batch is under way for {batch_age_s:.1f} s"
+        remark = f"a batch has been running for {batch_age_s:.1f} s"
     return PartitionLag(
         topic=partition.topic,
         partition=partition.partition,
@@ -195,34 +195,40 @@ def lag(  # noqa: PLR0917
     groups: GroupArguments,
     brokers: Brokers,
     check: Annotated[
-        bool, typer.Option("--check", help="Take several samples and say whether they keep up.")
+        bool,
+        typer.Option("--check", help="Take several samples, and judge whether the groups keep up."),
     ] = False,
     samples: Annotated[
-        int, typer.Option(metavar="NUMBER", min=2, help="How many samples --check takes.")
+        int, typer.Option(metavar="NUMBER", min=2, help="The number of samples for --check.")
     ] = SAMPLES,
     interval: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.0, help="Seconds between two of them.")
+        float, typer.Option(metavar="SECONDS", min=0.0, help="Seconds between samples.")
     ] = INTERVAL_S,
     allowed_lag: Annotated[
-        int, typer.Option(metavar="OFFSETS", min=0, help="Up to which lag a partition keeps up.")
+        int,
+        typer.Option(
+            metavar="OFFSETS", min=0, help="The largest lag with which a partition keeps up."
+        ),
     ] = 0,
     as_json: JsonFlag = False,
     every_partition: EveryPartitionFlag = False,
 ) -> None:
-    """Show how far behind groups are, in each partition and in all.
+    """Show the lag of groups, in each partition and in total.
 
-    --check judges by the rules of Burrow: a partition that lags is in error if its committed
-    offset stands still, stops moving or went back, and a warning if its lag never falls. Samples
-    have to span several commits: those of a query come once in a batch.
+    --check applies the rules of Burrow: a lagging partition is an error if its committed offset
+    does not move, stopped moving or went back, and a warning if its lag never falls. Samples
+    must span several commits; a query commits once per batch.
 
     Example: spark-groups lag flight-readers --check --interval 10
 
-    Exit code of --check: 0 OK, 1 WARN (also where too little is known), 2 ERR (also where groups
-    cannot be read). Without it: 1 if there is no such group or no broker answers.
+    Exit codes of --check: 0 OK, 1 WARN (also if too little is known), 2 ERR (also if a group
+    cannot be read). Without --check: 1 if a group does not exist or no broker answers.
     """
     try:
         with brokers.observer() as observer:
-            view = _judged(observer, groups, samples, interval, allowed_lag) if check else None
+            view = (
+                _take_samples(observer, groups, samples, interval, allowed_lag) if check else None
+            )
             view = view or LagView(
                 groups=tuple(view_group_lag(observer.view(each)) for each in groups)
             )
@@ -237,7 +243,7 @@ def lag(  # noqa: PLR0917
         raise typer.Exit(view.verdict.value)
 
 
-def _judged(
+def _take_samples(
     observer: GroupObserver,
     group_ids: list[str],
     samples: int,
@@ -267,8 +273,8 @@ def render_lag(view: LagView, max_partition_rows: int | None = None) -> Renderab
     """Return a line for each group, and a row for each partition.
 
     Args:
-        max_partition_rows: Of a group with more partitions than that, those that lag most are
-            shown; None: all are.
+        max_partition_rows: Of a group with more partitions, only those with the largest lag
+            are shown; None: all are.
     """
     parts: list[RenderableType] = []
     for group in view.groups:
@@ -301,9 +307,9 @@ def _partitions(group: GroupLag, max_partition_rows: int | None) -> list[Rendera
         rest = len(shown) - max_partition_rows
         by_lag = sorted(shown, key=lambda each: -1 if each.lag is None else each.lag, reverse=True)
         shown = tuple(by_lag[:max_partition_rows])
-    notes = [Text(f"and {rest:,} partitions that lag less: --all shows them")] if rest else []
+    notes = [Text(f"and {rest:,} partitions with less lag: use --all")] if rest else []
     if any(_counts_from_log_start(each) for each in shown):
-        notes.append(Text("* nothing is committed: lag counts from the log start"))
+        notes.append(Text("* no committed offset: lag counts from the log start"))
     found = {each.status for each in shown} - {None, PartitionStatus.OK}
     notes += [
         Text(f"{status.value}: {meaning}")
@@ -311,7 +317,7 @@ def _partitions(group: GroupLag, max_partition_rows: int | None) -> list[Rendera
         if status in found
     ]
     if group.verdict is not None and any(each.status is None for each in shown):
-        notes.append(Text(f"{UNKNOWN}: Too little is known to judge it."))
+        notes.append(Text(f"{UNKNOWN}: Too few samples to judge it."))
     return [_table(shown, judged=group.verdict is not None), *notes]
 
 

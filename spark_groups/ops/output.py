@@ -1,7 +1,4 @@
-"""Where a command's answer goes, to people or to programs, and the words that texts are made of.
-
-"—" is what is not known.
-"""
+"""Views as JSON or as text on standard output. "—" stands for an unknown value."""
 
 from __future__ import annotations
 
@@ -48,7 +45,7 @@ def show(
 
 
 def partition_rows_max(*, every_partition: bool) -> int | None:
-    """Return with how many partitions each has a row; None, as for pipes: always."""
+    """Return up to how many partitions each has a row; None, as in a pipe: always."""
     return None if every_partition or not console().is_terminal else PARTITION_ROWS_MAX
 
 
@@ -59,7 +56,7 @@ def write_json(document: object) -> None:
 
 
 def console() -> Console:
-    """Return what writes text: as wide as the terminal, without an end where there is none."""
+    """Return a console as wide as the terminal; without a terminal, lines are never folded."""
     found = Console(highlight=False, soft_wrap=False, emoji=False, markup=False)
     if found.is_terminal or "COLUMNS" in os.environ:
         return found
@@ -67,8 +64,8 @@ def console() -> Console:
 
 
 def dry_run_note(*, is_dry_run: bool) -> list[Text]:
-    """Return the line that says that nothing was done, if nothing was."""
-    return [Text("No action is performed: this is what would be done.")] if is_dry_run else []
+    """Return the last line of a dry run."""
+    return [Text("No action is performed: this is a dry run.")] if is_dry_run else []
 
 
 UNKNOWN: Final = "—"
@@ -76,12 +73,12 @@ MOVING_STYLE, ALARM_STYLE, QUIET_STYLE = "yellow", "red", "dim"
 
 
 def number(value: int | None) -> str:
-    """Write a number with thousands separators; what is not known as "—"."""
+    """Return a number with thousands separators."""
     return UNKNOWN if value is None else f"{value:,}"
 
 
 def plain(value: int | None) -> str:
-    """Write a number without separators, as ids and epochs are; what is not known as "—"."""
+    """Return a number without separators, as Kafka's tools print it."""
     return UNKNOWN if value is None else str(value)
 
 

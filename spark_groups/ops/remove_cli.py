@@ -1,7 +1,7 @@
-"""`spark-groups remove`: members that are to leave a group and do not do it themselves.
+"""`spark-groups remove`: remove members from a group.
 
-The group is read first, so that an id that is not there, or belongs to another member, is told from
-one that is; the coordinator then has the last word.
+The group is described first, to report unknown ids and ids of different members; the coordinator
+then decides.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from spark_groups.wire.group_admin import leave_group
 from spark_groups.wire.groups import MemberIdentity
 
 REASON: Final = "removed by an operator"
-"""What the coordinator's log says."""
+"""The reason in the coordinator's log."""
 
 
 class IdKind(Enum):
-    """What an id that was given names."""
+    """Whether an id is an instance id or a member id."""
 
     INSTANCE_ID = "instance id"
     MEMBER_ID = "member id"
 
 
 class Outcome(Enum):
-    """What became of an id that was given."""
+    """The result for one id."""
 
     REMOVED = "removed"
     UNKNOWN = "unknown"
@@ -48,12 +48,12 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """What became of one id.
+    """The result for one id.
 
     Args:
-        member_id: The member that has it; None: no member has.
-        instance_id: That member's instance id; None: it has none.
-        remark: Why it was not removed, or what else there is to know.
+        member_id: The member with this id; None: unknown id.
+        instance_id: That member's instance id; None: the member is dynamic.
+        remark: Why the member was not removed, or a note.
     """
 
     id_kind: IdKind
@@ -66,12 +66,7 @@ class Removal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovalView(View):
-    """What became of every id that was given.
-
-    Args:
-        removals: Instance ids first, in the order in which they were given.
-        is_dry_run: Whether nobody was removed: this is what would become of them.
-    """
+    """The results for all ids, instance ids first; with `is_dry_run`, the expected results."""
 
     group_id: str
     removals: tuple[Removal, ...]
@@ -79,7 +74,7 @@ class RemovalView(View):
 
     @property
     def is_complete(self) -> bool:
-        """Whether nobody who was named is left in the group."""
+        """Whether every id was removed."""
         return all(each.outcome is Outcome.REMOVED for each in self.removals)
 
 
@@ -91,16 +86,16 @@ def remove_members(
     *,
     is_dry_run: bool = False,
 ) -> RemovalView:
-    """Remove members from a group for good; a static member's instance id is free at once.
+    """Remove members from a group; the instance id of a static member is free at once.
 
     Args:
-        member_ids: These members. Beside instance ids, a static member among them must have one of
-            those.
+        member_ids: If instance ids are given too, a static member among these must have one of
+            them.
 
     Raises:
-        GroupNotFoundError: There is no such group, or it is of another protocol.
+        GroupNotFoundError: The group does not exist, or does not use the consumer protocol.
         RequestError: The coordinator did not answer in time; some may have been removed.
-        ProtocolError: The coordinator refused the request as a whole.
+        ProtocolError: The coordinator rejected the whole request.
     """
     members = describe_consumer_group(cluster, group_id).members
     checked = check_ids(members, list(dict.fromkeys(instance_ids)), list(dict.fromkeys(member_ids)))
@@ -111,7 +106,7 @@ def remove_members(
     if identities:
         answer = leave_group(cluster, group_id, list(identities.values()), REASON)
         refuse(answer.error_code, f"LeaveGroup of {group_id!r}")
-        # What the coordinator does not answer for is not known to be removed.
+        # A member without a result in the response may not have been removed.
         codes = dict(zip(identities, answer.member_error_codes, strict=False))
     return RemovalView(group_id=group_id, removals=with_answers(checked, codes))
 
@@ -119,7 +114,7 @@ def remove_members(
 def check_ids(
     members: Sequence[DescribedMember], instance_ids: Sequence[str], member_ids: Sequence[str]
 ) -> tuple[Removal, ...]:
-    """Tell who is meant; those that nothing speaks against are REMOVED, as far as this goes."""
+    """Return the expected result for each id; REMOVED if no check fails."""
     by_member_id = {each.member_id: each for each in members}
     by_instance_id = {each.instance_id: each for each in members if each.instance_id is not None}
     of_members = [
@@ -191,13 +186,13 @@ def _unknown(kind: IdKind, given: str, remark: str) -> Removal:
 
 
 def _identities(checked: Sequence[Removal]) -> dict[str, MemberIdentity]:
-    """Return whom to remove by member id; a member that is named twice is removed once."""
+    """Return the members to remove, by member id, each once."""
     found: dict[str, MemberIdentity] = {}
     for each in checked:
         if each.outcome is not Outcome.REMOVED or each.member_id is None:
             continue
         by_member_id = each.id_kind is IdKind.MEMBER_ID
-        # By its instance id alone a member is removed even if it was replaced a moment ago.
+        # An instance id alone also removes a member that has just replaced the described one.
         found[each.member_id] = MemberIdentity(
             member_id=each.member_id if by_member_id else None, instance_id=each.instance_id
         )
@@ -222,13 +217,13 @@ def _with_answer(removal: Removal, code: int) -> Removal:
 
 _ANSWERS: Final[Mapping[int, tuple[Outcome, str]]] = {
     ErrorCode.NONE.value: (Outcome.REMOVED, ""),
-    ErrorCode.UNKNOWN_MEMBER_ID.value: (Outcome.REMOVED, "it had just left"),
+    ErrorCode.UNKNOWN_MEMBER_ID.value: (Outcome.REMOVED, "it had already left"),
     ErrorCode.FENCED_INSTANCE_ID.value: (
         Outcome.FENCED,
-        "another member has just taken its instance id",
+        "another member has just joined with its instance id",
     ),
 }
-"""What LeaveGroup says of a member that was there a moment ago."""
+"""Results by LeaveGroup error code, for a member that was just described."""
 
 
 @connects
@@ -238,30 +233,34 @@ def remove(  # noqa: PLR0917
     instance_ids: Annotated[
         list[str] | None,
         typer.Option(
-            "--instance-id", metavar="ID", help="Whoever has this instance id; repeatable."
+            "--instance-id",
+            metavar="ID",
+            help="Remove the member with this instance id; repeatable.",
         ),
     ] = None,
     member_ids: Annotated[
         list[str] | None,
-        typer.Option("--member-id", metavar="ID", help="This very member; repeatable."),
+        typer.Option(
+            "--member-id", metavar="ID", help="Remove the member with this member id; repeatable."
+        ),
     ] = None,
     dry_run: DryRunFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Remove members from a group: their partitions and instance ids are free at once.
+    """Remove members from a group, which frees their partitions and instance ids at once.
 
-    Each id has its own result: removed, unknown, or fenced if it belongs to somebody else. Beside
-    instance ids, the member id of a static member must be that of one of them. A member whose
-    query still runs joins again by itself: stop it first.
+    Each id has its own result: removed, unknown, or fenced if it belongs to another member. If both
+    kinds of ids are given, the member id of a static member must match one of the instance ids. A
+    running query joins again by itself: stop it first.
 
     Example: spark-groups remove flight-readers --instance-id gate-1 --instance-id gate-2
 
-    Exit code 1 if somebody who was named is not removed, or would not be.
+    Exit code 1 if any member is not removed, or would not be with --dry-run.
     """
     if not instance_ids and not member_ids:
-        raise typer.BadParameter("name whom to remove: --instance-id or --member-id, repeatable")
+        raise typer.BadParameter("give at least one --instance-id or --member-id")
     if not all((group, *(instance_ids or ()), *(member_ids or ()))):
-        raise typer.BadParameter("an id is not empty")
+        raise typer.BadParameter("an id must not be empty")
     with brokers.cluster() as cluster:
         view = remove_members(
             cluster, group, instance_ids or (), member_ids or (), is_dry_run=dry_run
@@ -278,7 +277,7 @@ _STYLES: Final[Mapping[Outcome, str]] = {
 
 
 def render_removals(view: RemovalView) -> RenderableType:
-    """Return one line for each id that was given."""
+    """Return one line for each id."""
     lines = [_line(each, is_dry_run=view.is_dry_run) for each in view.removals]
     return Group(*lines, *dry_run_note(is_dry_run=view.is_dry_run))
 
@@ -287,11 +286,11 @@ def _line(removal: Removal, *, is_dry_run: bool) -> Text:
     outcome = removal.outcome.value
     if is_dry_run and removal.outcome is Outcome.REMOVED:
         outcome = "would be removed"
-    said = [each for each in (_other_id(removal), removal.remark) if each]
+    notes = [each for each in (_other_id(removal), removal.remark) if each]
     return Text.assemble(
         f"{removal.id_kind.value} {printable(removal.given)}: ",
         (outcome, _STYLES[removal.outcome]),
-        printable(f" ({'; '.join(said)})" if said else ""),
+        printable(f" ({'; '.join(notes)})" if notes else ""),
     )
 
 

@@ -1,7 +1,7 @@
-"""A group as text for people: pure functions from a view to what rich can show.
+"""A group as text and tables for rich.
 
-The same text is written with and without colour; nothing is told by colour alone. "—" is what is
-not known. Ids and names come from strangers, so what cannot be printed is replaced.
+The text is complete without colour. Ids and names are untrusted: unprintable characters are
+replaced.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ STATE_STYLES: Final[Mapping[str, str]] = {
 
 
 IDLE_SHOWN_FROM = 0.5
-"""The part of its limit from which on a query's silence is shown."""
+"""The fraction of its idle limit from which a query is shown as idle."""
 
 
 def render_group(
@@ -57,8 +57,8 @@ def render_group(
     """Return a group as text and tables.
 
     Args:
-        max_partition_rows: With more partitions than that, those of one topic and one owner share
-            a row; None: a row for each.
+        max_partition_rows: With more partitions, those of the same topic and owner share a row;
+            None: a row for each.
     """
     names = MemberNames(view.members, width)
     has_rows = max_partition_rows is None or len(view.partitions) <= max_partition_rows
@@ -70,7 +70,7 @@ def render_group(
     parts += _local_lines(view, names)
     parts.append(Text())
     if not view.partitions:
-        parts.append(Text("no partitions: nothing is assigned, and nothing is committed"))
+        parts.append(Text("no partitions: no assignment and no committed offsets"))
     elif has_rows:
         parts.append(partitions_table(view, names, width))
     else:
@@ -80,7 +80,7 @@ def render_group(
 
 
 def group_header(view: GroupView, width: int) -> RenderableType:
-    """Return what a group is and does as a whole, in three lines where there is room."""
+    """Return state, epochs and totals of a group, in three lines if the width allows."""
     totals = view.totals
     title = Text.assemble(
         ("group ", QUIET_STYLE),
@@ -124,7 +124,7 @@ def _operations(view: GroupView) -> str:
 
 
 def _facts(width: int, *facts: tuple[str, str]) -> Text:
-    """Write names and values on as many lines as they need; a line breaks only between them."""
+    """Return names and values; lines break only between them."""
     lines: list[Text] = []
     for name, value in facts:
         fact = Text.assemble((name, QUIET_STYLE), f" {value}")
@@ -179,54 +179,55 @@ def _local_lines(view: GroupView, names: MemberNames) -> list[RenderableType]:
         if each.local is not None
     ]
     lines += [
-        Text(f"{printable(member_id)}, on this machine, no member: {_local_sentence(each)}")
+        Text(f"{printable(member_id)}, on this machine, not a member: {_local_sentence(each)}")
         for member_id, each in view.outside.items()
     ]
     return [Text(), *lines] if lines else []
 
 
 def _local_sentence(local: LocalMember) -> str:
-    said = [local.state]
+    parts = [local.state]
     if local.left_because_idle:
-        said.append("left the group until Spark calls")
+        parts.append("left the group until Spark calls")
     if local.instance_wait_left_s is not None:
-        said.append(f"waits for its instance id (up to {local.instance_wait_left_s:.0f} s more)")
+        parts.append(
+            f"waiting for its instance id (at most {local.instance_wait_left_s:.0f} s more)"
+        )
     if local.in_flight_partitions:
         age = "" if local.batch_age_s is None else f" for {local.batch_age_s:.1f} s"
-        said.append(
-            f"a batch is under way{age} (partitions: {local.in_flight_partitions:,},"
+        parts.append(
+            f"batch running{age} (partitions: {local.in_flight_partitions:,},"
             f" offsets: {local.in_flight_offsets:,})"
         )
-    said += _idle(local)
+    parts += _idle(local)
     if local.revoking:
-        said.append(f"is to give up {partition_ranges(local.revoking)}{_ago(local)}")
+        parts.append(f"must revoke {partition_ranges(local.revoking)}{_ago(local)}")
     if local.withheld:
         waiting = (TopicPartition(each.topic, each.partition) for each in local.withheld)
-        said.append(f"waits for {partition_ranges(waiting)}")
+        parts.append(f"waiting for {partition_ranges(waiting)}")
     if local.last_heartbeat_age_s is not None:
         timeout_ms = local.session_timeout_ms
         session = "" if timeout_ms is None else f" (session: {timeout_ms / 1000:g} s)"
-        said.append(f"last heartbeat {local.last_heartbeat_age_s:.1f} s ago{session}")
+        parts.append(f"last heartbeat {local.last_heartbeat_age_s:.1f} s ago{session}")
     if local.commits_refused:
-        said.append(f"{local.commits_refused:,} commits refused")
+        parts.append(f"{local.commits_refused:,} commits refused")
     if local.failure:
-        said.append(f"failed: {printable(local.failure)}")
-    return ", ".join(said)
+        parts.append(f"failed: {printable(local.failure)}")
+    return ", ".join(parts)
 
 
 def _idle(local: LocalMember) -> list[str]:
-    """A query that is silent between two triggers is not worth a word."""
     idle_s, limit_s = local.idle_s, local.idle_limit_s
     if idle_s is None or limit_s is None or local.left_because_idle:
         return []
     if idle_s < limit_s * IDLE_SHOWN_FROM:
         return []
-    return [f"Spark has not called for {idle_s:.0f} s (it leaves after {limit_s:g} s)"]
+    return [f"no call from Spark for {idle_s:.0f} s (leaves after {limit_s:g} s)"]
 
 
 def _ago(local: LocalMember) -> str:
     age_s = local.revocation_age_s
-    return "" if age_s is None else f" (told {age_s:.1f} s ago)"
+    return "" if age_s is None else f" (since {age_s:.1f} s)"
 
 
 NO_MEMBER: Final = "no member"
@@ -253,7 +254,7 @@ def partitions_table(view: GroupView, names: MemberNames, width: int) -> Table:
 
 
 def shared_rows_table(view: GroupView, names: MemberNames) -> Table:
-    """Return one row for the partitions of a topic that share owner and next owner."""
+    """Return one row for the partitions of each topic with the same owner and next owner."""
     return table_of(
         shared_rows(view),
         Column("PARTITIONS", row_ranges),
@@ -315,7 +316,7 @@ def _has_room_for_pending(width: int) -> bool:
 
 
 def _pending(withheld: WithheldRange | None) -> Text:
-    """Return the range that is not read yet, half-open as all ranges are."""
+    """Return the half-open range of unread offsets."""
     if withheld is None:
         return Text()
     start, end = number(withheld.committed_offset), number(withheld.log_end_offset)
@@ -342,12 +343,12 @@ def _counts_from_log_start(partition: PartitionView) -> bool:
 def footnotes(
     partitions: tuple[PartitionView, ...], width: int, *, shared_rows: bool = False
 ) -> list[RenderableType]:
-    """Return what is said below a table of partitions."""
+    """Return the notes below a table of partitions."""
     notes: list[RenderableType] = []
     uncommitted = sum(_counts_from_log_start(each) for each in partitions)
     if uncommitted:
         counted = f"{uncommitted:,} of {len(partitions):,} partitions"
-        notes.append(Text(f"* nothing is committed ({counted}): lag counts from the log start"))
+        notes.append(Text(f"* no committed offset ({counted}): lag counts from the log start"))
     if shared_rows or not _has_room_for_pending(width):
         notes += _limited(
             [
@@ -355,7 +356,7 @@ def footnotes(
                 for each in partitions
                 if each.withheld
             ],
-            "and ranges withheld of",
+            "and withheld ranges of",
         )
     notes += _limited(
         [_note(each, each.remark, ALARM_STYLE) for each in partitions if each.remark],
@@ -364,8 +365,8 @@ def footnotes(
     return [Text(), *notes] if notes else []
 
 
-def _note(partition: PartitionView, said: str, style: str) -> Text:
-    return Text(f"{printable(partition.topic)}-{partition.partition}: {said}", style)
+def _note(partition: PartitionView, note: str, style: str) -> Text:
+    return Text(f"{printable(partition.topic)}-{partition.partition}: {note}", style)
 
 
 def _limited(notes: list[Text], more: str) -> list[Text]:
@@ -374,7 +375,7 @@ def _limited(notes: list[Text], more: str) -> list[Text]:
 
 
 class MemberNames:
-    """What members are called: by full id where there is room, else by what tells them apart."""
+    """Display names of members: full ids in wide terminals, else short ones if unique."""
 
     def __init__(self, members: tuple[MemberView, ...], width: int) -> None:
         client_ids = Counter(each.client_id for each in members)
@@ -385,17 +386,17 @@ class MemberNames:
             is_short = width < WIDE_COLUMNS and short_ids[_short_id(each)] == 1
             member_id = _short_id(each) if is_short else each.member_id
             name = printable(f"{each.client_id} {member_id}".strip())
-            tells_apart = bool(each.client_id) and client_ids[each.client_id] == 1
+            is_unique = bool(each.client_id) and client_ids[each.client_id] == 1
             self._names[each.member_id] = name
             self._brief[each.member_id] = (
-                printable(each.client_id) if width < NARROW_COLUMNS and tells_apart else name
+                printable(each.client_id) if width < NARROW_COLUMNS and is_unique else name
             )
 
     def __getitem__(self, member_id: str) -> str:
         return self._names[member_id]
 
     def brief(self, member_id: str) -> str:
-        """Return a name for tables of partitions, which have little room."""
+        """Return the short name for tables of partitions."""
         return self._brief.get(member_id, printable(member_id))
 
 

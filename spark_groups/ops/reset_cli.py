@@ -1,4 +1,4 @@
-"""`spark-groups reset-offsets`: where a group that has no members is to read on."""
+"""`spark-groups reset-offsets`: set the committed offsets of a group without members."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ Committed = Mapping[TopicIdPartition, OffsetAndMetadata]
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The partitions that are meant.
+    """The requested partitions.
 
     Args:
-        there: Those that exist, with what they are called.
-        missing: Those that do not; partition -1 stands for a whole topic.
-        partition_counts: How many partitions each topic has now.
+        there: The existing partitions, with their names.
+        missing: The missing partitions; partition -1 stands for a whole topic.
+        partition_counts: The current number of partitions by topic.
     """
 
     there: Mapping[TopicIdPartition, TopicPartition]
@@ -76,16 +76,16 @@ def reset_group_offsets(
     *,
     execute: bool,
 ) -> ResetView:
-    """Plan new offsets for a group, and commit them if that is wanted and can be done.
+    """Plan new offsets for a group, and commit them if `execute` and the plan is valid.
 
     Args:
-        group_id: The group; one that does not exist yet is made by the first commit.
-        topics: The topics with the partitions that are meant, None for all of a topic; None: every
-            partition for which the group, or the one whose offsets are taken over, has committed.
+        group_id: The group; the commit creates it if it does not exist.
+        topics: Partitions by topic, None for all of a topic. None: every partition with a committed
+            offset, of the group or of the group to copy from.
 
     Raises:
-        RequestError: Not all answers came in time.
-        ProtocolError: A broker refused, or its answer cannot be read.
+        RequestError: The brokers did not answer all requests in time.
+        ProtocolError: A broker returned an error, or a response cannot be decoded.
     """
     state, members = _group(cluster, group_id)
     committed = _committed(cluster, group_id)
@@ -117,9 +117,9 @@ def counts_to_keep(
     reset: Collection[TopicIdPartition],
     partition_counts: Mapping[TopicId, int],
 ) -> dict[TopicId, int]:
-    """Return how many partitions topics had when the group began to read them, 0 if unknown.
+    """Return how many partitions each topic had when the group started; 0: unknown.
 
-    It is kept beside the offsets: it tells which partitions were added later.
+    Committed offsets carry this number, to recognize partitions that were added later.
     """
     known = [known_counts(each) for each in (committed, taken_over)]
     begun = committed_topics(committed) | committed_topics(taken_over)
@@ -131,13 +131,13 @@ def counts_to_keep(
         elif topic_id not in begun or with_offset[topic_id] >= partition_count:
             counts[topic_id] = partition_count
         else:
-            # Some have no offset, and nobody can say which of them were there at first.
+            # Partitions without an offset may be older than the group, or newer: unknown.
             counts[topic_id] = 0
     return counts
 
 
 def _group(cluster: Cluster, group_id: str) -> tuple[str, tuple[str, ...]]:
-    """Return a group's state and what its members are called; one that is not there is dead."""
+    """Return the state and the names of the members; Dead if the group does not exist."""
     try:
         _, described = describe_any_group(cluster, group_id)
     except GroupNotFoundError:
@@ -228,8 +228,8 @@ def _row(target: ResetTarget, name: TopicPartition, known: KnownOffsets) -> Rese
 
 def _missing_row(name: TopicPartition) -> ResetRow:
     if name.partition < 0:
-        return ResetRow(topic=name.topic, partition=None, remark="there is no such topic")
-    remark = "there is no such partition"
+        return ResetRow(topic=name.topic, partition=None, remark="the topic does not exist")
+    remark = "the partition does not exist"
     return ResetRow(topic=name.topic, partition=name.partition, remark=remark)
 
 
@@ -245,28 +245,28 @@ ToDatetime = Annotated[
     str | None,
     typer.Option(
         metavar="YYYY-MM-DDThh:mm:ss.sss",
-        help="To the first record as late as that; in UTC, or with Z or +hh:mm.",
+        help="To the first record at or after this time; in UTC, or with Z or +hh:mm.",
     ),
 ]
 ByDuration = Annotated[
     str | None,
     typer.Option(
         metavar="PnDTnHnMnS",
-        help="To the first record that is no older than that: P1D, PT2H30M.",
+        help="To the first record at or after now minus this duration: P1D, PT2H30M.",
     ),
 ]
 FromFile = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="To offsets in a file: topic,partition,offset in each line, as the --export of"
-        " Kafka's own tool writes them. It names the partitions as well.",
+        help="To the offsets in a CSV file with lines topic,partition,offset, as --export of"
+        " kafka-consumer-groups.sh writes them. The file also selects the partitions.",
         exists=True,
         dir_okay=False,
     ),
 ]
 FromGroup = Annotated[
-    str | None, typer.Option(metavar="GROUP", help="To what another group has committed.")
+    str | None, typer.Option(metavar="GROUP", help="To the committed offsets of another group.")
 ]
 
 
@@ -281,14 +281,15 @@ def reset_offsets(  # noqa: PLR0917
     to_current: Annotated[
         bool,
         typer.Option(
-            "--to-current", help="To what is committed; to the end of the log where nothing is."
+            "--to-current", help="To the committed offset, or the end of the log if there is none."
         ),
     ] = False,
     to_offset: Annotated[
         int | None, typer.Option(metavar="OFFSET", help="To this offset.", min=0)
     ] = None,
     shift_by: Annotated[
-        int | None, typer.Option(metavar="OFFSETS", help="So far on, or back if negative.")
+        int | None,
+        typer.Option(metavar="OFFSETS", help="Forward by this many offsets, or back if negative."),
     ] = None,
     to_datetime: ToDatetime = None,
     by_duration: ByDuration = None,
@@ -297,22 +298,24 @@ def reset_offsets(  # noqa: PLR0917
     topics: Annotated[
         list[str] | None,
         typer.Option(
-            "--topic", metavar="TOPIC[:0,1]", help="A topic, or some partitions; repeatable."
+            "--topic",
+            metavar="TOPIC[:0,1]",
+            help="A topic, or only these partitions of it; repeatable.",
         ),
     ] = None,
     all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="All for which offsets are committed.")
+        bool, typer.Option("--all-topics", help="All partitions with committed offsets.")
     ] = False,
     execute: Annotated[bool, typer.Option("--execute", help="Commit the new offsets.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Plan new offsets for a group that has no members, and commit them with --execute.
+    """Plan new offsets for a group without members, and commit them with --execute.
 
-    The plan is always shown. It is carried out for all partitions or none.
+    The plan is always shown. It is executed for all partitions or none.
 
     Example: spark-groups reset-offsets flight-readers --topic flights --to-earliest --execute
 
-    Exit code 1 if the plan cannot be carried out, or --execute does not set every offset.
+    Exit code 1 if the plan cannot be executed, or any offset is not committed.
     """
     given: dict[ResetKind, int | str | Path | None] = {
         ResetKind.TO_EARLIEST: 0 if to_earliest else None,
@@ -343,10 +346,9 @@ def reset_offsets(  # noqa: PLR0917
 def _requested(
     target: ResetTarget, topics: Sequence[str], *, all_topics: bool
 ) -> dict[str, frozenset[int] | None] | None:
-    """Return the partitions that are meant by topic; None: all with committed offsets."""
     if target.kind is ResetKind.FROM_FILE:
         if topics or all_topics:
-            raise OptionsError("--from-file names the partitions: leave --topic and --all-topics")
+            raise OptionsError("--from-file selects the partitions: omit --topic and --all-topics")
         names = {each.topic for each in target.offsets}
         return {
             name: frozenset(each.partition for each in target.offsets if each.topic == name)
@@ -360,13 +362,13 @@ def _requested(
 def parse_target(
     given: dict[ResetKind, int | str | Path | None], group_id: str, *, now_ms: int
 ) -> ResetTarget:
-    """Return where offsets are to be set to.
+    """Return the target from the one option that is given.
 
     Args:
         now_ms: Milliseconds since 1970.
 
     Raises:
-        OptionsError: Not exactly one was given, or a time or a file cannot be read.
+        OptionsError: Not exactly one option is given, or a time or a file is invalid.
     """
     chosen = {kind: value for kind, value in given.items() if value is not None}
     if len(chosen) != 1:
@@ -389,7 +391,7 @@ NOT_EXECUTED = "No action is performed: --execute is missing."
 
 
 def render_reset(view: ResetView) -> RenderableType:
-    """Return one row for each partition, in the columns of Kafka's own tool, and what was done."""
+    """Return the plan in the columns of kafka-consumer-groups.sh, and its result."""
     table = table_of(
         view.rows,
         Column("GROUP", lambda _: view.group_id),
@@ -401,10 +403,10 @@ def render_reset(view: ResetView) -> RenderableType:
     )
     if view.refusal:
         return Group(table, Text(f"Error: {printable(view.refusal)}", "red"))
-    told = [Text(view.next_start)]
+    lines = [Text(view.next_start)]
     if not view.is_executed:
-        told.append(Text(NOT_EXECUTED))
-    return Group(table, *told)
+        lines.append(Text(NOT_EXECUTED))
+    return Group(table, *lines)
 
 
 def _remark(row: ResetRow) -> str:

@@ -1,4 +1,4 @@
-"""`spark-groups validate-regex`: which topics a pattern would match."""
+"""`spark-groups validate-regex`: the topics that a subscription pattern matches."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class RegexView(View):
     """A pattern, and the topics that it matches.
 
     Args:
-        fault: Why it is no RE2 expression, and what to write instead; empty if it is one.
-        hint: Why it may match less than it seems to; empty if it does not look so.
+        fault: Why it is not a valid RE2 expression, and how to fix it; empty if it is valid.
+        hint: Why it may match fewer topics than intended; empty if nothing suggests so.
         matched: Topics whose whole name it matches, sorted.
-        topics: How many topics were tried.
+        topics: The number of topics tried.
     """
 
     pattern: str
@@ -36,7 +36,7 @@ class RegexView(View):
 
 
 def view_regex(pattern: str, topics: Iterable[str]) -> RegexView:
-    """Return which topics a coordinator would take for a pattern."""
+    """Return the topics that a coordinator would match."""
     try:
         subscription = Subscription.of_pattern(pattern)
     except ValueError as error:
@@ -53,18 +53,18 @@ def view_regex(pattern: str, topics: Iterable[str]) -> RegexView:
 @connects
 def validate_regex(
     pattern: Annotated[
-        str, typer.Argument(metavar="PATTERN", help="An RE2 expression, as in subscribePattern.")
+        str, typer.Argument(metavar="PATTERN", help="An RE2 expression, as for subscribePattern.")
     ],
     brokers: Brokers,
     as_json: JsonFlag = False,
 ) -> None:
-    """Say whether a pattern is RE2, and which topics of the cluster it would match.
+    """Check that a pattern is valid RE2, and show the topics of the cluster that it matches.
 
-    It has to match whole names, as the coordinator has it.
+    As in the coordinator, the pattern must match the whole topic name.
 
     Example: spark-groups validate-regex 'flights-.*'
 
-    Exit code 1 if it is no RE2 expression.
+    Exit code 1 if it is not a valid RE2 expression.
     """
     with brokers.cluster() as cluster:
         topics = cluster.every_topic().topics.values()
@@ -73,7 +73,7 @@ def validate_regex(
 
 
 def render_regex(view: RegexView) -> RenderableType:
-    """Return whether a pattern is valid, the topics that it matches, and what is surprising."""
+    """Return the result as lines: valid or not, the matched topics, the hint."""
     pattern = printable(view.pattern)
     if view.fault:
         said = f"The regular expression `{pattern}` is invalid: {printable(view.fault)}"

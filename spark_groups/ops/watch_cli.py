@@ -1,7 +1,7 @@
 """`spark-groups watch`: a group as it changes.
 
-A frame as text is the group now, how its lag moves, and what happened before. It fits into the
-lines there are: what has no room is counted, and what moves or is amiss comes first.
+A frame fits the height of the terminal: moving and unassigned partitions come first, and rows that
+do not fit are counted.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ Show = Callable[[Frame], None]
 
 
 class EventLines:
-    """A line for each event, and one of figures now and then, for logs and pipes."""
+    """Event lines for logs and pipes, with a summary line every 10 s and after events."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._summary_at_s: float | None = None
 
     def show(self, frame: Frame) -> None:
-        """Write what happened since the frame before."""
+        """Write the new events of a frame."""
         for each in frame.new_events:
             self._write(frame.at_s, printable(each.text))
         last_s = self._summary_at_s
@@ -88,7 +88,7 @@ def write_frame(frame: Frame) -> None:
 
 @contextmanager
 def drawing(screen: Console) -> Iterator[Show]:
-    """Give what draws a terminal anew for each frame; the last one is left on it."""
+    """Yield a function that redraws the terminal with a frame; the last frame stays."""
     shown: RenderableType = Text()
 
     def show(frame: Frame) -> None:
@@ -108,25 +108,25 @@ def watch(  # noqa: PLR0917
     group: GroupArgument,
     brokers: Brokers,
     interval: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="Seconds between two looks.")
+        float, typer.Option(metavar="SECONDS", min=0.1, help="Seconds between polls.")
     ] = INTERVAL_S,
     count: Annotated[
-        int | None, typer.Option(metavar="NUMBER", min=1, help="Look so many times, then end.")
+        int | None, typer.Option(metavar="NUMBER", min=1, help="Stop after this many polls.")
     ] = None,
     duration: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=0.1, help="End after so many seconds.")
+        float | None, typer.Option(metavar="SECONDS", min=0.1, help="Stop after this many seconds.")
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show a group as it changes: members, partitions, lag, and what happened.
+    """Show a group as it changes: members, partitions, lag, and events.
 
-    A terminal is drawn anew at each look; elsewhere there is a line for each event. With --json
-    each look is one document on a line of its own. What cannot be read leaves the last good view,
-    marked stale; a group that is not there yet is waited for.
+    In a terminal the view is redrawn at each poll; in a pipe there is a line for each event. With
+    --json each poll prints one line of JSON. While brokers do not answer, the last view is shown,
+    marked stale. If the group does not exist yet, watch waits for it.
 
     Example: spark-groups watch flight-readers --interval 1
 
-    Exit code 1 if nothing could be read before --count or --duration was over; 130 after Ctrl-C.
+    Exit code 1 if the group was never read before --count or --duration ended; 130 after Ctrl-C.
     """
     has_seen = False
     looking = closing(GroupWatch(brokers.observer(), group))
@@ -173,13 +173,13 @@ _ALARMING: Final = frozenset({EventKind.NOT_READABLE, EventKind.COMMITS_REFUSED}
 
 
 def clock_time(at_s: float) -> str:
-    """Write a time as the clock on the wall shows it."""
+    """Return a time as local HH:MM:SS."""
     return datetime.fromtimestamp(at_s, tz=timezone.utc).astimezone().strftime("%H:%M:%S")
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """How many rows each part of a frame may have."""
+    """The maximum number of rows in each part of a frame."""
 
     members: int
     partitions: int
@@ -187,9 +187,9 @@ class Lines:
 
 
 def divide(height: int, frame: Frame) -> Lines:
-    """Return how many rows each part may have; each has some, however small the terminal is."""
+    """Divide the height of the terminal; each part has some rows, however small it is."""
     members = 0 if frame.view is None else len(frame.view.members)
-    # The header and the trend, two heads of tables, three empty lines, and one that stays free.
+    # Header and trend, two table headers, three empty lines, and one free line.
     left = height - 10 - min(len(frame.revocations), REVOCATIONS_SHOWN) - 2 * bool(frame.stale)
     events = max(3, min(len(frame.events), left // 4))
     members = max(2, min(members, (left - events) // 3))
@@ -208,7 +208,7 @@ def render_frame(
     parts: list[RenderableType] = _stale_lines(frame, clock)
     view = frame.view
     if view is None:
-        parts.append(Text(f"nothing is known yet of group {printable(frame.group_id)}"))
+        parts.append(Text(f"no data yet for group {printable(frame.group_id)}"))
     else:
         names = MemberNames(view.members, width)
         parts += [group_header(view, width), _trend_line(frame.trend)]
@@ -222,11 +222,11 @@ def render_frame(
 
 
 def summary_line(frame: Frame) -> str:
-    """Return a frame as one line of figures."""
+    """Return a frame as one line of numbers."""
     view = frame.view
     if view is None or frame.stale is not None:
         reason = UNKNOWN if frame.stale is None else printable(frame.stale.reason)
-        known = "nothing is known yet" if view is None else "stale"
+        known = "no data yet" if view is None else "stale"
         return f"{known}: {reason}"
     totals = view.totals
     unsettled = [
@@ -234,7 +234,7 @@ def summary_line(frame: Frame) -> str:
         for name, count in (
             ("moving", totals.moving_partitions),
             ("unassigned", totals.unassigned_partitions),
-            ("of unknown lag", totals.unknown_lag_partitions),
+            ("unknown lag", totals.unknown_lag_partitions),
         )
         if count
     ]
@@ -250,14 +250,14 @@ def summary_line(frame: Frame) -> str:
 
 
 def rate_text(rate: float | None) -> str:
-    """Write by how much something changes in a second: `+1,234/s`; unknown is "—"."""
+    """Return a rate as `+1,234/s`; an unknown one as "—"."""
     if rate is None:
         return UNKNOWN
     return "0/s" if not rate else f"{rate:+,.{0 if abs(rate) >= 100 else 1}f}/s"
 
 
 def sparkline(values: Sequence[int | None], columns: int = SPARKLINE_COLUMNS) -> str:
-    """Draw numbers as a row of bars, the latest last; a blank is what is not known."""
+    """Return non-negative numbers as bars, the latest last; unknown ones as blanks."""
     shown = values[-columns:]
     top = max((each for each in shown if each is not None), default=0)
     steps = len(BARS) - 1
@@ -270,9 +270,9 @@ def _stale_lines(frame: Frame, clock: Callable[[float], str]) -> list[Renderable
     if frame.stale is None:
         return []
     read = "never read" if frame.seen_at_s is None else f"last read {clock(frame.seen_at_s)}"
-    said = f" STALE since {clock(frame.stale.since_s)}, {read} "
+    title = f" STALE since {clock(frame.stale.since_s)}, {read} "
     return [
-        Text(said, f"{ALARM_STYLE} reverse"),
+        Text(title, f"{ALARM_STYLE} reverse"),
         Text(printable(frame.stale.reason), ALARM_STYLE, no_wrap=True, overflow="ellipsis"),
     ]
 
@@ -306,26 +306,26 @@ def _revocations(revocations: Sequence[Revocation]) -> list[RenderableType]:
 
 
 def _revocation(revocation: Revocation) -> str:
-    said = f"{printable(revocation.label)} gives up {partition_ranges(revocation.partitions)}"
+    text = f"{printable(revocation.label)} revoking {partition_ranges(revocation.partitions)}"
     if revocation.age_s is None:
-        return f"{said}: {UNKNOWN} of its time used"
+        return f"{text}: {UNKNOWN} of its rebalance timeout"
     if revocation.budget_used is None:
-        return f"{said}: told {revocation.age_s:.1f} s ago"
-    used = f"{revocation.age_s:.1f} of {revocation.rebalance_timeout_s:g} s used"
-    return f"{said}: {used} ({revocation.budget_used:.0%})"
+        return f"{text}: since {revocation.age_s:.1f} s"
+    used = f"{revocation.age_s:.1f} of {revocation.rebalance_timeout_s:g} s"
+    return f"{text}: {used} ({revocation.budget_used:.0%})"
 
 
 def _partitions(
     frame: Frame, view: GroupView, names: MemberNames, rows: int
 ) -> list[RenderableType]:
-    """Return a row for each partition; for those of one topic and owner where they are many."""
+    """Return a row for each partition; if there are many, partitions share rows by owner."""
     trends = {(each.topic, each.partition): each.trend for each in frame.partitions}
     if not view.partitions:
-        return [Text("no partitions: nothing is assigned, and nothing is committed")]
+        return [Text("no partitions: no assignment and no committed offsets")]
     if len(view.partitions) <= rows:
         found = [[each] for each in view.partitions]
     else:
-        found = sorted(shared_rows(view), key=lambda row: _is_at_rest(row[0]))
+        found = sorted(shared_rows(view), key=lambda row: _is_stable(row[0]))
     shown, more = _fit(found, rows)
     single = all(len(row) == 1 for row in shown)
 
@@ -350,7 +350,7 @@ def _partitions(
     return [_one_line_each(table), *([_more(rest, "partitions")] if rest else [])]
 
 
-def _is_at_rest(partition: PartitionView) -> bool:
+def _is_stable(partition: PartitionView) -> bool:
     return partition.owner is not None and partition.moves_to is None
 
 
@@ -362,7 +362,7 @@ def _shared_lag(row: Sequence[PartitionView]) -> str:
 
 
 def _summed(lags: Sequence[Sequence[int | None]]) -> list[int | None]:
-    """Add up the lags of partitions, the latest with the latest."""
+    """Return the sums of the partitions' lags, aligned at the latest."""
     looks = min(SPARKLINE_COLUMNS, *map(len, lags)) if len(lags) > 1 else len(lags[0])
     columns = zip(*(each[len(each) - looks :] for each in lags), strict=True)
     return [sum_if_known(column) for column in columns]
@@ -377,7 +377,7 @@ def _more(count: int, what: str) -> Text:
 
 
 def _one_line_each(table: Table) -> Table:
-    """Let no row take a second line, so that rows can be counted."""
+    """Prevent rows from wrapping, so that each takes one line."""
     for column in table.columns:
         column.no_wrap, column.overflow = True, "ellipsis"
     return table

@@ -33,7 +33,7 @@ def test_a_member_on_this_machine_says_how_much_of_its_time_is_used() -> None:
     (began,) = revocations.look(told(1.0), 10.0)
     assert (began.kind, began.text) == (
         EventKind.REVOCATION_BEGAN,
-        f"{APP_1} is to give up flights 1 within 20 s",
+        f"{APP_1} must revoke flights 1 within 20 s",
     )
     (under_way,) = revocations.under_way()
     assert (under_way.since_s, under_way.age_s, under_way.budget_used) == (9.0, 1.0, 0.05)
@@ -45,7 +45,7 @@ def test_a_member_on_this_machine_says_how_much_of_its_time_is_used() -> None:
         5.0,
         0.25,
     )
-    assert ended.text == f"{APP_1} gave up flights 1 after 5.0 s, 25% of its time"
+    assert ended.text == f"{APP_1} revoked flights 1 after 5.0 s, 25% of its rebalance timeout"
     assert revocations.under_way() == ()
 
 
@@ -56,7 +56,7 @@ def test_of_a_member_elsewhere_the_time_is_unknown() -> None:
     assert (under_way.age_s, under_way.rebalance_timeout_s, under_way.budget_used) == (None,) * 3
     assert under_way.to_json()["partitions"] == {"flights": [1]}
     (ended,) = revocations.look(view_group(GAVE_UP), 12.5)
-    assert (ended.text, ended.budget_used) == (f"{APP_1} gave up flights 1 after 2.5 s", None)
+    assert (ended.text, ended.budget_used) == (f"{APP_1} revoked flights 1 after 2.5 s", None)
 
 
 def test_a_member_without_a_known_time_out_has_no_budget() -> None:
@@ -77,4 +77,4 @@ def test_a_member_that_is_gone_did_not_give_up() -> None:
     revocations = Revocations()
     revocations.look(view_group(GIVES_UP), 10.0)
     (ended,) = revocations.look(view_group(read(member(TWO, [0, 1]))), 12.0)
-    assert ended.text == f"{APP_1} is gone, and had yet to give up flights 1"
+    assert ended.text == f"{APP_1} left the group before it revoked flights 1"

@@ -190,7 +190,7 @@ def test_a_committed_offset_beyond_the_end_is_remarked_and_no_lag() -> None:
     reading = read(partitions=1, committed={0: 200}, starts={0: 0}, ends={0: 100}, state="Empty")
     (shown,) = view_group(reading).partitions
     assert shown.lag is None
-    assert shown.remark == "offset 200 is committed, and the log ends at 100"
+    assert shown.remark == "offset 200 is committed, but the log ends at 100"
 
 
 def test_offsets_that_retention_took_before_they_were_read_are_remarked() -> None:

@@ -192,7 +192,7 @@ def test_a_partition_without_a_committed_offset_lags_from_the_log_start(
     assert (first["committed_offset"], first["lag"]) == (None, 3)
     assert first["lag_origin"] == "log start offset"
     assert table_rows(text, topic_name)[0][-4:] == ["0", "none", "3", "3*"]
-    assert "* nothing is committed (2 of 2 partitions): lag counts from the log start" in text
+    assert "* no committed offset (2 of 2 partitions): lag counts from the log start" in text
 
 
 @pytest.mark.broker
@@ -228,7 +228,7 @@ def test_a_group_whose_members_left_is_still_shown(
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         commit_one_batch(start())
     text = command("describe", group_id, "--bootstrap-server", kafka.bootstrap_servers).stdout
-    assert "Empty  It has no members; its committed offsets are kept." in text
+    assert "Empty  The group has no members; its committed offsets are kept." in text
     assert table_rows(text, topic_name) == {0: ["no member", "0", "3", "3", "0"]}
 
 

@@ -93,7 +93,7 @@ def test_parts_that_do_not_go_together_are_wrong_usage() -> None:
 def test_groups_are_named_or_of_a_type(given: tuple[str, ...]) -> None:
     done = invoke("describe", *given, "--bootstrap-server", "localhost:1")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "name groups, or give --type" in done.stderr
+    assert "give either group ids or --type" in done.stderr
 
 
 def test_a_type_that_is_not_shown_is_refused() -> None:

@@ -57,7 +57,7 @@ def test_each_group_has_a_row() -> None:
 
 
 def test_an_empty_list_says_so() -> None:
-    assert lines(render_groups(GroupListView(groups=()))) == ["no such groups"]
+    assert lines(render_groups(GroupListView(groups=()))) == ["no matching groups"]
 
 
 LISTED = (
@@ -88,8 +88,8 @@ def test_names_are_taken_in_any_case_between_commas_and_each_once() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("consumers", "'consumers' is none of the types: did you mean consumer?"),
-        ("?", "'?' is none of the types: valid types are classic, consumer, share, streams"),
+        ("consumers", "'consumers' is not one of the types: did you mean consumer?"),
+        ("?", "'?' is not one of the types: valid types are classic, consumer, share, streams"),
     ],
 )
 def test_a_name_that_is_not_known_is_refused(given: str, said: str) -> None:

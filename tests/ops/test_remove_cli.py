@@ -138,8 +138,8 @@ def test_a_group_that_is_not_there_or_classic_is_said_to_be(
     ("args", "said"),
     [
         (("g",), "--instance-id or --member-id"),
-        (("g", "--member-id", ""), "an id is not empty"),
-        (("", "--member-id", "m"), "an id is not empty"),
+        (("g", "--member-id", ""), "an id must not be empty"),
+        (("", "--member-id", "m"), "an id must not be empty"),
     ],
 )
 def test_wrong_usage_is_exit_code_2(command: Run, args: tuple[str, ...], said: str) -> None:
@@ -228,8 +228,8 @@ def test_an_id_of_the_other_kind_is_hinted_at() -> None:
     ("code", "outcome", "remark"),
     [
         (ErrorCode.NONE, Outcome.REMOVED, ""),
-        (ErrorCode.UNKNOWN_MEMBER_ID, Outcome.REMOVED, "it had just left"),
-        (ErrorCode.FENCED_INSTANCE_ID, Outcome.FENCED, "another member has just taken its"),
+        (ErrorCode.UNKNOWN_MEMBER_ID, Outcome.REMOVED, "it had already left"),
+        (ErrorCode.FENCED_INSTANCE_ID, Outcome.FENCED, "another member has just joined with its"),
         (ErrorCode.GROUP_AUTHORIZATION_FAILED, Outcome.REFUSED, "GROUP_AUTHORIZATION_FAILED: the"),
     ],
 )

@@ -152,8 +152,8 @@ def test_what_does_not_exist_spoils_the_plan(
         view = reset_group_offsets(cluster, group_id, target, topics, execute=True)
     assert [(each.topic, each.partition, each.remark) for each in view.rows] == [
         (topic_name, 0, ""),
-        (topic_name, 5, "there is no such partition"),
-        ("~", None, "there is no such topic"),
+        (topic_name, 5, "the partition does not exist"),
+        ("~", None, "the topic does not exist"),
     ]
     assert view.refusal.startswith("2 of 3 partitions have no new offset")
 
@@ -229,7 +229,7 @@ def test_a_file_names_the_partitions(tmp_path: Path) -> None:
     assert found.offsets == {TopicPartition("flights", 0): 7, TopicPartition("a,b", 2): 9}
     address = ("--bootstrap-server", "localhost:1")
     done = invoke("reset-offsets", "g", "--from-file", str(file), "--all-topics", *address)
-    assert (done.exit_code, "names the partitions" in done.stderr) == (2, True)
+    assert (done.exit_code, "selects the partitions" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("scope", [(), ("--topic", "flights", "--all-topics")])
@@ -245,7 +245,7 @@ PLAN = ResetView(
     group_state="Empty",
     rows=(
         ResetRow(topic="flights", partition=0, committed_offset=7, new_offset=5),
-        ResetRow(topic="gone", partition=None, remark="there is no such topic"),
+        ResetRow(topic="gone", partition=None, remark="the topic does not exist"),
     ),
 )
 HEADER = ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET"]
@@ -257,7 +257,7 @@ def test_a_plan_says_that_nothing_was_done() -> None:
         [
             [*HEADER, "REMARK"],
             ["g", "flights", "0", "7", "5"],
-            ["g", "gone", "—", "—", "—", "there is no such topic"],
+            ["g", "gone", "—", "—", "—", "the topic does not exist"],
         ],
         [NOT_EXECUTED],
     )
@@ -266,7 +266,9 @@ def test_a_plan_says_that_nothing_was_done() -> None:
 def test_what_the_next_start_does_is_told_before_and_after() -> None:
     for is_executed, first in ((False, "With --execute the next"), (True, "The next")):
         text = " ".join(lines(render_reset(replace(PLAN, is_executed=is_executed))))
-        assert f"{first} start of a query reads on from NEW-OFFSET, whatever its checkpoint" in text
+        assert (
+            f"{first} start of a query continues from NEW-OFFSET, not from its checkpoint" in text
+        )
         assert "2 offsets are read again." in text
 
 
