@@ -1,4 +1,4 @@
-"""Frames: what is now, what led to it, and what stays where a look fails."""
+"""Frames: current view, history, and the stale frame after a failed poll."""
 
 from __future__ import annotations
 

@@ -157,9 +157,9 @@ def test_a_group_that_does_not_exist_is_said_not_to(
 )
 def test_a_group_of_another_protocol_is_called_one(kind: str, tool: str) -> None:
     listed = ListedGroup(group_id="g", protocol_type=kind, group_state="Stable", group_type=kind)
-    said = why_not_found("g", (listed,))
-    assert said.startswith(f"group 'g' is a {kind} group, Stable")
-    assert said.endswith(f"{tool} shows it")
+    message = why_not_found("g", (listed,))
+    assert message.startswith(f"group 'g' is a {kind} group, Stable")
+    assert message.endswith(f"{tool} shows it")
 
 
 @pytest.mark.broker

@@ -1,4 +1,4 @@
-"""What is derived from a reading: owners, moves, lag, totals, and the same as plain values."""
+"""Views: owners, moves, lag, totals, and JSON."""
 
 from __future__ import annotations
 

@@ -212,10 +212,10 @@ def test_a_member_on_this_machine_is_asked_too(
             done = command(*asked, XDG_RUNTIME_DIR=str(tmp_path))
         finally:
             publisher.close()
-    age = re.compile(r"under way for [0-9.]+ s ")
-    said = "on this machine: STABLE, a batch is under way (partitions: 1, offsets: 3)"
-    shown = age.sub("under way ", " ".join(done.stdout.split()))
-    assert f"query-like {query.member_id}, {said}" in shown
+    age = re.compile(r"batch running for [0-9.]+ s ")
+    message = "on this machine: STABLE, batch running (partitions: 1, offsets: 3)"
+    shown = age.sub("batch running ", " ".join(done.stdout.split()))
+    assert f"query-like {query.member_id}, {message}" in shown
     assert age.search(" ".join(done.stdout.split()))
 
 
@@ -282,7 +282,7 @@ def test_the_address_comes_from_the_option_the_environment_or_the_started_broker
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("describe",), "GROUP"),
         (("describe", "g"), "--bootstrap-server"),
@@ -293,11 +293,11 @@ def test_the_address_comes_from_the_option_the_environment_or_the_started_broker
     ],
 )
 def test_wrong_usage_is_exit_code_2_and_says_what_is_wrong(
-    command: Run, args: tuple[str, ...], said: str
+    command: Run, args: tuple[str, ...], message: str
 ) -> None:
     done = command(*args, COLUMNS="200")
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_version_is_the_distributions(command: Run) -> None:

@@ -1,4 +1,4 @@
-"""`spark-groups config`: changes, what is shown of them, and real brokers."""
+"""`spark-groups config`: changes, output, and real brokers."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_settings_are_shown_set_and_taken_away_before_the_group_exists(
 
 @pytest.mark.broker
 @pytest.mark.long
-def test_members_are_told_and_settings_outlive_the_group(
+def test_members_receive_settings_which_outlive_the_group(
     kafka, command: Run, topic_name: str, group_id: str
 ) -> None:
     servers = kafka.bootstrap_servers
@@ -137,11 +137,11 @@ def test_members_are_told_and_settings_outlive_the_group(
 def test_what_is_wrong_is_said_and_changes_nothing(
     kafka, command: Run, group_id: str, args: tuple[str, ...], wrong: tuple[int, str]
 ) -> None:
-    code, said = wrong
+    code, message = wrong
     where = ("--bootstrap-server", kafka.bootstrap_servers)
     done = command("config", group_id, *args, *where, COLUMNS="200")
     assert (done.returncode, done.stdout) == (code, "")
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
     unchanged = settings(command("config", group_id, *where, "--json").stdout)
     assert {each["origin"] for each in unchanged.values()} == {"default"}
@@ -160,7 +160,7 @@ def test_a_setting_of_a_newer_broker_is_not_known_to_an_older(
 
 @pytest.mark.broker
 @pytest.mark.long
-def test_who_may_not_see_the_settings_is_told_so(command: Run, group_id: str) -> None:
+def test_missing_authorization_is_reported(command: Run, group_id: str) -> None:
     with EmbeddedKafka(server_properties=AUTHORIZER) as kafka:
         servers = kafka.bootstrap_servers
         where = ("--bootstrap-server", servers)

@@ -134,7 +134,7 @@ def test_an_error_of_the_whole_request_is_one_of_each_partition() -> None:
     answer = OffsetDeletion(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
     (only,) = view_deleted([FIRST], [], answer)
     assert (only.error, only.remark) == ("GROUP_ID_NOT_FOUND", "there is no such group")
-    # What is not answered is not known to be deleted.
+    # A partition without a result may not have been deleted.
     (unanswered,) = view_deleted([FIRST], [], OffsetDeletion())
     assert unanswered.error == "UNKNOWN_SERVER_ERROR"
 
@@ -167,7 +167,7 @@ def test_what_is_malformed_is_refused(text: str) -> None:
         parse_topics([text])
 
 
-def test_what_does_not_exist_is_told_from_what_does() -> None:
+def test_missing_partitions_are_separated() -> None:
     known = [TopicMetadata(FLIGHTS, "flights", 2)]
     there, missing = partitions_of({"flights": frozenset({1, 2}), "gone": None}, known)
     assert there == (TopicPartition("flights", 1),)

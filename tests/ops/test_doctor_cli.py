@@ -63,7 +63,7 @@ def test_a_python_that_is_not_there_and_a_broker_that_does_not_answer(command: R
 
 @pytest.mark.broker
 @pytest.mark.long
-def test_brokers_without_the_consumer_protocol_are_told(command: Run) -> None:
+def test_brokers_without_the_consumer_protocol_are_reported(command: Run) -> None:
     properties = {"group.coordinator.rebalance.protocols": "classic"}
     with EmbeddedKafka(server_properties=properties) as kafka:
         address = ("--bootstrap-server", kafka.bootstrap_servers)
@@ -99,6 +99,6 @@ def test_a_warning_is_no_failure() -> None:
     }
 
 
-def test_what_is_no_python_is_told() -> None:
+def test_another_program_is_not_a_python() -> None:
     (found,) = check_workers({"PYSPARK_PYTHON": "/bin/true"}, sys.version_info[:2])
     assert (found.outcome, "is not a Python" in found.found) == (Outcome.FAILED, True)

@@ -1,4 +1,4 @@
-"""Feeds: one look for all streams, and none for nobody."""
+"""Feeds: one poll for all streams, and none without streams."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_look_that_breaks_ends_the_feed_and_the_next_stream_begins_anew(
 def test_what_is_kept_is_looked_at_while_nobody_wants_it() -> None:
     counting = Counting()
     feeds = Feeds(lambda key: counting.open(), QUICK_S, ("a",))
-    wait_until(lambda: counting.looks > 2, what="looks for nobody")
+    wait_until(lambda: counting.looks > 2, what="polls without streams")
     with feeds.join("a") as feed:
         assert feed.after(0, WAIT_S)[0] > 2
     assert (feed.is_over, feeds.keys(), counting.opened) == (False, ["a"], 1)

@@ -86,13 +86,13 @@ def test_names_are_taken_in_any_case_between_commas_and_each_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ("consumers", "'consumers' is not one of the types: did you mean consumer?"),
         ("?", "'?' is not one of the types: valid types are classic, consumer, share, streams"),
     ],
 )
-def test_a_name_that_is_not_known_is_refused(given: str, said: str) -> None:
+def test_a_name_that_is_not_known_is_refused(given: str, message: str) -> None:
     with pytest.raises(OptionsError) as refused:
         parse_names(["classic", given], GROUP_TYPES, "types")
-    assert str(refused.value) == said
+    assert str(refused.value) == message

@@ -1,4 +1,4 @@
-"""`spark-groups lag`: what is judged and shown, and a real broker."""
+"""`spark-groups lag`: verdicts, output, and a real broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group as text: what is said, what is unknown, and how it fits."""
+"""A group as text: content, unknown values, and widths."""
 
 from __future__ import annotations
 

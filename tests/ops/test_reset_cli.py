@@ -62,7 +62,7 @@ def offsets(**counts: int | None) -> Committed:
     ],
 )
 def test_a_reset_keeps_the_count_of_the_beginning(committed, taken_over, reset, kept) -> None:
-    """A group that has nothing committed begins now; 0 is what nobody knows any more."""
+    """A group without committed offsets starts now; 0 stands for unknown."""
     keys = [TopicIdPartition(TOPIC, each) for each in reset]
     found = counts_to_keep(offsets(**committed), offsets(**taken_over), keys, {TOPIC: 4})
     assert found == {TOPIC: kept}
@@ -263,7 +263,7 @@ def test_a_plan_says_that_nothing_was_done() -> None:
     )
 
 
-def test_what_the_next_start_does_is_told_before_and_after() -> None:
+def test_the_next_start_is_described_before_and_after() -> None:
     for is_executed, first in ((False, "With --execute the next"), (True, "The next")):
         text = " ".join(lines(render_reset(replace(PLAN, is_executed=is_executed))))
         assert (

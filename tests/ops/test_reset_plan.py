@@ -1,4 +1,4 @@
-"""New offsets: what each way to reset makes of what is known of a partition."""
+"""New offsets for each kind of target."""
 
 from __future__ import annotations
 
@@ -88,9 +88,9 @@ def test_a_time_after_the_last_record_is_the_end_of_the_log() -> None:
     ],
 )
 def test_what_is_not_known_is_no_offset(kind, known, remark) -> None:
-    planned, said = plan_offset(ResetTarget(kind, 3, "h"), "flights-0", known)
+    planned, message = plan_offset(ResetTarget(kind, 3, "h"), "flights-0", known)
     assert planned is None
-    assert remark in said
+    assert remark in message
 
 
 GOOD = ResetRow(topic="flights", partition=0, new_offset=5)
@@ -132,7 +132,7 @@ def test_only_what_was_executed_without_an_error_is_complete() -> None:
         assert json.loads(json.dumps(view.to_json())) == view.to_json()
 
 
-def test_the_next_start_is_foretold() -> None:
+def test_the_next_start_is_described() -> None:
     rows = (
         ResetRow(topic="flights", partition=0, committed_offset=9, new_offset=4),
         ResetRow(topic="flights", partition=1, committed_offset=9, new_offset=12),
@@ -185,7 +185,7 @@ def test_other_durations_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
         (["flights,0"], "line 1 is neither"),
         (["flights,0,x"], "line 1 is neither"),
@@ -196,8 +196,8 @@ def test_other_durations_are_refused(text: str) -> None:
         ([], "no line has an offset"),
     ],
 )
-def test_a_file_of_offsets_that_is_malformed_is_refused(lines: list[str], said: str) -> None:
-    with pytest.raises(OptionsError, match=said):
+def test_a_file_of_offsets_that_is_malformed_is_refused(lines: list[str], message: str) -> None:
+    with pytest.raises(OptionsError, match=message):
         parse_offsets(lines, "g")
 
 

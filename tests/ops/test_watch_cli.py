@@ -32,7 +32,7 @@ from spark_groups.ops.watch_cli import (
     summary_line,
 )
 from tests.observation.groups import ONE, TWO, member, read
-from tests.observation.test_revocations import told
+from tests.observation.test_revocations import revoking_group
 from tests.ops.commands import invoke
 from tests.ops.rendered import lines
 from tests.ops.test_cli import as_kafka_writes, kafkas_own
@@ -159,7 +159,7 @@ def kafka_state(kafka: EmbeddedKafka, group_id: str) -> tuple[str, ...]:
 
 @pytest.mark.long
 @pytest.mark.broker
-def test_a_hand_over_is_told_line_by_line_and_ctrl_c_is_a_clean_end(
+def test_a_hand_over_is_shown_line_by_line_and_ctrl_c_is_a_clean_end(
     kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
 ) -> None:
     servers = kafka.bootstrap_servers
@@ -261,13 +261,13 @@ def test_members_partitions_trends_and_events_are_shown() -> None:
 
 def test_the_latest_event_comes_first() -> None:
     text = shown(frame_of(BEFORE, AFTER))
-    told_at = [line for line in text if line.startswith("1 s")]
-    assert told_at[-1].endswith("group Stable → Reconciling")
-    assert told_at[0].endswith("must revoke flights 1")
+    lines_at = [line for line in text if line.startswith("1 s")]
+    assert lines_at[-1].endswith("group Stable → Reconciling")
+    assert lines_at[0].endswith("must revoke flights 1")
 
 
 def test_the_budget_of_a_revocation_is_shown() -> None:
-    text = "\n".join(shown(frame_of(told(3.0))))
+    text = "\n".join(shown(frame_of(revoking_group(3.0))))
     assert "app-1 11111111 revoking flights 1: 3.0 of 20 s (15%)" in text
 
 
