@@ -109,10 +109,10 @@ class Application:
             raise self._ended()
 
     def kill(self) -> list[Process]:
-        """Kill JVM, driver and runner at once (SIGKILL): none of them can say good-bye.
+        """Kill JVM, driver and runner at once (SIGKILL): none of them can leave the group.
 
         Returns:
-            What was killed.
+            The killed processes.
 
         Raises:
             ApplicationError: It has ended by itself; with the last lines of its log.
@@ -155,7 +155,7 @@ class Application:
         return exit_code
 
     def stop(self) -> None:
-        """Make sure that nothing of it runs, whatever state it is in."""
+        """Kill it if it is running."""
         if self.is_running:
             with contextlib.suppress(ApplicationError):
                 self.kill()
@@ -180,7 +180,7 @@ class Application:
 
 
 def _environment() -> dict[str, str]:
-    """Return what makes Spark the one of this environment, whatever else is installed."""
+    """Return variables that select the Spark and the Python of this environment."""
     return {
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",

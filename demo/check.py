@@ -1,4 +1,4 @@
-"""The demo's verdict: what the applications wrote against what was loaded."""
+"""The demo's verdict: written rows compared with loaded rows."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found.
+    """The result of the comparison.
 
     Args:
         produced: Rows that the broker acknowledged.
         written: Rows of all finished batches of all applications.
         distinct: Different places in the topic (partition and offset) among them.
         missing: Flights that no application wrote.
-        foreign: Rows that are no flight, or not as it was loaded.
-        committed: Committed offset and log end by partition, as Kafka's own tool tells them.
+        foreign: Rows that differ from every loaded flight.
+        committed: Committed offset and log end by partition, from Kafka's own tool.
     """
 
     produced: int
@@ -42,7 +42,7 @@ class Verdict:
 
     @property
     def is_all_committed(self) -> bool:
-        """Whether the offsets say what was loaded: every partition to its end, all rows."""
+        """Whether committed offsets cover all rows of every partition."""
         ends = [end for _, end in self.committed.values()]
         at_end = all(offset == end for offset, end in self.committed.values())
         return at_end and sum(ends) == self.produced
@@ -60,11 +60,11 @@ def compare(
     committed: dict[int, tuple[int, int]],
     produced: int,
 ) -> Verdict:
-    """Compare what was written with what was loaded.
+    """Compare written rows with loaded flights.
 
     Args:
-        flights: What was loaded; all different.
-        rows: Key, value, partition and offset of what was written.
+        flights: The loaded flights; all different.
+        rows: Key, value, partition and offset of each written row.
         committed: Committed offset and log end by partition.
         produced: Rows that the broker acknowledged.
     """
@@ -85,7 +85,7 @@ def compare(
 
 
 def written_rows(outputs: Iterable[Path]) -> Iterable[tuple[str | None, str | None, int, int]]:
-    """Return key, value, partition and offset of what finished batches wrote.
+    """Return key, value, partition and offset of each row of finished batches.
 
     Args:
         outputs: A directory for each application, read through its own log.
@@ -95,7 +95,7 @@ def written_rows(outputs: Iterable[Path]) -> Iterable[tuple[str | None, str | No
 
 
 def describe_group(kafka: EmbeddedKafka, group_id: str) -> str:
-    """Return what Kafka's own ConsumerGroupCommand says about a group.
+    """Return the output of Kafka's ConsumerGroupCommand for a group.
 
     Args:
         kafka: The broker.
@@ -109,7 +109,7 @@ def parse_description(text: str, topic: str) -> dict[int, tuple[int, int]]:
     """Return committed offset and log end by partition.
 
     Args:
-        text: What ConsumerGroupCommand wrote.
+        text: The output of ConsumerGroupCommand.
         topic: The topic.
     """
     line = re.compile(rf"^\S+\s+{re.escape(topic)}\s+(\d+)\s+(\d+)\s+(\d+)\s", re.MULTILINE)

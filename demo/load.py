@@ -1,4 +1,4 @@
-"""Loads rows into a topic of a real broker, and shows how far it is."""
+"""Loads rows into a topic of a real broker, and shows the progress."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from demo.flights import Flight
 
 ANSWER_S = 30.0
 _LINES = 4
-"""Plain output says so many times how far it is."""
+"""How many progress lines plain output has."""
 
 
 class LoadError(Exception):

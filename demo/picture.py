@@ -1,4 +1,4 @@
-"""The demo as an animated SVG: who owned which partition when, drawn from left to right."""
+"""The demo as an animated SVG: owners of partitions over time, from left to right."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Final
 PLAYS_S: Final = 16.0
 """How long one round of the animation takes."""
 WAITS: Final = 0.9
-"""The share of a round in which the picture grows; then it stands still."""
+"""The fraction of a round in which the picture grows; then it pauses."""
 LEFT: Final = 56
 TOP: Final = 64
 WIDTH: Final = 760
 ROW: Final = 18
 COLOURS: Final = ("#3b82f6", "#f59e0b")
-NOBODY: Final = "#9ca3af"
+NO_OWNER: Final = "#9ca3af"
 _STYLE: Final = "font-family:ui-sans-serif,system-ui,sans-serif;font-size:13px;fill:#111827"
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look at the group showed.
+    """The owners at one poll.
 
     Args:
-        at_s: When, in seconds.
+        at_s: Seconds.
         owners: The client id of each partition's owner, in the order of partitions; "" for none.
     """
 
@@ -36,11 +36,11 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Caption:
-    """What the demo did.
+    """An action of the demo.
 
     Args:
-        at_s: When, in seconds.
-        text: What it says of it.
+        at_s: Seconds.
+        text: Its description.
     """
 
     at_s: float
@@ -53,8 +53,8 @@ def animated(
     """Return the animation.
 
     Args:
-        looks: What was seen, at least twice, in order.
-        captions: What was done, in order.
+        looks: At least two, in order.
+        captions: In order.
         applications: Client ids, each with a colour of its own.
     """
     began_s, ended_s = looks[0].at_s, looks[-1].at_s
@@ -65,7 +65,7 @@ def animated(
     bars = "".join(
         f'<rect x="{LEFT + WIDTH * (at - began_s) * scale:.1f}" y="{TOP + row * ROW}"'
         f' width="{WIDTH * (until - at) * scale:.1f}" height="{ROW - 3}"'
-        f' fill="{colours.get(owner, NOBODY)}"/>'
+        f' fill="{colours.get(owner, NO_OWNER)}"/>'
         for row in range(rows)
         for at, until, owner in _spans(looks, row)
     )
@@ -76,7 +76,7 @@ def animated(
     legend = "".join(
         f'<rect x="{LEFT + 150 * index}" y="12" width="12" height="12" fill="{colour}"/>'
         f'<text x="{LEFT + 18 + 150 * index}" y="23" style="{_STYLE}">{escape(name)}</text>'
-        for index, (name, colour) in enumerate([*colours.items(), ("nobody", NOBODY)])
+        for index, (name, colour) in enumerate([*colours.items(), ("no member", NO_OWNER)])
     )
     shown = "".join(_captions(captions, began_s, scale))
     grows = (

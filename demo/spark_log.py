@@ -85,7 +85,7 @@ def read_rows(outputs: Iterable[Path], columns: Sequence[str]) -> pa.Table:
 
     Args:
         outputs: The directories.
-        columns: What is read.
+        columns: The columns to read.
     """
     files = [path for output in outputs for path in logged_files(output)]
     tables = [pq.read_table(path, columns=list(columns), partitioning=None) for path in files]

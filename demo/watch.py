@@ -1,7 +1,7 @@
-"""What the demo shows while it runs: who owns, reads and waits for which partitions.
+"""The demo's output: members, partitions, and rows written by each application.
 
-In a terminal the view of `spark-groups watch` is drawn anew twice a second; elsewhere a line is
-written when something has changed, and now and then how far the applications are.
+In a terminal the view of `spark-groups watch` is redrawn twice a second; in a pipe there is a line
+for each change, and a progress line periodically.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from rich.text import Text
 from demo.applications import Application
 from demo.picture import Caption, Look
 from demo.spark_log import RowCounter
-from spark_groups.observation.frames import Frame
+from spark_groups.observation.frames import Frame, GroupWatch
 from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.views import GroupView, MemberView
-from spark_groups.observation.watching import GroupWatch
 from spark_groups.ops.watch_cli import render_frame
 from spark_groups.types import TopicPartition
 
@@ -79,12 +78,12 @@ class Seen:
 
     @property
     def lag(self) -> int | None:
-        """How many rows are committed by nobody yet."""
+        """The total lag; None if unknown."""
         return self.view.totals.lag if self.view is not None else None
 
 
 class Watch:
-    """Looks at the group again and again, and shows it.
+    """Polls the group, and shows it.
 
     Args:
         console: Where it is shown.
@@ -110,7 +109,7 @@ class Watch:
         observer = GroupObserver(bootstrap_servers, timeout_s=OBSERVE_TIMEOUT_S)
         self._group = GroupWatch(observer, group_id, lambda: self.elapsed_s)
         self.looks: list[Look] = []
-        """What was seen, for a picture."""
+        """All polls, for the picture."""
         self.captions: list[Caption] = []
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._last_line = ""
@@ -160,19 +159,19 @@ class Watch:
         running: Iterable[Application],
         timeout_s: float,
     ) -> Seen:
-        """Show the group until something has happened.
+        """Show the group until a condition holds.
 
         Args:
-            condition: What is waited for.
-            what: The same in words.
+            condition: The condition.
+            what: Its description.
             running: Applications that must not end meanwhile.
             timeout_s: When to give up.
 
         Returns:
-            What was seen when it had happened.
+            The group when the condition held.
 
         Raises:
-            DemoTimeoutError: It did not happen.
+            DemoTimeoutError: The condition did not hold in time.
             ApplicationError: One of the running ones ended.
         """
         must_run = tuple(running)
@@ -237,7 +236,7 @@ def as_line(seen: Seen, applications: Iterable[Application]) -> str:
 
 
 def as_screen(seen: Seen, console: Console) -> Group:
-    """Return the group as `spark-groups watch` shows it, and what was written.
+    """Return the group as `spark-groups watch` shows it, and the written rows.
 
     Args:
         seen: The group.

@@ -179,7 +179,7 @@ def start(log: Path, *arguments: str) -> subprocess.Popen[bytes]:
 
 
 def said_pids(text: str) -> list[int]:
-    """The pids that the demo tells: of the broker, and of what it killed."""
+    """The pids that the demo prints: of the broker, and of the killed processes."""
     return [int(pid) for pid in re.findall(r"\b(?:pid|JVM|driver|runner) (\d+)", text)]
 
 

@@ -1,4 +1,4 @@
-"""What happened in a group between two looks at it, each as a value and a sentence."""
+"""Changes of a group between two polls, as events with text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_groups.types import TopicPartition
 
 
 class EventKind(Enum):
-    """What kind of thing happened."""
+    """The kind of an event."""
 
     GROUP_STATE = "group state"
     GROUP_EPOCH = "group epoch"
@@ -32,17 +32,15 @@ class EventKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupEvent:
-    """Something that happened in a group, seen at the look after it.
+    """A change of a group, detected by a poll.
 
     Args:
-        at_s: When it was seen, in seconds.
-        kind: What kind of thing.
-        text: The same as a sentence without a full stop.
-        member_id: The member it is about; of partitions that moved, who has them now.
-        from_member_id: Who had them before; None: nobody, as far as was seen.
-        partitions: The partitions it is about.
-        took_s: How long it took since it was first seen under way; None: it was not.
-        budget_used: The part of the rebalance time-out that it took, from 0 to 1 and beyond; None:
+        at_s: The time of the poll, in seconds since 1970.
+        text: A sentence without a full stop.
+        member_id: The member concerned; the new owner of moved partitions.
+        from_member_id: The previous owner; None: no known owner.
+        took_s: Time since the change was first observed in progress; None: it never was.
+        budget_used: Time taken as a fraction of the rebalance timeout, possibly above 1; None:
             unknown.
     """
 
@@ -57,33 +55,20 @@ class GroupEvent:
 
 
 def member_label(client_id: str, member_id: str) -> str:
-    """Return what a member is called in a sentence: `flights-1 4f2a9c1b`.
+    """Return a short name of a member: `flights-1 4f2a9c1b`.
 
-    Args:
-        client_id: What its client calls itself; clients of the classic protocol repeat it in the
-            member id.
-        member_id: Its id.
+    Member ids of the classic protocol begin with the client id, which is not repeated.
     """
     return f"{client_id} {member_id.removeprefix(client_id).strip('-')[:8]}".strip()
 
 
 def label_of(member: MemberView) -> str:
-    """Return what a member is called in a sentence.
-
-    Args:
-        member: The member.
-    """
+    """Return the short name of a member."""
     return member_label(member.client_id, member.member_id)
 
 
 def group_changes(before: GroupView, after: GroupView, at_s: float) -> Iterator[GroupEvent]:
-    """Yield what happened to a group as a whole, and who came and went.
-
-    Args:
-        before: The group at the look before.
-        after: The group now.
-        at_s: Now, in seconds.
-    """
+    """Yield changes of the group's state and epochs, and of its members."""
     changed = (
         (EventKind.GROUP_EPOCH, "group epoch", before.group_epoch, after.group_epoch),
         (
@@ -126,7 +111,7 @@ def _gone(members: Iterable[MemberView], at_s: float) -> Iterator[GroupEvent]:
         yield GroupEvent(
             at_s=at_s,
             kind=EventKind.MEMBER_GONE,
-            # The coordinator does not say which of both.
+            # The coordinator does not report which of the two.
             text=f"{label_of(each)} left or was removed",
             member_id=each.member_id,
         )
@@ -136,11 +121,11 @@ def _member_changes(before: MemberView, after: MemberView, at_s: float) -> Itera
     old, new = before.member_epoch, after.member_epoch
     if old != new:
         may_return = new == LEAVE_GROUP_STATIC_MEMBER_EPOCH
-        said = "left and may return" if may_return else f"epoch {_or_dash(old)} → {_or_dash(new)}"
+        change = "left and may return" if may_return else f"epoch {_or_dash(old)} → {_or_dash(new)}"
         yield GroupEvent(
             at_s=at_s,
             kind=EventKind.MEMBER_GONE if may_return else EventKind.MEMBER_EPOCH,
-            text=f"{label_of(after)} {said}",
+            text=f"{label_of(after)} {change}",
             member_id=after.member_id,
         )
     if before.local is None or after.local is None:

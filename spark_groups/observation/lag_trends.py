@@ -1,4 +1,4 @@
-"""How lag moves from one look at a group to the next."""
+"""Lag over time: rates, recent values, and a history of one day."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ SAMPLES_MAX: Final = 40
 RATE_WINDOW_S: Final = 30.0
 HISTORY_STEP_S: Final = 60.0
 HISTORY_STEPS_MAX: Final = 24 * 60
-"""A day: whoever comes in the morning sees the night."""
+"""One day."""
 
 PartitionKey = tuple[str, int]
-"""Topic id, as Kafka's tools write it, and partition."""
+"""Topic id, as Kafka's tools print it, and partition."""
 Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagTrend:
-    """How lag moves; what one look alone cannot tell is None, never 0.
+    """Rates in offsets per second; None: unknown, as after the first poll.
 
     Args:
-        lag_rate: Offsets by which the lag grows in a second; below 0 it shrinks.
-        read_rate: Offsets that are committed in a second.
-        written_rate: Offsets that are written in a second.
-        recent_lags: The lag of each of the last looks, the oldest first; None: it was not known.
+        lag_rate: Growth of the lag; negative if it shrinks.
+        read_rate: Growth of the committed offset.
+        written_rate: Growth of the log end offset.
+        recent_lags: The lag at each of the last polls, the oldest first; None: unknown.
     """
 
     lag_rate: float | None = None
@@ -42,9 +42,9 @@ class LagHistory:
     """The lag of a group over a day.
 
     Args:
-        from_s: When the first step began, in seconds; None: nobody has looked yet.
-        step_s: How long a step is, in seconds.
-        lags: The greatest lag that was seen in each step, the oldest first; None: none was known.
+        from_s: The start of the first step, in seconds since 1970; None: no poll yet.
+        step_s: The length of a step.
+        lags: The largest lag in each step, the oldest first; None: unknown.
     """
 
     from_s: float | None = None
@@ -69,12 +69,7 @@ class LagTrends:
         self._last_step = 0
 
     def look(self, view: GroupView, at_s: float) -> None:
-        """Take note of a group as it is now; partitions that it has no more are forgotten.
-
-        Args:
-            view: The group.
-            at_s: Seconds.
-        """
+        """Record the lags of a view, and forget partitions that are no longer in it."""
         known = self._samples
         self._samples = {}
         for each in view.partitions:
@@ -82,7 +77,7 @@ class LagTrends:
             samples = known.get(key) or deque(maxlen=SAMPLES_MAX)
             samples.append(_Sample(at_s, each.lag, each.committed_offset, each.log_end_offset))
             self._samples[key] = samples
-        # A sum without some partitions would fall and rise with what is known, not with lag.
+        # A sum over some partitions only would change whenever others become known.
         lag = None if view.totals.unknown_lag_partitions else view.totals.lag
         committed = sum_if_known(each.committed_offset for each in view.partitions)
         end = sum_if_known(each.log_end_offset for each in view.partitions)
@@ -90,15 +85,11 @@ class LagTrends:
         self._note(lag, int(at_s // HISTORY_STEP_S))
 
     def trend(self, key: PartitionKey) -> LagTrend:
-        """Return the trend of a partition.
-
-        Args:
-            key: The partition.
-        """
+        """Return the trend of one partition."""
         return _trend(self._samples.get(key, ()))
 
     def history(self) -> LagHistory:
-        """Return the lag of all partitions together, over a day."""
+        """Return the total lag over a day."""
         if not self._steps:
             return LagHistory()
         first = self._last_step - len(self._steps) + 1
@@ -114,16 +105,12 @@ class LagTrends:
             self._steps[-1] = max(lag, self._steps[-1] or 0)
 
     def total(self) -> LagTrend:
-        """Return the trend of all partitions together."""
+        """Return the trend of the total lag."""
         return _trend(self._totals)
 
 
 def sum_if_known(values: Iterable[Number | None]) -> Number | None:
-    """Return a sum; None if one of the numbers is not known.
-
-    Args:
-        values: Numbers; None: not known.
-    """
+    """Return a sum; None if any number is None."""
     given = list(values)
     known = [each for each in given if each is not None]
     return sum(known) if len(known) == len(given) else None

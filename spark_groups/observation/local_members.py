@@ -1,4 +1,4 @@
-"""Members that run on this machine, by the snapshots they give of themselves."""
+"""Members that run on this machine, from the snapshots that they write."""
 
 from __future__ import annotations
 
@@ -18,30 +18,24 @@ _PLAIN_ADDRESS: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalMember:
-    """What a member knows about itself and no broker does.
+    """The state of a member that only the member itself knows.
 
     Args:
         state: Name of its state (`protocol.membership.MemberState`).
-        failure: Why it gave up; None if it did not.
-        last_heartbeat_age_s: Seconds since the last heartbeat that was accepted had been sent.
-        last_call_age_s: Seconds since Spark last called.
-        revocation_age_s: Seconds since it was told to give something up; None: nothing is.
-        revoking: What it has yet to give up.
-        in_flight_partitions: Partitions that the batch under way reads; 0: no batch is under way.
-        in_flight_offsets: Offsets that the batch under way reads.
-        commits_refused: Offset commits that were refused so far.
-        withheld: What it waits for.
-        session_timeout_ms: The group's session time-out, as far as the member could read it.
-        revocation_timeout_s: How long it may take for that.
-        instance_wait_left_s: Seconds for which it will still wait for its instance id, which
-            another member holds; None: it does not.
-        batch_age_s: Seconds since the batch under way began.
-        idle_s: Seconds for which nobody has called, with no batch under way; None: it is busy.
-        idle_limit_s: Seconds of that after which it leaves; None: never.
-        left_because_idle: True from when it left a query that was silent, or whose batch ran for
-            too long, until Spark calls.
-        spark_ui: Where its application's Spark UI is: http or https, host and port, nothing else;
-            None: it has none, or does not know it.
+        failure: Why it failed; None: it did not.
+        last_heartbeat_age_s: Seconds since the last accepted heartbeat was sent.
+        revocation_age_s: Seconds since the revocation under way began; None: no revocation.
+        revoking: The partitions still to revoke.
+        in_flight_partitions: The number of partitions in the running batch; 0: no batch.
+        withheld: Ranges of pending partitions that another member still owns.
+        session_timeout_ms: The group's session timeout; None: the member could not read it.
+        instance_wait_left_s: Seconds that it will still wait for its instance id, which another
+            member holds; None: it does not wait.
+        idle_s: Seconds without a call from Spark or a running batch; None: it is busy.
+        idle_limit_s: The limit of `idle_s`, after which it leaves; None: never.
+        left_because_idle: Whether it left because Spark did not call or a batch ran too long; until
+            Spark calls.
+        spark_ui: The URL of its Spark UI: scheme, host and port only; None: unknown.
     """
 
     state: str
@@ -65,7 +59,7 @@ class LocalMember:
 
     @property
     def says_why_it_is_outside(self) -> bool:
-        """True if it means to be no member of the group yet, or any more."""
+        """Whether it is deliberately outside the group."""
         return self.instance_wait_left_s is not None or self.left_because_idle
 
 
@@ -75,9 +69,8 @@ def parse_local_members(
     """Return the members of one group by member id.
 
     Args:
-        snapshots: As `client.snapshot.take_snapshot` writes them; a member that has not joined yet
-            has no id and is left out, and so is one of another version that cannot be read.
-        group_id: The group.
+        snapshots: As `client.snapshot.take_snapshot` writes them; those without a member id, or
+            unreadable ones of other versions, are ignored.
     """
     found = {}
     for each in snapshots:
@@ -87,14 +80,18 @@ def parse_local_members(
     return found
 
 
+_COPIED: Final = (
+    *("failure", "last_heartbeat_age_s", "last_call_age_s", "revocation_age_s"),
+    *("session_timeout_ms", "revocation_timeout_s", "instance_wait_left_s", "batch_age_s"),
+    *("idle_s", "idle_limit_s"),
+)
+"""Fields with the same name in a snapshot."""
+
+
 def _local_member(snapshot: Mapping[str, Any]) -> LocalMember:
     in_flight = snapshot.get("in_flight") or ()
     return LocalMember(
         state=str(snapshot.get("state", "")),
-        failure=snapshot.get("failure"),
-        last_heartbeat_age_s=snapshot.get("last_heartbeat_age_s"),
-        last_call_age_s=snapshot.get("last_call_age_s"),
-        revocation_age_s=snapshot.get("revocation_age_s"),
         revoking=tuple(sorted(_topic_partition(each) for each in snapshot.get("revoking", ()))),
         in_flight_partitions=len(in_flight),
         in_flight_offsets=sum(each["until_offset"] - each["from_offset"] for each in in_flight),
@@ -108,19 +105,14 @@ def _local_member(snapshot: Mapping[str, Any]) -> LocalMember:
             )
             for each in snapshot.get("pending_ranges") or ()
         ),
-        session_timeout_ms=snapshot.get("session_timeout_ms"),
-        revocation_timeout_s=snapshot.get("revocation_timeout_s"),
-        instance_wait_left_s=snapshot.get("instance_wait_left_s"),
-        batch_age_s=snapshot.get("batch_age_s"),
-        idle_s=snapshot.get("idle_s"),
-        idle_limit_s=snapshot.get("idle_limit_s"),
         left_because_idle=bool(snapshot.get("left_because_idle")),
         spark_ui=_plain_address(snapshot.get("spark_ui")),
+        **{name: snapshot.get(name) for name in _COPIED},
     )
 
 
 def _plain_address(url: object) -> str | None:
-    """Return an address that may become a link; anything but scheme, host and port is none."""
+    """Return a URL that is safe as a link: scheme, host and port only; else None."""
     return url if isinstance(url, str) and _PLAIN_ADDRESS.fullmatch(url) else None
 
 

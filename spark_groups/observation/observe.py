@@ -1,4 +1,4 @@
-"""Reading a group from its brokers: one request of each kind, and one deadline for all of them."""
+"""Reads a group from its brokers, within one timeout for all requests."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ from spark_groups.wire.security.settings import security_of
 CLIENT_ID: Final = "spark-groups-observer"
 OBSERVE_TIMEOUT_S: Final = 10.0
 _GRACE_S: Final = 0.2
-"""How much later than a request's own deadline everything is cut off, so that the request can say
-itself what it was waiting for."""
+"""How long after the timeout connections are closed; until then the pending request may fail with
+a more precise reason."""
 
 
 class GroupObserver:
-    """Reads groups again and again over the same connections; used by one thread.
+    """Reads groups repeatedly over the same connections; for one thread.
 
     Args:
         bootstrap_servers: `host:port` of one or more brokers.
-        timeout_s: Seconds in which one observation must be complete.
-        security: How to secure connections; None: not at all.
+        timeout_s: The timeout of one observation.
+        security: TLS and authentication; None: neither.
 
     Raises:
         OptionsError: `bootstrap_servers` is empty or malformed.
@@ -82,29 +82,19 @@ class GroupObserver:
             self._cluster = None
 
     def view(self, group_id: str) -> GroupView:
-        """Read a group, and what its members on this machine say of themselves.
+        """Read a group, with the snapshots of its members on this machine.
 
-        Args:
-            group_id: The group.
-
-        Raises:
-            GroupNotFoundError: There is no such group, or it is of another protocol.
-            BrokerUnreachableError: Not all answers came in time; names the addresses.
-            ProtocolError: A broker refused, or its answer cannot be read.
+        Raises as `observe` does.
         """
         return view_group(self.observe(group_id), read_snapshots(group_id))
 
     def observe(self, group_id: str, *, timeout_s: float | None = None) -> GroupReading:
-        """Read everything there is to know about a group of the consumer or classic protocol.
-
-        Args:
-            group_id: The group.
-            timeout_s: Seconds in which it must be complete; None: as every observation.
+        """Read description, offsets and topics of a consumer or classic group.
 
         Raises:
-            GroupNotFoundError: There is no such group, or it is of another protocol.
-            BrokerUnreachableError: Not all answers came in time; names the addresses.
-            ProtocolError: A broker refused, or its answer cannot be read.
+            GroupNotFoundError: The group does not exist, or has another protocol.
+            BrokerUnreachableError: A request failed or timed out; names the addresses.
+            ProtocolError: A broker returned an error, or a response cannot be decoded.
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         deadline = time.monotonic() + limit_s
@@ -116,18 +106,18 @@ class GroupObserver:
                 request_timeout_s=self._timeout_s,
             )
         cluster = self._cluster
-        # Each call of the cluster has the whole time for itself; together they must not take more.
+        # Each call may take the whole timeout; this timer limits all calls together.
         cut_off = threading.Timer(limit_s + _GRACE_S, cluster.shutdown)
         cut_off.daemon = True
         cut_off.start()
         try:
             return _read_group(cluster, group_id)
         except RequestError as error:
-            # A cluster that was cut off stays so: the next observation begins with a new one.
+            # A cluster that was shut down cannot be used again.
             self.close()
             reason = error.reason
             if time.monotonic() > deadline + _GRACE_S:
-                reason = f"not everything was answered within {limit_s:g} s"
+                reason = f"brokers did not answer all requests within {limit_s:g} s"
             raise BrokerUnreachableError(f"{self._addresses()}: {reason}") from error
         finally:
             cut_off.cancel()
@@ -145,22 +135,19 @@ def describe(
 ) -> GroupView:
     """Read a group as `spark-groups describe` shows it: members, partitions, offsets and lag.
 
-    It joins nothing and commits nothing; a group of the classic protocol is read too. Members that
-    run on this machine, as this user, add what they say of themselves (`local`). `to_json()` of
-    what is returned is what `describe --json` prints of the group.
+    Reading neither joins nor commits. Classic groups are supported. Members that run on this
+    machine as this user have `local`. `to_json()` is the document of `describe --json`.
 
     Args:
-        group_id: The group.
         bootstrap_servers: `host:port` of one or more brokers, separated by commas.
-        settings: How to connect to secured brokers: Kafka's own client settings by their names,
-            as `security.protocol`.
-        timeout_s: Seconds in which all answers must be there.
+        settings: Kafka client settings by name, such as `security.protocol`.
+        timeout_s: The timeout for all requests together.
 
     Raises:
-        GroupNotFoundError: There is no such group, or it is of another protocol.
-        OptionsError: An address is malformed, or the settings are wrong.
-        BrokerUnreachableError: Not all answers came in time; names the addresses.
-        ProtocolError: A broker refused, or its answer cannot be read.
+        GroupNotFoundError: The group does not exist, or has another protocol.
+        OptionsError: An address or a setting is invalid.
+        BrokerUnreachableError: A request failed or timed out; names the addresses.
+        ProtocolError: A broker returned an error, or a response cannot be decoded.
     """
     security = security_of(settings, prefix="") if settings else None
     with GroupObserver(bootstrap_servers, timeout_s=timeout_s, security=security) as observer:
@@ -168,24 +155,17 @@ def describe(
 
 
 def describe_consumer_group(cluster: Cluster, group_id: str) -> DescribeGroupResponse:
-    """Return a group's description, which is without an error.
+    """Return the description of a group of the consumer protocol.
 
-    Args:
-        cluster: The cluster.
-        group_id: The group.
-
-    Raises:
-        GroupNotFoundError: There is no such group, or it is of another protocol.
-        RequestError: The coordinator did not answer in time.
-        ProtocolError: It refused, or its answer cannot be read.
+    Raises as `describe_any_group` does.
     """
-    described = _described_if_there(cluster, group_id)
+    described = _described_if_found(cluster, group_id)
     if described is None:
         raise GroupNotFoundError(why_not_found(group_id, cluster.list_groups()))
     return described
 
 
-def _described_if_there(cluster: Cluster, group_id: str) -> DescribeGroupResponse | None:
+def _described_if_found(cluster: Cluster, group_id: str) -> DescribeGroupResponse | None:
     request = DescribeGroupRequest(group_id=group_id, include_authorized_operations=True)
     described = cluster.describe_group(request)
     if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
@@ -195,18 +175,14 @@ def _described_if_there(cluster: Cluster, group_id: str) -> DescribeGroupRespons
 
 
 def describe_any_group(cluster: Cluster, group_id: str) -> tuple[GroupType, DescribeGroupResponse]:
-    """Return the protocol of a group, and its description, which is without an error.
-
-    Args:
-        cluster: The cluster.
-        group_id: The group, of the consumer protocol or the classic one.
+    """Return the protocol and the description of a consumer or classic group.
 
     Raises:
-        GroupNotFoundError: There is no such group, or it is of another protocol.
+        GroupNotFoundError: The group does not exist, or has another protocol.
         RequestError: The coordinator did not answer in time.
-        ProtocolError: It refused, or its answer cannot be read.
+        ProtocolError: It returned an error, or a response cannot be decoded.
     """
-    described = _described_if_there(cluster, group_id)
+    described = _described_if_found(cluster, group_id)
     if described is not None:
         return GroupType.CONSUMER, described
     group = describe_classic_group(cluster, group_id)
@@ -244,7 +220,7 @@ def _read_group(cluster: Cluster, group_id: str) -> GroupReading:
 def _read_topics(
     cluster: Cluster, described: DescribeGroupResponse, committed: OffsetFetchResponse
 ) -> tuple[TopicMetadata, ...]:
-    """Ask by id for what has partitions in the group, by name for what has none yet."""
+    """Request topics with partitions in the group by id, other subscribed topics by name."""
     topic_ids = {each.topic_id for each in (*committed.offsets, *committed.errors)}
     topic_names: set[str] = set()
     for member in described.members:
@@ -260,19 +236,14 @@ def _read_topics(
 
 
 def why_not_found(group_id: str, groups: tuple[ListedGroup, ...]) -> str:
-    """Return a sentence; ConsumerGroupDescribe calls a classic group one that is not there.
-
-    Args:
-        group_id: The group that was asked for.
-        groups: The groups of the cluster.
-    """
+    """Return why ConsumerGroupDescribe did not find a group; classic groups are not found."""
     for group in groups:
         if group.group_id == group_id and group.group_type.lower() != "consumer":
             kind = group.group_type.lower()
             state = f", {group.group_state}" if group.group_state else ""
             tool = "spark-groups describe" if kind == "classic" else f"kafka-{kind}-groups.sh"
             return (
-                f"group {group_id!r} is a {kind} group{state}, not one of the consumer protocol"
+                f"group {group_id!r} is a {kind} group{state}, not a group of the consumer protocol"
                 f" (KIP-848): {tool} shows it"
             )
     known = [e.group_id for e in groups if e.group_type.lower() in ("consumer", "classic")]
@@ -280,4 +251,4 @@ def why_not_found(group_id: str, groups: tuple[ListedGroup, ...]) -> str:
     if near:
         return f"there is no group {group_id!r}: did you mean {near[0]!r}?"
     there = f"{len(known)} consumer groups" if len(known) != 1 else "1 consumer group"
-    return f"there is no group {group_id!r}: the cluster has {there}, none with a name like that"
+    return f"there is no group {group_id!r}: the cluster has {there}, none with a similar name"

@@ -1,4 +1,4 @@
-"""Who had which partition when, as far as one saw it, and the moves between them."""
+"""The observed owners of each partition over time, and moves between owners."""
 
 from __future__ import annotations
 
@@ -14,23 +14,21 @@ from spark_groups.observation.views import GroupView, PartitionView
 from spark_groups.types import TopicPartition
 
 SPANS_MAX: Final = 4_000
-"""Of a whole group; each partition keeps its share of them."""
+"""The limit for a group, divided among its partitions."""
 PARTITION_SPANS_MAX: Final = 50
 PARTITION_SPANS_MIN: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnershipSpan:
-    """A time in which one member had a partition.
+    """A time during which one member owned a partition.
 
     Args:
-        member_id: The member.
-        client_id: What its client calls itself.
-        first_member_epoch: Its epoch when the time began; None: unknown.
-        last_member_epoch: Its epoch when it was last seen.
-        is_revoking: Whether it is to give the partition up.
-        from_s: When it was first seen, in seconds.
-        until_s: When it was seen to be over; None: it goes on.
+        first_member_epoch: Its epoch at the start; None: unknown.
+        last_member_epoch: Its latest epoch.
+        is_revoking: Whether it must revoke the partition.
+        from_s: The first poll that showed it, in seconds since 1970.
+        until_s: The first poll that no longer showed it; None: it is the current one.
     """
 
     member_id: str
@@ -44,11 +42,10 @@ class OwnershipSpan:
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A partition that changed hands.
+    """A partition that changed its owner.
 
     Args:
-        partition: The partition.
-        took_s: Seconds since it was first seen on its way; None: it was not.
+        took_s: Seconds since it was first seen moving; None: it never was.
     """
 
     partition: TopicPartition
@@ -56,38 +53,23 @@ class _Move:
 
 
 class Ownership:
-    """The spans of every partition of a group, and which partitions are on their way."""
+    """The owners of every partition of a group, and the partitions that are moving."""
 
     def __init__(self) -> None:
         self._spans: dict[PartitionKey, deque[OwnershipSpan]] = {}
         self._unsettled_since: dict[PartitionKey, float] = {}
-        self._has_looked = False
+        self._has_view = False
 
     def spans(self, key: PartitionKey) -> tuple[OwnershipSpan, ...]:
-        """Return who had a partition, the earliest first.
-
-        Args:
-            key: The partition.
-        """
+        """Return the owners of a partition, the earliest first."""
         return tuple(self._spans.get(key, ()))
 
     def unsettled_since(self, key: PartitionKey) -> float | None:
-        """Return since when a partition is on its way or has lost its owner; None: it is not.
-
-        Args:
-            key: The partition.
-        """
+        """Return when a partition began to move or lost its owner; None: it has settled."""
         return self._unsettled_since.get(key)
 
     def look(self, view: GroupView, at_s: float) -> list[GroupEvent]:
-        """Take note of a group as it is now, and return what moved.
-
-        The first look shows who has what, and moves nothing.
-
-        Args:
-            view: The group.
-            at_s: Seconds.
-        """
+        """Record the owners in a view, and return events; none for the first view."""
         here = {(each.topic_id, each.partition) for each in view.partitions}
         self._spans = {key: self._spans.get(key, deque()) for key in here}
         self._unsettled_since = {k: s for k, s in self._unsettled_since.items() if k in here}
@@ -108,7 +90,7 @@ class Ownership:
                 source = None if last is None else last.member_id
                 moved.setdefault((source, each.owner), []).append(_Move(name, took_s))
         self._extend_spans(view, at_s)
-        first, self._has_looked = not self._has_looked, True
+        first, self._has_view = not self._has_view, True
         if first:
             return []
         return [*_released(released, labels, at_s), *_moved(moved, labels, at_s)]
@@ -116,7 +98,7 @@ class Ownership:
     def _took_s(
         self, key: PartitionKey, partition: PartitionView, last: OwnershipSpan | None, at_s: float
     ) -> float | None:
-        """Note when a partition is on its way; return how long it was if it has arrived."""
+        """Track since when a partition moves; return for how long it has been moving."""
         is_without_owner = partition.owner is None and last is not None
         if partition.moves_to is not None or is_without_owner:
             began_s = self._unsettled_since.setdefault(key, at_s)
@@ -181,13 +163,13 @@ def _moved(
         took_s = max((each.took_s for each in moves if each.took_s is not None), default=None)
         what = partition_ranges(partitions)
         to = member_label(labels.get(owner, ""), owner)
-        said = f"{what} assigned to {to}"
+        text = f"{what} assigned to {to}"
         if source is not None:
-            said = f"{what} moved from {member_label(labels.get(source, ''), source)} to {to}"
+            text = f"{what} moved from {member_label(labels.get(source, ''), source)} to {to}"
         yield GroupEvent(
             at_s=at_s,
             kind=EventKind.PARTITIONS_MOVED,
-            text=said if took_s is None else f"{said} in {took_s:.1f} s",
+            text=text if took_s is None else f"{text} in {took_s:.1f} s",
             member_id=owner,
             from_member_id=source,
             partitions=partitions,

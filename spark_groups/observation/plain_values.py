@@ -1,8 +1,10 @@
-"""Views as plain values, as JSON has them, and partitions as text."""
+"""Views as JSON, and partitions as text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
+from enum import Enum
 from typing import Any, Final
 
 from spark_groups.errors import printable
@@ -10,37 +12,38 @@ from spark_groups.types import TopicPartition
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return partition indexes by topic.
-
-    Args:
-        partitions: The partitions.
-    """
+    """Return partition indexes by topic."""
     grouped: dict[str, list[int]] = {}
     for each in partitions:
         grouped.setdefault(each.topic, []).append(each.partition)
     return grouped
 
 
-def listed(value: Any) -> Any:
-    """Return a value with lists for tuples, all the way down, as JSON would read it back.
+class View:
+    """Base of the dataclasses that commands print as JSON."""
 
-    Args:
-        value: Dictionaries, tuples and what they are made of.
-    """
+    __slots__ = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON has them: lists for tuples, values for enums."""
+        document: dict[str, Any] = json_value(asdict(self))  # type: ignore[call-overload]
+        return document
+
+
+def json_value(value: Any) -> Any:
+    """Return a value as JSON has it, at every depth: lists for tuples, values for enums."""
     if isinstance(value, dict):
-        return {key: listed(each) for key, each in value.items()}
-    return [listed(each) for each in value] if isinstance(value, list | tuple) else value
+        return {key: json_value(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_value(each) for each in value]
+    return value.value if isinstance(value, Enum) else value
 
 
 RANGES_SHOWN: Final = 8
 
 
 def partition_ranges(partitions: Iterable[TopicPartition]) -> str:
-    """Write partitions as ranges: `flights 0-5, 8; orders 0`; what is too many is counted.
-
-    Args:
-        partitions: The partitions.
-    """
+    """Return partitions as ranges: `flights 0-5, 8; orders 0`; after 8 ranges, only a count."""
     ranges: list[tuple[str, int, int]] = []
     for each in sorted(partitions):
         if ranges and ranges[-1][0] == each.topic and ranges[-1][2] == each.partition - 1:

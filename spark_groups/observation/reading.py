@@ -1,4 +1,4 @@
-"""What the brokers say about a group, before anything is made of it."""
+"""The responses of brokers about one group."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spark_groups.wire.groups import ClassicGroup
 
 
 class GroupType(Enum):
-    """The protocol that a group is of, in the coordinator's word."""
+    """The protocol of a group."""
 
     CONSUMER = "consumer"
     CLASSIC = "classic"
@@ -28,18 +28,12 @@ class GroupType(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReading:
-    """What the brokers said about a group, read one after the other.
+    """The responses about a group, read one after the other.
 
     Args:
-        description: The coordinator's description, without an error. A classic group has no epochs,
-            and its members are meant to have what they have.
-        group_type: The protocol it is of.
-        coordinator: The broker that coordinates the group, if known.
-        committed: Every committed offset of the group.
-        log_starts: First offsets of the partitions.
-        log_ends: Ends of the partitions; read after the committed offsets, so that no lag is
-            negative only because time passed.
-        topics: The topics as they exist now.
+        description: In a classic group, epochs are 0 and target assignments equal assignments.
+        log_ends: Read after the committed offsets, so that commits in between do not make lag
+            negative.
     """
 
     description: DescribeGroupResponse
@@ -51,17 +45,17 @@ class GroupReading:
     topics: tuple[TopicMetadata, ...] = ()
 
     def topic_names(self) -> dict[TopicId, str]:
-        """Return names by topic id, also of topics that only the coordinator knows."""
+        """Return names by topic id, including topics that only the coordinator knows."""
         return {
             **self.description.topic_names,
             **{each.topic_id: each.name for each in self.topics},
         }
 
     def partitions(self) -> frozenset[TopicIdPartition]:
-        """Return all that the group has to do with.
+        """Return the partitions of the group.
 
-        That is: what is assigned, what is to be, what is committed, and every other partition of a
-        topic that is subscribed by name or assigned in part.
+        These are assigned partitions, target assignments, partitions with committed offsets, and
+        all partitions of topics that are assigned in part or subscribed by name.
         """
         found = {*self.committed.offsets, *self.committed.errors}
         subscribed: set[str] = set()
@@ -80,19 +74,13 @@ class GroupReading:
 
 
 CLASSIC_MEMBER_TYPE: Final = 0
-"""What ConsumerGroupDescribe calls a member that speaks the classic protocol."""
+"""The member type of classic members in ConsumerGroupDescribe."""
 
 
 def described_as_consumer_group(
     group_id: str, group: ClassicGroup, topics: Iterable[TopicMetadata]
 ) -> DescribeGroupResponse:
-    """Return a classic group in the words of the consumer protocol; epochs mean nothing there.
-
-    Args:
-        group_id: The group.
-        group: What its coordinator says.
-        topics: The topics that its members have to do with; what others have is left out.
-    """
+    """Return a classic group as a ConsumerGroupDescribe response, with epochs of 0."""
     ids = {each.name: each.topic_id for each in topics}
     members = []
     for each in group.members:

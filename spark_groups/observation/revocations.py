@@ -1,4 +1,4 @@
-"""Members that are to give partitions up: since when, and how much of their time is used."""
+"""Revocations under way, with the share of the rebalance timeout that they have used."""
 
 from __future__ import annotations
 
@@ -14,16 +14,14 @@ from spark_groups.types import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revocation:
-    """What a member has yet to give up.
+    """The partitions that a member must still revoke.
 
     Args:
-        member_id: The member.
-        label: What it is called.
-        partitions: What it has yet to give up.
-        since_s: Since when, in seconds: as the member says, or when it was first seen.
-        age_s: Seconds since the member was told; None: it does not run on this machine.
-        rebalance_timeout_s: How long it may take; None: unknown.
-        budget_used: The part of that time that is used up; None: unknown.
+        since_s: When the revocation began, as the member reports it, or else when it was first
+            observed, in seconds since 1970.
+        age_s: Its age as the member reports it; None: the member does not run on this machine.
+        rebalance_timeout_s: None: unknown.
+        budget_used: The used fraction of the rebalance timeout; None: unknown.
     """
 
     member_id: str
@@ -35,7 +33,7 @@ class Revocation:
     budget_used: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the revocation as plain values."""
+        """Return the revocation as JSON has it."""
         return asdict(self) | {"partitions": by_topic(self.partitions)}
 
 
@@ -46,16 +44,11 @@ class Revocations:
         self._under_way: dict[str, Revocation] = {}
 
     def under_way(self) -> tuple[Revocation, ...]:
-        """Return what is being given up, the oldest first."""
+        """Return the revocations under way, the oldest first."""
         return tuple(sorted(self._under_way.values(), key=lambda each: each.since_s))
 
     def look(self, view: GroupView, at_s: float) -> list[GroupEvent]:
-        """Take note of a group as it is now, and return what began and ended.
-
-        Args:
-            view: The group.
-            at_s: Seconds.
-        """
+        """Record the revocations in a view, and return those that began and ended."""
         before, self._under_way = self._under_way, {}
         events = []
         for member in view.members:
@@ -73,7 +66,7 @@ class Revocations:
 
 
 def _revoking(member: MemberView) -> tuple[TopicPartition, ...]:
-    """Before Kafka 4.3 only the member itself knows what it has yet to give up."""
+    """Before Kafka 4.3 only the member itself knows the partitions that it must revoke."""
     local = member.local.revoking if member.local is not None else ()
     return tuple(sorted({*member.revoking, *local}))
 
@@ -106,7 +99,7 @@ def _began(now: Revocation, at_s: float) -> GroupEvent:
     return GroupEvent(
         at_s=at_s,
         kind=EventKind.REVOCATION_BEGAN,
-        text=f"{now.label} is to give up {partition_ranges(now.partitions)}{within}",
+        text=f"{now.label} must revoke {partition_ranges(now.partitions)}{within}",
         member_id=now.member_id,
         partitions=now.partitions,
         budget_used=now.budget_used,
@@ -120,14 +113,14 @@ def _ended(ended: Iterator[Revocation], members: set[str], at_s: float) -> Itera
         used = None if timeout_s is None else round(took_s / timeout_s, 4)
         what = partition_ranges(each.partitions)
         if each.member_id in members:
-            said = f"gave up {what} after {took_s:.1f} s"
+            result = f"revoked {what} after {took_s:.1f} s"
         else:
-            said = f"is gone, and had yet to give up {what}"
-        share = "" if used is None else f", {used:.0%} of its time"
+            result = f"left the group before it revoked {what}"
+        share = "" if used is None else f", {used:.0%} of its rebalance timeout"
         yield GroupEvent(
             at_s=at_s,
             kind=EventKind.REVOCATION_ENDED,
-            text=f"{each.label} {said}{share}",
+            text=f"{each.label} {result}{share}",
             member_id=each.member_id,
             partitions=each.partitions,
             took_s=took_s,

@@ -1,20 +1,19 @@
-"""What an operator sees of a group: one value, derived from what the brokers say.
+"""The view of a group: one value, made from the responses of brokers.
 
-Nothing here reads, waits or prints. What is not known is None, never 0; `render` shows it as "—".
-A partition in the target of one member and the current assignment of another is on its way: it
-still belongs to the one and will move to the other.
+Unknown values are None, never 0. A partition in the current assignment of one member and the target
+assignment of another is moving.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
 from spark_groups.errors import ErrorCode
 from spark_groups.observation.local_members import LocalMember, parse_local_members
-from spark_groups.observation.plain_values import by_topic, listed
+from spark_groups.observation.plain_values import View, by_topic
 from spark_groups.observation.reading import GroupReading, GroupType
 from spark_groups.offsets.events import WithheldRange
 from spark_groups.protocol.messages import (
@@ -38,13 +37,9 @@ class GroupTotals:
     """Sums over a group.
 
     Args:
-        members: Its members.
-        partitions: All its partitions.
-        assigned_partitions: Those that a member has.
-        unassigned_partitions: Those that no member has.
-        moving_partitions: Those that will have another owner.
-        lag: The sum of all lags that are known; None if none is.
-        unknown_lag_partitions: Partitions whose lag is not known.
+        moving_partitions: Partitions that will have another owner.
+        lag: The sum of all known lags; None if none is known.
+        unknown_lag_partitions: Partitions whose lag is unknown.
     """
 
     members: int
@@ -59,12 +54,7 @@ class GroupTotals:
 def group_totals(
     members: tuple[MemberView, ...], partitions: tuple[PartitionView, ...]
 ) -> GroupTotals:
-    """Return the sums over a group.
-
-    Args:
-        members: Its members.
-        partitions: Its partitions.
-    """
+    """Return the sums over a group."""
     assigned = sum(each.owner is not None for each in partitions)
     return GroupTotals(
         members=len(members),
@@ -78,20 +68,20 @@ def group_totals(
 
 
 STATE_MEANINGS: Final[Mapping[str, str]] = {
-    "Empty": "It has no members; its committed offsets are kept.",
+    "Empty": "The group has no members; its committed offsets are kept.",
     "Assigning": "The coordinator is about to compute a new target assignment; until then members"
-    " keep what they have.",
-    "Reconciling": "Members are moving from what they have to the target assignment.",
-    "Stable": "Every member has exactly what the target assignment gives it.",
-    "Dead": "It has neither members nor committed offsets, and is being removed.",
-    "PreparingRebalance": "All members are joining again; nobody is told yet what to read.",
-    "CompletingRebalance": "All members have joined, and wait for what one of them assigns.",
+    " keep their partitions.",
+    "Reconciling": "Members are moving from their current assignments to the target assignment.",
+    "Stable": "Every member has its target assignment.",
+    "Dead": "The group has neither members nor committed offsets, and is being removed.",
+    "PreparingRebalance": "All members are rejoining; none has an assignment yet.",
+    "CompletingRebalance": "All members have joined, and wait for the assignment by their leader.",
 }
-"""By the coordinator's word for a group's state, of the consumer protocol or the classic one
+"""By group state, of the consumer and the classic protocol
 (org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroup.ConsumerGroupState and
 org.apache.kafka.coordinator.group.classic.ClassicGroupState)."""
 
-UNKNOWN_STATE_MEANING: Final = "This version does not know what the coordinator means by that."
+UNKNOWN_STATE_MEANING: Final = "This version does not know this state."
 
 
 OPERATIONS: Final[Mapping[int, str]] = {
@@ -109,26 +99,22 @@ OPERATIONS: Final[Mapping[int, str]] = {
     14: "DESCRIBE_TOKENS",
     15: "TWO_PHASE_COMMIT",
 }
-"""Kafka's names by their bit (org.apache.kafka.common.acl.AclOperation)."""
+"""Names by bit (org.apache.kafka.common.acl.AclOperation)."""
 
 
 def authorized_operations(bits: int) -> tuple[str, ...] | None:
-    """Return Kafka's names of the operations, in its order; None if they are not known.
-
-    Args:
-        bits: The bit field of a description; bits that this version does not know are left out.
-    """
+    """Return the names of the operations in a bit field; None if it is unknown."""
     if bits == UNKNOWN_AUTHORIZED_OPERATIONS:
         return None
     return tuple(name for bit, name in OPERATIONS.items() if bits >> bit & 1)
 
 
 MEMBER_TYPES: Final[Mapping[int, str]] = {-1: "unknown", 0: "classic", 1: "consumer"}
-"""By ConsumerGroupDescribe's number."""
+"""By the MemberType of ConsumerGroupDescribe."""
 
 
 class LagOrigin(Enum):
-    """Where lag is counted from."""
+    """The offset from which lag is counted."""
 
     COMMITTED_OFFSET = "committed offset"
     LOG_START_OFFSET = "log start offset"
@@ -136,24 +122,20 @@ class LagOrigin(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberView:
-    """A member as the coordinator has it.
+    """A member as the coordinator describes it.
 
     Args:
-        member_id: Its id.
         instance_id: `group.instance.id` of a static member.
-        client_id: What its client calls itself.
-        client_host: Where it connects from.
+        client_host: The host from which it connects.
         rack_id: `client.rack`.
-        member_epoch: The epoch it has acknowledged; -2: a static member that left and may return;
-            None: a classic group has none.
-        member_type: Which protocol it speaks: consumer, classic or unknown.
-        subscribed_topic_names: The topics it asks for by name.
-        subscribed_topic_regex: The RE2 expression it asks by.
-        current: What it may use, and from Kafka 4.3 also what it has yet to give up.
-        target: What it is meant to have.
-        pending: What it has yet to get: target without current.
-        revoking: What it has yet to give up: current without target.
-        local: What it says about itself, where it runs on this machine.
+        member_epoch: -2: a static member that left and may return; None: a classic group.
+        member_type: Its protocol: consumer, classic or unknown.
+        subscribed_topic_regex: An RE2 expression.
+        current: Its current assignment; from Kafka 4.3 with partitions that it must still revoke.
+        target: Its target assignment.
+        pending: Target without current assignment.
+        revoking: Current without target assignment.
+        local: Its own snapshot, if it runs on this machine.
     """
 
     member_id: str
@@ -174,24 +156,20 @@ class MemberView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:
-    """A partition as the group stands to it.
+    """A partition of a group.
 
     Args:
-        topic: Its topic; the topic id where the name is not known any more.
-        topic_id: Its topic's id as Kafka's tools write it.
-        partition: Its index.
-        owner: Id of the member that has it; None: no member.
-        moves_to: Id of the member that will have it, if that is another one.
-        log_start_offset: The first offset there is.
-        committed_offset: The next offset to read; None: unknown, or none is committed.
-        committed_leader_epoch: The leader epoch that was committed with it; None: none was.
-        log_end_offset: The next offset to be written (the high watermark).
-        lag: Offsets between the committed offset (or the log start) and the end; None: unknown.
-        lag_origin: Where lag is counted from: the log start exactly if nothing is committed; None
-            if it is not known whether something is.
-        remark: What is unusual, in words; empty if nothing is.
-        withheld: What waits for the next owner until the present one lets go, by the word of a
-            member on this machine; None: nothing does, or that is not known here.
+        topic: The topic name; the topic id of a topic that no longer exists.
+        owner: The id of the member that owns it; None: no member.
+        moves_to: The id of its next owner; None: it does not move.
+        committed_offset: None: unknown, or no offset is committed.
+        committed_leader_epoch: The leader epoch of the committed offset; None: it has none.
+        log_end_offset: The high watermark.
+        lag: Log end offset minus committed offset (or log start offset); None: unknown.
+        lag_origin: LOG_START_OFFSET if no offset is committed; None: unknown.
+        remark: Anything unusual; empty if there is nothing.
+        withheld: The range that waits for the next owner until the current owner revokes the
+            partition, as reported by a member on this machine; None: unknown, or no range.
     """
 
     topic: str
@@ -210,26 +188,21 @@ class PartitionView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupView:
-    """A group at one moment.
+class GroupView(View):
+    """A group at one time.
 
     Args:
-        group_id: Its id.
-        group_type: Of which protocol it is: consumer or classic.
-        group_state: The coordinator's word.
-        state_meaning: What that means, as a sentence.
-        group_epoch: Rises whenever members, subscriptions or topics change; None: a classic group
-            has none.
-        assignment_epoch: The group epoch that the target assignment was computed at.
-        assignor_name: Who computes the target assignment.
-        coordinator: The broker that coordinates the group; None if unknown.
+        group_type: consumer or classic.
+        state_meaning: The meaning of the state, as a sentence.
+        group_epoch: Rises with every change of members, subscriptions or topics; None: a classic
+            group.
+        assignment_epoch: The group epoch of the target assignment.
+        coordinator: The coordinating broker; None: unknown.
         members: Sorted by client id and member id.
         partitions: Sorted by topic and index.
-        totals: Sums.
-        authorized_operations: What whoever looks may do with the group, in Kafka's words; None:
-            unknown.
-        outside: By member id, what runs on this machine and is no member: it waits for its instance
-            id, or left a silent query.
+        authorized_operations: The reader's authorized operations, by Kafka's names; None: unknown.
+        outside: By member id, queries on this machine that are not members now: they wait for their
+            instance id, or left because Spark did not call.
     """
 
     group_id: str
@@ -247,27 +220,24 @@ class GroupView:
     outside: Mapping[str, LocalMember] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the view as plain values; partitions of members are lists by topic."""
-        plain = asdict(self)
-        for member, shown in zip(self.members, plain["members"], strict=True):
+        """Return the view as JSON has it; partitions of members are lists by topic."""
+        document = super(GroupView, self).to_json()
+        for member, shown in zip(self.members, document["members"], strict=True):
             for name in ("current", "target", "pending", "revoking"):
                 shown[name] = by_topic(getattr(member, name))
             if member.local is not None:
                 shown["local"]["revoking"] = by_topic(member.local.revoking)
         for member_id, local in self.outside.items():
-            plain["outside"][member_id]["revoking"] = by_topic(local.revoking)
-        for partition, shown in zip(self.partitions, plain["partitions"], strict=True):
-            shown["lag_origin"] = partition.lag_origin and partition.lag_origin.value
-        return {name: listed(value) for name, value in plain.items()}
+            document["outside"][member_id]["revoking"] = by_topic(local.revoking)
+        return document
 
 
 def view_group(reading: GroupReading, snapshots: Iterable[Mapping[str, Any]] = ()) -> GroupView:
-    """Return what an operator sees of a group.
+    """Return the view of a group.
 
     Args:
-        reading: What the brokers said.
-        snapshots: What members on this machine say about themselves, as `client.snapshot` has it;
-            those of other groups are ignored.
+        snapshots: Snapshots of members on this machine, as `client.snapshot` writes them; those of
+            other groups are ignored.
     """
     description = reading.description
     names = reading.topic_names()
@@ -292,9 +262,8 @@ def view_group(reading: GroupReading, snapshots: Iterable[Mapping[str, Any]] = (
     partitions = tuple(
         sorted(
             (
-                _with_withheld(
-                    _view_partition(reading, each, names, owners.get(each), targets.get(each)),
-                    withheld,
+                _view_partition(
+                    reading, each, names, owners.get(each), targets.get(each), withheld=withheld
                 )
                 for each in reading.partitions()
             ),
@@ -317,7 +286,7 @@ def view_group(reading: GroupReading, snapshots: Iterable[Mapping[str, Any]] = (
         outside={
             member_id: each
             for member_id, each in local.items()
-            if each.says_why_it_is_outside and member_id not in {m.member_id for m in members}
+            if each.says_why_it_is_outside and all(m.member_id != member_id for m in members)
         },
     )
 
@@ -334,7 +303,7 @@ def _view_member(
         member_id=member.member_id,
         instance_id=member.instance_id,
         client_id=member.client_id,
-        # Java writes an address without a name as "/127.0.0.1".
+        # Java prints an address without a host name as "/127.0.0.1".
         client_host=member.client_host.removeprefix("/"),
         rack_id=member.rack_id,
         member_epoch=member.member_epoch if has_epochs else None,
@@ -366,10 +335,10 @@ def _owners(
     names: Mapping[TopicId, str],
     local: Mapping[str, LocalMember],
 ) -> dict[TopicIdPartition, str]:
-    """Return who has each partition.
+    """Return the owner of each partition.
 
-    Before Kafka 4.3 the coordinator leaves out what a member has yet to give up, so a member on
-    this machine is asked too; elsewhere such a partition shows no owner.
+    Before Kafka 4.3 the coordinator omits partitions that a member must still revoke. They have an
+    owner only if that member runs on this machine.
     """
     ids = {name: topic_id for topic_id, name in names.items()}
     owners = {
@@ -389,7 +358,10 @@ def _view_partition(
     names: Mapping[TopicId, str],
     owner: str | None,
     target: str | None,
+    *,
+    withheld: Mapping[tuple[str, int], Mapping[str, WithheldRange]],
 ) -> PartitionView:
+    topic = _name(key.topic_id, names)
     committed = reading.committed.offsets.get(key)
     committed_offset: int | None = None
     leader_epoch: int | None = None
@@ -405,11 +377,12 @@ def _view_partition(
     lag = None if end is None or counted_from is None else end - counted_from
     remark = _error_remark(reading, key)
     if lag is not None and lag < 0:
-        lag, remark = None, f"offset {counted_from:,} is committed, and the log ends at {end:,}"
+        lag, remark = None, f"offset {counted_from:,} is committed, but the log ends at {end:,}"
     if committed_offset is not None and start is not None and committed_offset < start:
         remark = f"offsets deleted before they were read: {start - committed_offset:,}"
+    waiting = withheld.get((topic, key.partition), {})
     return PartitionView(
-        topic=_name(key.topic_id, names),
+        topic=topic,
         topic_id=topic_id_text(key.topic_id),
         partition=key.partition,
         owner=owner,
@@ -421,29 +394,19 @@ def _view_partition(
         lag=lag,
         lag_origin=origin,
         remark=remark,
+        withheld=next((each for member_id, each in waiting.items() if member_id != owner), None),
     )
 
 
 def _withheld(
     local: Mapping[str, LocalMember],
 ) -> dict[tuple[str, int], dict[str, WithheldRange]]:
-    """Return what waits for members on this machine, by topic and partition, then by member."""
+    """Return the ranges for which members on this machine wait, by partition and member id."""
     found: dict[tuple[str, int], dict[str, WithheldRange]] = {}
     for member_id, member in local.items():
         for each in member.withheld:
             found.setdefault((each.topic, each.partition), {})[member_id] = each
     return found
-
-
-def _with_withheld(
-    partition: PartitionView, withheld: Mapping[tuple[str, int], Mapping[str, WithheldRange]]
-) -> PartitionView:
-    """Add what a member on this machine waits for, unless it has it by now."""
-    waiting = withheld.get((partition.topic, partition.partition), {})
-    for member_id, each in waiting.items():
-        if partition.owner != member_id:
-            return replace(partition, withheld=each)
-    return partition
 
 
 def _error_remark(reading: GroupReading, key: TopicIdPartition) -> str:

@@ -35,7 +35,7 @@ COMMANDS: Final[Mapping[str, str]] = {
 
 
 class _Commands(Mapping[str, Any]):
-    """The commands in the order of the table; each is imported when somebody takes it."""
+    """The commands in the order of the table; each is imported on first use."""
 
     def __getitem__(self, name: str) -> Any:
         module, _, attribute = COMMANDS[name].partition(":")
@@ -59,7 +59,7 @@ class _Commands(Mapping[str, Any]):
 
 
 class _Group(TyperGroup):
-    """`spark-groups` itself."""
+    """The top-level command."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -95,10 +95,10 @@ def options(
 
 
 def main() -> None:
-    """Run the command; what this package raises on purpose is one message and exit code 1."""
+    """Run a command; errors of this package become one message and exit code 1."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A name that the terminal's encoding lacks is no reason to show nothing.
+            # Names may hold characters that the terminal's encoding lacks.
             stream.reconfigure(errors="replace")
     try:
         app()

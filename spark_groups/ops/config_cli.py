@@ -1,4 +1,4 @@
-"""`spark-groups config`: what the brokers let an operator decide about a group."""
+"""`spark-groups config`: the group configuration that brokers keep (resource GROUP)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import difflib
 import re
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Final
+from dataclasses import dataclass
+from typing import Annotated, Final
 
 import typer
 from rich.console import Group, RenderableType
@@ -15,8 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_groups.errors import OptionsError, printable
+from spark_groups.observation.plain_values import View
 from spark_groups.ops.connecting import Brokers, GroupArgument, JsonFlag, connects
-from spark_groups.ops.output import UNKNOWN, output_for, plain_table
+from spark_groups.ops.output import UNKNOWN, Column, show, table_of
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.configuration import ConfigOrigin, ConfigResource
 from spark_groups.wire.group_settings import GroupSetting, GroupSettings, bound_keys, group_settings
@@ -26,13 +27,7 @@ _WHOLE_NUMBER = re.compile(r"[+-]?\d+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class SettingChange:
-    """A setting before and after a command.
-
-    Args:
-        name: Its name.
-        before: What was in force; None: unknown.
-        after: What is in force now; None: unknown.
-    """
+    """The effective value of a setting before and after a change; None: unknown."""
 
     name: str
     before: str | None
@@ -40,14 +35,11 @@ class SettingChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettingsView:
-    """What is set for a group, and what a command has just changed.
+class SettingsView(View):
+    """The settings of a group, which need not exist, and the changes that a command made.
 
     Args:
-        group_id: The group, which need not exist.
-        settings: Its settings.
-        changed: What was set or taken away.
-        reason: Why something is not known; empty if everything is.
+        reason: Why some settings are unknown; empty if all are known.
     """
 
     group_id: str
@@ -55,59 +47,46 @@ class SettingsView:
     changed: tuple[SettingChange, ...] = ()
     reason: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the view as plain values."""
-        return {
-            "group_id": self.group_id,
-            "settings": [asdict(each) | {"origin": each.origin.value} for each in self.settings],
-            "changed": [asdict(each) for each in self.changed],
-            "reason": self.reason,
-        }
-
 
 def parse_changes(set_values: Iterable[str], unset: Iterable[str]) -> dict[str, str | None]:
-    """Read `--set name=value` and `--unset name`; None stands for a value that is taken away.
-
-    Args:
-        set_values: What was given to `--set`.
-        unset: What was given to `--unset`.
+    """Parse `--set name=value` and `--unset name`; None stands for a value to unset.
 
     Raises:
-        OptionsError: Something is malformed, or a name is given more than once; lists all.
+        OptionsError: Malformed or repeated names; lists all of them.
     """
     changes: dict[str, str | None] = {}
     problems: list[str] = []
     for text in set_values:
         name, equals, value = (each.strip() for each in text.partition("="))
         if not name or not equals or not value:
-            problems.append(f"--set {text!r} is not name=value (to take it away: --unset)")
+            problems.append(f"--set {text!r} is not name=value (to remove a value: --unset)")
         elif name in changes:
             problems.append(f"--set {name} is given twice")
         else:
             changes[name] = value
-    taken_away: set[str] = set()
+    removed: set[str] = set()
     for name in (each.strip() for each in unset):
         if not name or "=" in name:
             problems.append(f"--unset {name!r} is not a name")
-        elif name in taken_away:
+        elif name in removed:
             problems.append(f"--unset {name} is given twice")
         elif name in changes:
             problems.append(f"{name} is given to --set and to --unset: choose one")
-        taken_away.add(name)
+        removed.add(name)
     if problems:
         raise OptionsError("; ".join(dict.fromkeys(problems)))
-    return changes | dict.fromkeys(taken_away)
+    return changes | dict.fromkeys(removed)
 
 
 def check_changes(changes: Mapping[str, str | None], settings: GroupSettings) -> None:
-    """Refuse what the broker would refuse, with more to go by.
+    """Check changes as the broker would, with a hint for each invalid one.
 
     Args:
-        changes: New values by name; None takes one away.
-        settings: What the broker lists; what is not known is left to the broker to decide.
+        changes: New values by name; None unsets a value. Names that this client cannot see are
+            left to the broker.
 
     Raises:
-        OptionsError: Names that the broker does not have, or values it does not take; lists all.
+        OptionsError: Unknown names or values out of range; lists all of them.
     """
     problems = []
     for name, value in sorted(changes.items()):
@@ -141,25 +120,18 @@ def _out_of_range(setting: GroupSetting, value: str) -> list[str]:
         )
         if bound is not None
     )
-    return [f"{setting.name}={value} is out of range: the broker takes {range_text}"]
+    return [f"{setting.name}={value} is out of range: the broker accepts {range_text}"]
 
 
 def are_in_force(changes: Mapping[str, str | None], settings: GroupSettings) -> bool:
-    """Say whether a broker shows changes that were accepted; it may be a moment behind.
+    """Say whether a broker shows changes that were accepted; it may be a moment behind."""
+    return all(_is_in_force(settings.of(name), value) for name, value in changes.items())
 
-    Args:
-        changes: New values by name; None takes one away.
-        settings: What the broker lists now.
-    """
-    for name, value in changes.items():
-        setting = settings.of(name)
-        if setting is None:
-            return False
-        is_own = setting.origin is ConfigOrigin.GROUP
-        if (is_own and setting.value == value) if value is not None else not is_own:
-            continue
+
+def _is_in_force(setting: GroupSetting | None, value: str | None) -> bool:
+    if setting is None:
         return False
-    return True
+    return not _is_own(setting) if value is None else _is_own(setting) and setting.value == value
 
 
 def view_settings(
@@ -168,14 +140,7 @@ def view_settings(
     changes: Iterable[str] = (),
     before: GroupSettings | None = None,
 ) -> SettingsView:
-    """Return what a command shows.
-
-    Args:
-        group_id: The group.
-        settings: What is set now.
-        changes: Names of what was changed.
-        before: What was set before.
-    """
+    """Return the settings of a group, with the named changes."""
 
     def value(of: GroupSettings | None, name: str) -> str | None:
         setting = of.of(name) if of is not None else None
@@ -193,7 +158,7 @@ def view_settings(
 
 
 _SHOWN_WITHIN_S: Final = 5.0
-"""How long a broker may take to show what the controller has accepted."""
+"""How long to wait until a broker reports a change that the controller accepted."""
 _ASK_AGAIN_S: Final = 0.05
 
 
@@ -202,28 +167,27 @@ def config(
     group: GroupArgument,
     brokers: Brokers,
     set_values: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set it; repeatable.")
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Set a value; repeatable."),
     ] = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option(
-            "--unset", metavar="NAME", help="Take the group's own value away; repeatable."
-        ),
+        typer.Option("--unset", metavar="NAME", help="Remove the group's own value; repeatable."),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show and change what is set for a group: heartbeat interval, session time-out.
+    """Show and change the settings of a group: heartbeat interval, session timeout.
 
     Each value is shown with its origin, and with the minimum and maximum of the coordinator's
-    broker. The group need not exist: settings can be made before its first member joins, and stay
-    after its last offset is gone. Members are told with their next heartbeat.
+    broker. The group need not exist: settings can be made before its first member joins, and
+    outlive its last committed offset. Members receive new values with their next heartbeat.
 
     Example: spark-groups config flight-readers --set consumer.session.timeout.ms=60000
 
-    Exit code 1 if a change is refused; then nothing is changed.
+    Exit code 1 if any change is rejected; then nothing is changed.
     """
     if not group:
-        raise typer.BadParameter("a group id is not empty", param_hint="GROUP")
+        raise typer.BadParameter("a group id must not be empty", param_hint="GROUP")
     try:
         changes = parse_changes(set_values or (), unset or ())
     except OptionsError as error:
@@ -235,32 +199,26 @@ def config(
             cluster.alter_configuration(ConfigResource.GROUP, group, changes)
             settings = _settings_with(cluster, group, changes, brokers.timeout_s / 2)
     view = view_settings(group, settings, changes, before)
-    output_for(as_json=as_json).show(view, lambda _: render_settings(view))
+    show(view, render_settings, as_json=as_json)
 
 
 def _settings_with(
     cluster: Cluster, group_id: str, changes: Mapping[str, str | None], timeout_s: float
 ) -> GroupSettings:
-    """Return the settings as soon as the brokers show changes that were accepted."""
     deadline = time.monotonic() + min(timeout_s, _SHOWN_WITHIN_S)
     while True:
         settings = group_settings(cluster, group_id)
-        cannot_tell = not settings.group_is_known
-        if are_in_force(changes, settings) or cannot_tell or time.monotonic() > deadline:
+        is_unknown = not settings.group_is_known
+        if are_in_force(changes, settings) or is_unknown or time.monotonic() > deadline:
             return settings
         time.sleep(_ASK_AGAIN_S)
 
 
-_COLUMNS = ("VALUE", "ORIGIN", "WITHOUT IT", "MINIMUM", "MAXIMUM")
 _OWN_STYLE, _QUIET_STYLE = "yellow", "dim"
 
 
 def render_settings(view: SettingsView) -> RenderableType:
-    """Return a group's settings as a table, with what was changed above it.
-
-    Args:
-        view: The settings. Values are written as they would be typed.
-    """
+    """Return the changes, and the settings as a table."""
     parts: list[RenderableType] = [
         Text(f"{each.name}: {_text(each.before)} -> {_text(each.after)}", _OWN_STYLE)
         for each in view.changed
@@ -271,26 +229,28 @@ def render_settings(view: SettingsView) -> RenderableType:
     if view.settings:
         parts.append(_table(view))
     if view.reason:
-        parts.append(Text(f"not everything is known: {printable(view.reason)}"))
+        parts.append(Text(f"some settings are unknown: {printable(view.reason)}"))
     return Group(*parts)
 
 
 def _table(view: SettingsView) -> Table:
-    table = plain_table()
-    table.add_column("SETTING", overflow="fold")
-    for header in _COLUMNS:
-        table.add_column(header, justify="left" if header == "ORIGIN" else "right")
-    for each in view.settings:
-        is_own = each.origin is ConfigOrigin.GROUP
-        table.add_row(
-            Text(printable(each.name)),
-            Text(_text(each.value)),
-            Text(each.origin.value, _OWN_STYLE if is_own else ""),
-            Text(_text(each.inherited) if is_own else ""),
-            Text(_text(each.minimum)),
-            Text(_text(each.maximum)),
-        )
-    return table
+    return table_of(
+        view.settings,
+        Column("SETTING", lambda each: each.name),
+        Column("VALUE", lambda each: _text(each.value), is_number=True),
+        Column("ORIGIN", lambda each: Text(each.origin.value, _OWN_STYLE if _is_own(each) else "")),
+        Column(
+            "INHERITED",
+            lambda each: _text(each.inherited) if _is_own(each) else "",
+            is_number=True,
+        ),
+        Column("MINIMUM", lambda each: _text(each.minimum), is_number=True),
+        Column("MAXIMUM", lambda each: _text(each.maximum), is_number=True),
+    )
+
+
+def _is_own(setting: GroupSetting) -> bool:
+    return setting.origin is ConfigOrigin.GROUP
 
 
 def _text(value: str | int | None) -> str:

@@ -1,4 +1,4 @@
-"""The options by which every command finds its brokers, and the connections that come of them."""
+"""Options that commands share, and the connections to brokers made from them."""
 
 from __future__ import annotations
 
@@ -30,60 +30,52 @@ GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The consume
 GroupArguments = Annotated[
     list[str], typer.Argument(metavar="GROUP...", help="The ids of one or more groups.")
 ]
-EveryPartitionFlag = Annotated[
-    bool, typer.Option("--all", help="Give every partition a row, however many there are.")
-]
+EveryPartitionFlag = Annotated[bool, typer.Option("--all", help="Show a row for every partition.")]
 DryRunFlag = Annotated[
-    bool, typer.Option("--dry-run", help="Change nothing, and show what would be done.")
+    bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")
 ]
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print the same as JSON.")]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 BootstrapServer = Annotated[
     str | None,
     typer.Option(
         "--bootstrap-server",
         metavar="HOST:PORT",
         envvar=BOOTSTRAP_SERVERS_VARIABLE,
-        help="Brokers, separated by commas; by default the one of `spark-groups broker start`.",
+        help="Comma-separated bootstrap servers; default: that of `spark-groups broker start`.",
     ),
 ]
 Timeout = Annotated[
-    float, typer.Option(metavar="SECONDS", help="Seconds for all answers.", min=0.1)
+    float, typer.Option(metavar="SECONDS", help="Timeout for all responses together.", min=0.1)
 ]
 CommandConfig = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="How to connect to secured brokers: Kafka's own client settings, as its tools take.",
+        help="Properties file with Kafka client settings, as for Kafka's own tools.",
     ),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Brokers:
-    """The cluster that a command is about.
-
-    Args:
-        bootstrap_servers: `host:port` of one or more brokers.
-        timeout_s: Seconds in which all answers must be there.
-        security: How to secure connections; None: not at all.
-    """
+    """Bootstrap servers, one timeout for all requests of a command, and connection security."""
 
     bootstrap_servers: str
     timeout_s: float = OBSERVE_TIMEOUT_S
     security: Security | None = None
 
     def observer(self) -> GroupObserver:
-        """Return what reads groups from these brokers."""
+        """Return an observer of groups on these brokers."""
         return GroupObserver(
             self.bootstrap_servers, timeout_s=self.timeout_s, security=self.security
         )
 
     @contextmanager
     def cluster(self) -> Iterator[Cluster]:
-        """Open the cluster; whatever is asked of it together ends within `timeout_s`.
+        """Open the cluster; all requests together must complete within `timeout_s`.
 
         Raises:
-            BrokerUnreachableError: Not all answers came in time; names the addresses.
+            BrokerUnreachableError: A request failed or timed out; names the addresses.
         """
         cut_off_by_us = threading.Event()
         with Cluster(
@@ -105,7 +97,7 @@ class Brokers:
             except RequestError as error:
                 reason = error.reason
                 if cut_off_by_us.is_set():
-                    reason = f"not everything was answered within {self.timeout_s:g} s"
+                    reason = f"brokers did not answer all requests within {self.timeout_s:g} s"
                 raise BrokerUnreachableError(f"{self.bootstrap_servers}: {reason}") from error
             finally:
                 timer.cancel()
@@ -116,18 +108,17 @@ def named_brokers(
     timeout: Timeout = OBSERVE_TIMEOUT_S,
     command_config: CommandConfig = None,
 ) -> Brokers:
-    """Return the brokers that somebody means; its parameters are options of every command.
+    """Return the brokers from the options that `connects` gives to every command.
 
     Raises:
-        BadParameter: No broker is named and none was started, an address is malformed, or the
-            settings are wrong.
+        BadParameter: No broker is named or started, or an address or a setting is invalid.
     """
     if bootstrap_server is None:
         started = running_broker()
         if started is None:
             raise typer.BadParameter(
-                f"no broker is named: give one, set {BOOTSTRAP_SERVERS_VARIABLE}, or start one with"
-                " `spark-groups broker start`",
+                f"no broker given: set --bootstrap-server or {BOOTSTRAP_SERVERS_VARIABLE}, or start"
+                " a broker with `spark-groups broker start`",
                 param_hint="--bootstrap-server",
             )
         bootstrap_server = started.bootstrap_servers
@@ -139,7 +130,6 @@ def named_brokers(
 
 
 def _security(command_config: Path | None) -> Security | None:
-    """Return what a file of Kafka's client settings says about security."""
     if command_config is None:
         return None
     try:
@@ -151,13 +141,7 @@ def _security(command_config: Path | None) -> Security | None:
 
 
 def connects(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `named_brokers` in place of its parameter `brokers`.
-
-    So an option that says how to connect is written once, for every command there is.
-
-    Args:
-        command: A command with a parameter `brokers: Brokers`.
-    """
+    """Replace a command's parameter `brokers: Brokers` by the options of `named_brokers`."""
     kept = [each for each in _parameters(command) if each.name != "brokers"]
     options = _parameters(named_brokers)
     names = {each.name for each in options}
@@ -176,7 +160,6 @@ def connects(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return a function's parameters, their annotations as values."""
     hints = typing.get_type_hints(function, include_extras=True)
     return [
         each.replace(annotation=hints[each.name])

@@ -1,9 +1,9 @@
-"""`spark-groups delete` and `delete-offsets`: groups, or what they have committed, for good."""
+"""`spark-groups delete` and `delete-offsets`: delete groups, or committed offsets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import typer
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from spark_groups.errors import ErrorCode, GroupNotFoundError, OptionsError, printable, rule_for
 from spark_groups.observation.observe import describe_any_group
-from spark_groups.observation.plain_values import listed
+from spark_groups.observation.plain_values import View
 from spark_groups.ops.connecting import (
     Brokers,
     DryRunFlag,
@@ -21,7 +21,7 @@ from spark_groups.ops.connecting import (
     JsonFlag,
     connects,
 )
-from spark_groups.ops.output import UNKNOWN, dry_run_note, output_for, plain, plain_table
+from spark_groups.ops.output import UNKNOWN, Column, dry_run_note, plain, show, table_of
 from spark_groups.ops.topic_partitions import parse_topics, partitions_of
 from spark_groups.protocol.messages import MetadataRequest
 from spark_groups.types import TopicPartition
@@ -32,12 +32,11 @@ from spark_groups.wire.group_admin import OffsetDeletion
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedGroup:
-    """What became of a group that was to be deleted.
+    """The result for one group.
 
     Args:
-        group_id: The group.
-        error: Kafka's word for why it was not; None: it was.
-        remark: What to do about it.
+        error: The name of Kafka's error code; None: the group was deleted.
+        remark: How to resolve the error.
     """
 
     group_id: str
@@ -46,36 +45,26 @@ class DeletedGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupDeletionView:
-    """What became of groups that were to be deleted.
-
-    Args:
-        groups: In the order in which they were named.
-        is_dry_run: Whether nothing was deleted: this is what would become of them.
-    """
+class GroupDeletionView(View):
+    """The result of `delete`, or with `is_dry_run` the expected result."""
 
     groups: tuple[DeletedGroup, ...]
     is_dry_run: bool = False
 
     @property
     def is_complete(self) -> bool:
-        """Whether all are gone."""
+        """Whether every deletion succeeded."""
         return all(each.error is None for each in self.groups)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the view as plain values."""
-        return {"groups": [asdict(each) for each in self.groups], "is_dry_run": self.is_dry_run}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedOffset:
-    """What became of a committed offset that was to be deleted.
+    """The result for the committed offset of one partition.
 
     Args:
-        topic: Its topic.
-        partition: Its partition; None: the topic does not exist.
-        error: Kafka's word for why it was not; None: it was.
-        remark: What to do about it.
+        partition: None: the topic does not exist.
+        error: The name of Kafka's error code; None: the offset was deleted.
+        remark: How to resolve the error.
     """
 
     topic: str
@@ -85,14 +74,8 @@ class DeletedOffset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetDeletionView:
-    """What became of committed offsets that were to be deleted.
-
-    Args:
-        group_id: The group.
-        offsets: Sorted by topic and partition.
-        is_dry_run: Whether nothing was deleted: this is what would become of them.
-    """
+class OffsetDeletionView(View):
+    """The result of `delete-offsets`, or with `is_dry_run` the expected result."""
 
     group_id: str
     offsets: tuple[DeletedOffset, ...]
@@ -100,19 +83,15 @@ class OffsetDeletionView:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all are gone."""
+        """Whether every deletion succeeded."""
         return all(each.error is None for each in self.offsets)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the view as plain values."""
-        return {name: listed(value) for name, value in asdict(self).items()}
 
 
 _DELETE_GROUPS_ANSWERS: Final[Mapping[str, int]] = {
     "Empty": ErrorCode.NONE.value,
     "Dead": ErrorCode.GROUP_ID_NOT_FOUND.value,
 }
-"""By the state of the group (org.apache.kafka.coordinator.group.GroupMetadataManager)."""
+"""Error codes by group state (org.apache.kafka.coordinator.group.GroupMetadataManager)."""
 
 
 def delete_groups(
@@ -120,14 +99,9 @@ def delete_groups(
 ) -> GroupDeletionView:
     """Delete groups with their committed offsets.
 
-    Args:
-        cluster: The cluster.
-        group_ids: The groups.
-        is_dry_run: Whether to say only what would become of them.
-
     Raises:
-        RequestError: A coordinator did not answer in time; some may be gone.
-        ProtocolError: An answer cannot be read.
+        RequestError: A coordinator did not answer in time; some groups may be deleted.
+        ProtocolError: A response cannot be decoded.
     """
     listed_groups = cluster.list_groups() if is_dry_run else ()
     states = {each.group_id: each.group_state for each in listed_groups}
@@ -140,7 +114,8 @@ def delete_groups(
 
     return GroupDeletionView(
         groups=tuple(
-            DeletedGroup(group_id=each, **said(answer(each))) for each in dict.fromkeys(group_ids)
+            DeletedGroup(group_id=each, **error_fields(answer(each)))
+            for each in dict.fromkeys(group_ids)
         ),
         is_dry_run=is_dry_run,
     )
@@ -156,29 +131,26 @@ def delete_group_offsets(
     """Delete committed offsets of a group.
 
     Args:
-        cluster: The cluster.
-        group_id: The group.
-        topics: The topics with the partitions that are meant, None for all.
-        is_dry_run: Whether to say only what would become of them.
+        topics: Partitions by topic; None: all partitions.
 
     Raises:
         RequestError: The coordinator did not answer in time.
-        ProtocolError: An answer cannot be read.
+        ProtocolError: A response cannot be decoded.
     """
     known = cluster.metadata(MetadataRequest(topic_names=frozenset(topics))).topics
     there, missing = partitions_of(topics, known)
     if is_dry_run:
-        answer = _foreseen(cluster, group_id, there)
+        answer = _expected(cluster, group_id, there)
     else:
         answer = group_admin.delete_offsets(cluster, group_id, there) if there else OffsetDeletion()
     offsets = view_deleted(there, missing, answer)
     return OffsetDeletionView(group_id=group_id, offsets=offsets, is_dry_run=is_dry_run)
 
 
-def _foreseen(
+def _expected(
     cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]
 ) -> OffsetDeletion:
-    """Return what the coordinator would answer; offsets of a topic that members read stay."""
+    """Return the response to expect: the offsets of subscribed topics cannot be deleted."""
     not_found = OffsetDeletion(error_code=ErrorCode.GROUP_ID_NOT_FOUND.value)
     try:
         _, described = describe_any_group(cluster, group_id)
@@ -203,7 +175,6 @@ def view_deleted(
     Args:
         there: Partitions that it was asked to forget.
         missing: Partitions that do not exist, -1 for all of a topic.
-        answer: What it said.
     """
     unanswered = answer.error_code or ErrorCode.UNKNOWN_SERVER_ERROR.value
     codes = {each: answer.errors.get(each, unanswered) for each in there}
@@ -212,18 +183,14 @@ def view_deleted(
         DeletedOffset(
             topic=each.topic,
             partition=each.partition if each.partition >= 0 else None,
-            **said(codes[each]),
+            **error_fields(codes[each]),
         )
         for each in sorted(codes)
     )
 
 
-def said(code: int) -> dict[str, Any]:
-    """Return Kafka's word for an error and what to do about it, as views have them.
-
-    Args:
-        code: Kafka's error code.
-    """
+def error_fields(code: int) -> dict[str, Any]:
+    """Return the fields `error` and `remark` for one of Kafka's error codes."""
     if not code:
         return {}
     if code == ErrorCode.GROUP_ID_NOT_FOUND:
@@ -238,17 +205,15 @@ def delete(
     dry_run: DryRunFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Delete groups with all that they have committed; only those that have no members.
+    """Delete groups without members, with all their committed offsets.
 
     Example: spark-groups delete flight-readers flight-writers --dry-run
 
-    Exit code 1 if a group that was named is not deleted, or would not be.
+    Exit code 1 if any group is not deleted, or would not be with --dry-run.
     """
     with brokers.cluster() as cluster:
         view = delete_groups(cluster, groups, is_dry_run=dry_run)
-    output_for(as_json=as_json).show(view, lambda _: render_deleted_groups(view))
-    if not view.is_complete:
-        raise typer.Exit(1)
+    show(view, render_deleted_groups, as_json=as_json, is_success=view.is_complete)
 
 
 @connects
@@ -260,17 +225,17 @@ def delete_offsets(
         typer.Option(
             "--topic",
             metavar="TOPIC[:0,1]",
-            help="A topic, or some of its partitions; repeatable.",
+            help="A topic, or only these partitions of it; repeatable.",
         ),
     ],
     dry_run: DryRunFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Delete what a group has committed for topics to which none of its members subscribes.
+    """Delete the committed offsets of a group, for topics to which no member subscribes.
 
     Example: spark-groups delete-offsets flight-readers --topic flights:0,1 --topic orders
 
-    Exit code 1 if an offset that was named is not deleted, or would not be.
+    Exit code 1 if any offset is not deleted, or would not be with --dry-run.
     """
     try:
         wanted = parse_topics(topics)
@@ -278,17 +243,11 @@ def delete_offsets(
         raise typer.BadParameter(str(error), param_hint="--topic") from error
     with brokers.cluster() as cluster:
         view = delete_group_offsets(cluster, group, wanted, is_dry_run=dry_run)
-    output_for(as_json=as_json).show(view, lambda _: render_deleted_offsets(view))
-    if not view.is_complete:
-        raise typer.Exit(1)
+    show(view, render_deleted_offsets, as_json=as_json, is_success=view.is_complete)
 
 
 def render_deleted_groups(view: GroupDeletionView) -> RenderableType:
-    """Return one line for each group.
-
-    Args:
-        view: The groups.
-    """
+    """Return one line for each group."""
     lines = [
         _line(each, "would be deleted" if view.is_dry_run else "deleted") for each in view.groups
     ]
@@ -296,35 +255,21 @@ def render_deleted_groups(view: GroupDeletionView) -> RenderableType:
 
 
 def render_deleted_offsets(view: OffsetDeletionView) -> RenderableType:
-    """Return one row for each partition, as Kafka's own tool does.
-
-    Args:
-        view: The offsets.
-    """
-    table = plain_table()
-    table.add_column("TOPIC", overflow="fold")
-    table.add_column("PARTITION", justify="right")
-    table.add_column("STATUS", overflow="fold")
-    for each in view.offsets:
-        table.add_row(
-            Text(printable(each.topic)),
-            Text(plain(each.partition)),
-            _status(each.error, each.remark),
-        )
+    """Return one row for each partition, in the columns of kafka-consumer-groups.sh."""
+    table = table_of(
+        view.offsets,
+        Column("TOPIC", lambda each: each.topic),
+        Column("PARTITION", lambda each: plain(each.partition), is_number=True),
+        Column("STATUS", _status),
+    )
     shown = table if view.offsets else Text(UNKNOWN)
     return Group(shown, *dry_run_note(is_dry_run=view.is_dry_run))
 
 
-def _status(error: str | None, remark: str) -> Text:
-    """Return what became of one offset, in the words of Kafka's own tool.
-
-    Args:
-        error: Kafka's word for what went wrong; None: nothing did.
-        remark: What to do about it.
-    """
-    return (
-        Text("Successful", "green") if error is None else Text(f"Error: {error}, {remark}", "red")
-    )
+def _status(offset: DeletedOffset) -> Text:
+    if offset.error is None:
+        return Text("Successful", "green")
+    return Text(f"Error: {offset.error}, {offset.remark}", "red")
 
 
 def _line(group: DeletedGroup, done: str) -> Text:

@@ -1,16 +1,16 @@
-"""`spark-groups describe`: groups as their coordinators have them.
+"""`spark-groups describe`: members, partitions, offsets and lag of groups.
 
-Parts of a group are shown in the words of `kafka-consumer-groups.sh --describe`
-(org.apache.kafka.tools.consumer.group.ConsumerGroupCommand); what is not known is "—".
+--members, --offsets and --state use the columns of `kafka-consumer-groups.sh --describe`
+(org.apache.kafka.tools.consumer.group.ConsumerGroupCommand).
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, Final, Generic, Literal, TypeVar
+from functools import partial
+from typing import Annotated, Final
 
 import typer
 from rich.console import Group, RenderableType
@@ -19,29 +19,33 @@ from rich.text import Text
 from spark_groups.errors import GroupNotFoundError, OptionsError, printable
 from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.plain_values import by_topic
-from spark_groups.observation.views import GroupView, LagOrigin, MemberView, PartitionView
+from spark_groups.observation.views import GroupView, LagOrigin, PartitionView
 from spark_groups.ops.connecting import (
     Brokers,
     EveryPartitionFlag,
     JsonFlag,
     connects,
 )
-from spark_groups.ops.group_list import DESCRIBED_TYPES, parse_names
+from spark_groups.ops.groups_cli import DESCRIBED_TYPES, parse_names
 from spark_groups.ops.output import (
     QUIET_STYLE,
     UNKNOWN,
-    ConsoleOutput,
-    Room,
+    Column,
+    Row,
+    console,
+    partition_rows_max,
     plain,
-    plain_table,
+    table_of,
     write_json,
 )
 from spark_groups.ops.render import render_group
 from spark_groups.types import TopicPartition
 
+_COLUMNS: Final = "in the columns of kafka-consumer-groups.sh"
+
 
 class Part(Enum):
-    """What of a group is shown, by the option that asks for it."""
+    """The part of a group to show, by option."""
 
     EVERYTHING = ""
     MEMBERS = "--members"
@@ -54,45 +58,46 @@ def describe(  # noqa: PLR0917
     brokers: Brokers,
     groups: Annotated[
         list[str] | None,
-        typer.Argument(metavar="GROUP...", help="The ids of one or more groups, without --type."),
+        typer.Argument(metavar="GROUP...", help="One or more group ids; not with --type."),
     ] = None,
     types: Annotated[
         list[str] | None,
         typer.Option(
             "--type",
             metavar="TYPE",
-            help="All groups of the cluster of this type: classic (or generic), consumer;"
-            " repeatable.",
+            help="Describe all groups of this type: classic (or generic), consumer; repeatable.",
         ),
     ] = None,
     members: Annotated[
-        bool, typer.Option("--members", help="Only the members, as Kafka's own tool has them.")
+        bool,
+        typer.Option("--members", help=f"Show only members, {_COLUMNS}."),
     ] = False,
     offsets: Annotated[
-        bool, typer.Option("--offsets", help="Only the partitions with offsets and lag, so too.")
+        bool,
+        typer.Option("--offsets", help=f"Show only partitions, {_COLUMNS}."),
     ] = False,
     state: Annotated[
-        bool, typer.Option("--state", help="Only coordinator, assignor and state, so too.")
+        bool,
+        typer.Option("--state", help=f"Show only the state, {_COLUMNS}."),
     ] = False,
     verbose: Annotated[
         bool,
         typer.Option(
             "--verbose",
-            help="Authorized operations as well; with one of these: epochs and assignments.",
+            help="Add authorized operations; to one of these parts: epochs and assignments.",
         ),
     ] = False,
     as_json: JsonFlag = False,
     every_partition: EveryPartitionFlag = False,
 ) -> None:
-    """Show who owns, waits for and gives up what in groups, and how far behind they are.
+    """Show groups: members with current and target assignments, partitions, offsets and lag.
 
-    Groups of the classic protocol are shown too; they have no epochs. With --type all groups of
-    the cluster that are of this type are shown. With --json there is a list with everything of
-    each group.
+    Classic groups are supported; they have no epochs. --json prints a list of complete groups,
+    whichever part is chosen.
 
     Example: spark-groups describe flight-readers --bootstrap-server localhost:9092
 
-    Exit code 1 if there is no such group or no broker answers.
+    Exit code 1 if a group does not exist or no broker answers.
     """
     part = _chosen(members=members, offsets=offsets, state=state)
     try:
@@ -100,7 +105,7 @@ def describe(  # noqa: PLR0917
     except OptionsError as error:
         raise typer.BadParameter(str(error)) from error
     if bool(groups) == bool(wanted_types):
-        raise typer.BadParameter("name groups, or give --type")
+        raise typer.BadParameter("give either group ids or --type")
     with brokers.observer() as observer:
         if groups:
             views = [observer.view(each) for each in groups]
@@ -109,11 +114,14 @@ def describe(  # noqa: PLR0917
     if as_json:
         write_json([each.to_json() for each in views])
         return
-    output = ConsoleOutput(every_partition=every_partition)
+    screen = console()
+    rows_max = partition_rows_max(every_partition=every_partition)
+    everything = partial(render_group, width=screen.width, max_partition_rows=rows_max)
+    render = _RENDERERS.get(part, everything)
     for number, view in enumerate(views):
         if number:
-            output.show(view, lambda _: Text())
-        output.show(view, _renderer(view, part, verbose=verbose))
+            screen.print()
+        screen.print(render(view, verbose=verbose))
 
 
 def _views_of_types(
@@ -122,7 +130,7 @@ def _views_of_types(
     with brokers.cluster() as cluster:
         listed = sorted(cluster.list_groups(types=types), key=lambda each: each.group_id)
     for each in listed:
-        # One that is gone by now is no group of the cluster any more.
+        # A listed group may have been deleted meanwhile.
         with contextlib.suppress(GroupNotFoundError):
             yield observer.view(each.group_id)
 
@@ -135,141 +143,78 @@ def _chosen(*, members: bool, offsets: bool, state: bool) -> Part:
     return chosen[0] if chosen else Part.EVERYTHING
 
 
-def _renderer(view: GroupView, part: Part, *, verbose: bool) -> Callable[[Room], RenderableType]:
-    if part is not Part.EVERYTHING:
-        return lambda _: _RENDERERS[part](view, verbose=verbose)
-    return lambda room: render_group(
-        view, width=room.width, max_partition_rows=room.max_partition_rows, verbose=verbose
+def render_members(view: GroupView, *, verbose: bool = False) -> RenderableType:
+    """Return one row for each member; with epochs and assignments if `verbose`."""
+    return _table(
+        view,
+        view.members,
+        Column("CONSUMER-ID", lambda each: each.member_id),
+        Column("GROUP-INSTANCE-ID", lambda each: each.instance_id or UNKNOWN),
+        Column("HOST", lambda each: each.client_host or UNKNOWN),
+        Column("CLIENT-ID", lambda each: each.client_id or UNKNOWN),
+        Column("RACK", lambda each: each.rack_id or UNKNOWN, is_shown=verbose),
+        Column("#PARTITIONS", lambda each: str(len(each.current)), is_number=True),
+        Column("CURRENT-EPOCH", lambda each: plain(each.member_epoch), True, verbose),
+        Column("CURRENT-ASSIGNMENT", lambda each: _assignment(each.current), is_shown=verbose),
+        Column("TARGET-EPOCH", lambda _: plain(view.assignment_epoch), True, verbose),
+        Column("TARGET-ASSIGNMENT", lambda each: _assignment(each.target), is_shown=verbose),
     )
 
 
-Row = TypeVar("Row")
-
-
-@dataclass(frozen=True, slots=True)
-class _Column(Generic[Row]):
-    """A column behind that of the group.
-
-    Args:
-        header: Kafka's word for it.
-        cell: Its text, of the group and what the row is about.
-        justify: Left or right.
-        is_verbose: Whether only `--verbose` shows it.
-    """
-
-    header: str
-    cell: Callable[[GroupView, Row], str]
-    justify: Literal["left", "right"] = "left"
-    is_verbose: bool = False
-
-
-def render_members(view: GroupView, *, verbose: bool = False) -> RenderableType:
-    """Return one row for each member.
-
-    Args:
-        view: The group.
-        verbose: With epochs and assignments.
-    """
-    return _table(view, _MEMBER_COLUMNS, view.members, verbose=verbose)
-
-
 def render_offsets(view: GroupView, *, verbose: bool = False) -> RenderableType:
-    """Return one row for each partition.
+    """Return one row for each partition; with committed leader epochs if `verbose`."""
+    members = {each.member_id: each for each in view.members}
 
-    Args:
-        view: The group.
-        verbose: With the leader epochs that were committed.
-    """
-    owners = {each.member_id: each for each in view.members}
-    rows = ((each, owners.get(each.owner or "")) for each in view.partitions)
-    return _table(view, _OFFSET_COLUMNS, rows, verbose=verbose)
+    def owned(name: str) -> Callable[[PartitionView], str]:
+        return lambda each: getattr(members.get(each.owner or ""), name, "") or UNKNOWN
+
+    return _table(
+        view,
+        view.partitions,
+        Column("TOPIC", lambda each: each.topic),
+        Column("PARTITION", lambda each: str(each.partition), is_number=True),
+        Column("LEADER-EPOCH", lambda each: plain(each.committed_leader_epoch), True, verbose),
+        Column("CURRENT-OFFSET", lambda each: plain(each.committed_offset), is_number=True),
+        Column("LOG-END-OFFSET", lambda each: plain(each.log_end_offset), is_number=True),
+        Column("LAG", lambda each: plain(_committed_lag(each)), is_number=True),
+        Column("CONSUMER-ID", lambda each: each.owner or UNKNOWN),
+        Column("HOST", owned("client_host")),
+        Column("CLIENT-ID", owned("client_id")),
+    )
 
 
 def render_state(view: GroupView, *, verbose: bool = False) -> RenderableType:
-    """Return one row for the group.
+    """Return one row for the group; with its epochs if `verbose`."""
+    return _table(
+        view,
+        (view,),
+        Column("COORDINATOR (ID)", lambda each: each.coordinator or UNKNOWN),
+        Column("ASSIGNMENT-STRATEGY", lambda each: each.assignor_name or UNKNOWN),
+        Column("STATE", lambda each: each.group_state or UNKNOWN),
+        Column("GROUP-EPOCH", lambda each: plain(each.group_epoch), True, verbose),
+        Column("TARGET-ASSIGNMENT-EPOCH", lambda each: plain(each.assignment_epoch), True, verbose),
+        Column("#MEMBERS", lambda each: str(each.totals.members), is_number=True),
+    )
 
-    Args:
-        view: The group.
-        verbose: With its epochs.
-    """
-    return _table(view, _STATE_COLUMNS, (view,), verbose=verbose)
 
-
-def _table(
-    view: GroupView, columns: Iterable[_Column[Row]], rows: Iterable[Row], *, verbose: bool
-) -> RenderableType:
-    shown = [each for each in columns if verbose or not each.is_verbose]
-    table = plain_table()
-    table.add_column("GROUP", overflow="fold")
-    for column in shown:
-        table.add_column(column.header, justify=column.justify, overflow="fold")
-    for row in rows:
-        cells = (Text(column.cell(view, row)) for column in shown)
-        table.add_row(Text(printable(view.group_id)), *cells)
+def _table(view: GroupView, rows: tuple[Row, ...], *columns: Column[Row]) -> RenderableType:
+    table = table_of(rows, Column("GROUP", lambda _: view.group_id), *columns)
     if view.members:
         return table
-    said = f"Consumer group {printable(view.group_id)!r} has no active members."
-    return Group(Text(said, QUIET_STYLE), table) if table.rows else Text(said, QUIET_STYLE)
-
-
-def _text(value: str | None) -> str:
-    return printable(value or "") or UNKNOWN
+    none = Text(f"Consumer group {printable(view.group_id)!r} has no active members.", QUIET_STYLE)
+    return Group(none, table) if table.rows else none
 
 
 def _assignment(partitions: Iterable[TopicPartition]) -> str:
     """Write partitions as Kafka's tool does: `flights:0,1,orders:2`."""
     return ",".join(
-        f"{printable(topic)}:{','.join(map(str, indexes))}"
-        for topic, indexes in by_topic(partitions).items()
+        f"{topic}:{','.join(map(str, indexes))}" for topic, indexes in by_topic(partitions).items()
     )
 
 
 def _committed_lag(partition: PartitionView) -> int | None:
-    """Return the lag of what is committed; where nothing is, Kafka's tool counts none."""
+    """Return the lag behind the committed offset; Kafka's tool shows none without one."""
     return partition.lag if partition.lag_origin is LagOrigin.COMMITTED_OFFSET else None
-
-
-_MEMBER_COLUMNS: Final[tuple[_Column[MemberView], ...]] = (
-    _Column("CONSUMER-ID", lambda _, each: _text(each.member_id)),
-    _Column("GROUP-INSTANCE-ID", lambda _, each: _text(each.instance_id)),
-    _Column("HOST", lambda _, each: _text(each.client_host)),
-    _Column("CLIENT-ID", lambda _, each: _text(each.client_id)),
-    _Column("RACK", lambda _, each: _text(each.rack_id), is_verbose=True),
-    _Column("#PARTITIONS", lambda _, each: str(len(each.current)), "right"),
-    _Column("CURRENT-EPOCH", lambda _, e: plain(e.member_epoch), "right", is_verbose=True),
-    _Column("CURRENT-ASSIGNMENT", lambda _, each: _assignment(each.current), is_verbose=True),
-    _Column("TARGET-EPOCH", lambda v, _: plain(v.assignment_epoch), "right", is_verbose=True),
-    _Column("TARGET-ASSIGNMENT", lambda _, each: _assignment(each.target), is_verbose=True),
-)
-_OFFSET_COLUMNS: Final[tuple[_Column[tuple[PartitionView, MemberView | None]], ...]] = (
-    _Column("TOPIC", lambda _, row: printable(row[0].topic)),
-    _Column("PARTITION", lambda _, row: str(row[0].partition), "right"),
-    _Column(
-        "LEADER-EPOCH",
-        lambda _, row: plain(row[0].committed_leader_epoch),
-        "right",
-        is_verbose=True,
-    ),
-    _Column("CURRENT-OFFSET", lambda _, row: plain(row[0].committed_offset), "right"),
-    _Column("LOG-END-OFFSET", lambda _, row: plain(row[0].log_end_offset), "right"),
-    _Column("LAG", lambda _, row: plain(_committed_lag(row[0])), "right"),
-    _Column("CONSUMER-ID", lambda _, row: _text(row[0].owner)),
-    _Column("HOST", lambda _, row: _text(row[1].client_host if row[1] else None)),
-    _Column("CLIENT-ID", lambda _, row: _text(row[1].client_id if row[1] else None)),
-)
-_STATE_COLUMNS: Final[tuple[_Column[GroupView], ...]] = (
-    _Column("COORDINATOR (ID)", lambda _, each: _text(each.coordinator)),
-    _Column("ASSIGNMENT-STRATEGY", lambda _, each: _text(each.assignor_name)),
-    _Column("STATE", lambda _, each: _text(each.group_state)),
-    _Column("GROUP-EPOCH", lambda _, each: plain(each.group_epoch), "right", is_verbose=True),
-    _Column(
-        "TARGET-ASSIGNMENT-EPOCH",
-        lambda _, each: plain(each.assignment_epoch),
-        "right",
-        is_verbose=True,
-    ),
-    _Column("#MEMBERS", lambda _, each: str(each.totals.members), "right"),
-)
 
 
 _RENDERERS: Final[Mapping[Part, Callable[..., RenderableType]]] = {
@@ -277,4 +222,4 @@ _RENDERERS: Final[Mapping[Part, Callable[..., RenderableType]]] = {
     Part.OFFSETS: render_offsets,
     Part.STATE: render_state,
 }
-"""As Kafka's own tool shows a group; `render_group` shows everything."""
+"""`render_group` shows everything."""

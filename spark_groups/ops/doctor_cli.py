@@ -1,8 +1,6 @@
-"""`spark-groups doctor`: what a query needs, whether it is there, and what to do if not.
+"""`spark-groups doctor`: check the prerequisites of a query, and show how to fix what fails.
 
-That is Python, Java, Spark, its workers, and brokers. The Python of the workers and a session of
-Spark are tried in processes of their own, as a query would use them: what they print, and how they
-fail, is part of what is found.
+The Python of Spark's workers and a Spark session run as separate processes, as a query uses them.
 """
 
 from __future__ import annotations
@@ -14,17 +12,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
-import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from spark_groups.errors import EmbeddedKafkaError, ErrorCode, SparkGroupsError, printable, rule_for
 from spark_groups.observation.observe import OBSERVE_TIMEOUT_S
+from spark_groups.observation.plain_values import View
 from spark_groups.ops.connecting import (
     BootstrapServer,
     CommandConfig,
@@ -32,7 +30,7 @@ from spark_groups.ops.connecting import (
     Timeout,
     named_brokers,
 )
-from spark_groups.ops.output import output_for, plain_table
+from spark_groups.ops.output import Column, show, table_of
 from spark_groups.protocol.messages import DescribeGroupRequest
 from spark_groups.runtime.java import find_java
 from spark_groups.runtime.started_broker import running_broker
@@ -45,44 +43,38 @@ def doctor(
     command_config: CommandConfig = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Check Python, Java, Spark, its workers, and brokers: what a query needs on this machine.
+    """Check the prerequisites of a query: Python, Java, Spark, its workers, and brokers.
 
-    It starts a session of Spark, which takes some seconds. PYSPARK_PYTHON and JAVA_HOME are looked
-    at as Spark does. Brokers are checked if one is named or was started here.
+    Starts a Spark session, which takes a few seconds. PYSPARK_PYTHON and JAVA_HOME are used as
+    Spark uses them. Brokers are checked if one is given or was started here.
 
     Example: spark-groups doctor --bootstrap-server localhost:9092
 
-    Exit code 1 if something is missing.
+    Exit code 1 if a check fails.
     """
     diagnosis = examine(_brokers(bootstrap_server, timeout, command_config))
-    output_for(as_json=as_json).show(diagnosis, lambda _: render_diagnosis(diagnosis))
-    if not diagnosis.is_well:
-        raise typer.Exit(1)
+    show(diagnosis, render_diagnosis, as_json=as_json, is_success=diagnosis.is_well)
 
 
 def _brokers(
     bootstrap_server: BootstrapServer, timeout: Timeout, command_config: CommandConfig
 ) -> Check:
     if bootstrap_server is None and running_broker() is None:
-        said = "none is named: --bootstrap-server"
-        return Check(name="brokers", outcome=Outcome.SKIPPED, found=said)
+        found = "none given: use --bootstrap-server"
+        return Check(name="brokers", outcome=Outcome.SKIPPED, found=found)
     brokers = named_brokers(bootstrap_server, timeout, command_config)
     with brokers.cluster() as cluster:
         return check_brokers(cluster, brokers.bootstrap_servers)
 
 
 def render_diagnosis(diagnosis: Diagnosis) -> RenderableType:
-    """Return one row for each check, and what to do below them.
-
-    Args:
-        diagnosis: The checks.
-    """
-    table = plain_table()
-    for header in ("CHECK", "RESULT", "FOUND"):
-        table.add_column(header, overflow="fold")
-    for each in diagnosis.checks:
-        result = Text(each.outcome.value, _STYLES[each.outcome])
-        table.add_row(Text(each.name), result, Text(printable(each.found)))
+    """Return one row for each check, and the cures below them."""
+    table = table_of(
+        diagnosis.checks,
+        Column("CHECK", lambda each: each.name),
+        Column("RESULT", lambda each: Text(each.outcome.value, _STYLES[each.outcome])),
+        Column("FOUND", lambda each: each.found),
+    )
     cures = [Text(f"{each.name}: {printable(each.cure)}") for each in diagnosis.checks if each.cure]
     return Group(table, *cures)
 
@@ -92,7 +84,7 @@ SPARK_MINIMUM: Final = 4
 WORKER_TIMEOUT_S: Final = 60.0
 SESSION_TIMEOUT_S: Final = 180.0
 PROBED_GROUP: Final = "spark-groups-doctor"
-"""A group that is asked for and does not exist."""
+"""The doctor describes this group, which does not exist."""
 
 _WORKER: Final = """
 import importlib.metadata, json, sys
@@ -119,7 +111,7 @@ spark.stop()
 
 
 class Outcome(Enum):
-    """What became of a check."""
+    """The result of a check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -129,14 +121,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that a query needs.
-
-    Args:
-        name: What was looked at.
-        outcome: What became of it.
-        found: What was found.
-        cure: What to do about it.
-    """
+    """The result of checking one prerequisite, and the cure if it is not met."""
 
     name: str
     outcome: Outcome
@@ -145,12 +130,8 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
-    """All checks, in the order in which they were made.
-
-    Args:
-        checks: The checks.
-    """
+class Diagnosis(View):
+    """All checks, in order."""
 
     checks: tuple[Check, ...]
 
@@ -160,17 +141,12 @@ class Diagnosis:
         return all(each.outcome is not Outcome.FAILED for each in self.checks)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the diagnosis as plain values."""
-        checks = [{**asdict(each), "outcome": each.outcome.value} for each in self.checks]
-        return {"is_well": self.is_well, "checks": checks}
+        """Return the checks as JSON has them, and `is_well`."""
+        return {"is_well": self.is_well, **super(Diagnosis, self).to_json()}
 
 
 def check_python(running: tuple[int, int]) -> Check:
-    """Check the Python that runs.
-
-    Args:
-        running: Its version.
-    """
+    """Check the version of the running Python."""
     found = "{}.{}".format(*running)
     if running >= PYTHON_MINIMUM:
         return Check(name="Python", outcome=Outcome.OK, found=found)
@@ -187,30 +163,21 @@ def check_java() -> Check:
 
 
 def check_spark(installed: str | None) -> Check:
-    """Check the PySpark of the driver.
-
-    Args:
-        installed: Its version; None: there is none.
-    """
+    """Check the PySpark of the driver."""
     if installed is None:
         cure = "pip install 'spark-groups[spark]', or use the Python of your Spark"
         return Check(name="Spark", outcome=Outcome.FAILED, found="no pyspark", cure=cure)
     if int(installed.split(".")[0]) < SPARK_MINIMUM:
         cure = (
-            "the source needs Spark 4.0 or newer: Spark 3 knows no Python data sources, and says"
-            " DATA_SOURCE_NOT_FOUND"
+            "the source needs Spark 4.0 or newer: Spark 3 has no Python data sources, and fails"
+            " with DATA_SOURCE_NOT_FOUND"
         )
         return Check(name="Spark", outcome=Outcome.FAILED, found=installed, cure=cure)
     return Check(name="Spark", outcome=Outcome.OK, found=installed)
 
 
 def check_workers(environment: Mapping[str, str], driver: tuple[int, int]) -> tuple[Check, ...]:
-    """Check the Python of Spark's workers, in which the source runs, and its fast reader.
-
-    Args:
-        environment: Variables of the driver's process.
-        driver: The version of its Python.
-    """
+    """Check the Python of Spark's workers, which runs the source, and its fast reader."""
     name = "workers' Python"
     python = environment.get("PYSPARK_PYTHON") or "python3"
     cure = f"set PYSPARK_PYTHON={sys.executable} before the session starts"
@@ -220,33 +187,35 @@ def check_workers(environment: Mapping[str, str], driver: tuple[int, int]) -> tu
 
     path = shutil.which(python, path=environment.get("PATH"))
     if path is None:
-        return failed(f"there is no {python}")
+        return failed(f"{python} not found")
     code, output = _run((path, "-c", _WORKER), environment, WORKER_TIMEOUT_S)
     if code != 0:
         return failed(f"{path}: {_last_line(output)}")
-    told = _told(output)
-    if told is None:
-        return failed(f"{path} is no Python: {_last_line(output)}")
-    found = f"{path}, Python {told['python']}"
-    missing = [each for each in ("spark-groups", "pyspark", "confluent-kafka") if not told[each]]
+    versions = _parse_versions(output)
+    if versions is None:
+        return failed(f"{path} is not a Python: {_last_line(output)}")
+    found = f"{path}, Python {versions['python']}"
+    missing = [
+        each for each in ("spark-groups", "pyspark", "confluent-kafka") if not versions[each]
+    ]
     if missing:
-        return failed(f"{found}: without {', '.join(missing)}", f"{cure}, or install it there")
+        return failed(f"{found} lacks {', '.join(missing)}", f"{cure}, or install it there")
     wanted = "{}.{}".format(*driver)
-    if told["python"] != wanted:
-        return failed(f"{found}; the driver's is {wanted}, and Spark wants them alike")
-    return (Check(name=name, outcome=Outcome.OK, found=found), _check_fast_reader(told))
+    if versions["python"] != wanted:
+        return failed(f"{found}; the driver's is {wanted}, and Spark requires the same version")
+    return (Check(name=name, outcome=Outcome.OK, found=found), _check_fast_reader(versions))
 
 
-def _told(output: str) -> dict[str, Any] | None:
+def _parse_versions(output: str) -> dict[str, Any] | None:
     try:
-        told = json.loads(_last_line(output))
+        versions = json.loads(_last_line(output))
     except ValueError:
         return None
-    return told if isinstance(told, dict) else None
+    return versions if isinstance(versions, dict) else None
 
 
-def _check_fast_reader(told: Mapping[str, str | None]) -> Check:
-    numba = told["numba"]
+def _check_fast_reader(versions: Mapping[str, str | None]) -> Check:
+    numba = versions["numba"]
     if numba:
         return Check(name="fast reader", outcome=Outcome.OK, found=f"numba {numba}")
     cure = "pip install 'spark-groups[fast]' for the workers; without it librdkafka reads"
@@ -254,32 +223,23 @@ def _check_fast_reader(told: Mapping[str, str | None]) -> Check:
 
 
 def check_discovery(environment: Mapping[str, str]) -> Check:
-    """Start a session and have it find the source, as a query does.
-
-    Args:
-        environment: Variables of the driver's process.
-    """
+    """Start a session that loads the source, as a query does."""
     name = "kafka-group in Spark"
     code, output = _run((sys.executable, "-c", _SESSION), environment, SESSION_TIMEOUT_S)
     loaded = [line for line in output.splitlines() if line.startswith("loaded ")]
     if code == 0 and loaded:
         return Check(name=name, outcome=Outcome.OK, found=f"found by Spark {loaded[0].split()[1]}")
-    cure = "call spark_groups.register(spark), which says what is missing"
+    cure = "call spark_groups.register(spark), which reports the missing prerequisite"
     if "DATA_SOURCE_NOT_FOUND" in output:
         found = "[DATA_SOURCE_NOT_FOUND]: Spark's workers do not have the package"
     else:
         found = f"exit code {code}: {_last_line(output)}"
-        cure = "JAVA_HOME and SPARK_HOME of another installation are the usual causes"
+        cure = "check that JAVA_HOME and SPARK_HOME point to this installation"
     return Check(name=name, outcome=Outcome.FAILED, found=found, cure=cure)
 
 
 def check_brokers(cluster: Cluster, bootstrap_servers: str) -> Check:
-    """Check that brokers answer, and know groups of the consumer protocol.
-
-    Args:
-        cluster: The cluster.
-        bootstrap_servers: How it was named.
-    """
+    """Check that brokers answer, and support the consumer protocol."""
     name = "brokers"
     try:
         nodes = cluster.nodes()
@@ -296,7 +256,7 @@ def check_brokers(cluster: Cluster, bootstrap_servers: str) -> Check:
     return Check(
         name=name,
         outcome=Outcome.FAILED if is_off else Outcome.WARNING,
-        found=f"{found}: ConsumerGroupDescribe is answered with {ErrorCode.name_of(code)}",
+        found=f"{found}: ConsumerGroupDescribe returned {ErrorCode.name_of(code)}",
         cure="add consumer to group.coordinator.rebalance.protocols"
         if is_off
         else rule_for(code).remedy,
@@ -304,11 +264,7 @@ def check_brokers(cluster: Cluster, bootstrap_servers: str) -> Check:
 
 
 def installed_version(name: str) -> str | None:
-    """Return the version of an installed distribution.
-
-    Args:
-        name: The distribution.
-    """
+    """Return the version of an installed distribution; None if it is not installed."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -316,11 +272,7 @@ def installed_version(name: str) -> str | None:
 
 
 def examine(brokers: Check) -> Diagnosis:
-    """Make all checks; one that another one makes hopeless is passed over.
-
-    Args:
-        brokers: What was found of brokers.
-    """
+    """Run all checks; the session is skipped if its prerequisites are not met."""
     running = sys.version_info[:2]
     checks = [check_python(running), check_java(), check_spark(installed_version("pyspark"))]
     has_spark = checks[-1].outcome is Outcome.OK
@@ -328,15 +280,14 @@ def examine(brokers: Check) -> Diagnosis:
     if has_spark and all(each.outcome is not Outcome.FAILED for each in (checks[1], *workers)):
         found = check_discovery(os.environ)
     else:
-        said = "what it needs is missing, see above"
-        found = Check(name="kafka-group in Spark", outcome=Outcome.SKIPPED, found=said)
+        reason = "skipped because of the failures above"
+        found = Check(name="kafka-group in Spark", outcome=Outcome.SKIPPED, found=reason)
     return Diagnosis(checks=(*checks, *workers, found, brokers))
 
 
 def _run(
     command: Sequence[str], environment: Mapping[str, str], timeout_s: float
 ) -> tuple[int, str]:
-    """Return a program's exit code and all that it printed."""
     try:
         process = subprocess.Popen(
             command,
@@ -353,16 +304,16 @@ def _run(
     try:
         output, _ = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        # What it has started, a JVM for one, holds the pipe as well.
+        # Its children, such as a JVM, hold the pipe as well.
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        return 1, f"it did not end within {timeout_s:g} s"
+        return 1, f"timed out after {timeout_s:g} s"
     return process.returncode, output
 
 
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "it printed nothing"
+    return lines[-1] if lines else "no output"
 
 
 _STYLES: Final[Mapping[Outcome, str]] = {

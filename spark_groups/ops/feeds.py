@@ -1,8 +1,7 @@
-"""Documents that are made again and again, for as long as somebody wants them.
+"""Feeds of JSON documents, shared by the streams of the live page.
 
-Many streams share one feed: its thread looks once for all of them, and ends when the last one has
-left, unless it is to be kept. A stream that is too slow for some documents does not get them: only
-the latest is there.
+A feed polls in one thread for all its streams, and ends with the last of them unless it is kept. A
+feed holds only its latest document: slow streams skip documents.
 """
 
 from __future__ import annotations
@@ -12,40 +11,33 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
+
+from spark_groups.observation.plain_values import View
 
 logger = logging.getLogger(__name__)
 
 END_TIMEOUT_S: Final = 2.0
-"""How long the end waits for a look that is under way; its thread does not keep the process."""
+"""How long `join` waits for the poll under way; the thread is a daemon."""
 
 
 REOPEN_S: Final = 5.0
-"""How long a feed that is kept waits after it could not look at all."""
-
-
-class Document(Protocol):
-    """What a look comes to."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
+"""How long a kept feed waits after a failure before it reopens its watch."""
 
 
 class Watch(Protocol):
-    """What looks again and again."""
+    """A group, or the list of groups, polled by a feed."""
 
-    def look(self) -> Document:
-        """Return what there is now; what cannot be read is part of it."""
+    def look(self) -> View:
+        """Return the current view; read errors are part of it."""
 
 
 class Feed:
-    """One thread that looks, and whoever waits for what it sees.
+    """A thread that polls a watch, and the streams that wait for its documents.
 
     Args:
-        open_watch: Opens what looks; it is closed by the same thread.
-        interval_s: Seconds between two looks.
-        is_kept: Whether it goes on where a look could not be made at all: nobody asks again for
-            what is watched while nobody looks.
+        open_watch: Opens the watch; the feed's thread opens and closes it.
+        is_kept: Whether the feed reopens its watch after an exception, and outlives its streams.
     """
 
     def __init__(
@@ -68,22 +60,22 @@ class Feed:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing comes any more."""
+        """Whether the feed has ended."""
         return self._is_over.is_set()
 
     def after(self, number: int, timeout_s: float) -> tuple[int, str]:
-        """Return the latest document with its number, once there is one after that number.
+        """Wait for a document newer than `number`, and return its number and text.
 
         Args:
-            number: The number of the last one that was got; 0: none was.
-            timeout_s: How long to wait; then the number is the same, and the text that of before.
+            number: The number of the last document received; 0: none.
+            timeout_s: After this time, the latest document is returned again.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._number > number or self.is_over, timeout_s)
             return self._number, self._text
 
     def end(self) -> None:
-        """Look no more, and let everybody go who waits."""
+        """Stop polling, and wake all waiting streams."""
         self._is_over.set()
         with self._changed:
             self._changed.notify_all()
@@ -94,13 +86,13 @@ class Feed:
 
     def _run(self) -> None:
         try:
-            self._look_on()
+            self._poll()
             while self.is_kept and not self._is_over.wait(REOPEN_S):
-                self._look_on()
+                self._poll()
         finally:
             self.end()
 
-    def _look_on(self) -> None:
+    def _poll(self) -> None:
         try:
             with self._open_watch() as watch:
                 while not self.is_over:
@@ -111,18 +103,17 @@ class Feed:
                         self._changed.notify_all()
                     self._is_over.wait(self._interval_s)
         except Exception:
-            # A stream that goes on without documents would look like a group that stands still.
-            again = f"it begins anew in {REOPEN_S:g} s, without its history"
-            logger.exception("a feed ended%s", f": {again}" if self.is_kept else "")
+            # An open stream without documents would look like a group without changes.
+            again = f"; restarting in {REOPEN_S:g} s without its history" if self.is_kept else ""
+            logger.exception("a feed failed%s", again)
 
 
 class Feeds:
-    """The feeds that somebody wants now, and those that are kept, by what they are about.
+    """The running feeds by key: those with streams, and the kept ones.
 
     Args:
-        open_watch: Opens what looks, by the same key.
-        interval_s: Seconds between two looks.
-        kept: What is looked at also while nobody wants it, from now on.
+        open_watch: Opens the watch for a key.
+        kept: Keys of feeds that start now and run without streams.
     """
 
     def __init__(
@@ -137,17 +128,13 @@ class Feeds:
         self._feeds = {key: self._begin(key, is_kept=True) for key in kept}
 
     def keys(self) -> list[str]:
-        """Return what is looked at now."""
+        """Return the keys of the running feeds."""
         with self._lock:
             return list(self._feeds)
 
     @contextmanager
     def join(self, key: str) -> Iterator[Feed]:
-        """Take part in a feed, which begins with the first stream and ends with the last.
-
-        Args:
-            key: What it is about.
-        """
+        """Add a stream to a feed, which starts with its first stream and ends with its last."""
         with self._lock:
             feed = self._feeds.get(key)
             if feed is None or feed.is_over:

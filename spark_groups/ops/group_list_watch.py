@@ -1,7 +1,7 @@
-"""Looking at the list of groups again and again, whatever the brokers answer.
+"""Polling the list of groups, with members and lag of each group.
 
-A list is one request to each broker; the members and the lag of a group are several. So a look
-reads them of a few groups only, in turn, and keeps what it read of the others.
+Listing takes one request per broker; members and lag take several per group. Each poll therefore
+reads them for a few groups in turn, and keeps earlier results for the others.
 """
 
 from __future__ import annotations
@@ -13,28 +13,26 @@ from math import inf
 from typing import Any, Final, Protocol
 
 from spark_groups.errors import BrokerUnreachableError, SparkGroupsError
-from spark_groups.observation.frames import Staleness
+from spark_groups.observation.frames import Staleness, steady_clock
+from spark_groups.observation.plain_values import View
 from spark_groups.observation.reading import GroupReading
 from spark_groups.observation.views import view_group
-from spark_groups.observation.watching import steady_clock
 from spark_groups.ops.connecting import Brokers
-from spark_groups.ops.group_list import DESCRIBED_TYPES, GroupListView, GroupRow, view_groups
+from spark_groups.ops.groups_cli import DESCRIBED_TYPES, GroupListView, GroupRow, view_groups
 
 DETAILS_EACH_LOOK: Final = 5
-"""Of how many groups a look reads members and lag."""
+"""How many groups each poll reads in detail."""
 DETAILS_PAUSE_S: Final = 5.0
-"""How old they are at least before they are read again."""
+"""The minimum age of details before they are read again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDetails:
-    """What the list of groups does not say of one.
+    """Members and lag of a group.
 
     Args:
-        read_at_s: When it was read, in seconds.
-        members: Its members.
-        lag: The sum of all lags that are known; None if none is.
-        unknown_lag_partitions: Partitions whose lag is not known.
+        read_at_s: Seconds since 1970.
+        lag: The sum of all known lags; None if none is known.
     """
 
     read_at_s: float
@@ -45,12 +43,11 @@ class GroupDetails:
 
 @dataclass(frozen=True, slots=True)
 class StateAge:
-    """Since when a group is in its state, as far as one looked.
+    """How long a group has been in its state.
 
     Args:
-        group_state: The state.
-        since_s: When it was first seen in it, in seconds.
-        began_earlier: Whether it may have been in it longer: nobody saw it begin.
+        since_s: When the state was first observed, in seconds since 1970.
+        began_earlier: Whether the state may be older: the first poll already showed it.
     """
 
     group_state: str
@@ -59,16 +56,16 @@ class StateAge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupListFrame:
+class GroupListFrame(View):
     """The groups of a cluster at one moment.
 
     Args:
-        at_s: When one looked, in seconds.
-        view: The groups as they were last listed; None: they never were.
-        seen_at_s: When that was, in seconds.
-        stale: Why that is not of now; None: it is.
-        ages: For each group, since when it is in its state.
-        details: What was read of groups, each at its time; none of a group whose turn has not come.
+        at_s: The time of the poll, in seconds since 1970.
+        view: The latest list; None: no list succeeded yet.
+        seen_at_s: The time of the latest list.
+        stale: Why the latest list is outdated; None: it is current.
+        ages: By group id.
+        details: By group id, for the groups read so far.
     """
 
     at_s: float
@@ -79,7 +76,7 @@ class GroupListFrame:
     details: Mapping[str, GroupDetails] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the frame as plain values; `groups` is what `groups --json` shows, and more."""
+        """Return the frame as JSON has it; rows extend those of `groups --json`."""
         return {
             "at_s": self.at_s,
             "seen_at_s": self.seen_at_s,
@@ -98,23 +95,22 @@ class GroupListFrame:
 
 
 class ReadsGroups(Protocol):
-    """What reads one group."""
+    """Reads one group: `GroupObserver`."""
 
     def observe(self, group_id: str, *, timeout_s: float | None = None) -> GroupReading:
-        """Read a group within a time."""
+        """Read a group within a timeout."""
 
     def close(self) -> None:
         """Close all connections."""
 
 
 class GroupListWatch:
-    """Lists the groups of a cluster, each time over connections of its own.
+    """Lists the groups of a cluster, over new connections for each poll.
 
     Args:
-        brokers: The cluster.
-        now: The clock of the frames, in seconds; by default since 1970.
-        observer: Reads the details of groups; closed with the watch. By default one of the brokers.
-        monotonic: The clock of the deadline that a look has, in seconds.
+        now: The clock of the frames, in seconds since 1970.
+        observer: Reads details of groups; closed with the watch.
+        monotonic: The clock of a poll's deadline, in seconds.
     """
 
     def __init__(
@@ -136,7 +132,7 @@ class GroupListWatch:
         self._observer.close()
 
     def look(self) -> GroupListFrame:
-        """List the groups; where that fails, return the last good list, marked stale."""
+        """List the groups; after a failure, return the latest list, marked stale."""
         deadline_s = self._monotonic() + self._brokers.timeout_s
         try:
             with self._brokers.cluster() as cluster:
@@ -158,13 +154,12 @@ class GroupListWatch:
         before = self._frame.ages.get(group.group_id)
         if before is not None and before.group_state == group.group_state:
             return before
-        # What was not in an earlier list, or was in another state, has changed since then.
+        # A group that is new, or had another state, has changed since the previous list.
         return StateAge(group.group_state, at_s, began_earlier=self._frame.view is None)
 
     def _read_details(
         self, view: GroupListView, at_s: float, deadline_s: float
     ) -> dict[str, GroupDetails]:
-        """Read the groups whose turn it is, as far as there is time, and keep what is known."""
         shown = [e.group_id for e in view.groups if e.group_type in DESCRIBED_TYPES.values()]
         known = {each: self._frame.details[each] for each in shown if each in self._frame.details}
         tried = self._tried_at_s = {each: self._tried_at_s.get(each, -inf) for each in shown}
@@ -179,7 +174,7 @@ class GroupListWatch:
             try:
                 totals = view_group(self._observer.observe(group_id, timeout_s=left_s)).totals
             except BrokerUnreachableError:
-                # The time is over; the next look begins with another group.
+                # The timeout is used up; the next poll starts with another group.
                 break
             except SparkGroupsError:
                 continue

@@ -1,10 +1,10 @@
-"""`spark-groups lag`: how far behind groups are, and whether they keep up."""
+"""`spark-groups lag`: the lag of groups, and whether they keep up."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import typer
@@ -14,7 +14,7 @@ from rich.text import Text
 
 from spark_groups.errors import SparkGroupsError, printable
 from spark_groups.observation.observe import GroupObserver
-from spark_groups.observation.plain_values import listed
+from spark_groups.observation.plain_values import View
 from spark_groups.observation.views import GroupView, LagOrigin, PartitionView
 from spark_groups.ops.connecting import (
     Brokers,
@@ -32,23 +32,21 @@ from spark_groups.ops.lag_rules import (
     judge_partition,
     worst,
 )
-from spark_groups.ops.output import UNKNOWN, number, output_for, plain_table
+from spark_groups.ops.output import UNKNOWN, Column, number, partition_rows_max, show, table_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLag:
-    """How far behind a group is in a partition.
+    """The lag of a group in one partition.
 
     Args:
-        topic: Its topic.
-        partition: Its index.
-        committed_offset: The next offset to read; None: unknown, or none is committed.
-        log_end_offset: The next offset to be written; None: unknown.
-        lag: Offsets between the committed offset (or the log start) and the end; None: unknown.
-        lag_origin: Where lag is counted from; None if that is not known.
-        lag_change: By how much the lag grew since the first sample; None: unknown.
-        status: What the samples say; None: nothing was asked, or too little is known.
-        remark: What is unusual, in words; empty if nothing is.
+        committed_offset: None: unknown, or no offset is committed.
+        log_end_offset: None: unknown.
+        lag: Log end offset minus committed offset (or log start offset); None: unknown.
+        lag_origin: The offset from which lag is counted; None: unknown.
+        lag_change: The growth of the lag since the first sample; None: unknown.
+        status: None: not checked, or too few samples are known.
+        remark: Anything unusual; empty if there is nothing.
     """
 
     topic: str
@@ -64,15 +62,13 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLag:
-    """How far behind a group is.
+    """The lag of a group.
 
     Args:
-        group_id: Its id.
-        group_state: The coordinator's word.
-        lag: The sum of all lags that are known; None if none is.
-        unknown_lag_partitions: Partitions whose lag is not known.
+        lag: The sum of all known lags; None if none is known.
+        unknown_lag_partitions: The number of partitions whose lag is unknown.
         partitions: Sorted by topic and index.
-        verdict: What the samples come to; None: nothing was asked.
+        verdict: None: not checked.
     """
 
     group_id: str
@@ -84,11 +80,11 @@ class GroupLag:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LagView:
-    """How far behind groups are.
+class LagView(View):
+    """The lag of groups.
 
     Args:
-        groups: In the order in which they were asked for.
+        groups: In the order of the arguments.
         window_s: Seconds between the first sample and the last.
     """
 
@@ -97,41 +93,28 @@ class LagView:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst of the groups."""
+        """The worst verdict of the groups."""
         return worst(each.verdict or Verdict.OK for each in self.groups)
 
     def to_json(self) -> dict[str, Any]:
         """Return the view as plain values."""
-        plain = asdict(self)
-        for group, shown in zip(self.groups, plain["groups"], strict=True):
+        document = super(LagView, self).to_json()
+        for group, shown in zip(self.groups, document["groups"], strict=True):
             shown["verdict"] = group.verdict and group.verdict.name
-            for each, row in zip(group.partitions, shown["partitions"], strict=True):
-                row["lag_origin"] = each.lag_origin and each.lag_origin.value
-                row["status"] = each.status and each.status.value
-        return {name: listed(value) for name, value in plain.items()}
+        return document
 
 
 def view_group_lag(view: GroupView) -> GroupLag:
-    """Return how far behind a group is now.
-
-    Args:
-        view: The group.
-    """
-    return GroupLag(
-        group_id=view.group_id,
-        group_state=view.group_state,
-        lag=view.totals.lag,
-        unknown_lag_partitions=view.totals.unknown_lag_partitions,
-        partitions=tuple(_partition_lag(each) for each in view.partitions),
-    )
+    """Return the current lag of a group."""
+    return _group_lag(view, [_partition_lag(each) for each in view.partitions])
 
 
 def judge_group_lag(samples: Sequence[tuple[float, GroupView]], allowed_lag: int = 0) -> GroupLag:
-    """Return how far behind a group is, and whether it keeps up.
+    """Return the lag of a group, and whether the group keeps up.
 
     Args:
         samples: The time in seconds and the group at that time, the oldest first; at least one.
-        allowed_lag: Up to which lag a partition keeps up.
+        allowed_lag: The largest lag with which a partition keeps up.
     """
     now_s, view = samples[-1]
     seen: dict[tuple[str, int], list[LagSample]] = {}
@@ -154,18 +137,23 @@ def judge_group_lag(samples: Sequence[tuple[float, GroupView]], allowed_lag: int
         batch_began_at_s = latest.get(partition.owner or "")
         batch_age_s = None if batch_began_at_s is None else now_s - batch_began_at_s
         partitions.append(_partition_lag(partition, known, status, batch_age_s))
+    return _group_lag(view, partitions, judge_group(each.status for each in partitions))
+
+
+def _group_lag(
+    view: GroupView, partitions: Sequence[PartitionLag], verdict: Verdict | None = None
+) -> GroupLag:
     return GroupLag(
         group_id=view.group_id,
         group_state=view.group_state,
         lag=view.totals.lag,
         unknown_lag_partitions=view.totals.unknown_lag_partitions,
         partitions=tuple(partitions),
-        verdict=judge_group(each.status for each in partitions),
+        verdict=verdict,
     )
 
 
 def _batch_beginnings(view: GroupView, at_s: float) -> Mapping[str, float]:
-    """Return since when members on this machine are in a batch, by member id."""
     return {
         each.member_id: at_s - each.local.batch_age_s
         for each in view.members
@@ -184,7 +172,7 @@ def _partition_lag(
     first = samples[0].lag if samples else None
     remark = partition.remark
     if not remark and status not in (None, PartitionStatus.OK) and batch_age_s is not None:
-        remark = f"a batch is under way for {batch_age_s:.1f} s"
+        remark = f"a batch has been running for {batch_age_s:.1f} s"
     return PartitionLag(
         topic=partition.topic,
         partition=partition.partition,
@@ -207,35 +195,40 @@ def lag(  # noqa: PLR0917
     groups: GroupArguments,
     brokers: Brokers,
     check: Annotated[
-        bool, typer.Option("--check", help="Take several samples and say whether they keep up.")
+        bool,
+        typer.Option("--check", help="Take several samples, and judge whether the groups keep up."),
     ] = False,
     samples: Annotated[
-        int, typer.Option(metavar="NUMBER", min=2, help="How many samples --check takes.")
+        int, typer.Option(metavar="NUMBER", min=2, help="The number of samples for --check.")
     ] = SAMPLES,
     interval: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.0, help="Seconds between two of them.")
+        float, typer.Option(metavar="SECONDS", min=0.0, help="Seconds between samples.")
     ] = INTERVAL_S,
     allowed_lag: Annotated[
-        int, typer.Option(metavar="OFFSETS", min=0, help="Up to which lag a partition keeps up.")
+        int,
+        typer.Option(
+            metavar="OFFSETS", min=0, help="The largest lag with which a partition keeps up."
+        ),
     ] = 0,
     as_json: JsonFlag = False,
     every_partition: EveryPartitionFlag = False,
 ) -> None:
-    """Show how far behind groups are, in each partition and in all.
+    """Show the lag of groups, in each partition and in total.
 
-    --check judges by the rules of Burrow: a partition that lags is in error if its committed
-    offset stands still, stops moving or went back, and a warning if its lag never falls. Samples
-    have to span several commits: those of a query come once in a batch.
+    --check applies the rules of Burrow: a lagging partition is an error if its committed offset
+    does not move, stopped moving or went back, and a warning if its lag never falls. Samples
+    must span several commits; a query commits once per batch.
 
     Example: spark-groups lag flight-readers --check --interval 10
 
-    Exit code of --check: 0 OK, 1 WARN (also where too little is known), 2 ERR (also where groups
-    cannot be read). Without it: 1 if there is no such group or no broker answers.
+    Exit codes of --check: 0 OK, 1 WARN (also if too little is known), 2 ERR (also if a group
+    cannot be read). Without --check: 1 if a group does not exist or no broker answers.
     """
-    output = output_for(as_json=as_json, every_partition=every_partition)
     try:
         with brokers.observer() as observer:
-            view = _judged(observer, groups, samples, interval, allowed_lag) if check else None
+            view = (
+                _take_samples(observer, groups, samples, interval, allowed_lag) if check else None
+            )
             view = view or LagView(
                 groups=tuple(view_group_lag(observer.view(each)) for each in groups)
             )
@@ -244,12 +237,13 @@ def lag(  # noqa: PLR0917
             raise
         typer.echo(f"spark-groups: {error}", err=True)
         raise typer.Exit(Verdict.ERR.value) from error
-    output.show(view, lambda room: render_lag(view, room.max_partition_rows))
+    rows_max = partition_rows_max(every_partition=every_partition)
+    show(view, lambda view: render_lag(view, rows_max), as_json=as_json)
     if check:
         raise typer.Exit(view.verdict.value)
 
 
-def _judged(
+def _take_samples(
     observer: GroupObserver,
     group_ids: list[str],
     samples: int,
@@ -279,9 +273,8 @@ def render_lag(view: LagView, max_partition_rows: int | None = None) -> Renderab
     """Return a line for each group, and a row for each partition.
 
     Args:
-        view: The groups.
-        max_partition_rows: Of a group with more partitions than that, those that lag most are
-            shown; None: all are.
+        max_partition_rows: Of a group with more partitions, only those with the largest lag
+            are shown; None: all are.
     """
     parts: list[RenderableType] = []
     for group in view.groups:
@@ -314,9 +307,9 @@ def _partitions(group: GroupLag, max_partition_rows: int | None) -> list[Rendera
         rest = len(shown) - max_partition_rows
         by_lag = sorted(shown, key=lambda each: -1 if each.lag is None else each.lag, reverse=True)
         shown = tuple(by_lag[:max_partition_rows])
-    notes = [Text(f"and {rest:,} partitions that lag less: --all shows them")] if rest else []
+    notes = [Text(f"and {rest:,} partitions with less lag: use --all")] if rest else []
     if any(_counts_from_log_start(each) for each in shown):
-        notes.append(Text("* nothing is committed: lag counts from the log start"))
+        notes.append(Text("* no committed offset: lag counts from the log start"))
     found = {each.status for each in shown} - {None, PartitionStatus.OK}
     notes += [
         Text(f"{status.value}: {meaning}")
@@ -324,33 +317,33 @@ def _partitions(group: GroupLag, max_partition_rows: int | None) -> list[Rendera
         if status in found
     ]
     if group.verdict is not None and any(each.status is None for each in shown):
-        notes.append(Text(f"{UNKNOWN}: Too little is known to judge it."))
+        notes.append(Text(f"{UNKNOWN}: Too few samples to judge it."))
     return [_table(shown, judged=group.verdict is not None), *notes]
 
 
 def _table(partitions: tuple[PartitionLag, ...], *, judged: bool) -> Table:
-    table = plain_table()
-    table.add_column("TOPIC", overflow="fold")
-    for header in ("PARTITION", "COMMITTED", "LOG END", "LAG", *(["CHANGE"] if judged else [])):
-        table.add_column(header, justify="right", no_wrap=True)
-    if judged:
-        table.add_column("STATUS")
-    with_remarks = any(each.remark for each in partitions)
-    if with_remarks:
-        table.add_column("REMARK", overflow="fold")
-    for each in partitions:
-        mark = "*" if _counts_from_log_start(each) and each.lag is not None else ""
-        judgement = [Text(_change(each)), Text(_status(each))] if judged else []
-        table.add_row(
-            Text(printable(each.topic)),
-            Text(str(each.partition)),
-            Text("none" if _counts_from_log_start(each) else number(each.committed_offset)),
-            Text(number(each.log_end_offset)),
-            Text(number(each.lag) + mark),
-            *judgement,
-            *([Text(printable(each.remark))] if with_remarks else []),
-        )
-    return table
+    return table_of(
+        partitions,
+        Column("TOPIC", lambda each: each.topic),
+        Column("PARTITION", lambda each: str(each.partition), is_number=True),
+        Column("COMMITTED", _committed, is_number=True),
+        Column("LOG END", lambda each: number(each.log_end_offset), is_number=True),
+        Column("LAG", _lag, is_number=True),
+        Column("CHANGE", _change, is_number=True, is_shown=judged),
+        Column("STATUS", _status, is_shown=judged),
+        Column(
+            "REMARK", lambda each: each.remark, is_shown=any(each.remark for each in partitions)
+        ),
+    )
+
+
+def _committed(partition: PartitionLag) -> str:
+    return "none" if _counts_from_log_start(partition) else number(partition.committed_offset)
+
+
+def _lag(partition: PartitionLag) -> str:
+    is_marked = _counts_from_log_start(partition) and partition.lag is not None
+    return number(partition.lag) + "*" * is_marked
 
 
 def _counts_from_log_start(partition: PartitionLag) -> bool:

@@ -1,9 +1,8 @@
 """Whether a group keeps up: Burrow's rules over several samples of each partition.
 
-Burrow's window holds commits, with the time of each (github.com/linkedin/Burrow,
-core/internal/evaluator/caching.go). A coordinator does not tell when an offset was committed: here
-a commit is seen where the committed offset differs from the sample before, and a batch that began
-within the window is a sign of life as a commit is.
+Burrow's window holds commits with their times (github.com/linkedin/Burrow,
+core/internal/evaluator/caching.go). A coordinator does not report commit times: here a committed
+offset that differs from the previous sample counts as a commit, and so does the start of a batch.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Final
 
 
 class PartitionStatus(Enum):
-    """What samples of a partition say."""
+    """The state of a partition, judged by its samples."""
 
     OK = "OK"
     WARN = "WARN"
@@ -26,7 +25,7 @@ class PartitionStatus(Enum):
 
 
 class Verdict(Enum):
-    """What a group comes to, by the exit code that says so."""
+    """The state of a group, by exit code."""
 
     OK = 0
     WARN = 1
@@ -34,24 +33,24 @@ class Verdict(Enum):
 
 
 STATUS_MEANINGS: Final = {
-    PartitionStatus.OK: "It keeps up.",
-    PartitionStatus.WARN: "Offsets are committed, and the lag never falls.",
-    PartitionStatus.STOP: "Offsets were committed, and are not any more.",
-    PartitionStatus.STALL: "The committed offset does not move, and there is lag.",
-    PartitionStatus.REWIND: "The committed offset went back, and has not come back since.",
+    PartitionStatus.OK: "The partition keeps up.",
+    PartitionStatus.WARN: "Offsets are committed, but the lag never falls.",
+    PartitionStatus.STOP: "Offsets are no longer committed.",
+    PartitionStatus.STALL: "There is lag, and the committed offset does not move.",
+    PartitionStatus.REWIND: "The committed offset went back, and has not caught up since.",
 }
 _VERDICTS: Final = {PartitionStatus.OK: Verdict.OK, PartitionStatus.WARN: Verdict.WARN}
 
 
 @dataclass(frozen=True, slots=True)
 class LagSample:
-    """A partition at one moment.
+    """A partition at one time.
 
     Args:
-        at_s: When, in seconds of any clock.
-        committed_offset: The next offset to read; None: none is committed.
-        lag: Offsets between that (or the log start) and the end; None: unknown.
-        batch_began_at_s: When a batch that reads it began; None: none does, or it is not known.
+        at_s: Seconds of any clock.
+        committed_offset: None: no offset is committed.
+        lag: None: unknown.
+        batch_began_at_s: When the batch that reads it began; None: no batch, or unknown.
     """
 
     at_s: float
@@ -63,14 +62,14 @@ class LagSample:
 def judge_partition(
     samples: Sequence[LagSample], now_s: float, allowed_lag: int = 0
 ) -> PartitionStatus | None:
-    """Return what samples of a partition say; None: too little is known.
+    """Return the status of a partition; None: too few samples are known.
 
-    The rules are tried in this order; the first that holds decides.
+    The first matching rule decides.
 
     Args:
-        samples: The oldest first; those without a lag are left out.
-        now_s: The time now, on the clock of the samples.
-        allowed_lag: Up to which lag a partition keeps up.
+        samples: The oldest first; samples without a lag are ignored.
+        now_s: The current time, on the clock of the samples.
+        allowed_lag: The largest lag with which a partition keeps up.
     """
     known = [each for each in samples if each.lag is not None]
     lags = [each.lag for each in known if each.lag is not None]
@@ -80,7 +79,7 @@ def judge_partition(
     rules = (
         (lags[-1] <= allowed_lag, PartitionStatus.OK),
         (_has_stopped(known, signs, now_s, allowed_lag), PartitionStatus.STOP),
-        (_is_behind_itself(known), PartitionStatus.REWIND),
+        (_went_back(known), PartitionStatus.REWIND),
         (min(lags) <= allowed_lag, PartitionStatus.OK),
         (not signs, PartitionStatus.STALL),
         (all(later >= earlier for earlier, later in pairwise(lags)), PartitionStatus.WARN),
@@ -89,27 +88,19 @@ def judge_partition(
 
 
 def judge_group(statuses: Iterable[PartitionStatus | None]) -> Verdict:
-    """Return the worst of the partitions; what is not known is at least a warning.
-
-    Args:
-        statuses: What `judge_partition` says of each.
-    """
+    """Return the worst verdict of the partitions; an unknown status is a warning."""
     return worst(
         Verdict.WARN if each is None else _VERDICTS.get(each, Verdict.ERR) for each in statuses
     )
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the worst verdict; none at all is good.
-
-    Args:
-        verdicts: The verdicts.
-    """
+    """Return the worst verdict; OK if there is none."""
     return max(verdicts, key=lambda verdict: verdict.value, default=Verdict.OK)
 
 
 def _signs_of_life(samples: Sequence[LagSample]) -> list[float]:
-    """Return when something was done: commits, and beginnings of batches, within the window."""
+    """Return the times of commits and batch starts within the window."""
     first_s = samples[0].at_s
     commits = [
         later.at_s
@@ -123,14 +114,14 @@ def _signs_of_life(samples: Sequence[LagSample]) -> list[float]:
 def _has_stopped(
     samples: Sequence[LagSample], signs: Sequence[float], now_s: float, allowed_lag: int
 ) -> bool:
-    """Say whether it has been silent for longer than it was active in the window."""
+    """Return whether it has been silent for longer than it was active in the window."""
     if not signs or now_s - signs[-1] <= signs[-1] - samples[0].at_s:
         return False
     since = (each.lag for each in samples if each.at_s >= signs[-1])
     return all(lag is not None and lag > allowed_lag for lag in since)
 
 
-def _is_behind_itself(samples: Sequence[LagSample]) -> bool:
-    """Say whether the committed offset went back, or was deleted, and has not come back."""
+def _went_back(samples: Sequence[LagSample]) -> bool:
+    """Return whether the committed offset went back or was deleted, and has not caught up."""
     offsets = [-1 if each.committed_offset is None else each.committed_offset for each in samples]
     return offsets[-1] < max(offsets)

@@ -1,95 +1,52 @@
-"""Where a command's answer goes, to people or to programs, and the words that texts are made of.
-
-"—" is what is not known.
-"""
+"""Views as JSON or as text on standard output. "—" stands for an unknown value."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Generic, Literal, TypeVar
 
+import typer
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
+
+from spark_groups.errors import printable
+from spark_groups.observation.plain_values import View
 
 PARTITION_ROWS_MAX: Final = 60
 _UNBOUNDED_COLUMNS: Final = 10_000
 
 
-class View(Protocol):
-    """What a command found out, as one value."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the view as plain values."""
+ViewT = TypeVar("ViewT", bound=View)
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
-    """How much text fits.
+def show(
+    view: ViewT,
+    render: Callable[[ViewT], RenderableType],
+    *,
+    as_json: bool,
+    is_success: bool = True,
+) -> None:
+    """Write a view on standard output, as one JSON document or as text.
 
-    Args:
-        width: Columns there are.
-        max_partition_rows: With more partitions than that, not each has a row; None: each has.
+    Raises:
+        Exit: Exit code 1, because `is_success` is false.
     """
-
-    width: int
-    max_partition_rows: int | None = None
-
-
-class Output(ABC):
-    """Shows what a command found out."""
-
-    @abstractmethod
-    def show(self, view: View, render: Callable[[Room], RenderableType]) -> None:
-        """Show a view.
-
-        Args:
-            view: What was found out.
-            render: Makes text of it for people, who may have asked for a part of it.
-        """
-
-
-class JsonOutput(Output):
-    """One JSON document on standard output: always all of the view."""
-
-    def show(self, view: View, render: Callable[[Room], RenderableType]) -> None:  # noqa: ARG002
-        """Write a view as one document."""
+    if as_json:
         write_json(view.to_json())
+    else:
+        console().print(render(view))
+    if not is_success:
+        raise typer.Exit(1)
 
 
-class ConsoleOutput(Output):
-    """Text; colour and the terminal's width only where there is a terminal (and no NO_COLOR).
-
-    Args:
-        every_partition: Give each partition a row of its own, however many there are.
-    """
-
-    def __init__(self, *, every_partition: bool = False) -> None:
-        self._console = console()
-        # What is piped is for grep: nothing is folded, and nothing shares a row.
-        piped = not self._console.is_terminal
-        self._room = Room(
-            self._console.width, None if every_partition or piped else PARTITION_ROWS_MAX
-        )
-
-    def show(self, view: View, render: Callable[[Room], RenderableType]) -> None:  # noqa: ARG002
-        """Write a view as text and tables."""
-        self._console.print(render(self._room))
-
-
-def output_for(*, as_json: bool, every_partition: bool = False) -> Output:
-    """Return where the answer of a command goes.
-
-    Args:
-        as_json: Whether a program reads it.
-        every_partition: Give each partition a row of its own, however many there are.
-    """
-    return JsonOutput() if as_json else ConsoleOutput(every_partition=every_partition)
+def partition_rows_max(*, every_partition: bool) -> int | None:
+    """Return up to how many partitions each has a row; None, as in a pipe: always."""
+    return None if every_partition or not console().is_terminal else PARTITION_ROWS_MAX
 
 
 def write_json(document: object) -> None:
@@ -99,7 +56,7 @@ def write_json(document: object) -> None:
 
 
 def console() -> Console:
-    """Return what writes text: as wide as the terminal, without an end where there is none."""
+    """Return a console as wide as the terminal; without a terminal, lines are never folded."""
     found = Console(highlight=False, soft_wrap=False, emoji=False, markup=False)
     if found.is_terminal or "COLUMNS" in os.environ:
         return found
@@ -107,12 +64,8 @@ def console() -> Console:
 
 
 def dry_run_note(*, is_dry_run: bool) -> list[Text]:
-    """Return the line that says that nothing was done, if nothing was.
-
-    Args:
-        is_dry_run: Whether nothing was to be done.
-    """
-    return [Text("No action is performed: this is what would be done.")] if is_dry_run else []
+    """Return the last line of a dry run."""
+    return [Text("No action is performed: this is a dry run.")] if is_dry_run else []
 
 
 UNKNOWN: Final = "—"
@@ -120,15 +73,46 @@ MOVING_STYLE, ALARM_STYLE, QUIET_STYLE = "yellow", "red", "dim"
 
 
 def number(value: int | None) -> str:
-    """Write a number with thousands separators; what is not known as "—"."""
+    """Return a number with thousands separators."""
     return UNKNOWN if value is None else f"{value:,}"
 
 
 def plain(value: int | None) -> str:
-    """Write a number without separators, as ids and epochs are; what is not known as "—"."""
+    """Return a number without separators, as Kafka's tools print it."""
     return UNKNOWN if value is None else str(value)
 
 
 def plain_table() -> Table:
     """Return a table without lines."""
     return Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[Row]):
+    """A column of a table.
+
+    Args:
+        cell: Returns the cell of a row; in a `str`, unprintable characters are replaced.
+        is_number: Whether cells are right-justified and never wrapped.
+    """
+
+    header: str
+    cell: Callable[[Row], str | Text]
+    is_number: bool = False
+    is_shown: bool = True
+
+
+def table_of(rows: Iterable[Row], *columns: Column[Row]) -> Table:
+    """Return a table with the columns that are shown."""
+    shown = [each for each in columns if each.is_shown]
+    table = plain_table()
+    for each in shown:
+        justify: Literal["left", "right"] = "right" if each.is_number else "left"
+        table.add_column(each.header, justify=justify, overflow="fold", no_wrap=each.is_number)
+    for row in rows:
+        cells = (each.cell(row) for each in shown)
+        table.add_row(*(Text(printable(c)) if isinstance(c, str) else c for c in cells))
+    return table

@@ -1,7 +1,6 @@
-"""The live page over HTTP: a few files, and streams of what is seen (Server-Sent Events).
+"""The live page over HTTP: static files, and feeds as Server-Sent Events.
 
-It is read-only: GET is the only method, and nothing that is asked for changes anything. Everything
-has a limit: connections, the time a peer may take, and the observers, which are shared.
+The server is read-only: it answers only GET. Connections and the time of a peer are limited.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ logger = logging.getLogger(__name__)
 
 CONNECTIONS_MAX: Final = 64
 PEER_TIMEOUT_S: Final = 10.0
-"""How long a peer may take to read what it is sent; its request has `HEAD_TIMEOUT_S`."""
+"""The timeout for writes to a peer; for reading its request it is `HEAD_TIMEOUT_S`."""
 KEEP_ALIVE_S: Final = 5.0
-"""After so long without a document a comment is sent, by which a peer that is gone is noticed."""
+"""How long a stream is silent before it sends a comment, which detects closed connections."""
 EVENTS_PATH: Final = "/events"
 GROUP_LIST: Final = ""
-"""The key of the feed of all groups; no group has an empty id."""
+"""The key of the feed of all groups; a group id is never empty."""
 _TYPES: Final[Mapping[str, str]] = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -49,7 +48,7 @@ _HEADERS: Final[Mapping[str, str]] = {
 
 
 def page_files() -> dict[str, tuple[str, bytes]]:
-    """Return type and content of the page's files, by the path under which they are asked for."""
+    """Return content type and content of the page's files, by request path."""
     found = {}
     for each in files("spark_groups.ops").joinpath("page").iterdir():
         content_type = _TYPES.get(each.name.rpartition(".")[2])
@@ -60,15 +59,13 @@ def page_files() -> dict[str, tuple[str, bytes]]:
 
 
 class PageServer(LimitedServer):
-    """Serves the page and its streams, each connection by a thread.
+    """Serves the page and its streams, with a thread for each connection.
 
     Args:
-        host: Where it listens: an address or a name.
-        port: The port; 0: one that is free.
-        feeds: What is streamed: the groups by `GROUP_LIST`, a group by its id.
+        feeds: One feed per group id, and `GROUP_LIST`.
 
     Raises:
-        OSError: It cannot listen there.
+        OSError: The address cannot be bound.
     """
 
     def __init__(self, host: str, port: int, feeds: Feeds) -> None:
@@ -76,19 +73,19 @@ class PageServer(LimitedServer):
         self.feeds = feeds
         self.files = page_files()
         super().__init__((host.strip("[]"), port), PageRequest, connections_max=CONNECTIONS_MAX)
-        # As it was bound: 127.1 and names of hosts may be loopback addresses, too.
+        # The bound address: 127.1 and host names may be loopback addresses too.
         self.is_local = is_loopback(str(self.server_address[0]))
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """The URL of the page."""
         host, port = self.server_address[:2]
         name = host.decode() if isinstance(host, bytes | bytearray) else str(host)
         return f"http://{f'[{name}]' if ':' in name else name}:{port}/"
 
 
 class PageRequest(LimitedRequest):
-    """One request, which ends its connection."""
+    """One request on a connection of its own."""
 
     server: PageServer
     timeout = PEER_TIMEOUT_S
@@ -96,7 +93,7 @@ class PageRequest(LimitedRequest):
     sys_version = ""
 
     def __getattr__(self, name: str) -> Any:
-        # The base class looks for a function of every method that it is asked for.
+        # The base class looks up a method for each HTTP method.
         if name.startswith("do_"):
             return self._refuse_method
         raise AttributeError(name)
@@ -104,7 +101,7 @@ class PageRequest(LimitedRequest):
     def do_GET(self) -> None:
         """Send a file or a stream."""
         if self.server.is_local and not names_loopback(self.headers.get("Host", "")):
-            # A page elsewhere whose name leads here, now, may not read what is here.
+            # Against DNS rebinding: a foreign host name that resolves to this address.
             self._refuse(HTTPStatus.FORBIDDEN, "this page is for loopback addresses only")
             return
         path, _, query = self.path.partition("?")
@@ -115,7 +112,7 @@ class PageRequest(LimitedRequest):
             self._begin(HTTPStatus.OK, content_type, {"Content-Length": str(len(content))})
             self.wfile.write(content)
         else:
-            self._refuse(HTTPStatus.NOT_FOUND, "there is no such page")
+            self._refuse(HTTPStatus.NOT_FOUND, "not found")
 
     def _stream(self, group_id: str) -> None:
         self._begin(HTTPStatus.OK, "text/event-stream; charset=utf-8")
@@ -123,12 +120,12 @@ class PageRequest(LimitedRequest):
             sent = 0
             while not feed.is_over:
                 number, text = feed.after(sent, KEEP_ALIVE_S)
-                said = f"data: {text}\n\n" if number > sent else ":\n\n"
-                self.wfile.write(said.encode())
+                event = f"data: {text}\n\n" if number > sent else ":\n\n"
+                self.wfile.write(event.encode())
                 sent = number
 
     def _refuse_method(self) -> None:
-        self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "only GET is answered", {"Allow": "GET"})
+        self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "only GET is supported", {"Allow": "GET"})
 
     def _refuse(
         self, status: HTTPStatus, reason: str, headers: Mapping[str, str] | None = None
@@ -147,5 +144,5 @@ class PageRequest(LimitedRequest):
         self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Log a request where somebody wants to know."""
+        """Log requests at DEBUG only."""
         logger.debug(format, *args)

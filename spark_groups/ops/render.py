@@ -1,15 +1,14 @@
-"""A group as text for people: pure functions from a view to what rich can show.
+"""A group as text and tables for rich.
 
-The same text is written with and without colour; nothing is told by colour alone. "—" is what is
-not known. Ids and names come from strangers, so what cannot be printed is replaced.
+The text is complete without colour. Ids and names are untrusted: unprintable characters are
+replaced.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -25,9 +24,11 @@ from spark_groups.ops.output import (
     MOVING_STYLE,
     QUIET_STYLE,
     UNKNOWN,
+    Column,
+    Row,
     number,
     plain,
-    plain_table,
+    table_of,
 )
 from spark_groups.types import TopicPartition, sum_of_known
 
@@ -47,7 +48,7 @@ STATE_STYLES: Final[Mapping[str, str]] = {
 
 
 IDLE_SHOWN_FROM = 0.5
-"""The part of its limit from which on a query's silence is shown."""
+"""The fraction of its idle limit from which a query is shown as idle."""
 
 
 def render_group(
@@ -56,11 +57,8 @@ def render_group(
     """Return a group as text and tables.
 
     Args:
-        view: The group.
-        width: Columns there are; the narrower, the fewer columns and the shorter the member ids.
-        max_partition_rows: With more partitions than that, those of one topic and one owner share
-            a row; None: a row for each.
-        verbose: With what whoever looks may do with the group.
+        max_partition_rows: With more partitions, those of the same topic and owner share a row;
+            None: a row for each.
     """
     names = MemberNames(view.members, width)
     has_rows = max_partition_rows is None or len(view.partitions) <= max_partition_rows
@@ -72,7 +70,7 @@ def render_group(
     parts += _local_lines(view, names)
     parts.append(Text())
     if not view.partitions:
-        parts.append(Text("no partitions: nothing is assigned, and nothing is committed"))
+        parts.append(Text("no partitions: no assignment and no committed offsets"))
     elif has_rows:
         parts.append(partitions_table(view, names, width))
     else:
@@ -82,12 +80,7 @@ def render_group(
 
 
 def group_header(view: GroupView, width: int) -> RenderableType:
-    """Return what a group is and does as a whole, in three lines where there is room.
-
-    Args:
-        view: The group.
-        width: Columns there are.
-    """
+    """Return state, epochs and totals of a group, in three lines if the width allows."""
     totals = view.totals
     title = Text.assemble(
         ("group ", QUIET_STYLE),
@@ -131,7 +124,7 @@ def _operations(view: GroupView) -> str:
 
 
 def _facts(width: int, *facts: tuple[str, str]) -> Text:
-    """Write names and values on as many lines as they need; a line breaks only between them."""
+    """Return names and values; lines break only between them."""
     lines: list[Text] = []
     for name, value in facts:
         fact = Text.assemble((name, QUIET_STYLE), f" {value}")
@@ -143,50 +136,33 @@ def _facts(width: int, *facts: tuple[str, str]) -> Text:
 
 
 def members_table(members: tuple[MemberView, ...], names: MemberNames, width: int) -> Table:
-    """Return one row for each member.
-
-    Args:
-        members: The members.
-        names: What they are called.
-        width: Columns there are; the fewer, the less is said.
-    """
-    shown = _chosen(_MEMBER_COLUMNS, members, width)
-    table = plain_table()
-    table.add_column("MEMBER", overflow="fold")
-    for column in shown:
-        table.add_column(column.header, justify=column.justify, overflow="fold")
-    for member in members:
-        table.add_row(Text(names[member.member_id]), *(column.cell(member) for column in shown))
-    return table
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """A column of a table, and when it is shown.
-
-    Args:
-        header: What stands above it.
-        cell: Its text in one row.
-        justify: Left or right.
-        from_width: Columns the terminal must have.
-        only_if_any: Leave it out if it is empty in every row.
-    """
-
-    header: str
-    cell: Callable[[MemberView], Text]
-    justify: Literal["left", "right"] = "left"
-    from_width: int = 0
-    only_if_any: bool = False
-
-
-def _chosen(
-    columns: tuple[_Column, ...], members: tuple[MemberView, ...], width: int
-) -> tuple[_Column, ...]:
-    return tuple(
-        column
-        for column in columns
-        if width >= column.from_width
-        and (not column.only_if_any or any(column.cell(each).plain for each in members))
+    """Return one row for each member."""
+    return table_of(
+        members,
+        Column("MEMBER", lambda each: names[each.member_id]),
+        Column(
+            "INSTANCE",
+            lambda each: each.instance_id or "",
+            is_shown=any(each.instance_id for each in members),
+        ),
+        Column("HOST", lambda each: each.client_host, is_shown=width >= NARROW_COLUMNS),
+        Column("TYPE", lambda each: each.member_type, is_shown=width >= NARROW_COLUMNS),
+        Column("EPOCH", _member_epoch, is_number=True),
+        Column("COUNT", lambda each: number(len(each.current)), is_number=True),
+        Column("CURRENT", lambda each: partition_ranges(each.current)),
+        Column(
+            "TARGET", lambda each: partition_ranges(each.target), is_shown=width >= WIDE_COLUMNS
+        ),
+        Column(
+            "+ PENDING",
+            lambda each: Text(partition_ranges(each.pending), MOVING_STYLE),
+            is_shown=any(each.pending for each in members),
+        ),
+        Column(
+            "- TO REVOKE",
+            lambda each: Text(partition_ranges(each.revoking), MOVING_STYLE),
+            is_shown=any(each.revoking for each in members),
+        ),
     )
 
 
@@ -196,27 +172,6 @@ def _member_epoch(member: MemberView) -> Text:
     return Text(plain(member.member_epoch))
 
 
-_MEMBER_COLUMNS: Final = (
-    _Column("INSTANCE", lambda each: Text(printable(each.instance_id or "")), only_if_any=True),
-    _Column("HOST", lambda each: Text(printable(each.client_host)), from_width=NARROW_COLUMNS),
-    _Column("TYPE", lambda each: Text(each.member_type), from_width=NARROW_COLUMNS),
-    _Column("EPOCH", _member_epoch, justify="right"),
-    _Column("COUNT", lambda each: Text(number(len(each.current))), justify="right"),
-    _Column("CURRENT", lambda each: Text(partition_ranges(each.current))),
-    _Column("TARGET", lambda each: Text(partition_ranges(each.target)), from_width=WIDE_COLUMNS),
-    _Column(
-        "+ PENDING",
-        lambda each: Text(partition_ranges(each.pending), MOVING_STYLE),
-        only_if_any=True,
-    ),
-    _Column(
-        "- TO REVOKE",
-        lambda each: Text(partition_ranges(each.revoking), MOVING_STYLE),
-        only_if_any=True,
-    ),
-)
-
-
 def _local_lines(view: GroupView, names: MemberNames) -> list[RenderableType]:
     lines: list[RenderableType] = [
         Text(f"{names[each.member_id]}, on this machine: {_local_sentence(each.local)}")
@@ -224,54 +179,55 @@ def _local_lines(view: GroupView, names: MemberNames) -> list[RenderableType]:
         if each.local is not None
     ]
     lines += [
-        Text(f"{printable(member_id)}, on this machine, no member: {_local_sentence(each)}")
+        Text(f"{printable(member_id)}, on this machine, not a member: {_local_sentence(each)}")
         for member_id, each in view.outside.items()
     ]
     return [Text(), *lines] if lines else []
 
 
 def _local_sentence(local: LocalMember) -> str:
-    said = [local.state]
+    parts = [local.state]
     if local.left_because_idle:
-        said.append("left the group until Spark calls")
+        parts.append("left the group until Spark calls")
     if local.instance_wait_left_s is not None:
-        said.append(f"waits for its instance id (up to {local.instance_wait_left_s:.0f} s more)")
+        parts.append(
+            f"waiting for its instance id (at most {local.instance_wait_left_s:.0f} s more)"
+        )
     if local.in_flight_partitions:
         age = "" if local.batch_age_s is None else f" for {local.batch_age_s:.1f} s"
-        said.append(
-            f"a batch is under way{age} (partitions: {local.in_flight_partitions:,},"
+        parts.append(
+            f"batch running{age} (partitions: {local.in_flight_partitions:,},"
             f" offsets: {local.in_flight_offsets:,})"
         )
-    said += _idle(local)
+    parts += _idle(local)
     if local.revoking:
-        said.append(f"is to give up {partition_ranges(local.revoking)}{_ago(local)}")
+        parts.append(f"must revoke {partition_ranges(local.revoking)}{_ago(local)}")
     if local.withheld:
         waiting = (TopicPartition(each.topic, each.partition) for each in local.withheld)
-        said.append(f"waits for {partition_ranges(waiting)}")
+        parts.append(f"waiting for {partition_ranges(waiting)}")
     if local.last_heartbeat_age_s is not None:
         timeout_ms = local.session_timeout_ms
         session = "" if timeout_ms is None else f" (session: {timeout_ms / 1000:g} s)"
-        said.append(f"last heartbeat {local.last_heartbeat_age_s:.1f} s ago{session}")
+        parts.append(f"last heartbeat {local.last_heartbeat_age_s:.1f} s ago{session}")
     if local.commits_refused:
-        said.append(f"{local.commits_refused:,} commits refused")
+        parts.append(f"{local.commits_refused:,} commits refused")
     if local.failure:
-        said.append(f"failed: {printable(local.failure)}")
-    return ", ".join(said)
+        parts.append(f"failed: {printable(local.failure)}")
+    return ", ".join(parts)
 
 
 def _idle(local: LocalMember) -> list[str]:
-    """A query that is silent between two triggers is not worth a word."""
     idle_s, limit_s = local.idle_s, local.idle_limit_s
     if idle_s is None or limit_s is None or local.left_because_idle:
         return []
     if idle_s < limit_s * IDLE_SHOWN_FROM:
         return []
-    return [f"Spark has not called for {idle_s:.0f} s (it leaves after {limit_s:g} s)"]
+    return [f"no call from Spark for {idle_s:.0f} s (leaves after {limit_s:g} s)"]
 
 
 def _ago(local: LocalMember) -> str:
     age_s = local.revocation_age_s
-    return "" if age_s is None else f" (told {age_s:.1f} s ago)"
+    return "" if age_s is None else f" (since {age_s:.1f} s)"
 
 
 NO_MEMBER: Final = "no member"
@@ -280,97 +236,79 @@ REMARKS_SHOWN: Final = 10
 
 
 def partitions_table(view: GroupView, names: MemberNames, width: int) -> Table:
-    """Return one row for each partition.
-
-    Args:
-        view: The group.
-        names: What its members are called.
-        width: Columns there are; what is withheld is a footnote where they are few.
-    """
-    moving = view.totals.moving_partitions > 0
-    with_start = width >= NARROW_COLUMNS
+    """Return one row for each partition."""
     with_pending = _has_room_for_pending(width) and any(each.withheld for each in view.partitions)
-    table = plain_table()
-    table.add_column("TOPIC", overflow="fold")
-    table.add_column("PARTITION", justify="right")
-    table.add_column("OWNER", overflow="fold")
-    if moving:
-        table.add_column("MOVES TO", overflow="fold")
-    for header in (*(("LOG START",) if with_start else ()), "COMMITTED", "LOG END", "LAG"):
-        table.add_column(header, justify="right", no_wrap=True)
-    if with_pending:
-        table.add_column("PENDING", no_wrap=True)
-    for each in view.partitions:
-        table.add_row(
-            Text(printable(each.topic)),
-            Text(str(each.partition)),
-            owner_text(each.owner, names),
-            *([moves_to_text(each.moves_to, names)] if moving else []),
-            *([Text(number(each.log_start_offset))] if with_start else []),
-            committed_text(each),
-            Text(number(each.log_end_offset)),
-            lag_text(each),
-            *([_pending(each.withheld)] if with_pending else []),
-        )
-    return table
+    return table_of(
+        view.partitions,
+        Column("TOPIC", lambda each: each.topic),
+        Column("PARTITION", lambda each: str(each.partition), is_number=True),
+        *owner_columns(view, names, lambda each: each),
+        Column(
+            "LOG START", lambda each: number(each.log_start_offset), True, width >= NARROW_COLUMNS
+        ),
+        Column("COMMITTED", committed_text, is_number=True),
+        Column("LOG END", lambda each: number(each.log_end_offset), is_number=True),
+        Column("LAG", lag_text, is_number=True),
+        Column("PENDING", lambda each: _pending(each.withheld), is_shown=with_pending),
+    )
 
 
 def shared_rows_table(view: GroupView, names: MemberNames) -> Table:
-    """Return one row for the partitions of a topic that share owner and next owner.
+    """Return one row for the partitions of each topic with the same owner and next owner."""
+    return table_of(
+        shared_rows(view),
+        Column("PARTITIONS", row_ranges),
+        Column("COUNT", lambda row: number(len(row)), is_number=True),
+        *owner_columns(view, names, first_of),
+        Column("LAG", lambda row: number(sum_of_known(e.lag for e in row)), is_number=True),
+        Column("UNKNOWN LAG", lambda row: number(sum(e.lag is None for e in row)), is_number=True),
+        Column("LARGEST LAG", _largest_lag, is_number=True),
+    )
 
-    Args:
-        view: The group.
-        names: What its members are called.
-    """
+
+def shared_rows(view: GroupView) -> list[list[PartitionView]]:
+    """Return the partitions of each topic that have the same owner and the same next owner."""
     rows: dict[tuple[str, str | None, str | None], list[PartitionView]] = {}
     for each in view.partitions:
         rows.setdefault((each.topic, each.owner, each.moves_to), []).append(each)
-    moving = view.totals.moving_partitions > 0
-    table = plain_table()
-    table.add_column("PARTITIONS", overflow="fold")
-    table.add_column("COUNT", justify="right")
-    table.add_column("OWNER", overflow="fold")
-    if moving:
-        table.add_column("MOVES TO", overflow="fold")
-    table.add_column("LAG", justify="right", no_wrap=True)
-    table.add_column("UNKNOWN LAG", justify="right")
-    table.add_column("LARGEST LAG", justify="right")
-    for (_, owner, moves_to), partitions in rows.items():
-        known = [each for each in partitions if each.lag is not None]
-        largest = max(known, key=lambda each: each.lag or 0, default=None)
-        lag = sum_of_known(each.lag for each in partitions)
-        table.add_row(
-            Text(
-                partition_ranges(TopicPartition(each.topic, each.partition) for each in partitions)
-            ),
-            Text(number(len(partitions))),
-            owner_text(owner, names),
-            *([moves_to_text(moves_to, names)] if moving else []),
-            Text(number(lag)),
-            Text(number(len(partitions) - len(known))),
-            Text(f"{number(largest.lag)} in {largest.partition}" if largest else UNKNOWN),
-        )
-    return table
+    return list(rows.values())
 
 
-def owner_text(member_id: str | None, names: MemberNames) -> Text:
-    """Return who has a partition.
+def first_of(row: list[PartitionView]) -> PartitionView:
+    """Return the first of the partitions that share a row."""
+    return row[0]
+
+
+def row_ranges(row: list[PartitionView]) -> str:
+    """Return the partitions of a row as ranges."""
+    return partition_ranges(TopicPartition(each.topic, each.partition) for each in row)
+
+
+def _largest_lag(row: list[PartitionView]) -> str:
+    known = [each for each in row if each.lag is not None]
+    largest = max(known, key=lambda each: each.lag or 0, default=None)
+    return f"{number(largest.lag)} in {largest.partition}" if largest else UNKNOWN
+
+
+def owner_columns(
+    view: GroupView, names: MemberNames, partition: Callable[[Row], PartitionView]
+) -> tuple[Column[Row], Column[Row]]:
+    """Return the owner, and the next owner if any partition of the group moves.
 
     Args:
-        member_id: The member; None: no member has it.
-        names: What members are called.
+        partition: Returns the partition of a row, or one of those that share it.
     """
-    return Text(NO_MEMBER, ALARM_STYLE) if member_id is None else Text(names.brief(member_id))
 
+    def owner(row: Row) -> Text:
+        member_id = partition(row).owner
+        return Text(NO_MEMBER, ALARM_STYLE) if member_id is None else Text(names.brief(member_id))
 
-def moves_to_text(member_id: str | None, names: MemberNames) -> Text:
-    """Return who will have a partition.
+    def next_owner(row: Row) -> Text:
+        member_id = partition(row).moves_to
+        return Text("" if member_id is None else names.brief(member_id), MOVING_STYLE)
 
-    Args:
-        member_id: The member; None: it does not move.
-        names: What members are called.
-    """
-    return Text("" if member_id is None else names.brief(member_id), MOVING_STYLE)
+    is_moving = view.totals.moving_partitions > 0
+    return Column("OWNER", owner), Column("MOVES TO", next_owner, is_shown=is_moving)
 
 
 def _has_room_for_pending(width: int) -> bool:
@@ -378,7 +316,7 @@ def _has_room_for_pending(width: int) -> bool:
 
 
 def _pending(withheld: WithheldRange | None) -> Text:
-    """Return the range that is not read yet, half-open as all ranges are."""
+    """Return the half-open range of unread offsets."""
     if withheld is None:
         return Text()
     start, end = number(withheld.committed_offset), number(withheld.log_end_offset)
@@ -386,22 +324,14 @@ def _pending(withheld: WithheldRange | None) -> Text:
 
 
 def committed_text(partition: PartitionView) -> Text:
-    """Return the committed offset of a partition.
-
-    Args:
-        partition: The partition.
-    """
+    """Return the committed offset of a partition."""
     if _counts_from_log_start(partition):
         return Text(NOTHING_COMMITTED)
     return Text(number(partition.committed_offset))
 
 
 def lag_text(partition: PartitionView) -> Text:
-    """Return the lag of a partition, with the sign of the footnote that says what it counts from.
-
-    Args:
-        partition: The partition.
-    """
+    """Return the lag of a partition, with an asterisk if it counts from the log start."""
     is_marked = _counts_from_log_start(partition) and partition.lag is not None
     return Text(number(partition.lag) + ("*" if is_marked else ""))
 
@@ -413,18 +343,12 @@ def _counts_from_log_start(partition: PartitionView) -> bool:
 def footnotes(
     partitions: tuple[PartitionView, ...], width: int, *, shared_rows: bool = False
 ) -> list[RenderableType]:
-    """Return what is said below a table of partitions.
-
-    Args:
-        partitions: The partitions.
-        width: Columns there are.
-        shared_rows: Whether the table has no row for each, so that less is said there.
-    """
+    """Return the notes below a table of partitions."""
     notes: list[RenderableType] = []
     uncommitted = sum(_counts_from_log_start(each) for each in partitions)
     if uncommitted:
         counted = f"{uncommitted:,} of {len(partitions):,} partitions"
-        notes.append(Text(f"* nothing is committed ({counted}): lag counts from the log start"))
+        notes.append(Text(f"* no committed offset ({counted}): lag counts from the log start"))
     if shared_rows or not _has_room_for_pending(width):
         notes += _limited(
             [
@@ -432,7 +356,7 @@ def footnotes(
                 for each in partitions
                 if each.withheld
             ],
-            "and ranges withheld of",
+            "and withheld ranges of",
         )
     notes += _limited(
         [_note(each, each.remark, ALARM_STYLE) for each in partitions if each.remark],
@@ -441,8 +365,8 @@ def footnotes(
     return [Text(), *notes] if notes else []
 
 
-def _note(partition: PartitionView, said: str, style: str) -> Text:
-    return Text(f"{printable(partition.topic)}-{partition.partition}: {said}", style)
+def _note(partition: PartitionView, note: str, style: str) -> Text:
+    return Text(f"{printable(partition.topic)}-{partition.partition}: {note}", style)
 
 
 def _limited(notes: list[Text], more: str) -> list[Text]:
@@ -451,12 +375,7 @@ def _limited(notes: list[Text], more: str) -> list[Text]:
 
 
 class MemberNames:
-    """What members are called: by full id where there is room, else by what tells them apart.
-
-    Args:
-        members: All members of the group.
-        width: Columns there are.
-    """
+    """Display names of members: full ids in wide terminals, else short ones if unique."""
 
     def __init__(self, members: tuple[MemberView, ...], width: int) -> None:
         client_ids = Counter(each.client_id for each in members)
@@ -467,21 +386,17 @@ class MemberNames:
             is_short = width < WIDE_COLUMNS and short_ids[_short_id(each)] == 1
             member_id = _short_id(each) if is_short else each.member_id
             name = printable(f"{each.client_id} {member_id}".strip())
-            tells_apart = bool(each.client_id) and client_ids[each.client_id] == 1
+            is_unique = bool(each.client_id) and client_ids[each.client_id] == 1
             self._names[each.member_id] = name
             self._brief[each.member_id] = (
-                printable(each.client_id) if width < NARROW_COLUMNS and tells_apart else name
+                printable(each.client_id) if width < NARROW_COLUMNS and is_unique else name
             )
 
     def __getitem__(self, member_id: str) -> str:
         return self._names[member_id]
 
     def brief(self, member_id: str) -> str:
-        """Return a name for tables of partitions, which have little room.
-
-        Args:
-            member_id: The member, which need not be one of the group any more.
-        """
+        """Return the short name for tables of partitions."""
         return self._brief.get(member_id, printable(member_id))
 
 

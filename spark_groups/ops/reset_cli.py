@@ -1,9 +1,11 @@
-"""`spark-groups reset-offsets`: where a group that has no members is to read on."""
+"""`spark-groups reset-offsets`: set the committed offsets of a group without members."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,46 +13,260 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from spark_groups.errors import OptionsError, printable
+from spark_groups.errors import ErrorCode, GroupNotFoundError, OptionsError, printable
+from spark_groups.observation.observe import describe_any_group
+from spark_groups.offsets.starting import (
+    commit_metadata,
+    committed_topics,
+    known_counts,
+)
 from spark_groups.ops.connecting import Brokers, GroupArgument, JsonFlag, connects
-from spark_groups.ops.output import output_for, plain, plain_table
-from spark_groups.ops.reset import reset_offsets as reset
+from spark_groups.ops.output import Column, plain, show, table_of
 from spark_groups.ops.reset_plan import (
+    KnownOffsets,
     ResetKind,
+    ResetRow,
     ResetTarget,
     ResetView,
     parse_datetime,
     parse_duration,
     parse_offsets,
+    plan_offset,
+    refusal_of,
 )
-from spark_groups.ops.topic_partitions import parse_topics
+from spark_groups.ops.topic_partitions import parse_topics, partitions_of
+from spark_groups.protocol.messages import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    NO_OFFSET,
+    ListOffsetsRequest,
+    MetadataRequest,
+    OffsetAndMetadata,
+    TopicMetadata,
+)
+from spark_groups.types import TopicId, TopicIdPartition, TopicPartition
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.configuration import refuse
+from spark_groups.wire.group_admin import commit_outside
+
+Offsets = Mapping[TopicIdPartition, int]
+Committed = Mapping[TopicIdPartition, OffsetAndMetadata]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """The requested partitions.
+
+    Args:
+        there: The existing partitions, with their names.
+        missing: The missing partitions; partition -1 stands for a whole topic.
+        partition_counts: The current number of partitions by topic.
+    """
+
+    there: Mapping[TopicIdPartition, TopicPartition]
+    missing: tuple[TopicPartition, ...] = ()
+    partition_counts: Mapping[TopicId, int] = field(default_factory=dict)
+
+
+def reset_group_offsets(
+    cluster: Cluster,
+    group_id: str,
+    target: ResetTarget,
+    topics: Mapping[str, frozenset[int] | None] | None,
+    *,
+    execute: bool,
+) -> ResetView:
+    """Plan new offsets for a group, and commit them if `execute` and the plan is valid.
+
+    Args:
+        group_id: The group; the commit creates it if it does not exist.
+        topics: Partitions by topic, None for all of a topic. None: every partition with a committed
+            offset, of the group or of the group to copy from.
+
+    Raises:
+        RequestError: The brokers did not answer all requests in time.
+        ProtocolError: A broker returned an error, or a response cannot be decoded.
+    """
+    state, members = _group(cluster, group_id)
+    committed = _committed(cluster, group_id)
+    takes_over = target.kind is ResetKind.FROM_GROUP
+    others = _committed(cluster, target.group_id) if takes_over else {}
+    scope = _scope(cluster, topics, others if takes_over else committed)
+    known = _known(cluster, scope, target, committed, others)
+    rows = {key: _row(target, name, known[key]) for key, name in scope.there.items()}
+    view = ResetView(
+        group_id=group_id,
+        group_state=state,
+        rows=_sorted(*rows.values(), *(_missing_row(each) for each in scope.missing)),
+    )
+    view = replace(view, refusal=refusal_of(group_id, state, members, view.rows))
+    if view.refusal or not execute:
+        return view
+    new_offsets = {key: row.new_offset for key, row in rows.items() if row.new_offset is not None}
+    counts = counts_to_keep(committed, others, new_offsets, scope.partition_counts)
+    metadata = {each: commit_metadata(count, is_reset=True) for each, count in counts.items()}
+    done = commit_outside(cluster, group_id, new_offsets, metadata)
+    refuse(done.error_code, f"OffsetCommit of {group_id!r}")
+    answered = (_with_answer(row, done.errors.get(key, 0)) for key, row in rows.items())
+    return replace(view, rows=_sorted(*answered), is_executed=True)
+
+
+def counts_to_keep(
+    committed: Committed,
+    taken_over: Committed,
+    reset: Collection[TopicIdPartition],
+    partition_counts: Mapping[TopicId, int],
+) -> dict[TopicId, int]:
+    """Return how many partitions each topic had when the group started; 0: unknown.
+
+    Committed offsets carry this number, to recognize partitions that were added later.
+    """
+    known = [known_counts(each) for each in (committed, taken_over)]
+    begun = committed_topics(committed) | committed_topics(taken_over)
+    with_offset = Counter(key.topic_id for key in {*committed, *reset})
+    counts: dict[TopicId, int] = {}
+    for topic_id, partition_count in partition_counts.items():
+        if found := [each[topic_id] for each in known if topic_id in each]:
+            counts[topic_id] = min(found)
+        elif topic_id not in begun or with_offset[topic_id] >= partition_count:
+            counts[topic_id] = partition_count
+        else:
+            # Partitions without an offset may be older than the group, or newer: unknown.
+            counts[topic_id] = 0
+    return counts
+
+
+def _group(cluster: Cluster, group_id: str) -> tuple[str, tuple[str, ...]]:
+    """Return the state and the names of the members; Dead if the group does not exist."""
+    try:
+        _, described = describe_any_group(cluster, group_id)
+    except GroupNotFoundError:
+        return "Dead", ()
+    named = (f"{each.client_id} {each.member_id}".strip() for each in described.members)
+    return described.group_state, tuple(sorted(named))
+
+
+def _committed(cluster: Cluster, group_id: str) -> Committed:
+    fetched = cluster.fetch_all_offsets(group_id)
+    refuse(fetched.error_code, f"OffsetFetch of {group_id!r}")
+    return {
+        key: each for key, each in fetched.offsets.items() if each.committed_offset != NO_OFFSET
+    }
+
+
+def _scope(
+    cluster: Cluster, topics: Mapping[str, frozenset[int] | None] | None, committed: Committed
+) -> _Scope:
+    if topics is None:
+        if not committed:
+            return _Scope({})
+        ids = frozenset(each.topic_id for each in committed)
+        found = cluster.metadata(MetadataRequest(topic_ids=ids)).topics
+        names = {each.topic_id: each.name for each in found}
+        return _Scope(
+            {
+                each: TopicPartition(names[each.topic_id], each.partition)
+                for each in committed
+                if each.topic_id in names
+            },
+            partition_counts=_counts(found),
+        )
+    found = cluster.metadata(MetadataRequest(topic_names=frozenset(topics))).topics
+    there, missing = partitions_of(topics, found)
+    by_name = {each.name: each.topic_id for each in found}
+    keys = {TopicIdPartition(by_name[each.topic], each.partition): each for each in there}
+    return _Scope(keys, missing, _counts(found))
+
+
+def _counts(topics: Iterable[TopicMetadata]) -> dict[TopicId, int]:
+    return {each.topic_id: each.partition_count for each in topics}
+
+
+def _known(
+    cluster: Cluster, scope: _Scope, target: ResetTarget, committed: Committed, others: Committed
+) -> dict[TopicIdPartition, KnownOffsets]:
+    partitions = frozenset(scope.there)
+    if not partitions:
+        return {}
+
+    def at(timestamp_ms: int) -> Offsets:
+        request = ListOffsetsRequest(partitions=partitions, timestamp_ms=timestamp_ms)
+        return cluster.list_offsets(request).offsets
+
+    starts, ends = at(EARLIEST_TIMESTAMP), at(LATEST_TIMESTAMP)
+    at_time = at(target.number) if target.is_at_time else {}
+    return {
+        each: KnownOffsets(
+            committed_offset=_offset(committed, each),
+            log_start_offset=starts.get(each),
+            log_end_offset=ends.get(each),
+            at_timestamp=at_time.get(each),
+            other_committed_offset=_offset(others, each),
+            file_offset=target.offsets.get(scope.there[each]),
+        )
+        for each in partitions
+    }
+
+
+def _offset(committed: Committed, key: TopicIdPartition) -> int | None:
+    return committed[key].committed_offset if key in committed else None
+
+
+def _row(target: ResetTarget, name: TopicPartition, known: KnownOffsets) -> ResetRow:
+    new_offset, remark = plan_offset(target, str(name), known)
+    return ResetRow(
+        topic=name.topic,
+        partition=name.partition,
+        committed_offset=known.committed_offset,
+        new_offset=new_offset,
+        remark=remark,
+        is_passed_over=(
+            target.kind is ResetKind.FROM_GROUP and known.other_committed_offset is None
+        ),
+    )
+
+
+def _missing_row(name: TopicPartition) -> ResetRow:
+    if name.partition < 0:
+        return ResetRow(topic=name.topic, partition=None, remark="the topic does not exist")
+    remark = "the partition does not exist"
+    return ResetRow(topic=name.topic, partition=name.partition, remark=remark)
+
+
+def _with_answer(row: ResetRow, code: int) -> ResetRow:
+    return replace(row, error=ErrorCode.name_of(code)) if code else row
+
+
+def _sorted(*rows: ResetRow) -> tuple[ResetRow, ...]:
+    return tuple(sorted(rows, key=lambda row: (row.topic, row.partition or 0)))
+
 
 ToDatetime = Annotated[
     str | None,
     typer.Option(
         metavar="YYYY-MM-DDThh:mm:ss.sss",
-        help="To the first record as late as that; in UTC, or with Z or +hh:mm.",
+        help="To the first record at or after this time; in UTC, or with Z or +hh:mm.",
     ),
 ]
 ByDuration = Annotated[
     str | None,
     typer.Option(
         metavar="PnDTnHnMnS",
-        help="To the first record that is no older than that: P1D, PT2H30M.",
+        help="To the first record at or after now minus this duration: P1D, PT2H30M.",
     ),
 ]
 FromFile = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="To offsets in a file: topic,partition,offset in each line, as the --export of"
-        " Kafka's own tool writes them. It names the partitions as well.",
+        help="To the offsets in a CSV file with lines topic,partition,offset, as --export of"
+        " kafka-consumer-groups.sh writes them. The file also selects the partitions.",
         exists=True,
         dir_okay=False,
     ),
 ]
 FromGroup = Annotated[
-    str | None, typer.Option(metavar="GROUP", help="To what another group has committed.")
+    str | None, typer.Option(metavar="GROUP", help="To the committed offsets of another group.")
 ]
 
 
@@ -65,14 +281,15 @@ def reset_offsets(  # noqa: PLR0917
     to_current: Annotated[
         bool,
         typer.Option(
-            "--to-current", help="To what is committed; to the end of the log where nothing is."
+            "--to-current", help="To the committed offset, or the end of the log if there is none."
         ),
     ] = False,
     to_offset: Annotated[
         int | None, typer.Option(metavar="OFFSET", help="To this offset.", min=0)
     ] = None,
     shift_by: Annotated[
-        int | None, typer.Option(metavar="OFFSETS", help="So far on, or back if negative.")
+        int | None,
+        typer.Option(metavar="OFFSETS", help="Forward by this many offsets, or back if negative."),
     ] = None,
     to_datetime: ToDatetime = None,
     by_duration: ByDuration = None,
@@ -81,22 +298,24 @@ def reset_offsets(  # noqa: PLR0917
     topics: Annotated[
         list[str] | None,
         typer.Option(
-            "--topic", metavar="TOPIC[:0,1]", help="A topic, or some partitions; repeatable."
+            "--topic",
+            metavar="TOPIC[:0,1]",
+            help="A topic, or only these partitions of it; repeatable.",
         ),
     ] = None,
     all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="All for which offsets are committed.")
+        bool, typer.Option("--all-topics", help="All partitions with committed offsets.")
     ] = False,
     execute: Annotated[bool, typer.Option("--execute", help="Commit the new offsets.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Plan new offsets for a group that has no members, and commit them with --execute.
+    """Plan new offsets for a group without members, and commit them with --execute.
 
-    The plan is always shown. It is carried out for all partitions or none.
+    The plan is always shown. It is executed for all partitions or none.
 
     Example: spark-groups reset-offsets flight-readers --topic flights --to-earliest --execute
 
-    Exit code 1 if the plan cannot be carried out, or --execute does not set every offset.
+    Exit code 1 if the plan cannot be executed, or any offset is not committed.
     """
     given: dict[ResetKind, int | str | Path | None] = {
         ResetKind.TO_EARLIEST: 0 if to_earliest else None,
@@ -111,23 +330,25 @@ def reset_offsets(  # noqa: PLR0917
     }
     try:
         target = parse_target(given, group, now_ms=time.time_ns() // 1_000_000)
-        wanted = _scope(target, topics or (), all_topics=all_topics)
+        wanted = _requested(target, topics or (), all_topics=all_topics)
     except (OptionsError, UnicodeDecodeError) as error:
         raise typer.BadParameter(str(error)) from error
     with brokers.cluster() as cluster:
-        view = reset(cluster, group, target, wanted, execute=execute)
-    output_for(as_json=as_json).show(view, lambda _: render_reset(view))
-    if view.refusal or (execute and not view.is_complete):
-        raise typer.Exit(1)
+        view = reset_group_offsets(cluster, group, target, wanted, execute=execute)
+    show(
+        view,
+        render_reset,
+        as_json=as_json,
+        is_success=not view.refusal and (view.is_complete or not execute),
+    )
 
 
-def _scope(
+def _requested(
     target: ResetTarget, topics: Sequence[str], *, all_topics: bool
 ) -> dict[str, frozenset[int] | None] | None:
-    """Return the partitions that are meant by topic; None: all with committed offsets."""
     if target.kind is ResetKind.FROM_FILE:
         if topics or all_topics:
-            raise OptionsError("--from-file names the partitions: leave --topic and --all-topics")
+            raise OptionsError("--from-file selects the partitions: omit --topic and --all-topics")
         names = {each.topic for each in target.offsets}
         return {
             name: frozenset(each.partition for each in target.offsets if each.topic == name)
@@ -141,15 +362,13 @@ def _scope(
 def parse_target(
     given: dict[ResetKind, int | str | Path | None], group_id: str, *, now_ms: int
 ) -> ResetTarget:
-    """Return where offsets are to be set to.
+    """Return the target from the one option that is given.
 
     Args:
-        given: What was given to each option; None: it was not.
-        group_id: The group that is reset.
         now_ms: Milliseconds since 1970.
 
     Raises:
-        OptionsError: Not exactly one was given, or a time or a file cannot be read.
+        OptionsError: Not exactly one option is given, or a time or a file is invalid.
     """
     chosen = {kind: value for kind, value in given.items() if value is not None}
     if len(chosen) != 1:
@@ -172,32 +391,23 @@ NOT_EXECUTED = "No action is performed: --execute is missing."
 
 
 def render_reset(view: ResetView) -> RenderableType:
-    """Return one row for each partition, in the columns of Kafka's own tool, and what was done.
-
-    Args:
-        view: The plan.
-    """
-    table = plain_table()
-    table.add_column("GROUP", overflow="fold")
-    table.add_column("TOPIC", overflow="fold")
-    for header in ("PARTITION", "CURRENT-OFFSET", "NEW-OFFSET"):
-        table.add_column(header, justify="right", no_wrap=True)
-    with_remarks = any(each.remark or each.error for each in view.rows)
-    if with_remarks:
-        table.add_column("REMARK", overflow="fold")
-    for each in view.rows:
-        said = "; ".join(filter(None, (each.error and f"Error: {each.error}", each.remark)))
-        table.add_row(
-            Text(printable(view.group_id)),
-            Text(printable(each.topic)),
-            Text(plain(each.partition)),
-            Text(plain(each.committed_offset)),
-            Text(plain(each.new_offset)),
-            *([Text(printable(said))] if with_remarks else []),
-        )
+    """Return the plan in the columns of kafka-consumer-groups.sh, and its result."""
+    table = table_of(
+        view.rows,
+        Column("GROUP", lambda _: view.group_id),
+        Column("TOPIC", lambda each: each.topic),
+        Column("PARTITION", lambda each: plain(each.partition), is_number=True),
+        Column("CURRENT-OFFSET", lambda each: plain(each.committed_offset), is_number=True),
+        Column("NEW-OFFSET", lambda each: plain(each.new_offset), is_number=True),
+        Column("REMARK", _remark, is_shown=any(map(_remark, view.rows))),
+    )
     if view.refusal:
         return Group(table, Text(f"Error: {printable(view.refusal)}", "red"))
-    told = [Text(view.next_start)]
+    lines = [Text(view.next_start)]
     if not view.is_executed:
-        told.append(Text(NOT_EXECUTED))
-    return Group(table, *told)
+        lines.append(Text(NOT_EXECUTED))
+    return Group(table, *lines)
+
+
+def _remark(row: ResetRow) -> str:
+    return "; ".join(filter(None, (row.error and f"Error: {row.error}", row.remark)))

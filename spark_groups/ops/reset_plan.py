@@ -1,8 +1,8 @@
-"""Where a group is to read on: new offsets for its partitions, planned before anything is changed.
+"""The plan of a reset: a new offset for each partition.
 
-Words and rules are those of `kafka-consumer-groups.sh --reset-offsets`
-(org.apache.kafka.tools.consumer.group.ConsumerGroupCommand): an offset beyond the log becomes its
-start or its end, and a time after the last record the end.
+Rules and messages are those of `kafka-consumer-groups.sh --reset-offsets`
+(org.apache.kafka.tools.consumer.group.ConsumerGroupCommand): an offset outside the log becomes its
+start or end, and a time after the last record the end.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final
 
 from spark_groups.errors import OptionsError
-from spark_groups.observation.plain_values import listed
+from spark_groups.observation.plain_values import View
 from spark_groups.types import TopicPartition
 
 INACTIVE_STATES: Final = frozenset({"Empty", "Dead"})
 
 
 class ResetKind(Enum):
-    """What new offsets are made of, by the option that asks for it."""
+    """The kind of target, by option."""
 
     TO_EARLIEST = "--to-earliest"
     TO_LATEST = "--to-latest"
@@ -39,13 +39,12 @@ class ResetKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ResetTarget:
-    """Where to.
+    """The target of a reset.
 
     Args:
-        kind: What new offsets are made of.
-        number: An offset, by how much to shift, or milliseconds since 1970.
-        group_id: The group whose committed offsets are taken over.
-        offsets: What a file says, by partition.
+        number: An offset, a shift, or milliseconds since 1970.
+        group_id: The group to copy offsets from.
+        offsets: The offsets in a file.
     """
 
     kind: ResetKind
@@ -61,15 +60,12 @@ class ResetTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownOffsets:
-    """What is known of a partition; None is unknown, or that there is none.
+    """The offsets of a partition; None: unknown, or there is none.
 
     Args:
-        committed_offset: What the group has committed.
-        log_start_offset: The first offset there is.
-        log_end_offset: The next offset to be written.
-        at_timestamp: The first offset that is as late as asked for; -1: none is.
-        other_committed_offset: What the other group has committed.
-        file_offset: What a file says.
+        at_timestamp: The offset of the first record at or after the requested time; -1: none.
+        other_committed_offset: The committed offset of the group to copy from.
+        file_offset: The offset in a file.
     """
 
     committed_offset: int | None = None
@@ -85,13 +81,12 @@ class ResetRow:
     """A partition in a plan.
 
     Args:
-        topic: Its topic.
-        partition: Its index; None: the topic does not exist.
-        committed_offset: What is committed now; None: unknown, or nothing is.
-        new_offset: What is to be committed; None: that cannot be said.
-        remark: Why not, or what else there is to know.
-        error: Kafka's word for why it was not committed; None: nobody tried, or it was.
-        is_passed_over: Whether it keeps what it has: the other group has committed nothing here.
+        partition: None: the topic does not exist.
+        committed_offset: The current one; None: there is none.
+        new_offset: None: cannot be determined.
+        remark: Why there is no new offset, or a note.
+        error: The name of Kafka's error code if the commit failed; else None.
+        is_passed_over: Whether the offset stays, because the group to copy from has none.
     """
 
     topic: str
@@ -104,14 +99,13 @@ class ResetRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResetView:
-    """A plan, and what became of it.
+class ResetView(View):
+    """A plan, and its result.
 
     Args:
-        group_id: The group.
-        group_state: The coordinator's word; Dead if it does not exist.
+        group_state: Dead if the group does not exist.
         rows: Sorted by topic and partition.
-        refusal: Why the plan cannot be carried out; empty if it can.
+        refusal: Why the plan cannot be executed; empty if it can.
         is_executed: Whether offsets were committed.
     """
 
@@ -123,12 +117,12 @@ class ResetView:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every partition has its new offset."""
+        """Whether every new offset was committed."""
         return self.is_executed and all(each.error is None for each in self.rows)
 
     @property
     def next_start(self) -> str:
-        """What the next start of a query does if the plan is carried out; empty if it cannot be."""
+        """The effect of the plan on the next start of a query; empty if the plan is refused."""
         if self.refusal:
             return ""
         moves = [
@@ -137,34 +131,27 @@ class ResetView:
             if each.new_offset is not None and each.committed_offset is not None and not each.error
         ]
         again, skipped = -sum(min(0, each) for each in moves), sum(max(0, each) for each in moves)
-        told = [
-            f"{'The' if self.is_executed else 'With --execute the'} next start of a query reads on"
-            " from NEW-OFFSET, whatever its checkpoint has read. Only a batch that the checkpoint"
-            " has planned and not finished is read first, as it was planned."
+        sentences = [
+            f"{'The' if self.is_executed else 'With --execute the'} next start of a query continues"
+            " from NEW-OFFSET, not from its checkpoint. Only a batch that is planned but unfinished"
+            " in the checkpoint is read first, as planned."
         ]
         if again:
-            told.append(f"{again} offsets are read again.")
+            sentences.append(f"{again} offsets are read again.")
         if skipped:
-            told.append(f"{skipped} offsets are skipped.")
-        return " ".join(told)
+            sentences.append(f"{skipped} offsets are skipped.")
+        return " ".join(sentences)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the view as plain values."""
-        plain = {name: listed(value) for name, value in asdict(self).items()}
-        return {**plain, "next_start": self.next_start}
+        """Return the fields as JSON has them, and `next_start`."""
+        return {**super(ResetView, self).to_json(), "next_start": self.next_start}
 
 
 def plan_offset(target: ResetTarget, name: str, known: KnownOffsets) -> tuple[int | None, str]:
-    """Return the new offset of a partition, None if there is none, and what to know about it.
-
-    Args:
-        target: Where to.
-        name: What the partition is called.
-        known: What is known of it.
-    """
+    """Return the new offset of a partition, None if there is none, and a remark."""
     start, end = known.log_start_offset, known.log_end_offset
     if start is None or end is None:
-        return None, "where its log begins and ends is not known"
+        return None, "log start and end offsets are unknown"
     wanted, remark = _WANTED[target.kind](target, known)
     if wanted is None:
         return None, remark
@@ -185,21 +172,24 @@ def _shifted(target: ResetTarget, known: KnownOffsets) -> tuple[int | None, str]
 
 def _current(_: ResetTarget, known: KnownOffsets) -> tuple[int | None, str]:
     if known.committed_offset is None:
-        return known.log_end_offset, "there is no current committed offset: to the end of the log"
+        return (
+            known.log_end_offset,
+            "there is no current committed offset: using the end of the log",
+        )
     return known.committed_offset, ""
 
 
 def _at_datetime(_: ResetTarget, known: KnownOffsets) -> tuple[int | None, str]:
     if known.at_timestamp is None:
-        return None, "the offset of that time is not known"
+        return None, "the offset at that time is unknown"
     if known.at_timestamp < 0:
-        return known.log_end_offset, "no record is that late: to the end of the log"
+        return known.log_end_offset, "no record at or after that time: using the end of the log"
     return known.at_timestamp, ""
 
 
 def _taken_over(target: ResetTarget, known: KnownOffsets) -> tuple[int | None, str]:
     if known.other_committed_offset is None:
-        return None, f"group {target.group_id!r} has committed nothing here"
+        return None, f"group {target.group_id!r} has no committed offset here"
     return known.other_committed_offset, ""
 
 
@@ -215,7 +205,7 @@ _WANTED: Final[
         ResetKind.TO_DATETIME: _at_datetime,
         ResetKind.BY_DURATION: _at_datetime,
         ResetKind.FROM_GROUP: _taken_over,
-        ResetKind.FROM_FILE: lambda _, known: (known.file_offset, "the file does not name it"),
+        ResetKind.FROM_FILE: lambda _, known: (known.file_offset, "not in the file"),
     }
 )
 
@@ -223,14 +213,7 @@ _WANTED: Final[
 def refusal_of(
     group_id: str, group_state: str, members: tuple[str, ...], rows: tuple[ResetRow, ...]
 ) -> str:
-    """Return why a plan cannot be carried out; empty if it can.
-
-    Args:
-        group_id: The group.
-        group_state: The coordinator's word.
-        members: What its members are called.
-        rows: The plan.
-    """
+    """Return why a plan cannot be executed; empty if it can."""
     if group_state not in INACTIVE_STATES:
         stop = f" Stop its members: {', '.join(members)}." if members else ""
         return (
@@ -239,20 +222,20 @@ def refusal_of(
         )
     without = sum(each.new_offset is None and not each.is_passed_over for each in rows)
     if without:
-        return f"{without} of {len(rows)} partitions have no new offset: nothing can be reset."
+        return f"{without} of {len(rows)} partitions have no new offset: no offset is reset."
     if all(each.is_passed_over for each in rows):
         return "There are no partitions to reset."
     return ""
 
 
 def parse_datetime(text: str) -> int:
-    """Return milliseconds since 1970; without an offset it is in UTC, as for Kafka's tool.
+    """Return milliseconds since 1970; the default time zone is UTC, as in Kafka's tool.
 
     Args:
-        text: `YYYY-MM-DDThh:mm:ss.sss`, with `Z` or an offset like `+02:00`, or without.
+        text: `YYYY-MM-DDThh:mm:ss.sss`, optionally with `Z` or an offset such as `+02:00`.
 
     Raises:
-        OptionsError: It is no such text.
+        OptionsError: The text has another form.
     """
     try:
         at = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith("Z") else text)
@@ -280,15 +263,15 @@ def parse_duration(text: str) -> int:
     """Return a duration in milliseconds.
 
     Args:
-        text: `PnDTnHnMnS` (ISO 8601), as Kafka's tool takes it; `PT2H30M` for example.
+        text: `PnDTnHnMnS` (ISO 8601), for example `PT2H30M`.
 
     Raises:
-        OptionsError: It is no such text.
+        OptionsError: The text has another form.
     """
     found = _DURATION.fullmatch(text)
     parts = {name: value for name, value in (found.groupdict() if found else {}).items() if value}
     if not parts:
-        raise OptionsError(f"{text!r} is not PnDTnHnMnS, like P1D, PT2H30M or PT90S")
+        raise OptionsError(f"{text!r} is not PnDTnHnMnS, such as P1D, PT2H30M or PT90S")
     return round(sum(float(value) * _SECONDS[name] * 1000 for name, value in parts.items()))
 
 
@@ -296,18 +279,18 @@ def _rows(lines: Iterable[str]) -> Iterator[list[str]]:
     try:
         yield from csv.reader(lines)
     except csv.Error as error:
-        raise OptionsError(f"the file is no CSV: {error}") from error
+        raise OptionsError(f"the file is not CSV: {error}") from error
 
 
 def parse_offsets(lines: Iterable[str], group_id: str) -> dict[TopicPartition, int]:
-    """Read offsets as `kafka-consumer-groups.sh --reset-offsets --export` writes them.
+    """Parse offsets in the format of `kafka-consumer-groups.sh --reset-offsets --export`.
 
     Args:
         lines: `topic,partition,offset`, or `group,topic,partition,offset`.
-        group_id: The group that is reset: lines of other groups are passed over.
+        group_id: Lines of other groups are ignored.
 
     Raises:
-        OptionsError: A line is malformed, or a partition is named twice; lists all.
+        OptionsError: Malformed lines or repeated partitions; lists all of them.
     """
     found: dict[TopicPartition, int] = {}
     problems: list[str] = []
@@ -319,14 +302,16 @@ def parse_offsets(lines: Iterable[str], group_id: str) -> dict[TopicPartition, i
             continue
         topic, *numbers = words[-3:]
         if len(words) not in {3, 4} or not topic or not all(map(_NUMBER.fullmatch, numbers)):
-            problems.append(f"line {number} is neither topic,partition,offset nor with the group")
+            problems.append(
+                f"line {number} is neither topic,partition,offset nor group,topic,partition,offset"
+            )
             continue
         name = TopicPartition(topic, int(numbers[0]))
         if name in found:
-            problems.append(f"line {number} names {name} again")
+            problems.append(f"line {number} repeats {name}")
         found[name] = int(numbers[1])
     if problems:
         raise OptionsError("; ".join(problems))
     if not found:
-        raise OptionsError(f"no line names a partition for the group {group_id!r}")
+        raise OptionsError(f"no line has an offset for group {group_id!r}")
     return found

@@ -1,4 +1,4 @@
-"""`spark-groups serve`: the groups of a cluster as a page in a browser."""
+"""`spark-groups serve`: the live page of all groups of a cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from spark_groups.monitoring.limited_server import is_loopback
-from spark_groups.observation.watching import GroupWatch
+from spark_groups.observation.frames import GroupWatch
 from spark_groups.ops.connecting import Brokers, connects
 from spark_groups.ops.feeds import Feeds, Watch
 from spark_groups.ops.group_list_watch import GroupListWatch
@@ -20,40 +20,42 @@ HOST: Final = "127.0.0.1"
 PORT: Final = 8848
 POLL_S: Final = 0.2
 WATCHED_MAX: Final = 32
-"""Each has a thread, connections and a history of its own."""
+"""Each watched group has its own thread, connections and history."""
 
 
 @connects
 def serve(
     brokers: Brokers,
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Where to listen; whoever gets there may look.")
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Listen address; every client that can connect can read the page.",
+        ),
     ] = HOST,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port; 0: one that is free.")
+        int, typer.Option(min=0, max=65535, help="Listen port; 0: any free port.")
     ] = PORT,
     interval: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="Seconds between two looks.")
+        float, typer.Option(metavar="SECONDS", min=0.1, help="Seconds between polls.")
     ] = INTERVAL_S,
     watch: Annotated[
         list[str] | None,
         typer.Option(
             metavar="GROUP",
-            help="A group that is looked at also while nobody looks at its page, so that what"
-            " happened meanwhile is there; repeatable.",
+            help="Watch this group even while its page is closed, to keep its history; repeatable.",
         ),
     ] = None,
 ) -> None:
-    """Show the groups of the cluster, and each as it changes, on a page that only reads.
+    """Serve a read-only page of all groups in the cluster, and of each group as it changes.
 
-    A group is looked at while somebody looks at its page, once for all of them, and from the start
-    on if it is named with --watch. Then its page reaches back over the last 300 events, the last 3
-    to 50 owners of each partition, and a day of lag. What cannot be read leaves the last good view,
-    marked stale.
+    A group is polled while its page is open in any browser, and from the start if it is given with
+    --watch. The page then shows the last 300 events, the last 3 to 50 owners of each partition, and
+    a day of lag. While brokers do not answer, it shows the last view, marked stale.
 
     Example: spark-groups serve --port 8848 --watch flight-readers
 
-    Runs until Ctrl-C or SIGTERM, which is exit code 0; 1 if it cannot listen there.
+    Runs until Ctrl-C or SIGTERM: exit code 0. Exit code 1 if the address cannot be bound.
     """
 
     def open_watch(group_id: str) -> AbstractContextManager[Watch]:
@@ -63,7 +65,7 @@ def serve(
 
     kept = tuple(dict.fromkeys(watch or ()))
     if "" in kept or len(kept) > WATCHED_MAX:
-        raise typer.BadParameter(f"name 1 to {WATCHED_MAX} groups", param_hint="--watch")
+        raise typer.BadParameter(f"give 1 to {WATCHED_MAX} group ids", param_hint="--watch")
     feeds = Feeds(open_watch, interval, kept)
     try:
         server = PageServer(host, port, feeds)
@@ -73,16 +75,16 @@ def serve(
         raise typer.Exit(1) from error
     if not is_loopback(host):
         typer.echo(
-            f"spark-groups: {host} is no loopback address: whoever reaches it sees the groups,"
-            " without a login",
+            f"spark-groups: {host} is not a loopback address: every client that can connect can"
+            " read the page without a login",
             err=True,
         )
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        typer.echo(f"the groups of {brokers.bootstrap_servers}: {server.url}")
+        typer.echo(f"serving the groups of {brokers.bootstrap_servers} at {server.url}")
         server.serve_forever(POLL_S)
     except KeyboardInterrupt:
-        typer.echo("ended")
+        typer.echo("stopped")
     finally:
         feeds.close()
         server.server_close()

@@ -1,4 +1,4 @@
-"""Topics and partitions as options of Kafka's own tool name them: `flights` or `flights:0,2`."""
+"""Topics and partitions as in options of Kafka's own tools: `flights` or `flights:0,2`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ from spark_groups.types import TopicPartition
 
 
 def parse_topics(given: Iterable[str]) -> dict[str, frozenset[int] | None]:
-    """Read what was given to `--topic`; None stands for all partitions of a topic.
-
-    Args:
-        given: What was given, each time.
+    """Parse the values of `--topic`; None stands for all partitions of a topic.
 
     Raises:
-        OptionsError: Something is malformed; lists all.
+        OptionsError: Malformed values; lists all of them.
     """
     found: dict[str, frozenset[int] | None] = {}
     problems = []
@@ -37,11 +34,9 @@ def parse_topics(given: Iterable[str]) -> dict[str, frozenset[int] | None]:
 def partitions_of(
     topics: Mapping[str, frozenset[int] | None], known: Iterable[TopicMetadata]
 ) -> tuple[tuple[TopicPartition, ...], tuple[TopicPartition, ...]]:
-    """Return which partitions are meant: those that exist, and those that do not.
+    """Return the requested partitions that exist, and the missing ones.
 
-    Args:
-        topics: As `parse_topics` returns them.
-        known: The topics that exist; of one that does not, partition -1 stands for all.
+    Partition -1 stands for all partitions of a missing topic.
     """
     counts = {each.name: each.partition_count for each in known}
     there: list[TopicPartition] = []

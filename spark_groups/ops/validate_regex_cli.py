@@ -1,32 +1,31 @@
-"""`spark-groups validate-regex`: which topics a pattern would match."""
+"""`spark-groups validate-regex`: the topics that a subscription pattern matches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated
 
 import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from spark_groups.errors import printable
-from spark_groups.observation.plain_values import listed
+from spark_groups.observation.plain_values import View
 from spark_groups.ops.connecting import Brokers, JsonFlag, connects
-from spark_groups.ops.output import output_for
+from spark_groups.ops.output import show
 from spark_groups.protocol.subscription import Subscription, surprising
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegexView:
+class RegexView(View):
     """A pattern, and the topics that it matches.
 
     Args:
-        pattern: The pattern.
-        fault: Why it is no RE2 expression, and what to write instead; empty if it is one.
-        hint: Why it may match less than it seems to; empty if it does not look so.
+        fault: Why it is not a valid RE2 expression, and how to fix it; empty if it is valid.
+        hint: Why it may match fewer topics than intended; empty if nothing suggests so.
         matched: Topics whose whole name it matches, sorted.
-        topics: How many topics were tried.
+        topics: The number of topics tried.
     """
 
     pattern: str
@@ -35,18 +34,9 @@ class RegexView:
     matched: tuple[str, ...] = ()
     topics: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the view as plain values."""
-        return {name: listed(value) for name, value in asdict(self).items()}
-
 
 def view_regex(pattern: str, topics: Iterable[str]) -> RegexView:
-    """Return which topics a coordinator would take for a pattern.
-
-    Args:
-        pattern: The pattern.
-        topics: The names of all topics.
-    """
+    """Return the topics that a coordinator would match."""
     try:
         subscription = Subscription.of_pattern(pattern)
     except ValueError as error:
@@ -63,33 +53,27 @@ def view_regex(pattern: str, topics: Iterable[str]) -> RegexView:
 @connects
 def validate_regex(
     pattern: Annotated[
-        str, typer.Argument(metavar="PATTERN", help="An RE2 expression, as in subscribePattern.")
+        str, typer.Argument(metavar="PATTERN", help="An RE2 expression, as for subscribePattern.")
     ],
     brokers: Brokers,
     as_json: JsonFlag = False,
 ) -> None:
-    """Say whether a pattern is RE2, and which topics of the cluster it would match.
+    """Check that a pattern is valid RE2, and show the topics of the cluster that it matches.
 
-    It has to match whole names, as the coordinator has it.
+    As in the coordinator, the pattern must match the whole topic name.
 
     Example: spark-groups validate-regex 'flights-.*'
 
-    Exit code 1 if it is no RE2 expression.
+    Exit code 1 if it is not a valid RE2 expression.
     """
     with brokers.cluster() as cluster:
         topics = cluster.every_topic().topics.values()
     view = view_regex(pattern, (each.topic.name for each in topics))
-    output_for(as_json=as_json).show(view, lambda _: render_regex(view))
-    if view.fault:
-        raise typer.Exit(1)
+    show(view, render_regex, as_json=as_json, is_success=not view.fault)
 
 
 def render_regex(view: RegexView) -> RenderableType:
-    """Return whether a pattern is valid, the topics that it matches, and what is surprising.
-
-    Args:
-        view: The pattern.
-    """
+    """Return the result as lines: valid or not, the matched topics, the hint."""
     pattern = printable(view.pattern)
     if view.fault:
         said = f"The regular expression `{pattern}` is invalid: {printable(view.fault)}"

@@ -1,7 +1,7 @@
 """`spark-groups watch`: a group as it changes.
 
-A frame as text is the group now, how its lag moves, and what happened before. It fits into the
-lines there are: what has no room is counted, and what moves or is amiss comes first.
+A frame fits the height of the terminal: moving and unassigned partitions come first, and rows that
+do not fit are counted.
 """
 
 from __future__ import annotations
@@ -22,34 +22,35 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_groups.errors import printable
-from spark_groups.observation.frames import Frame
+from spark_groups.observation.frames import Frame, GroupWatch
 from spark_groups.observation.group_events import EventKind, GroupEvent
 from spark_groups.observation.lag_trends import LagTrend, sum_if_known
 from spark_groups.observation.plain_values import partition_ranges
 from spark_groups.observation.revocations import Revocation
 from spark_groups.observation.views import GroupView, MemberView, PartitionView
-from spark_groups.observation.watching import GroupWatch
 from spark_groups.ops.connecting import Brokers, GroupArgument, JsonFlag, connects
 from spark_groups.ops.output import (
     ALARM_STYLE,
     MOVING_STYLE,
     QUIET_STYLE,
     UNKNOWN,
+    Column,
     console,
     number,
     plain,
-    plain_table,
+    table_of,
 )
 from spark_groups.ops.render import (
     MemberNames,
     committed_text,
+    first_of,
     group_header,
     lag_text,
     members_table,
-    moves_to_text,
-    owner_text,
+    owner_columns,
+    row_ranges,
+    shared_rows,
 )
-from spark_groups.types import TopicPartition
 
 INTERVAL_S: Final = 2.0
 SUMMARY_EVERY_S: Final = 10.0
@@ -59,22 +60,14 @@ Show = Callable[[Frame], None]
 
 
 class EventLines:
-    """A line for each event, and one of figures now and then, for logs and pipes.
-
-    Args:
-        console: Where they are written.
-    """
+    """Event lines for logs and pipes, with a summary line every 10 s and after events."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._summary_at_s: float | None = None
 
     def show(self, frame: Frame) -> None:
-        """Write what happened since the frame before.
-
-        Args:
-            frame: The frame.
-        """
+        """Write the new events of a frame."""
         for each in frame.new_events:
             self._write(frame.at_s, printable(each.text))
         last_s = self._summary_at_s
@@ -88,22 +81,14 @@ class EventLines:
 
 
 def write_frame(frame: Frame) -> None:
-    """Write a frame as one JSON document on one line of standard output.
-
-    Args:
-        frame: The frame.
-    """
+    """Write a frame as one JSON document on one line of standard output."""
     sys.stdout.write(json.dumps(frame.to_json(), separators=(",", ":")) + "\n")
     sys.stdout.flush()
 
 
 @contextmanager
 def drawing(screen: Console) -> Iterator[Show]:
-    """Give what draws a terminal anew for each frame; the last one is left on it.
-
-    Args:
-        screen: The terminal.
-    """
+    """Yield a function that redraws the terminal with a frame; the last frame stays."""
     shown: RenderableType = Text()
 
     def show(frame: Frame) -> None:
@@ -123,25 +108,25 @@ def watch(  # noqa: PLR0917
     group: GroupArgument,
     brokers: Brokers,
     interval: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="Seconds between two looks.")
+        float, typer.Option(metavar="SECONDS", min=0.1, help="Seconds between polls.")
     ] = INTERVAL_S,
     count: Annotated[
-        int | None, typer.Option(metavar="NUMBER", min=1, help="Look so many times, then end.")
+        int | None, typer.Option(metavar="NUMBER", min=1, help="Stop after this many polls.")
     ] = None,
     duration: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=0.1, help="End after so many seconds.")
+        float | None, typer.Option(metavar="SECONDS", min=0.1, help="Stop after this many seconds.")
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show a group as it changes: members, partitions, lag, and what happened.
+    """Show a group as it changes: members, partitions, lag, and events.
 
-    A terminal is drawn anew at each look; elsewhere there is a line for each event. With --json
-    each look is one document on a line of its own. What cannot be read leaves the last good view,
-    marked stale; a group that is not there yet is waited for.
+    In a terminal the view is redrawn at each poll; in a pipe there is a line for each event. With
+    --json each poll prints one line of JSON. While brokers do not answer, the last view is shown,
+    marked stale. If the group does not exist yet, watch waits for it.
 
     Example: spark-groups watch flight-readers --interval 1
 
-    Exit code 1 if nothing could be read before --count or --duration was over; 130 after Ctrl-C.
+    Exit code 1 if the group was never read before --count or --duration ended; 130 after Ctrl-C.
     """
     has_seen = False
     looking = closing(GroupWatch(brokers.observer(), group))
@@ -188,23 +173,13 @@ _ALARMING: Final = frozenset({EventKind.NOT_READABLE, EventKind.COMMITS_REFUSED}
 
 
 def clock_time(at_s: float) -> str:
-    """Write a time as the clock on the wall shows it.
-
-    Args:
-        at_s: Seconds since 1970.
-    """
+    """Return a time as local HH:MM:SS."""
     return datetime.fromtimestamp(at_s, tz=timezone.utc).astimezone().strftime("%H:%M:%S")
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """How many rows each part of a frame may have.
-
-    Args:
-        members: Rows of members.
-        partitions: Rows of partitions.
-        events: Lines of events.
-    """
+    """The maximum number of rows in each part of a frame."""
 
     members: int
     partitions: int
@@ -212,14 +187,9 @@ class Lines:
 
 
 def divide(height: int, frame: Frame) -> Lines:
-    """Return how many rows each part may have; each has some, however small the terminal is.
-
-    Args:
-        height: Lines there are.
-        frame: What is to be shown.
-    """
+    """Divide the height of the terminal; each part has some rows, however small it is."""
     members = 0 if frame.view is None else len(frame.view.members)
-    # The header and the trend, two heads of tables, three empty lines, and one that stays free.
+    # Header and trend, two table headers, three empty lines, and one free line.
     left = height - 10 - min(len(frame.revocations), REVOCATIONS_SHOWN) - 2 * bool(frame.stale)
     events = max(3, min(len(frame.events), left // 4))
     members = max(2, min(members, (left - events) // 3))
@@ -233,19 +203,12 @@ def render_frame(
     height: int,
     clock: Callable[[float], str] = clock_time,
 ) -> RenderableType:
-    """Return a frame as text and tables.
-
-    Args:
-        frame: The frame.
-        width: Columns there are.
-        height: Lines there are.
-        clock: Writes a time.
-    """
+    """Return a frame as text and tables."""
     lines = divide(height, frame)
     parts: list[RenderableType] = _stale_lines(frame, clock)
     view = frame.view
     if view is None:
-        parts.append(Text(f"nothing is known yet of group {printable(frame.group_id)}"))
+        parts.append(Text(f"no data yet for group {printable(frame.group_id)}"))
     else:
         names = MemberNames(view.members, width)
         parts += [group_header(view, width), _trend_line(frame.trend)]
@@ -259,15 +222,11 @@ def render_frame(
 
 
 def summary_line(frame: Frame) -> str:
-    """Return a frame as one line of figures.
-
-    Args:
-        frame: The frame.
-    """
+    """Return a frame as one line of numbers."""
     view = frame.view
     if view is None or frame.stale is not None:
         reason = UNKNOWN if frame.stale is None else printable(frame.stale.reason)
-        known = "nothing is known yet" if view is None else "stale"
+        known = "no data yet" if view is None else "stale"
         return f"{known}: {reason}"
     totals = view.totals
     unsettled = [
@@ -275,7 +234,7 @@ def summary_line(frame: Frame) -> str:
         for name, count in (
             ("moving", totals.moving_partitions),
             ("unassigned", totals.unassigned_partitions),
-            ("of unknown lag", totals.unknown_lag_partitions),
+            ("unknown lag", totals.unknown_lag_partitions),
         )
         if count
     ]
@@ -291,23 +250,14 @@ def summary_line(frame: Frame) -> str:
 
 
 def rate_text(rate: float | None) -> str:
-    """Write by how much something changes in a second: `+1,234/s`; unknown is "—".
-
-    Args:
-        rate: The change.
-    """
+    """Return a rate as `+1,234/s`; an unknown one as "—"."""
     if rate is None:
         return UNKNOWN
     return "0/s" if not rate else f"{rate:+,.{0 if abs(rate) >= 100 else 1}f}/s"
 
 
 def sparkline(values: Sequence[int | None], columns: int = SPARKLINE_COLUMNS) -> str:
-    """Draw numbers as a row of bars, the latest last; a blank is what is not known.
-
-    Args:
-        values: Numbers of at least 0.
-        columns: How many of them are drawn.
-    """
+    """Return non-negative numbers as bars, the latest last; unknown ones as blanks."""
     shown = values[-columns:]
     top = max((each for each in shown if each is not None), default=0)
     steps = len(BARS) - 1
@@ -320,9 +270,9 @@ def _stale_lines(frame: Frame, clock: Callable[[float], str]) -> list[Renderable
     if frame.stale is None:
         return []
     read = "never read" if frame.seen_at_s is None else f"last read {clock(frame.seen_at_s)}"
-    said = f" STALE since {clock(frame.stale.since_s)}, {read} "
+    title = f" STALE since {clock(frame.stale.since_s)}, {read} "
     return [
-        Text(said, f"{ALARM_STYLE} reverse"),
+        Text(title, f"{ALARM_STYLE} reverse"),
         Text(printable(frame.stale.reason), ALARM_STYLE, no_wrap=True, overflow="ellipsis"),
     ]
 
@@ -356,60 +306,51 @@ def _revocations(revocations: Sequence[Revocation]) -> list[RenderableType]:
 
 
 def _revocation(revocation: Revocation) -> str:
-    said = f"{printable(revocation.label)} gives up {partition_ranges(revocation.partitions)}"
+    text = f"{printable(revocation.label)} revoking {partition_ranges(revocation.partitions)}"
     if revocation.age_s is None:
-        return f"{said}: {UNKNOWN} of its time used"
+        return f"{text}: {UNKNOWN} of its rebalance timeout"
     if revocation.budget_used is None:
-        return f"{said}: told {revocation.age_s:.1f} s ago"
-    used = f"{revocation.age_s:.1f} of {revocation.rebalance_timeout_s:g} s used"
-    return f"{said}: {used} ({revocation.budget_used:.0%})"
+        return f"{text}: since {revocation.age_s:.1f} s"
+    used = f"{revocation.age_s:.1f} of {revocation.rebalance_timeout_s:g} s"
+    return f"{text}: {used} ({revocation.budget_used:.0%})"
 
 
 def _partitions(
     frame: Frame, view: GroupView, names: MemberNames, rows: int
 ) -> list[RenderableType]:
-    """Return a row for each partition; for those of one topic and owner where they are many."""
+    """Return a row for each partition; if there are many, partitions share rows by owner."""
     trends = {(each.topic, each.partition): each.trend for each in frame.partitions}
     if not view.partitions:
-        return [Text("no partitions: nothing is assigned, and nothing is committed")]
-    moving = view.totals.moving_partitions > 0
+        return [Text("no partitions: no assignment and no committed offsets")]
     if len(view.partitions) <= rows:
         found = [[each] for each in view.partitions]
     else:
-        shared: dict[tuple[str, str | None, str | None], list[PartitionView]] = {}
-        for each in view.partitions:
-            shared.setdefault((each.topic, each.owner, each.moves_to), []).append(each)
-        found = sorted(shared.values(), key=lambda row: _is_at_rest(row[0]))
+        found = sorted(shared_rows(view), key=lambda row: _is_stable(row[0]))
     shown, more = _fit(found, rows)
     single = all(len(row) == 1 for row in shown)
-    table = plain_table()
-    table.add_column("PARTITIONS")
-    table.add_column("OWNER")
-    if moving:
-        table.add_column("MOVES TO")
-    for header in (*(("COMMITTED", "LOG END") if single else ("COUNT",)), "LAG", "LAG CHANGE"):
-        table.add_column(header, justify="right")
-    table.add_column("TREND")
-    for row in shown:
-        first, own = row[0], [trends[each.topic, each.partition] for each in row]
-        table.add_row(
-            Text(partition_ranges(TopicPartition(each.topic, each.partition) for each in row)),
-            owner_text(first.owner, names),
-            *([moves_to_text(first.moves_to, names)] if moving else []),
-            *(
-                (committed_text(first), Text(number(first.log_end_offset)))
-                if single
-                else (Text(number(len(row))),)
-            ),
-            lag_text(first) if single else Text(_shared_lag(row)),
-            Text(rate_text(sum_if_known(each.lag_rate for each in own))),
-            Text(sparkline(_summed([each.recent_lags for each in own]))),
-        )
+
+    def lag_change(row: list[PartitionView]) -> str:
+        return rate_text(sum_if_known(trends[e.topic, e.partition].lag_rate for e in row))
+
+    def trend(row: list[PartitionView]) -> Text:
+        return Text(sparkline(_summed([trends[e.topic, e.partition].recent_lags for e in row])))
+
+    table = table_of(
+        shown,
+        Column("PARTITIONS", row_ranges),
+        *owner_columns(view, names, first_of),
+        Column("COMMITTED", lambda row: committed_text(row[0]), True, single),
+        Column("LOG END", lambda row: number(row[0].log_end_offset), True, single),
+        Column("COUNT", lambda row: number(len(row)), True, not single),
+        Column("LAG", lambda row: lag_text(row[0]) if single else _shared_lag(row), True),
+        Column("LAG CHANGE", lag_change, is_number=True),
+        Column("TREND", trend),
+    )
     rest = sum(map(len, more))
     return [_one_line_each(table), *([_more(rest, "partitions")] if rest else [])]
 
 
-def _is_at_rest(partition: PartitionView) -> bool:
+def _is_stable(partition: PartitionView) -> bool:
     return partition.owner is not None and partition.moves_to is None
 
 
@@ -421,14 +362,13 @@ def _shared_lag(row: Sequence[PartitionView]) -> str:
 
 
 def _summed(lags: Sequence[Sequence[int | None]]) -> list[int | None]:
-    """Add up the lags of partitions, the latest with the latest."""
+    """Return the sums of the partitions' lags, aligned at the latest."""
     looks = min(SPARKLINE_COLUMNS, *map(len, lags)) if len(lags) > 1 else len(lags[0])
     columns = zip(*(each[len(each) - looks :] for each in lags), strict=True)
     return [sum_if_known(column) for column in columns]
 
 
 def _fit(found: Sequence[Shown], rows: int) -> tuple[Sequence[Shown], Sequence[Shown]]:
-    """Return what is shown and what is only counted, in a row of its own."""
     return (found, ()) if len(found) <= rows else (found[: rows - 1], found[rows - 1 :])
 
 
@@ -437,7 +377,7 @@ def _more(count: int, what: str) -> Text:
 
 
 def _one_line_each(table: Table) -> Table:
-    """Let no row take a second line, so that rows can be counted."""
+    """Prevent rows from wrapping, so that each takes one line."""
     for column in table.columns:
         column.no_wrap, column.overflow = True, "ellipsis"
     return table

@@ -1,4 +1,4 @@
-"""Groups made up by hand, for what is derived from them."""
+"""Groups constructed for tests of views."""
 
 from __future__ import annotations
 

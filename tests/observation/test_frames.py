@@ -1,4 +1,4 @@
-"""Frames: what is now, what led to it, and what stays where a look fails."""
+"""Frames: current view, history, and the stale frame after a failed poll."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from contextlib import closing
 from dataclasses import replace
 
 from spark_groups.lab.broker.embedded import free_ports
-from spark_groups.observation.frames import EVENTS_MAX, GroupHistory, Staleness
+from spark_groups.observation.frames import (
+    EVENTS_MAX,
+    GroupHistory,
+    GroupWatch,
+    Staleness,
+    steady_clock,
+)
 from spark_groups.observation.group_events import EventKind
 from spark_groups.observation.lag_trends import LagHistory
 from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.views import view_group
-from spark_groups.observation.watching import GroupWatch, steady_clock
 from tests.observation.groups import ONE, TWO, member, read
 
 ALONE = view_group(read(member(ONE, [0, 1]), committed={0: 5}, ends={0: 10, 1: 3}))

@@ -15,17 +15,17 @@ ALONE = view_group(read(member(ONE, [0, 1])))
 APP_1, APP_2 = "app-1 11111111", "app-2 22222222"
 
 
-def said(before: GroupView, after: GroupView) -> list[tuple[EventKind, str]]:
+def event_texts(before: GroupView, after: GroupView) -> list[tuple[EventKind, str]]:
     return [(each.kind, each.text) for each in group_changes(before, after, 3.0)]
 
 
 def test_nothing_happens_where_nothing_changes() -> None:
-    assert said(ALONE, ALONE) == []
+    assert event_texts(ALONE, ALONE) == []
 
 
 def test_epochs_and_states_change() -> None:
     later = replace(ALONE, group_epoch=8, assignment_epoch=8, group_state="Reconciling")
-    assert said(ALONE, later) == [
+    assert event_texts(ALONE, later) == [
         (EventKind.GROUP_EPOCH, "group epoch 7 → 8"),
         (EventKind.ASSIGNMENT_EPOCH, "assignment epoch 6 → 8"),
         (EventKind.GROUP_STATE, "group Stable → Reconciling"),
@@ -34,12 +34,12 @@ def test_epochs_and_states_change() -> None:
 
 def test_a_group_that_becomes_classic_has_no_epochs_any_more() -> None:
     classic = replace(ALONE, group_epoch=None)
-    assert said(ALONE, classic) == [(EventKind.GROUP_EPOCH, "group epoch 7 → —")]
+    assert event_texts(ALONE, classic) == [(EventKind.GROUP_EPOCH, "group epoch 7 → —")]
 
 
 def test_members_come_and_go() -> None:
     both = view_group(read(member(ONE, [0]), member(TWO, [1], instance_id="gate-1")))
-    assert said(ALONE, both) == [
+    assert event_texts(ALONE, both) == [
         (EventKind.MEMBER_JOINED, f"{APP_2} joined as gate-1 from 127.0.0.1")
     ]
     (gone,) = group_changes(both, ALONE, 3.0)
@@ -55,7 +55,9 @@ def test_members_come_and_go() -> None:
     ],
 )
 def test_a_member_has_another_epoch(epoch: int, kind: EventKind, text: str) -> None:
-    assert said(ALONE, view_group(read(member(ONE, [0, 1], member_epoch=epoch)))) == [(kind, text)]
+    assert event_texts(ALONE, view_group(read(member(ONE, [0, 1], member_epoch=epoch)))) == [
+        (kind, text)
+    ]
 
 
 def test_refused_commits_are_counted_from_look_to_look() -> None:
@@ -63,10 +65,10 @@ def test_refused_commits_are_counted_from_look_to_look() -> None:
         local = LocalMember(state="STABLE", commits_refused=commits)
         return replace(ALONE, members=(replace(ALONE.members[0], local=local),))
 
-    assert said(refused(2), refused(5)) == [
+    assert event_texts(refused(2), refused(5)) == [
         (EventKind.COMMITS_REFUSED, f"{APP_1}: offset commits refused: 3")
     ]
-    assert said(ALONE, refused(5)) == []
+    assert event_texts(ALONE, refused(5)) == []
 
 
 @pytest.mark.parametrize(

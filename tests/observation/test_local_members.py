@@ -51,7 +51,7 @@ def test_what_is_withheld_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "kept"),
+    ("address", "kept"),
     [
         ("http://driver-1.example:4040", True),
         ("https://10.0.0.7:4440", True),
@@ -65,9 +65,9 @@ def test_what_is_withheld_is_read() -> None:
         (None, False),
     ],
 )
-def test_the_spark_ui_is_an_address_and_nothing_else(told: object, kept: bool) -> None:
-    found = parse_local_members([SNAPSHOT | {"spark_ui": told}], "flight-readers")[ONE]
-    assert found.spark_ui == (told if kept else None)
+def test_the_spark_ui_is_an_address_and_nothing_else(address: object, kept: bool) -> None:
+    found = parse_local_members([SNAPSHOT | {"spark_ui": address}], "flight-readers")[ONE]
+    assert found.spark_ui == (address if kept else None)
 
 
 def test_a_snapshot_is_read_in_full() -> None:

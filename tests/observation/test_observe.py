@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 import spark_groups
 from spark_groups.errors import BrokerUnreachableError, GroupNotFoundError, OptionsError
 from spark_groups.lab.broker.embedded import EmbeddedKafka, free_ports
+from spark_groups.observation.frames import GroupWatch
 from spark_groups.observation.observe import GroupObserver, why_not_found
 from spark_groups.observation.reading import GroupType
-from spark_groups.observation.watching import GroupWatch
 from spark_groups.ops.cli import app
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.connection import Connection
@@ -157,9 +157,9 @@ def test_a_group_that_does_not_exist_is_said_not_to(
 )
 def test_a_group_of_another_protocol_is_called_one(kind: str, tool: str) -> None:
     listed = ListedGroup(group_id="g", protocol_type=kind, group_state="Stable", group_type=kind)
-    said = why_not_found("g", (listed,))
-    assert said.startswith(f"group 'g' is a {kind} group, Stable")
-    assert said.endswith(f"{tool} shows it")
+    message = why_not_found("g", (listed,))
+    assert message.startswith(f"group 'g' is a {kind} group, Stable")
+    assert message.endswith(f"{tool} shows it")
 
 
 @pytest.mark.broker

@@ -53,7 +53,7 @@ def test_names_come_from_the_coordinator_and_from_the_topics_that_exist() -> Non
     assert read(committed={0: 1}, state="Empty").topic_names() == {FLIGHTS: "flights"}
 
 
-def test_a_classic_group_is_told_in_the_words_of_the_consumer_protocol() -> None:
+def test_a_classic_group_becomes_a_consumer_group_description() -> None:
     group = ClassicGroup(
         group_state="Stable",
         assignor_name="range",
@@ -67,9 +67,13 @@ def test_a_classic_group_is_told_in_the_words_of_the_consumer_protocol() -> None
         ),
     )
     topics = [TopicMetadata(FLIGHTS, "flights", 2)]
-    told = described_as_consumer_group("g", group, topics)
-    (only,) = told.members
-    assert (told.group_id, told.group_state, told.assignor_name) == ("g", "Stable", "range")
+    found = described_as_consumer_group("g", group, topics)
+    (only,) = found.members
+    assert (found.group_id, found.group_state, found.assignor_name) == (
+        "g",
+        "Stable",
+        "range",
+    )
     assert (only.member_id, only.instance_id, only.member_type) == (ONE, "gate-1", 0)
     assert only.assignment.partitions == only.target_assignment.partitions == {key(1)}
-    assert told.topic_names == {FLIGHTS: "flights"}
+    assert found.topic_names == {FLIGHTS: "flights"}

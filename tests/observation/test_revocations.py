@@ -15,8 +15,8 @@ GIVES_UP = read(member(ONE, [0, 1], [0]), member(TWO, [], [1]))
 GAVE_UP = read(member(ONE, [0], [0]), member(TWO, [1], [1]))
 
 
-def told(age_s: float, timeout_s: float | None = 20.0) -> GroupView:
-    """The group while the member on this machine says for how long it has been told."""
+def revoking_group(age_s: float, timeout_s: float | None = 20.0) -> GroupView:
+    """Return a group whose member on this machine reports the age of its revocation."""
     snapshot: dict[str, Any] = {
         "group": "flight-readers",
         "member_id": ONE,
@@ -30,14 +30,14 @@ def told(age_s: float, timeout_s: float | None = 20.0) -> GroupView:
 
 def test_a_member_on_this_machine_says_how_much_of_its_time_is_used() -> None:
     revocations = Revocations()
-    (began,) = revocations.look(told(1.0), 10.0)
+    (began,) = revocations.look(revoking_group(1.0), 10.0)
     assert (began.kind, began.text) == (
         EventKind.REVOCATION_BEGAN,
-        f"{APP_1} is to give up flights 1 within 20 s",
+        f"{APP_1} must revoke flights 1 within 20 s",
     )
     (under_way,) = revocations.under_way()
     assert (under_way.since_s, under_way.age_s, under_way.budget_used) == (9.0, 1.0, 0.05)
-    assert revocations.look(told(3.0), 12.0) == []
+    assert revocations.look(revoking_group(3.0), 12.0) == []
     assert revocations.under_way()[0].budget_used == 0.15
     (ended,) = revocations.look(view_group(GAVE_UP), 14.0)
     assert (ended.kind, ended.took_s, ended.budget_used) == (
@@ -45,7 +45,7 @@ def test_a_member_on_this_machine_says_how_much_of_its_time_is_used() -> None:
         5.0,
         0.25,
     )
-    assert ended.text == f"{APP_1} gave up flights 1 after 5.0 s, 25% of its time"
+    assert ended.text == f"{APP_1} revoked flights 1 after 5.0 s, 25% of its rebalance timeout"
     assert revocations.under_way() == ()
 
 
@@ -56,12 +56,12 @@ def test_of_a_member_elsewhere_the_time_is_unknown() -> None:
     assert (under_way.age_s, under_way.rebalance_timeout_s, under_way.budget_used) == (None,) * 3
     assert under_way.to_json()["partitions"] == {"flights": [1]}
     (ended,) = revocations.look(view_group(GAVE_UP), 12.5)
-    assert (ended.text, ended.budget_used) == (f"{APP_1} gave up flights 1 after 2.5 s", None)
+    assert (ended.text, ended.budget_used) == (f"{APP_1} revoked flights 1 after 2.5 s", None)
 
 
 def test_a_member_without_a_known_time_out_has_no_budget() -> None:
     revocations = Revocations()
-    revocations.look(told(1.0, timeout_s=None), 10.0)
+    revocations.look(revoking_group(1.0, timeout_s=None), 10.0)
     assert revocations.under_way()[0].budget_used is None
 
 
@@ -77,4 +77,4 @@ def test_a_member_that_is_gone_did_not_give_up() -> None:
     revocations = Revocations()
     revocations.look(view_group(GIVES_UP), 10.0)
     (ended,) = revocations.look(view_group(read(member(TWO, [0, 1]))), 12.0)
-    assert ended.text == f"{APP_1} is gone, and had yet to give up flights 1"
+    assert ended.text == f"{APP_1} left the group before it revoked flights 1"

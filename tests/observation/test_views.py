@@ -1,4 +1,4 @@
-"""What is derived from a reading: owners, moves, lag, totals, and the same as plain values."""
+"""Views: owners, moves, lag, totals, and JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from spark_groups.errors import ErrorCode, printable
-from spark_groups.observation.plain_values import by_topic, listed, partition_ranges
+from spark_groups.observation.plain_values import by_topic, json_value, partition_ranges
 from spark_groups.observation.reading import GroupType
 from spark_groups.observation.views import (
     OPERATIONS,
@@ -190,7 +190,7 @@ def test_a_committed_offset_beyond_the_end_is_remarked_and_no_lag() -> None:
     reading = read(partitions=1, committed={0: 200}, starts={0: 0}, ends={0: 100}, state="Empty")
     (shown,) = view_group(reading).partitions
     assert shown.lag is None
-    assert shown.remark == "offset 200 is committed, and the log ends at 100"
+    assert shown.remark == "offset 200 is committed, but the log ends at 100"
 
 
 def test_offsets_that_retention_took_before_they_were_read_are_remarked() -> None:
@@ -336,7 +336,7 @@ def test_partitions_are_grouped_by_topic_in_their_order() -> None:
 
 def test_what_is_listed_is_what_json_reads_back() -> None:
     value = {"a": ({"b": (1, 2)}, None), "c": "text"}
-    assert listed(value) == json.loads(json.dumps(value))
+    assert json_value(value) == json.loads(json.dumps(value))
 
 
 def partitions(*indexes: int, topic: str = "flights") -> list[TopicPartition]:

@@ -1,4 +1,4 @@
-"""What is rendered, as plain lines."""
+"""Rendered output as plain lines."""
 
 from __future__ import annotations
 

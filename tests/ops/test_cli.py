@@ -192,7 +192,7 @@ def test_a_partition_without_a_committed_offset_lags_from_the_log_start(
     assert (first["committed_offset"], first["lag"]) == (None, 3)
     assert first["lag_origin"] == "log start offset"
     assert table_rows(text, topic_name)[0][-4:] == ["0", "none", "3", "3*"]
-    assert "* nothing is committed (2 of 2 partitions): lag counts from the log start" in text
+    assert "* no committed offset (2 of 2 partitions): lag counts from the log start" in text
 
 
 @pytest.mark.broker
@@ -212,10 +212,10 @@ def test_a_member_on_this_machine_is_asked_too(
             done = command(*asked, XDG_RUNTIME_DIR=str(tmp_path))
         finally:
             publisher.close()
-    age = re.compile(r"under way for [0-9.]+ s ")
-    said = "on this machine: STABLE, a batch is under way (partitions: 1, offsets: 3)"
-    shown = age.sub("under way ", " ".join(done.stdout.split()))
-    assert f"query-like {query.member_id}, {said}" in shown
+    age = re.compile(r"batch running for [0-9.]+ s ")
+    message = "on this machine: STABLE, batch running (partitions: 1, offsets: 3)"
+    shown = age.sub("batch running ", " ".join(done.stdout.split()))
+    assert f"query-like {query.member_id}, {message}" in shown
     assert age.search(" ".join(done.stdout.split()))
 
 
@@ -228,7 +228,7 @@ def test_a_group_whose_members_left_is_still_shown(
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         commit_one_batch(start())
     text = command("describe", group_id, "--bootstrap-server", kafka.bootstrap_servers).stdout
-    assert "Empty  It has no members; its committed offsets are kept." in text
+    assert "Empty  The group has no members; its committed offsets are kept." in text
     assert table_rows(text, topic_name) == {0: ["no member", "0", "3", "3", "0"]}
 
 
@@ -282,7 +282,7 @@ def test_the_address_comes_from_the_option_the_environment_or_the_started_broker
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("describe",), "GROUP"),
         (("describe", "g"), "--bootstrap-server"),
@@ -293,11 +293,11 @@ def test_the_address_comes_from_the_option_the_environment_or_the_started_broker
     ],
 )
 def test_wrong_usage_is_exit_code_2_and_says_what_is_wrong(
-    command: Run, args: tuple[str, ...], said: str
+    command: Run, args: tuple[str, ...], message: str
 ) -> None:
     done = command(*args, COLUMNS="200")
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_version_is_the_distributions(command: Run) -> None:

@@ -54,7 +54,7 @@ def test_a_group_is_described_by_who_may(
 
 @pytest.mark.broker
 @pytest.mark.long
-def test_who_is_refused_is_told_once(secured: SecuredKafka, described: Run) -> None:
+def test_who_is_refused_is_reported_once(secured: SecuredKafka, described: Run) -> None:
     done = described(**secured.login("PLAIN", password="wrong-word"))
     assert done.returncode == 1
     assert "refused the user 'alice' by PLAIN" in done.stderr

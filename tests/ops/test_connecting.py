@@ -40,8 +40,8 @@ def test_a_command_gets_its_brokers_beside_its_own_parameters() -> None:
 def test_help_has_the_commands_words_and_every_option() -> None:
     code, output, _ = run("--help")
     assert code == 0
-    for said in ("Ask something.", "--bootstrap-server", "--timeout", "--loudly"):
-        assert said in output
+    for message in ("Ask something.", "--bootstrap-server", "--timeout", "--loudly"):
+        assert message in output
 
 
 def test_an_address_is_checked_before_the_command_runs() -> None:

@@ -13,9 +13,9 @@ from spark_groups.ops.delete_cli import (
     DeletedOffset,
     GroupDeletionView,
     OffsetDeletionView,
+    error_fields,
     render_deleted_groups,
     render_deleted_offsets,
-    said,
     view_deleted,
 )
 from spark_groups.ops.topic_partitions import parse_topics, partitions_of
@@ -91,7 +91,7 @@ def test_what_members_read_is_foreseen_to_be_refused(
 
 
 def test_each_group_has_a_line() -> None:
-    left = DeletedGroup(group_id="h\x1b", **said(ErrorCode.NON_EMPTY_GROUP))
+    left = DeletedGroup(group_id="h\x1b", **error_fields(ErrorCode.NON_EMPTY_GROUP))
     view = GroupDeletionView(groups=(DeletedGroup(group_id="g"), left))
     assert lines(render_deleted_groups(view)) == [
         "group 'g': deleted",
@@ -101,7 +101,7 @@ def test_each_group_has_a_line() -> None:
 
 
 def test_each_offset_has_a_row_with_the_words_of_kafkas_tool() -> None:
-    unknown = said(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    unknown = error_fields(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     offsets = (
         DeletedOffset(topic="flights", partition=0),
         DeletedOffset(topic="gone", partition=None, **unknown),
@@ -134,14 +134,14 @@ def test_an_error_of_the_whole_request_is_one_of_each_partition() -> None:
     answer = OffsetDeletion(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
     (only,) = view_deleted([FIRST], [], answer)
     assert (only.error, only.remark) == ("GROUP_ID_NOT_FOUND", "there is no such group")
-    # What is not answered is not known to be deleted.
+    # A partition without a result may not have been deleted.
     (unanswered,) = view_deleted([FIRST], [], OffsetDeletion())
     assert unanswered.error == "UNKNOWN_SERVER_ERROR"
 
 
 def test_a_group_that_is_left_makes_the_deletion_incomplete() -> None:
     gone = DeletedGroup(group_id="g")
-    left = DeletedGroup(group_id="h", **said(ErrorCode.NON_EMPTY_GROUP))
+    left = DeletedGroup(group_id="h", **error_fields(ErrorCode.NON_EMPTY_GROUP))
     assert GroupDeletionView(groups=(gone,)).is_complete
     view = GroupDeletionView(groups=(gone, left))
     assert not view.is_complete
@@ -167,7 +167,7 @@ def test_what_is_malformed_is_refused(text: str) -> None:
         parse_topics([text])
 
 
-def test_what_does_not_exist_is_told_from_what_does() -> None:
+def test_missing_partitions_are_separated() -> None:
     known = [TopicMetadata(FLIGHTS, "flights", 2)]
     there, missing = partitions_of({"flights": frozenset({1, 2}), "gone": None}, known)
     assert there == (TopicPartition("flights", 1),)

@@ -83,17 +83,17 @@ def test_groups_of_both_protocols_are_shown_as_kafkas_own_tool_shows_them(
 
 
 def test_parts_that_do_not_go_together_are_wrong_usage() -> None:
-    said = "choose one of --members, --state"
+    message = "choose one of --members, --state"
     done = invoke("describe", "g", "--members", "--state", "--bootstrap-server", "localhost:1")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert said in " ".join(done.stderr.replace("│", " ").split())
+    assert message in " ".join(done.stderr.replace("│", " ").split())
 
 
 @pytest.mark.parametrize("given", [(), ("g", "--type", "classic")])
 def test_groups_are_named_or_of_a_type(given: tuple[str, ...]) -> None:
     done = invoke("describe", *given, "--bootstrap-server", "localhost:1")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "name groups, or give --type" in done.stderr
+    assert "give either group ids or --type" in done.stderr
 
 
 def test_a_type_that_is_not_shown_is_refused() -> None:

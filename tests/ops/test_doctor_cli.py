@@ -48,7 +48,7 @@ def test_a_python_without_the_package_is_named_with_the_cure(command: Run, tmp_p
     found = checks(done.stdout)
     workers = found["workers' Python"]
     assert workers["outcome"] == "failed"
-    assert "without spark-groups, pyspark" in workers["found"]
+    assert "lacks spark-groups, pyspark" in workers["found"]
     assert f"PYSPARK_PYTHON={sys.executable}" in workers["cure"]
     assert found["kafka-group in Spark"]["outcome"] == found["brokers"]["outcome"] == "skipped"
 
@@ -57,13 +57,13 @@ def test_a_python_that_is_not_there_and_a_broker_that_does_not_answer(command: R
     address = ("--bootstrap-server", "127.0.0.1:1", "--timeout", "1")
     done = command("doctor", *address, PYSPARK_PYTHON="/no/such/python", COLUMNS="200")
     assert done.returncode == 1
-    assert "there is no /no/such/python" in done.stdout
+    assert "/no/such/python not found" in done.stdout
     assert "127.0.0.1:1" in done.stdout
 
 
 @pytest.mark.broker
 @pytest.mark.long
-def test_brokers_without_the_consumer_protocol_are_told(command: Run) -> None:
+def test_brokers_without_the_consumer_protocol_are_reported(command: Run) -> None:
     properties = {"group.coordinator.rebalance.protocols": "classic"}
     with EmbeddedKafka(server_properties=properties) as kafka:
         address = ("--bootstrap-server", kafka.bootstrap_servers)
@@ -99,6 +99,6 @@ def test_a_warning_is_no_failure() -> None:
     }
 
 
-def test_what_is_no_python_is_told() -> None:
+def test_another_program_is_not_a_python() -> None:
     (found,) = check_workers({"PYSPARK_PYTHON": "/bin/true"}, sys.version_info[:2])
-    assert (found.outcome, "is no Python" in found.found) == (Outcome.FAILED, True)
+    assert (found.outcome, "is not a Python" in found.found) == (Outcome.FAILED, True)

@@ -1,4 +1,4 @@
-"""Feeds: one look for all streams, and none for nobody."""
+"""Feeds: one poll for all streams, and none without streams."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_look_that_breaks_ends_the_feed_and_the_next_stream_begins_anew(
     with feeds.join("a") as feed:
         assert feed.after(0, WAIT_S) == (0, "")
         wait_until(lambda: feed.is_over, what="the end of the feed")
-        assert "a feed ended" in caplog.text
+        assert "a feed failed" in caplog.text
         with feeds.join("a") as again:
             assert again.after(0, WAIT_S)[0] > 0
             assert feeds.keys() == ["a"]
@@ -117,7 +117,7 @@ def test_a_look_that_breaks_ends_the_feed_and_the_next_stream_begins_anew(
 def test_what_is_kept_is_looked_at_while_nobody_wants_it() -> None:
     counting = Counting()
     feeds = Feeds(lambda key: counting.open(), QUICK_S, ("a",))
-    wait_until(lambda: counting.looks > 2, what="looks for nobody")
+    wait_until(lambda: counting.looks > 2, what="polls without streams")
     with feeds.join("a") as feed:
         assert feed.after(0, WAIT_S)[0] > 2
     assert (feed.is_over, feeds.keys(), counting.opened) == (False, ["a"], 1)
@@ -138,5 +138,5 @@ def test_what_is_kept_begins_anew_where_a_look_breaks(
     feeds = Feeds(lambda key: next(opened).open(), QUICK_S, ("a",))
     with feeds.join("a") as feed:
         assert feed.after(0, WAIT_S)[0] > 0
-    assert "it begins anew in 0.01 s, without its history" in caplog.text
+    assert "restarting in 0.01 s without its history" in caplog.text
     feeds.close()

@@ -1,4 +1,4 @@
-"""The list of groups again and again, whatever the brokers answer."""
+"""Polling the list of groups, with failures and timeouts of brokers."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_look_reads_a_few_groups_and_all_of_them_in_turn() -> None:
         found = rows(watch.look())
         known.append(sum(each["details"] is not None for each in found.values()))
     assert known == [5, 10, 15, 15]
-    # Nobody's turn comes again before the pause is over.
+    # No group is read again before the pause is over.
     assert brokers.read == names
     while len(brokers.read) == len(names):
         frame = watch.look()

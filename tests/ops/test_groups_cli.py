@@ -6,14 +6,14 @@ import pytest
 
 from spark_groups.errors import OptionsError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
-from spark_groups.ops.group_list import (
+from spark_groups.ops.groups_cli import (
     GROUP_STATES,
     GROUP_TYPES,
     GroupListView,
     parse_names,
+    render_groups,
     view_groups,
 )
-from spark_groups.ops.groups_cli import render_groups
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import commit_outside
@@ -57,7 +57,7 @@ def test_each_group_has_a_row() -> None:
 
 
 def test_an_empty_list_says_so() -> None:
-    assert lines(render_groups(GroupListView(groups=()))) == ["no such groups"]
+    assert lines(render_groups(GroupListView(groups=()))) == ["no matching groups"]
 
 
 LISTED = (
@@ -86,13 +86,13 @@ def test_names_are_taken_in_any_case_between_commas_and_each_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
-        ("consumers", "'consumers' is none of the types: did you mean consumer?"),
-        ("?", "'?' is none of the types: valid types are classic, consumer, share, streams"),
+        ("consumers", "'consumers' is not one of the types: did you mean consumer?"),
+        ("?", "'?' is not one of the types: valid types are classic, consumer, share, streams"),
     ],
 )
-def test_a_name_that_is_not_known_is_refused(given: str, said: str) -> None:
+def test_a_name_that_is_not_known_is_refused(given: str, message: str) -> None:
     with pytest.raises(OptionsError) as refused:
         parse_names(["classic", given], GROUP_TYPES, "types")
-    assert str(refused.value) == said
+    assert str(refused.value) == message

@@ -1,4 +1,4 @@
-"""`spark-groups lag`: what is judged and shown, and a real broker."""
+"""`spark-groups lag`: verdicts, output, and a real broker."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_lag_is_that_of_kafkas_own_tool_and_the_exit_code_says_whether_it_is_too
     } == {partition: values[:3] for partition, values in expected.items()}
     assert (group["lag"], group["verdict"]) == (6, None)
     assert (behind.exit_code, tolerated.exit_code, caught_up.exit_code) == (2, 0, 0)
-    assert "STALL: The committed offset does not move, and there is lag." in behind.stdout
+    assert "STALL: There is lag, and the committed offset does not move." in behind.stdout
     assert json.loads(caught_up.stdout)["groups"][0]["verdict"] == "OK"
 
 
@@ -79,7 +79,7 @@ def test_each_partition_has_a_row_and_the_group_a_sum() -> None:
         ["flights", "0", "1,000", "3,500", "2,500"],
         ["flights", "1", "none", "9", "2*"],
         ["flights", "2", "none", "—", "—"],
-        ["* nothing is committed: lag counts from the log start"],
+        ["* no committed offset: lag counts from the log start"],
     ]
 
 
@@ -90,8 +90,8 @@ def test_what_is_judged_says_what_it_means() -> None:
     assert shown[2].split() == ["flights", "0", "1,000", "3,500", "2,500", "+0", "STALL"]
     assert shown[4].split()[-2:] == ["—", "—"]
     assert shown[-2:] == [
-        "STALL: The committed offset does not move, and there is lag.",
-        "—: Too little is known to judge it.",
+        "STALL: There is lag, and the committed offset does not move.",
+        "—: Too few samples to judge it.",
     ]
 
 
@@ -108,7 +108,7 @@ def test_of_many_partitions_those_that_lag_most_are_shown() -> None:
     view = LagView(groups=(view_group_lag(many), view_group_lag(VIEW)))
     shown = lines(render_lag(view, max_partition_rows=60))
     assert shown[2].split() == ["flights", "999", "0", "999", "999"]
-    assert shown[62] == "and 940 partitions that lag less: --all shows them"
+    assert shown[62] == "and 940 partitions with less lag: use --all"
     assert shown[63:65] == [
         "",
         "group flight-readers  Stable  total lag 2,502 in 3 partitions (1 unknown)",
@@ -157,7 +157,7 @@ def test_a_batch_on_this_machine_is_a_sign_of_life_and_said() -> None:
     (first, _) = judge_group_lag(samples).partitions
     assert (first.status, first.remark) == (
         PartitionStatus.WARN,
-        "a batch is under way for 2.0 s",
+        "a batch has been running for 2.0 s",
     )
 
 

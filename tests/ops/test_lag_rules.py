@@ -1,4 +1,4 @@
-"""Burrow's rules: a table of samples, each with what is expected and why."""
+"""Burrow's rules: a table of samples with expected statuses and reasons."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def samples(
 @pytest.mark.parametrize(
     ("committed", "lags", "expected"),
     [
-        # Rule 0: no lag now, whatever was before.
+        # Rule 0: no lag now, regardless of earlier samples.
         ([1, 1, 1, 1], [9, 9, 9, 0], OK),
         ([5, 4, 4, 4], [9, 9, 9, 0], OK),
         # Rule 1: commits, then silence for longer than there were commits, and lag ever since.
@@ -53,7 +53,7 @@ def samples(
         ([5, 6, 7, 8], [3, 2, 4, 5], OK),
         # The first commit that there is, in the last sample.
         ([None, None, 4], [4, 4, 2], OK),
-        # What is not known says nothing.
+        # Samples without a lag are ignored.
         ([5, None, 5], [None, None, None], None),
         ([5, None, 5], [3, None, None], None),
         ([5, None, 5], [None, None, 0], OK),
@@ -75,7 +75,7 @@ def test_a_lag_that_is_allowed_is_none() -> None:
     ("began_at_s", "expected"),
     [
         (None, STALL),
-        # It began before the first sample, and nobody knows whether it will ever end.
+        # It began before the first sample, and may never end.
         (-60.0, STALL),
         # It began within the window: so the one before had ended.
         (2.0, WARN),

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
+import typer
 from rich.console import RenderableType
 
-from spark_groups.observation.views import view_group
+from spark_groups.observation.views import GroupView, view_group
 from spark_groups.ops.output import (
     PARTITION_ROWS_MAX,
-    ConsoleOutput,
-    JsonOutput,
-    Room,
+    console,
     number,
-    output_for,
+    partition_rows_max,
+    show,
 )
 from spark_groups.ops.remove_cli import RemovalView, check_ids, render_removals
 from spark_groups.ops.render import render_group
@@ -25,8 +26,9 @@ VIEW = view_group(read(member(ONE, range(ROWS)), partitions=ROWS))
 VARIABLES = ("COLUMNS", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "TERM")
 
 
-def group_text(room: Room) -> RenderableType:
-    return render_group(VIEW, width=room.width, max_partition_rows=room.max_partition_rows)
+def group_text(view: GroupView, *, every_partition: bool = False) -> RenderableType:
+    rows_max = partition_rows_max(every_partition=every_partition)
+    return render_group(view, width=console().width, max_partition_rows=rows_max)
 
 
 @pytest.fixture(autouse=True)
@@ -36,21 +38,23 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
-    JsonOutput().show(VIEW, group_text)
+    show(VIEW, group_text, as_json=True)
     assert json.loads(capsys.readouterr().out) == VIEW.to_json()
 
 
 def test_the_same_view_is_a_document_or_text(capsys: pytest.CaptureFixture[str]) -> None:
     view = RemovalView(group_id="g", removals=check_ids((), ["gate-1"], []))
     for as_json, begins in ((True, "{"), (False, "instance id gate-1: unknown (")):
-        output_for(as_json=as_json).show(view, lambda _: render_removals(view))
+        with pytest.raises(typer.Exit) as exited:
+            show(view, render_removals, as_json=as_json, is_success=view.is_complete)
+        assert exited.value.exit_code == 1
         assert capsys.readouterr().out.startswith(begins)
 
 
 def test_what_is_piped_is_plain_complete_and_never_folded(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    ConsoleOutput().show(VIEW, group_text)
+    show(VIEW, group_text, as_json=False)
     text = capsys.readouterr().out
     assert "\x1b" not in text
     assert text.count(f"app-1 {ONE}") == 1 + ROWS
@@ -60,7 +64,7 @@ def test_columns_are_respected_without_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    ConsoleOutput().show(VIEW, group_text)
+    show(VIEW, group_text, as_json=False)
     lines = capsys.readouterr().out.splitlines()
     assert max(len(line) for line in lines) <= 80
     assert len(lines) > ROWS
@@ -72,7 +76,7 @@ def test_in_a_terminal_many_partitions_share_rows_unless_all_are_wanted(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "120")
-    ConsoleOutput(every_partition=every_partition).show(VIEW, group_text)
+    show(VIEW, partial(group_text, every_partition=every_partition), as_json=False)
     text = capsys.readouterr().out
     assert "\x1b[" in text
     assert (f"flights 0-{ROWS - 1}" in text.partition("PARTITIONS")[2]) != every_partition
@@ -85,7 +89,7 @@ def test_no_color_means_no_colour_in_a_terminal_too(
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
-    ConsoleOutput().show(VIEW, group_text)
+    show(VIEW, group_text, as_json=False)
     text = capsys.readouterr().out
     assert not [code for code in ("\x1b[31m", "\x1b[32m", "\x1b[33m") if code in text]
 

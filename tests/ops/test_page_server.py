@@ -1,4 +1,4 @@
-"""The page over HTTP: what is answered, what is refused, and that everything has a limit."""
+"""The page over HTTP: responses, refusals and limits."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_who_says_nothing_is_sent_away(server: PageServer, monkeypatch: pytest.M
         ("", False),
     ],
 )
-def test_loopback_is_told_from_elsewhere(host: str, expected: bool) -> None:
+def test_loopback_addresses_are_recognized(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
 
 

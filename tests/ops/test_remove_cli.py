@@ -32,7 +32,7 @@ VERSIONS = ["4.0.0", "4.3.1", "4.4.0"]
 
 
 def start_members(servers: str, group_id: str, topic: str, ids: dict[str, str | None]) -> None:
-    """Let members join that only say so; nobody sends heartbeats for them."""
+    """Join members that send no further heartbeats."""
     create_topic(servers, topic)
     with Cluster(servers) as cluster:
         coordinator(cluster, group_id)
@@ -135,17 +135,17 @@ def test_a_group_that_is_not_there_or_classic_is_said_to_be(
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("g",), "--instance-id or --member-id"),
-        (("g", "--member-id", ""), "an id is not empty"),
-        (("", "--member-id", "m"), "an id is not empty"),
+        (("g", "--member-id", ""), "an id must not be empty"),
+        (("", "--member-id", "m"), "an id must not be empty"),
     ],
 )
-def test_wrong_usage_is_exit_code_2(command: Run, args: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_is_exit_code_2(command: Run, args: tuple[str, ...], message: str) -> None:
     done = command("remove", *args, "--bootstrap-server", "127.0.0.1:1", COLUMNS="200")
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_help_has_an_example(command: Run) -> None:
@@ -175,8 +175,8 @@ def test_each_id_has_a_line() -> None:
 
 def test_an_id_that_is_somebody_elses_says_whose() -> None:
     lines = text(RemovalView(group_id="g", removals=check_ids(MEMBERS, ["gate-2"], ["m1"])))
-    said = "member id m1: fenced (member id m1 belongs to instance id gate-1, not gate-2)"
-    assert lines[1] == said
+    message = "member id m1: fenced (member id m1 belongs to instance id gate-1, not gate-2)"
+    assert lines[1] == message
 
 
 THREE_MEMBERS = (
@@ -228,8 +228,8 @@ def test_an_id_of_the_other_kind_is_hinted_at() -> None:
     ("code", "outcome", "remark"),
     [
         (ErrorCode.NONE, Outcome.REMOVED, ""),
-        (ErrorCode.UNKNOWN_MEMBER_ID, Outcome.REMOVED, "it had just left"),
-        (ErrorCode.FENCED_INSTANCE_ID, Outcome.FENCED, "another member has just taken its"),
+        (ErrorCode.UNKNOWN_MEMBER_ID, Outcome.REMOVED, "it had already left"),
+        (ErrorCode.FENCED_INSTANCE_ID, Outcome.FENCED, "another member has just joined with its"),
         (ErrorCode.GROUP_AUTHORIZATION_FAILED, Outcome.REFUSED, "GROUP_AUTHORIZATION_FAILED: the"),
     ],
 )

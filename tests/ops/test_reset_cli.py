@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,13 +10,152 @@ import pytest
 
 from spark_groups.errors import OptionsError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
-from spark_groups.ops.reset_cli import NOT_EXECUTED, parse_target, render_reset
+from spark_groups.offsets.starting import commit_metadata
+from spark_groups.ops.reset_cli import (
+    NOT_EXECUTED,
+    Committed,
+    counts_to_keep,
+    parse_target,
+    render_reset,
+    reset_group_offsets,
+)
 from spark_groups.ops.reset_plan import ResetKind, ResetRow, ResetTarget, ResetView
-from spark_groups.types import TopicPartition
-from tests.brokers import Row, create_topic, produce
+from spark_groups.protocol.messages import OffsetAndMetadata
+from spark_groups.types import TopicIdPartition, TopicPartition
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.group_admin import commit_outside
+from tests.brokers import Row, create_topic, grow_topic, produce
 from tests.ops.commands import invoke
 from tests.ops.rendered import cells, lines
 from tests.ops.test_cli import CONSUMER_GROUP_COMMAND
+from tests.runtime.members import queries
+from tests.waiting import wait_until
+from tests.wire.test_cluster import topic_id
+
+BASE_MS = 1_700_000_000_000
+TOPIC = uuid.UUID(int=1)
+
+
+def offsets(**counts: int | None) -> Committed:
+    """Committed offsets of a topic, `p0=4` beside a count of 4, `p1=None` beside none."""
+    return {
+        TopicIdPartition(TOPIC, int(name[1:])): OffsetAndMetadata(
+            5, "" if count is None else commit_metadata(count)
+        )
+        for name, count in counts.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("committed", "taken_over", "reset", "kept"),
+    [
+        ({}, {}, (0, 1, 2, 3), 4),
+        ({}, {}, (0,), 4),
+        ({"p0": 2, "p1": 3}, {}, (0, 1), 2),
+        ({"p0": 2, "p1": None}, {}, (1,), 2),
+        ({}, {"p0": 2}, (0,), 2),
+        ({"p0": 3}, {"p0": 2}, (0,), 2),
+        ({"p0": None, "p1": None}, {}, (0, 1), 0),
+        ({"p0": None, "p1": None}, {}, (2, 3), 4),
+        ({"p0": None}, {}, (0, 1, 2, 3), 4),
+        ({}, {"p0": None}, (0,), 0),
+    ],
+)
+def test_a_reset_keeps_the_count_of_the_beginning(committed, taken_over, reset, kept) -> None:
+    """A group without committed offsets starts now; 0 stands for unknown."""
+    keys = [TopicIdPartition(TOPIC, each) for each in reset]
+    found = counts_to_keep(offsets(**committed), offsets(**taken_over), keys, {TOPIC: 4})
+    assert found == {TOPIC: kept}
+
+
+def new_offsets(view) -> dict[int, int | None]:
+    return {each.partition: each.new_offset for each in view.rows}
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("version", ["4.3.1", "4.0.0", "4.4.0"])
+def test_a_group_without_members_is_set_to_what_was_planned(
+    kafka_version, version, topic_name, group_id
+) -> None:
+    servers = kafka_version(version).bootstrap_servers
+    create_topic(servers, topic_name, 2)
+    rows = [Row(b"x", partition=0, timestamp_ms=BASE_MS + each) for each in range(10)]
+    produce(servers, topic_name, rows)
+    chosen = {topic_name: None}
+    with Cluster(servers) as cluster:
+
+        def planned(kind: ResetKind, number: int = 0, other: str = "") -> dict[int, int | None]:
+            target = ResetTarget(kind, number, other)
+            return new_offsets(
+                reset_group_offsets(cluster, group_id, target, chosen, execute=False)
+            )
+
+        assert planned(ResetKind.TO_EARLIEST) == {0: 0, 1: 0}
+        assert planned(ResetKind.TO_LATEST) == {0: 10, 1: 0}
+        assert planned(ResetKind.TO_DATETIME, BASE_MS + 4) == {0: 4, 1: 0}
+        assert planned(ResetKind.TO_DATETIME, BASE_MS + 99) == {0: 10, 1: 0}
+        assert planned(ResetKind.SHIFT_BY, 1) == {0: None, 1: None}
+        assert cluster.fetch_all_offsets(group_id).offsets == {}
+
+        to = ResetTarget(ResetKind.TO_OFFSET, 7)
+        done = reset_group_offsets(cluster, group_id, to, chosen, execute=True)
+        assert (done.group_state, done.is_complete, new_offsets(done)) == (
+            "Dead",
+            True,
+            {0: 7, 1: 0},
+        )
+        back = ResetTarget(ResetKind.SHIFT_BY, -3)
+        shifted = reset_group_offsets(cluster, group_id, back, None, execute=True)
+        assert (shifted.group_state, new_offsets(shifted)) == ("Empty", {0: 4, 1: 0})
+        key = TopicIdPartition(topic_id(cluster, topic_name), 0)
+        kept = cluster.fetch_all_offsets(group_id).offsets[key]
+        assert (kept.committed_offset, kept.metadata) == (4, '{"partitions":2,"reset":true}')
+
+        grow_topic(servers, topic_name, 3)
+        over = ResetTarget(ResetKind.FROM_GROUP, group_id=group_id)
+        whole = {topic_name: None}
+        named = reset_group_offsets(cluster, f"{group_id}-named", over, whole, execute=True)
+        assert (named.is_complete, new_offsets(named)) == (True, {0: 4, 1: 0, 2: None})
+        copied = reset_group_offsets(cluster, f"{group_id}-copy", over, None, execute=True)
+        assert (copied.is_complete, new_offsets(copied)) == (True, {0: 4, 1: 0})
+        kept = cluster.fetch_all_offsets(f"{group_id}-copy").offsets[key]
+        assert kept.metadata == '{"partitions":2,"reset":true}'
+
+
+@pytest.mark.broker
+def test_a_group_with_members_is_not_touched(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str
+) -> None:
+    servers = kafka.bootstrap_servers
+    create_topic(servers, topic_name)
+    target = ResetTarget(ResetKind.TO_EARLIEST)
+    with queries(servers, group_id, topic_name) as start, Cluster(servers) as cluster:
+        query = start()
+        wait_until(lambda: (query.run(), query.assigned)[1], what="an assignment")
+        view = reset_group_offsets(cluster, group_id, target, {topic_name: None}, execute=True)
+        assert f"but the current state is {view.group_state}. Stop its members: " in view.refusal
+        assert query.member_id in view.refusal
+    assert (view.is_executed, new_offsets(view)) == (False, {0: 0})
+
+
+@pytest.mark.broker
+def test_what_does_not_exist_spoils_the_plan(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str
+) -> None:
+    servers = kafka.bootstrap_servers
+    create_topic(servers, topic_name)
+    target = ResetTarget(ResetKind.TO_EARLIEST)
+    with Cluster(servers) as cluster:
+        key = TopicIdPartition(topic_id(cluster, topic_name), 0)
+        commit_outside(cluster, group_id, {key: 0})
+        topics = {topic_name: frozenset({0, 5}), "~": None}
+        view = reset_group_offsets(cluster, group_id, target, topics, execute=True)
+    assert [(each.topic, each.partition, each.remark) for each in view.rows] == [
+        (topic_name, 0, ""),
+        (topic_name, 5, "the partition does not exist"),
+        ("~", None, "the topic does not exist"),
+    ]
+    assert view.refusal.startswith("2 of 3 partitions have no new offset")
 
 
 @pytest.mark.broker
@@ -89,7 +229,7 @@ def test_a_file_names_the_partitions(tmp_path: Path) -> None:
     assert found.offsets == {TopicPartition("flights", 0): 7, TopicPartition("a,b", 2): 9}
     address = ("--bootstrap-server", "localhost:1")
     done = invoke("reset-offsets", "g", "--from-file", str(file), "--all-topics", *address)
-    assert (done.exit_code, "names the partitions" in done.stderr) == (2, True)
+    assert (done.exit_code, "selects the partitions" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("scope", [(), ("--topic", "flights", "--all-topics")])
@@ -105,7 +245,7 @@ PLAN = ResetView(
     group_state="Empty",
     rows=(
         ResetRow(topic="flights", partition=0, committed_offset=7, new_offset=5),
-        ResetRow(topic="gone", partition=None, remark="there is no such topic"),
+        ResetRow(topic="gone", partition=None, remark="the topic does not exist"),
     ),
 )
 HEADER = ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET"]
@@ -117,16 +257,18 @@ def test_a_plan_says_that_nothing_was_done() -> None:
         [
             [*HEADER, "REMARK"],
             ["g", "flights", "0", "7", "5"],
-            ["g", "gone", "—", "—", "—", "there is no such topic"],
+            ["g", "gone", "—", "—", "—", "the topic does not exist"],
         ],
         [NOT_EXECUTED],
     )
 
 
-def test_what_the_next_start_does_is_told_before_and_after() -> None:
+def test_the_next_start_is_described_before_and_after() -> None:
     for is_executed, first in ((False, "With --execute the next"), (True, "The next")):
         text = " ".join(lines(render_reset(replace(PLAN, is_executed=is_executed))))
-        assert f"{first} start of a query reads on from NEW-OFFSET, whatever its checkpoint" in text
+        assert (
+            f"{first} start of a query continues from NEW-OFFSET, not from its checkpoint" in text
+        )
         assert "2 offsets are read again." in text
 
 

@@ -1,4 +1,4 @@
-"""New offsets: what each way to reset makes of what is known of a partition."""
+"""New offsets for each kind of target."""
 
 from __future__ import annotations
 
@@ -59,14 +59,17 @@ def test_a_time_after_the_last_record_is_the_end_of_the_log() -> None:
     late = KnownOffsets(log_start_offset=10, log_end_offset=100, at_timestamp=-1)
     assert plan_offset(ResetTarget(ResetKind.TO_DATETIME), "flights-0", late) == (
         100,
-        "no record is that late: to the end of the log",
+        "no record at or after that time: using the end of the log",
     )
 
 
 @pytest.mark.parametrize(
     ("kind", "known", "remark"),
     [
-        *((kind, KnownOffsets(log_end_offset=9), "where its log begins") for kind in ResetKind),
+        *(
+            (kind, KnownOffsets(log_end_offset=9), "log start and end offsets")
+            for kind in ResetKind
+        ),
         (
             ResetKind.SHIFT_BY,
             KnownOffsets(log_start_offset=0, log_end_offset=9),
@@ -75,19 +78,19 @@ def test_a_time_after_the_last_record_is_the_end_of_the_log() -> None:
         (
             ResetKind.TO_DATETIME,
             KnownOffsets(log_start_offset=0, log_end_offset=9),
-            "the offset of that time is not known",
+            "the offset at that time is unknown",
         ),
         (
             ResetKind.FROM_GROUP,
             KnownOffsets(log_start_offset=0, log_end_offset=9),
-            "group 'h' has committed nothing here",
+            "group 'h' has no committed offset here",
         ),
     ],
 )
 def test_what_is_not_known_is_no_offset(kind, known, remark) -> None:
-    planned, said = plan_offset(ResetTarget(kind, 3, "h"), "flights-0", known)
+    planned, message = plan_offset(ResetTarget(kind, 3, "h"), "flights-0", known)
     assert planned is None
-    assert remark in said
+    assert remark in message
 
 
 GOOD = ResetRow(topic="flights", partition=0, new_offset=5)
@@ -129,7 +132,7 @@ def test_only_what_was_executed_without_an_error_is_complete() -> None:
         assert json.loads(json.dumps(view.to_json())) == view.to_json()
 
 
-def test_the_next_start_is_foretold() -> None:
+def test_the_next_start_is_described() -> None:
     rows = (
         ResetRow(topic="flights", partition=0, committed_offset=9, new_offset=4),
         ResetRow(topic="flights", partition=1, committed_offset=9, new_offset=12),
@@ -137,11 +140,13 @@ def test_the_next_start_is_foretold() -> None:
         ResetRow(topic="flights", partition=3, committed_offset=9, new_offset=0, error="NO"),
     )
     view = ResetView(group_id="g", group_state="Empty", rows=rows)
-    assert view.next_start.startswith("With --execute the next start of a query reads on from NEW-")
+    assert view.next_start.startswith(
+        "With --execute the next start of a query continues from NEW-"
+    )
     assert view.next_start.endswith(" 5 offsets are read again. 3 offsets are skipped.")
     assert view.to_json()["next_start"] == view.next_start
     done = replace(view, rows=(GOOD,), is_executed=True)
-    assert done.next_start.startswith("The next start of a query reads on from NEW-OFFSET, what")
+    assert done.next_start.startswith("The next start of a query continues from NEW-OFFSET, not")
     assert "offsets are" not in done.next_start
     assert replace(view, refusal="no").next_start == ""
 
@@ -180,19 +185,19 @@ def test_other_durations_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
         (["flights,0"], "line 1 is neither"),
         (["flights,0,x"], "line 1 is neither"),
         ([f"flights,0,{'9' * 5000}"], "line 1 is neither"),
-        (["x" * 200_000], "is no CSV"),
-        (["flights,0,1", "g,flights,0,2"], "line 2 names flights-0 again"),
-        (["other,flights,0,2"], "no line names a partition for the group 'g'"),
-        ([], "no line names a partition"),
+        (["x" * 200_000], "is not CSV"),
+        (["flights,0,1", "g,flights,0,2"], "line 2 repeats flights-0"),
+        (["other,flights,0,2"], "no line has an offset for group 'g'"),
+        ([], "no line has an offset"),
     ],
 )
-def test_a_file_of_offsets_that_is_malformed_is_refused(lines: list[str], said: str) -> None:
-    with pytest.raises(OptionsError, match=said):
+def test_a_file_of_offsets_that_is_malformed_is_refused(lines: list[str], message: str) -> None:
+    with pytest.raises(OptionsError, match=message):
         parse_offsets(lines, "g")
 
 

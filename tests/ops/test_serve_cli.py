@@ -96,7 +96,7 @@ def test_who_listens_to_others_is_warned() -> None:
     with started("127.0.0.1:1", "--host", "0.0.0.0") as (process, _):
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=WAIT_S)
-    assert "0.0.0.0 is no loopback address" in errors
+    assert "0.0.0.0 is not a loopback address" in errors
     assert process.returncode == 0
 
 

@@ -32,7 +32,7 @@ from spark_groups.ops.watch_cli import (
     summary_line,
 )
 from tests.observation.groups import ONE, TWO, member, read
-from tests.observation.test_revocations import told
+from tests.observation.test_revocations import revoking_group
 from tests.ops.commands import invoke
 from tests.ops.rendered import lines
 from tests.ops.test_cli import as_kafka_writes, kafkas_own
@@ -55,7 +55,7 @@ def test_without_a_terminal_there_is_a_line_for_each_event_and_now_and_then_figu
         output.show(history.seen(SHARED, 107.0))
         output.show(history.seen(SHARED, 110.0))
         output.show(history.failed("refused", 117.5))
-    figures = "Stable  group epoch 7  members {}  partitions 2 (of unknown lag 2)  lag — (—)"
+    figures = "Stable  group epoch 7  members {}  partitions 2 (unknown lag 2)  lag — (—)"
     assert written.get().splitlines() == [
         f"{clock_time(100.0)}  {figures.format(1)}",
         f"{clock_time(107.0)}  app-2 22222222 joined from 127.0.0.1",
@@ -85,7 +85,7 @@ def test_what_is_never_there_is_exit_code_1_and_says_why() -> None:
     lines = invoke(*asked, "--count", "2")
     assert lines.exit_code == 1
     assert f"not readable: {address}" in lines.stdout
-    assert lines.stdout.count("nothing is known yet") == 1
+    assert lines.stdout.count("no data yet") == 1
     documents = invoke(*asked, "--duration", "0.1", "--json")
     assert documents.exit_code == 1
     (document,) = map(json.loads, documents.stdout.splitlines())
@@ -159,7 +159,7 @@ def kafka_state(kafka: EmbeddedKafka, group_id: str) -> tuple[str, ...]:
 
 @pytest.mark.long
 @pytest.mark.broker
-def test_a_hand_over_is_told_line_by_line_and_ctrl_c_is_a_clean_end(
+def test_a_hand_over_is_shown_line_by_line_and_ctrl_c_is_a_clean_end(
     kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
 ) -> None:
     servers = kafka.bootstrap_servers
@@ -256,19 +256,19 @@ def test_members_partitions_trends_and_events_are_shown() -> None:
     assert second.split()[-2:] == ["+4.0/s", "▄█"]
     assert f"app-1 {ONE}  app-2 {TWO}" in second
     assert "1 s  app-2 22222222 joined from 127.0.0.1" in text
-    assert "app-1 11111111 gives up flights 1: — of its time used" in text
+    assert "app-1 11111111 revoking flights 1: — of its rebalance timeout" in text
 
 
 def test_the_latest_event_comes_first() -> None:
     text = shown(frame_of(BEFORE, AFTER))
-    told_at = [line for line in text if line.startswith("1 s")]
-    assert told_at[-1].endswith("group Stable → Reconciling")
-    assert told_at[0].endswith("is to give up flights 1")
+    lines_at = [line for line in text if line.startswith("1 s")]
+    assert lines_at[-1].endswith("group Stable → Reconciling")
+    assert lines_at[0].endswith("must revoke flights 1")
 
 
 def test_the_budget_of_a_revocation_is_shown() -> None:
-    text = "\n".join(shown(frame_of(told(3.0))))
-    assert "app-1 11111111 gives up flights 1: 3.0 of 20 s used (15%)" in text
+    text = "\n".join(shown(frame_of(revoking_group(3.0))))
+    assert "app-1 11111111 revoking flights 1: 3.0 of 20 s (15%)" in text
 
 
 def test_a_stale_frame_says_so_first_and_keeps_the_numbers() -> None:
@@ -285,13 +285,13 @@ def test_before_the_first_good_look_the_reason_is_shown() -> None:
     frame = GroupHistory("flight-readers").failed("there is no group 'flight-readers'", 1.0)
     text = shown(frame)
     assert text[0] == " STALE since 1 s, never read"
-    assert "nothing is known yet of group flight-readers" in text
-    assert summary_line(frame) == "nothing is known yet: there is no group 'flight-readers'"
+    assert "no data yet for group flight-readers" in text
+    assert summary_line(frame) == "no data yet: there is no group 'flight-readers'"
 
 
 def test_a_group_with_nothing_says_so() -> None:
     text = "\n".join(shown(frame_of(view_group(read(partitions=0, state="Empty")))))
-    assert "no partitions: nothing is assigned, and nothing is committed" in text
+    assert "no partitions: no assignment and no committed offsets" in text
 
 
 def many(moving: bool) -> Frame:

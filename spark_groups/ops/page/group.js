@@ -1,4 +1,4 @@
-// One group: what it is now, and what happened to it.
+// One group: its current state and its events.
 
 import { LagHistory } from "./lag_history.js";
 import { Ownership } from "./ownership.js";
@@ -15,7 +15,7 @@ export class GroupPage {
     this.names = new Map();
     this.head = make("section", { id: "head" });
     this.revocations = make("section", { id: "revocations", hidden: true });
-    this.members = new Table("members", this.memberColumns(), (row) => row.member_id, "it has no members");
+    this.members = new Table("members", this.memberColumns(), (row) => row.member_id, "no members");
     this.partitions = new Table(
       "partitions", this.partitionColumns(), (row) => `${row.topic_id} ${row.partition}`,
       "nothing is assigned, and nothing is committed",
@@ -45,7 +45,7 @@ export class GroupPage {
     this.filter = filter;
     const group = frame.group;
     if (!group) {
-      this.head.replaceChildren(make("p", { class: "quiet" }, `nothing is known yet of ${frame.group_id}`));
+      this.head.replaceChildren(make("p", { class: "quiet" }, `no data yet for ${frame.group_id}`));
       return;
     }
     this.names = new Map(group.members.map((each) => [each.member_id, each]));
@@ -93,7 +93,7 @@ export class GroupPage {
       ["written", rate(frame.trend.written_rate)],
     ];
     const spark = make("dd");
-    sparkline(spark, frame.trend.recent_lags, "lag at the last looks");
+    sparkline(spark, frame.trend.recent_lags, "lag at the last polls");
     const cards = facts.map(([name, value, style]) =>
       make("div", {}, make("dt", {}, name), make("dd", { class: style || null }, value)));
     cards.push(make("div", {}, make("dt", {}, "lag trend"), spark));
@@ -122,7 +122,7 @@ export class GroupPage {
     this.events.replaceChildren(...latest.map((each) =>
       make("li", { class: ALARMING.has(each.kind) ? "alarm" : null },
         make("time", {}, clock(each.at_s)), ` ${each.text}`)));
-    if (!latest.length) this.events.append(make("li", { class: "quiet" }, "nothing since one looks"));
+    if (!latest.length) this.events.append(make("li", { class: "quiet" }, "no events yet"));
   }
 
   memberColumns() {
@@ -192,7 +192,7 @@ function lag(row) {
 }
 
 function lagHint(row) {
-  return row.lag_origin === "log start offset" ? "nothing is committed: counted from the log start" : "";
+  return row.lag_origin === "log start offset" ? "no committed offset: lag counts from the log start" : "";
 }
 
 function since(row) {
@@ -201,18 +201,18 @@ function since(row) {
 
 function local(row) {
   if (!row.local) return "";
-  const said = [row.local.state.toLowerCase()];
+  const parts = [row.local.state.toLowerCase()];
   if (row.local.in_flight_partitions) {
-    said.push(`a batch of ${number(row.local.in_flight_offsets)} offsets`);
+    parts.push(`a batch of ${number(row.local.in_flight_offsets)} offsets`);
   }
   if (row.local.last_heartbeat_age_s !== null) {
-    said.push(`heartbeat ${row.local.last_heartbeat_age_s.toFixed(1)} s ago`);
+    parts.push(`heartbeat ${row.local.last_heartbeat_age_s.toFixed(1)} s ago`);
   }
-  if (row.local.failure) said.push(row.local.failure);
-  return said.join(", ");
+  if (row.local.failure) parts.push(row.local.failure);
+  return parts.join(", ");
 }
 
-// The address is a member's word: it becomes a link only if it is nothing but scheme, host and port.
+// The address comes from a member: it becomes a link only if it is scheme, host and port.
 const PLAIN_ADDRESS = /^https?:\/\/([a-z0-9][a-z0-9_.-]*|\[[0-9a-f:.]+\])(:\d{1,5})?$/i;
 
 function fillLocal(cell, row) {
@@ -228,9 +228,9 @@ function fillLocal(cell, row) {
 }
 
 function revocation(each) {
-  const row = make("p", {}, make("strong", {}, each.label), ` gives up ${ranges(each.partitions)} `);
+  const row = make("p", {}, make("strong", {}, each.label), ` revoking ${ranges(each.partitions)} `);
   if (each.budget_used === null) {
-    row.append(make("span", { class: "quiet" }, `since ${clock(each.since_s)}, time used: ${UNKNOWN}`));
+    row.append(make("span", { class: "quiet" }, `since ${clock(each.since_s)}, rebalance timeout used: ${UNKNOWN}`));
     return row;
   }
   const meter = make("meter", { min: 0, max: 1, high: 0.7, optimum: 0, value: Math.min(1, each.budget_used) });

@@ -51,7 +51,7 @@ function fillState(cell, row) {
 function ageHint(row) {
   if (row.state_since_s === null) return "";
   const at = clock(row.state_since_s);
-  return row.state_began_earlier ? `it was in this state at the first look, ${at}` : `since ${at}`;
+  return row.state_began_earlier ? `already in this state at the first poll, ${at}` : `since ${at}`;
 }
 
 function lag(row) {
@@ -61,5 +61,5 @@ function lag(row) {
 }
 
 function readHint(row) {
-  return row.details ? `read at ${clock(row.details.read_at_s)}` : "not read yet: a few groups are read at each look";
+  return row.details ? `read at ${clock(row.details.read_at_s)}` : "not read yet: each poll reads a few groups";
 }

@@ -1,4 +1,4 @@
-// The lag of the group over a day, minute by minute: what happened while nobody looked.
+// The total lag of a group over a day, a point for each minute.
 
 import { clock, draw, make, number } from "./text.js";
 
@@ -14,7 +14,7 @@ export class LagHistory {
     this.element = make("section", { id: "lag", hidden: true }, make("h2", {}, "lag ", this.most), this.chart, this.times);
   }
 
-  // One step alone is no history.
+  // A single step is not shown.
   show(history) {
     const { lags } = history;
     const known = lags.filter((each) => each !== null);
@@ -33,7 +33,7 @@ export class LagHistory {
   }
 }
 
-// A step that stands alone is a point, and what is not known a gap.
+// Single steps are points; unknown values are gaps.
 function path(lags, most) {
   let pen = "M";
   return lags.map((each, index) => {

@@ -1,4 +1,4 @@
-// Who had which partition when: partitions down, time across, a colour for each member.
+// Owners over time: a row for each partition, a colour for each member.
 
 import { clock, draw, make, plain, shortId } from "./text.js";
 
@@ -20,19 +20,19 @@ export class Ownership {
     this.spans = new WeakMap();
     this.legend = make("p", { class: "legend" });
     this.names = draw("svg", { class: "names", "aria-hidden": "true" });
-    this.chart = draw("svg", { role: "img", "aria-label": "who had which partition when" });
-    // Of thousands of bars few are ever pointed at: only those get their words.
+    this.chart = draw("svg", { role: "img", "aria-label": "owners of partitions over time" });
+    // A bar gets its title when the pointer first reaches it: there may be thousands.
     this.chart.addEventListener("pointerover", (event) => {
       const span = this.spans.get(event.target);
-      if (span && !event.target.firstChild) event.target.append(draw("title", {}, told(...span)));
+      if (span && !event.target.firstChild) event.target.append(draw("title", {}, spanText(...span)));
     });
     this.box = make("div", { class: "scroll chart" }, this.names, this.chart);
     const options = WINDOWS_S.map(([words, seconds]) => make("option", { value: seconds }, words));
-    this.window = make("select", { "aria-label": "how far back ownership is shown" }, ...options);
+    this.window = make("select", { "aria-label": "time range of ownership" }, ...options);
     this.window.addEventListener("change", () => this.show(...this.shown));
     const title = make("h2", {}, "ownership ", this.window);
-    const words = "A bar is a time in which a member has a partition, with its member epoch; faint: "
-      + "it is to give it up; a gap: no owner was seen. Point at a bar for details.";
+    const words = "A bar shows how long a member owned a partition, with its member epochs; faint: being "
+      + "revoked; gap: no owner. Point at a bar for details.";
     this.element = make(
       "section", { id: "ownership" }, title, make("p", { class: "quiet" }, words), this.legend, this.box,
     );
@@ -100,7 +100,7 @@ export class Ownership {
     const texts = partitions.map((each, row) => {
       const isNew = each.topic !== topic;
       topic = each.topic;
-      // Rows that are too low for a name show that of their topic, once.
+      // Rows too low for a label show only the topic, once.
       if (height < 11 && !isNew) return null;
       const y = AXIS + row * height + (height < 11 ? 9 : height - (height > 16 ? 7 : 2));
       return draw("text", { x: 0, y }, shortened(label(each, height), width));
@@ -127,7 +127,7 @@ function label(partition, height) {
   return height < 11 ? partition.topic : `${partition.topic}-${partition.partition}`;
 }
 
-// Names that are too long differ at their ends, where the number is.
+// Long labels are cut at the start: the partition number is at the end.
 function shortened(name, width) {
   const most = Math.floor((width - PADDING) / CHARACTER);
   return name.length <= most ? name : `…${name.slice(1 - most)}`;
@@ -138,14 +138,14 @@ function epochText(span) {
   return first === last ? plain(first) : `${plain(first)}–${plain(last)}`;
 }
 
-function told(partition, span) {
+function spanText(partition, span) {
   const until = span.until_s === null ? "now" : clock(span.until_s);
-  const what = span.is_revoking ? ", to give it up" : "";
+  const revoking = span.is_revoking ? ", being revoked" : "";
   return `${partition.topic}-${partition.partition}: ${span.client_id} ${span.member_id}, epoch `
-    + `${epochText(span)}${what}, ${clock(span.from_s)} to ${until}`;
+    + `${epochText(span)}${revoking}, ${clock(span.from_s)} to ${until}`;
 }
 
-// Math.min takes its arguments from the stack, which thousands of spans would fill.
+// Math.min(...values) would overflow the stack with thousands of spans.
 function minimum(values) {
   return values.length ? [values.reduce((a, b) => (a < b ? a : b))] : [];
 }

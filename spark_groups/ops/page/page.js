@@ -38,10 +38,10 @@ function listen(groupId) {
   stream = new EventSource(`events${query}`);
   stream.onmessage = (message) => {
     frame = JSON.parse(message.data);
-    tellStale(frame.stale);
+    showStale(frame.stale);
     show();
   };
-  stream.onerror = () => tell("spark-groups serve does not answer", "it is tried again");
+  stream.onerror = () => showWarning("spark-groups serve does not answer", "Retrying.");
 }
 
 function close() {
@@ -49,21 +49,21 @@ function close() {
   stream = null;
 }
 
-function tellStale(why) {
+function showStale(why) {
   if (why?.is_missing) {
-    tell(`${why.reason} (since ${clock(why.since_s)})`, "The brokers answer, and are asked again");
+    showWarning(`${why.reason} (since ${clock(why.since_s)})`, "Brokers answer; polling continues.");
   } else {
-    tell(why && `the brokers are not readable since ${clock(why.since_s)}`, why?.reason);
+    showWarning(why && `brokers have not answered since ${clock(why.since_s)}`, why?.reason);
   }
 }
 
-// What was read last stays, with the reason why it is not of now.
-function tell(what, reason) {
-  stale.hidden = !what;
-  document.body.classList.toggle("stale", Boolean(what));
-  if (!what) return;
-  const seen = frame && frame.seen_at_s !== null ? `shown is what was read at ${clock(frame.seen_at_s)}` : "nothing was read yet";
-  setText(stale, `${what}; ${seen}. ${reason}`);
+// The last view stays on the page, marked stale, with the reason.
+function showWarning(problem, reason) {
+  stale.hidden = !problem;
+  document.body.classList.toggle("stale", Boolean(problem));
+  if (!problem) return;
+  const seen = frame && frame.seen_at_s !== null ? `showing data from ${clock(frame.seen_at_s)}` : "no data yet";
+  setText(stale, `${problem}; ${seen}. ${reason}`);
 }
 
 function show() {
@@ -72,7 +72,7 @@ function show() {
   setText(read, frame.seen_at_s === null ? "" : `read at ${clock(frame.seen_at_s)}`);
 }
 
-// Several letters, or the many steps of a window that grows, are drawn once.
+// Key strokes and resize events within one animation frame are drawn once.
 function showSoon() {
   if (isDue) return;
   isDue = true;
@@ -95,7 +95,7 @@ document.addEventListener("keydown", (event) => {
 });
 window.addEventListener("hashchange", open);
 window.addEventListener("resize", showSoon);
-// A browser opens few connections to one host: pages that nobody sees leave theirs to the others.
+// Browsers limit connections to a host: hidden pages close theirs.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) close();
   else if (!stream) listen(chosenGroup());

@@ -1,4 +1,4 @@
-// The lag of the last looks as a small line; a gap is what was not known.
+// The lag at the last polls as a small line; unknown values are gaps.
 
 import { UNKNOWN, draw, setText } from "./text.js";
 

@@ -1,5 +1,5 @@
-// A table whose rows stay where they are while their cells change: it can be sorted and filtered,
-// and a thousand rows are no effort, because only what has changed is written.
+// A sortable, filterable table. Rows are reused, and only changed cells are written, so that a
+// thousand rows stay fast.
 
 import { make, number, setText } from "./text.js";
 
@@ -7,7 +7,7 @@ const collator = new Intl.Collator("en", { numeric: true });
 
 export class Table {
   // columns: {header, text(row), numeric, rare, order(row), style(row), hint(row), fill(cell, row)};
-  // one that is rare is left out while it is empty in every row.
+  // a rare column is hidden while it is empty in every row.
   constructor(name, columns, keyOf, words) {
     this.columns = columns;
     this.keyOf = keyOf;
@@ -30,7 +30,7 @@ export class Table {
   }
 
   sortBy(index) {
-    // The largest numbers are what one looks for, and the first names.
+    // Numbers sort descending first, names ascending.
     const first = Boolean(this.columns[index].numeric);
     const isSame = this.sorted.column === index;
     this.sorted = { column: index, descending: isSame ? !this.sorted.descending : first };
@@ -68,7 +68,7 @@ export class Table {
     if (column === null) return rows;
     const of = this.columns[column].order || this.columns[column].text;
     const sign = descending ? -1 : 1;
-    // What is not known comes last, whichever way it is sorted.
+    // Unknown values come last in both directions.
     return [...rows].sort((a, b) => {
       const [x, y] = [of(a), of(b)];
       if (x === null || y === null) return (x === null) - (y === null);
@@ -80,7 +80,7 @@ export class Table {
     this.columns.forEach((column, index) => {
       const cell = element.children[index];
       cell.hidden = this.heads[index].hidden;
-      // Where a row is a card, each cell says what it is.
+      // On narrow screens a row is a card, and each cell has its header.
       if (cell.dataset.label !== column.header) cell.dataset.label = column.header;
       if (column.fill) column.fill(cell, row);
       else setText(cell, column.text(row));

@@ -1,5 +1,5 @@
-// Words and numbers, and the elements that hold them. What is not known is "—", never 0.
-// Texts come from strangers: they are only ever set as text, never parsed as HTML.
+// Text, numbers and elements. Unknown values are "—", never 0.
+// Texts are untrusted: they are set as text, never parsed as HTML.
 
 export const UNKNOWN = "—";
 const RANGES_SHOWN = 12;
