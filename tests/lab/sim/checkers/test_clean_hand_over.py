@@ -8,7 +8,7 @@ import pytest
 
 from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.checkers.checker import BrokenInvariantError
-from spark_groups.lab.sim.checkers.clean_hand_over import CleanHandOver
+from spark_groups.lab.sim.checkers.ownership import CleanHandOver
 from spark_groups.lab.sim.coordination import AcceptedOffset
 from spark_groups.lab.sim.history import History
 from spark_groups.lab.sim.swarm import Swarm

@@ -12,9 +12,8 @@ from spark_groups.client.channels import Channel, Outgoing
 from spark_groups.lab.coordinator.topic_images import TopicImage
 from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.checkers.checker import BrokenInvariantError
-from spark_groups.lab.sim.checkers.full_heartbeats import FullHeartbeats
-from spark_groups.lab.sim.checkers.no_final_failure import ABSENCE_HEARD_S, NoFinalFailure
-from spark_groups.lab.sim.checkers.only_assigned import OnlyAssigned
+from spark_groups.lab.sim.checkers.failures import ABSENCE_HEARD_S, FullHeartbeats, NoFinalFailure
+from spark_groups.lab.sim.checkers.ownership import OnlyAssigned
 from spark_groups.lab.sim.history import History
 from spark_groups.protocol.messages import HeartbeatRequest, HeartbeatResponse
 from spark_groups.types import Assignment, BatchPlan, OffsetRange, TopicIdPartition

@@ -1,18 +1,108 @@
-"""A partition is given up when nothing reads it and all that was finished of it is committed."""
+"""Who may read a partition, and how it changes hands."""
 
 from __future__ import annotations
 
+from spark_groups.lab.coordinator.member import GroupMember
 from spark_groups.lab.sim import facts
-from spark_groups.lab.sim.checkers.checker import Checker
+from spark_groups.lab.sim.checkers.checker import Checker, on
 from spark_groups.lab.sim.history import History
-from spark_groups.lab.sim.scene import Listeners, Scene
+from spark_groups.lab.sim.scene import Scene
 from spark_groups.protocol.events import PartitionsAssigned, PartitionsLost, PartitionsRevoked
 from spark_groups.protocol.membership import MemberState
+from spark_groups.protocol.messages import HeartbeatRequest, HeartbeatResponse
 from spark_groups.types import BatchPlan, TopicIdPartition
 
 
+class SingleOwner(Checker):
+    """No two members that believe themselves current own one partition at one moment.
+
+    Looks at the coordinator's side, at what clients believe, and at who plans.
+
+    What a heartbeat that came late took from a member is excused: nobody can tell (`LateRequests`).
+    """
+
+    def __init__(self, scene: Scene, history: History) -> None:
+        super().__init__(scene, history)
+        self._members: list[GroupMember] = []
+        """Members that were looked at."""
+
+    @on(facts.GroupChanged)
+    def _changed(self, fact: facts.GroupChanged) -> None:
+        members = list(fact.group.members.values())
+        if members == self._members:
+            # Most changes are offsets.
+            return
+        self._members = members
+        held: dict[TopicIdPartition, str] = {}
+        for member in members:
+            for key in (*member.assigned, *member.pending_revocation):
+                if held.setdefault(key, member.member_id) != member.member_id:
+                    self.fail(f"the coordinator says {held[key]} and {member.member_id} hold {key}")
+
+    @on(facts.Happened)
+    def _happened(self, fact: facts.Happened) -> None:
+        event = fact.event
+        members = self.scene.coordination.group.members
+        if not isinstance(event, PartitionsAssigned) or event.member_id not in members:
+            return
+        for other in self.scene.participants:
+            member = other.member
+            if member is None or member.member_id not in members:
+                continue
+            # Whoever has said good-bye uses nothing any more, whether or not that was answered.
+            if member.member_id == event.member_id or member.state is MemberState.LEAVING:
+                continue
+            for key in event.partitions.partitions & member.owned.partitions:
+                if not self.scene.late.is_misheard(member.member_id, key):
+                    self.fail(f"{fact.who} is given {key} while {other.name} owns it")
+
+    @on(facts.Triggered)
+    def _triggered(self, fact: facts.Triggered) -> None:
+        coordination, plan = self.scene.coordination, fact.plan
+        if plan is None or self.is_unaware(plan.member_id):
+            return
+        for each in plan.ranges:
+            holder = coordination.holder(each.key)
+            is_misheard = self.scene.late.is_misheard(plan.member_id, each.key)
+            if holder != plan.member_id and not is_misheard:
+                self.fail(f"{fact.who} planned {each} as {plan.member_id}, but {holder} has it")
+
+
+class OnlyAssigned(Checker):
+    """A batch is planned of what the coordinator lets its member use, and of nothing else.
+
+    Compares each new plan with what the coordinator last told its member that it may use.
+
+    Who plans what is being revoked keeps everybody waiting for one more batch, however long.
+    """
+
+    def __init__(self, scene: Scene, history: History) -> None:
+        super().__init__(scene, history)
+        self._assigned: dict[str, frozenset[TopicIdPartition]] = {}
+        """What each member was told last that it may use."""
+
+    @on(facts.Triggered)
+    def _triggered(self, fact: facts.Triggered) -> None:
+        if fact.plan is None:
+            return
+        assigned = self._assigned.get(fact.plan.member_id, frozenset())
+        if planned := sorted(map(str, fact.plan.partitions() - assigned)):
+            self.fail(f"{fact.who} planned {', '.join(planned)}, which it may not use")
+
+    @on(facts.Answered)
+    def _answered(self, fact: facts.Answered) -> None:
+        request, response = fact.request, fact.response
+        if not isinstance(request, HeartbeatRequest):
+            return
+        assert isinstance(response, HeartbeatResponse)
+        if response.assignment is not None and not response.error_code:
+            self._assigned[request.member_id] = response.assignment.partitions
+
+
 class CleanHandOver(Checker):
-    """Follows what each query reads and has finished, replayed batches included.
+    """A partition is given up when nothing reads it and all that was finished of it is committed.
+
+    Follows what each query reads and has finished, replayed batches included.
 
     A member may say that it gives partitions up uncommitted: then its time to revoke is over. Who
     leaves may have to leave something behind, too. A commit that got no answer is looked up before:
@@ -36,18 +126,7 @@ class CleanHandOver(Checker):
         self._plain_members: set[str] = set()
         """Member ids of plain consumers that have read anything."""
 
-    def listeners(self) -> Listeners:
-        """Return what to call for each kind of fact."""
-        return {
-            facts.Read: self._reads,
-            facts.Forgotten: self._forgotten,
-            facts.Finished: self._finished,
-            facts.Committed: self._noted,
-            facts.OffsetReset: self._reset,
-            facts.Consumed: lambda fact: self._plain_members.add(fact.member_id),
-            facts.Happened: self._happened,
-        }
-
+    @on(facts.Read)
     def _reads(self, fact: facts.Read) -> None:
         self._running[fact.who] = fact.plan
         self._forget_replayed(fact.who)
@@ -56,10 +135,12 @@ class CleanHandOver(Checker):
         for name, key in [each for each in self._replayed if each[0] == who]:
             del self._replayed[name, key]
 
+    @on(facts.Forgotten)
     def _forgotten(self, fact: facts.Forgotten) -> None:
         self._running.pop(fact.who, None)
         self._forget_replayed(fact.who)
 
+    @on(facts.Finished)
     def _finished(self, fact: facts.Finished) -> None:
         if self._running.get(fact.who) == fact.plan:
             del self._running[fact.who]
@@ -71,6 +152,7 @@ class CleanHandOver(Checker):
                 else:
                     self._replayed[fact.who, each.key] = (each.from_offset, each.until_offset)
 
+    @on(facts.Committed)
     def _noted(self, fact: facts.Committed) -> None:
         key = fact.offset.key
         self._committed[key] = fact.offset.committed_offset
@@ -79,10 +161,16 @@ class CleanHandOver(Checker):
         else:
             self._committed_by_query.add(key)
 
+    @on(facts.OffsetReset)
     def _reset(self, fact: facts.OffsetReset) -> None:
         self._committed[fact.key] = fact.new_offset
         self._committed_by_query.discard(fact.key)
 
+    @on(facts.Consumed)
+    def _consumed(self, fact: facts.Consumed) -> None:
+        self._plain_members.add(fact.member_id)
+
+    @on(facts.Happened)
     def _happened(self, fact: facts.Happened) -> None:
         event = fact.event
         if isinstance(event, PartitionsRevoked):
