@@ -20,8 +20,6 @@ class MemberSpec:
     Args:
         subscribed: The ids of the topics it subscribes to, by name and by pattern.
         instance_id: Its static identity, if it has one.
-        rack_id: Its rack.
-        target: What it was meant to have until now.
     """
 
     subscribed: frozenset[TopicId]

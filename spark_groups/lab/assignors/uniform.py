@@ -112,11 +112,7 @@ def heterogeneous_targets(group: GroupSpec) -> dict[str, Assignment]:
 
 
 class _Builder:
-    """One run; members are numbered in the order of the group.
-
-    Args:
-        group: The group.
-    """
+    """One run; members are numbered in the order of the group."""
 
     def __init__(self, group: GroupSpec) -> None:
         self.group = group
@@ -222,7 +218,6 @@ def homogeneous_targets(group: GroupSpec, *, stable_extras: bool) -> dict[str, A
     """Return the target of every member.
 
     Args:
-        group: The group; at least one member.
         stable_extras: A member that does not have the partition too many leaves it to one that does
             (KAFKA-18688).
 

@@ -47,13 +47,7 @@ CONSUMER_MEMBER_TYPE: Final = 1
 def describe(
     group: ConsumerGroup, _request: DescribeGroupRequest, profile: Profile, context: RequestContext
 ) -> DescribeGroupResponse:
-    """Describe a group.
-
-    Args:
-        group: The group; without records if it does not exist.
-        profile: Which coordinator it is.
-        context: The topics and the settings.
-    """
+    """Describe a group."""
     if not group.group_id:
         refused = CoordinatorErrorCode.INVALID_GROUP_ID
         fails = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -124,7 +118,6 @@ def list_groups(groups: Iterable[ConsumerGroup], request: ListGroupsRequest) -> 
 
     Args:
         groups: All groups that have records, as far as they are replicated.
-        request: The filters.
     """
     states = {each.lower().strip() for each in request.states_filter}
     types = {TYPE_NAMES.get(each.lower()) for each in request.types_filter}
@@ -164,11 +157,7 @@ _TOMBSTONE_ORDER: Final = (
 def delete_group(
     group: ConsumerGroup, _request: DeleteGroupsRequest, _profile: Profile, _context: RequestContext
 ) -> Outcome[DeleteGroupsResponse]:
-    """Delete a group.
-
-    Args:
-        group: The group.
-    """
+    """Delete a group."""
     if not group.exists:
         return Outcome(DeleteGroupsResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
     if group.members:
@@ -190,10 +179,7 @@ def remove_members(
     """Remove the members that an operator names; each gets a result of its own.
 
     Args:
-        group: The group.
         request: Who is to go: by member id, by instance id, or by both.
-        profile: Which coordinator it is.
-        context: The topics.
     """
     if not group.group_id:
         return Outcome(LeaveGroupResponse(error_code=CoordinatorErrorCode.INVALID_GROUP_ID))

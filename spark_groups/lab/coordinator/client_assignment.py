@@ -73,9 +73,7 @@ def with_assignors(
     """Return a member with the assignors that it brings.
 
     Args:
-        member: The member as it was.
         request: Its heartbeat; None as its assignors leaves them as they are.
-        members: The group's members.
 
     Raises:
         RefusedError: INVALID_REQUEST where no group would take them (KIP-848, "Request
@@ -116,9 +114,6 @@ def chosen(members: Mapping[str, GroupMember]) -> str | None:
 
     It is one that every member supports and that some member can run; of several, the one that
     most members have before the others.
-
-    Args:
-        members: The group's members.
     """
     if not members:
         return None
@@ -139,7 +134,6 @@ def readers(members: Mapping[str, GroupMember], assignor: str) -> list[str]:
 
     Args:
         members: The group's members, all of which support it.
-        assignor: Its name.
     """
     brought = {
         member_id: own
@@ -183,7 +177,6 @@ class Progress:
 
     Args:
         should_compute: Whether its sender is told to compute.
-        timers: What becomes of the computation.
     """
 
     should_compute: bool = False
@@ -201,10 +194,7 @@ def progress(
     """Start, announce, keep or drop the computation of a target.
 
     Args:
-        group_id: The group.
-        members: Its members after a heartbeat.
         sender_id: Who sent the heartbeat.
-        context: The time, and the computation in flight.
         is_due: Whether the group has a newer epoch than its target.
     """
     running = context.computing
@@ -234,13 +224,7 @@ def progress(
 def given_up(
     group: ConsumerGroup, timer: Timer, _profile: Profile, context: RequestContext
 ) -> Outcome[None]:
-    """Ask another member where one took too long.
-
-    Args:
-        group: The group.
-        timer: The timer of the computation.
-        context: The time.
-    """
+    """Ask another member where one took too long."""
     if timer.computation is None or group.group_epoch <= group.assignment_epoch:
         return Outcome(None)
     former = timer.computation.member_id
@@ -254,13 +238,7 @@ def prepare(
     _profile: Profile,
     context: RequestContext,
 ) -> Outcome[PrepareAssignmentResponse]:
-    """Give the chosen member the group as it is now.
-
-    Args:
-        group: The group.
-        request: What the member asks.
-        context: The topics, and the computation in flight.
-    """
+    """Give the chosen member the group as it is now."""
     try:
         running, computation = _computation(group, request, context)
     except RefusedError as refusal:
@@ -278,13 +256,7 @@ def install(
     _profile: Profile,
     context: RequestContext,
 ) -> Outcome[InstallAssignmentResponse]:
-    """Install what the chosen member computed, also if the group has moved on meanwhile.
-
-    Args:
-        group: The group.
-        request: The result.
-        context: The time, and the computation in flight.
-    """
+    """Install what the chosen member computed, also if the group has moved on meanwhile."""
     try:
         _, computation = _computation(group, request, context)
         installed_epoch, records = _installed(group, request, computation.prepared)

@@ -42,8 +42,6 @@ class TimerKey(NamedTuple):
     """Names a timer: setting it again replaces it; made and looked up with every heartbeat.
 
     Args:
-        kind: What it is for.
-        group_id: The group.
         member_id: The member, "" where it is about the group.
     """
 
@@ -76,7 +74,6 @@ class Timer:
     """A timer to set, or to stop.
 
     Args:
-        key: Its name.
         at: When it fires, in seconds; None stops it.
         member_epoch: The member epoch it was set at, where it counts.
         computation: What it gives up, where it is about a computation.
@@ -93,7 +90,6 @@ class Outcome(Generic[R]):
     """What was decided.
 
     Args:
-        response: The answer.
         records: What to append, one atomic batch.
         timers: What to set and stop, in this order.
         topics_version: The version of the topics that the group's subscriptions were compared with,
@@ -113,13 +109,8 @@ class RequestContext:
     """What may be looked at beside the group.
 
     Args:
-        now: Seconds.
-        topics: The cluster's topics.
-        settings: What is configured.
-        client_id: The client id of the request.
         client_host: Where the request comes from.
         new_member_id: Makes an id for who joins without one.
-        api_version: The version of the request.
         computing: The timer of the group's computation, if a member computes a target.
         loaded_at: When this coordinator began, in seconds.
     """
@@ -152,7 +143,6 @@ class RefusedError(Exception):
     """Raised where a request is refused, with Kafka's code and text.
 
     Args:
-        code: The error code of the answer.
         message: Its error message; None where Kafka gives none.
     """
 
@@ -168,7 +158,6 @@ class Rule(Generic[T]):
 
     Args:
         is_broken: Whether something breaks it.
-        message: What the member is told then.
     """
 
     is_broken: Callable[[T], bool]

@@ -44,14 +44,12 @@ class ConsumerGroup:
     """One consumer group; two are equal if their records are.
 
     Args:
-        group_id: Its id.
         first_epoch: Its group epoch and its assignment epoch while no record says another.
         is_bare: Whether it is there without a record.
         metadata: Its epoch and the hash of its topics; None if it is no consumer group (any more).
         partition_metadata: Its topics, where they are kept in a record of their own.
         target_metadata: The epoch of its target.
         members: By member id; their order means nothing.
-        targets: What each member is meant to have.
         regexes: Patterns that were resolved.
         offsets: Committed offsets, by topic name and partition.
         instances: Which member took an instance id last, also if it has another one since; in no

@@ -53,14 +53,7 @@ from spark_groups.values import dataclass
 def heartbeat(
     group: ConsumerGroup, request: HeartbeatRequest, profile: Profile, context: RequestContext
 ) -> Outcome[HeartbeatResponse]:
-    """Answer a heartbeat: a join, a regular one, or a leave.
-
-    Args:
-        group: The group; without records if it does not exist.
-        request: The heartbeat.
-        profile: Which coordinator it is.
-        context: The time, the topics, the settings, and where the request comes from.
-    """
+    """Answer a heartbeat: a join, a regular one, or a leave."""
     try:
         check_request(request, profile, context)
         if request.member_epoch < JOIN_GROUP_MEMBER_EPOCH:
@@ -223,11 +216,6 @@ _RULES_OF_JOINS: Final[tuple[Rule[HeartbeatRequest], ...]] = (
 def check_request(request: HeartbeatRequest, profile: Profile, context: RequestContext) -> None:
     """Refuse a heartbeat that no group would take.
 
-    Args:
-        request: The heartbeat.
-        profile: Which coordinator it was sent to.
-        context: With the version of the request and the assignors there are.
-
     Raises:
         RefusedError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR; the first rule that is broken counts.
     """
@@ -257,8 +245,6 @@ class MemberTarget:
 
     Args:
         assignment_epoch: The epoch of the target.
-        assignment: What the member is meant to have.
-        records: What it takes to get there.
     """
 
     assignment_epoch: int
@@ -272,10 +258,7 @@ def member_target(
     """Return the target of a member, computed anew if the group epoch is ahead of it.
 
     Args:
-        change: What the request makes of the members.
         subscribed: What the group subscribes to, and its epoch, once the request counts.
-        profile: Which coordinator it is.
-        context: The topics, the settings and the time.
 
     Raises:
         RefusedError: UNKNOWN_SERVER_ERROR, if the assignor cannot assign.
@@ -312,6 +295,33 @@ def member_target(
     return MemberTarget(group_epoch, mine, computed.records)
 
 
+def target_due(
+    group: ConsumerGroup, _timer: Timer, profile: Profile, context: RequestContext
+) -> Outcome[None]:
+    """Compute a target without waiting for a heartbeat (the KIP's "Fail Over")."""
+    epoch, members = group.group_epoch, tuple(group.members.values())
+    if (
+        not group.members
+        or group.assignment_epoch >= epoch
+        or client_assignment.chosen(group.members)
+    ):
+        return Outcome(None)
+    try:
+        computed = target_assignment.compute(
+            group,
+            group.members,
+            profile,
+            context,
+            group_epoch=epoch,
+            assignor=target_assignment.preferred_assignor(group, members, context),
+            homogeneous=target_assignment.is_homogeneous(members, group.regexes),
+        )
+    except AssignorError:
+        # The next heartbeat tries again, and is told.
+        return Outcome(None)
+    return Outcome(None, computed.records)
+
+
 def last_target(group: ConsumerGroup, member: GroupMember, profile: Profile) -> Assignment:
     """Return what a member was last meant to have; a static one has that of its instance id."""
     member_id: str | None = member.member_id
@@ -334,12 +344,7 @@ def _may_assign(change: Change, profile: Profile, context: RequestContext) -> bo
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A member, and what it is on its way to.
-
-    Args:
-        member: The member.
-        target: Its target.
-    """
+    """A member, and what it is on its way to."""
 
     member: GroupMember
     target: MemberTarget
@@ -370,11 +375,7 @@ def extended(
     """Say in an answer what only the KIP has, and keep a computation going.
 
     Args:
-        response: The answer so far.
-        request: What is answered.
-        change: What it makes of the group's members.
         after: Its sender, once the request counts.
-        context: The time, and the computation in flight.
         group_epoch: The group's epoch once the request counts.
     """
     group, sender = change.group, change.sender.member

@@ -38,10 +38,7 @@ def leave(
     The session timer of a static member goes on: it has what is left of it to come back.
 
     Args:
-        group: The group.
         request: A heartbeat with epoch -1 or -2.
-        profile: Which coordinator it is.
-        context: The topics.
 
     Raises:
         RefusedError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
@@ -71,10 +68,7 @@ def fence(
     """Take members out of a group: its epoch grows, and the next heartbeat computes a target.
 
     Args:
-        group: The group.
         members: Those that go, each once.
-        profile: Which coordinator it is.
-        context: The topics.
     """
     if not members:
         return Outcome(None)
@@ -126,10 +120,7 @@ def timed_out(
     """Remove the member whose session is over, or that did not revoke in time.
 
     Args:
-        group: The group.
         timer: A session's or a rebalance's; the member may be gone already.
-        profile: Which coordinator it is.
-        context: The topics.
     """
     member = group.members.get(timer.key.member_id)
     if member is None:
@@ -143,12 +134,7 @@ def timed_out(
 def timers_once_loaded(
     group: ConsumerGroup, _profile: Profile, context: RequestContext
 ) -> Outcome[None]:
-    """Give every member of a group that was just loaded a whole session, and time to revoke.
-
-    Args:
-        group: The group.
-        context: The time and the settings.
-    """
+    """Give every member of a group that was just loaded a whole session, and time to revoke."""
     timers = []
     for member in group.members.values():
         timers.append(session_timer(group.group_id, member.member_id, context))

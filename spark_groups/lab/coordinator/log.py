@@ -39,7 +39,6 @@ class Log:
 
     Args:
         batches: In the order of their offsets.
-        end_offset: The offset of the next record.
         high_watermark: All records below it are replicated; what is above it may get lost.
     """
 

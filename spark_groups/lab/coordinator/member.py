@@ -25,9 +25,7 @@ class ClientAssignor:
     """An assignor that a member brings (the KIP's Assignor).
 
     Args:
-        name: Its unique name.
         minimum_version: The least version of the metadata that it can read.
-        maximum_version: The greatest.
         reason: Why the metadata was updated.
         metadata_version: The version of `metadata`.
         metadata: What the member tells the one that computes.
@@ -46,18 +44,14 @@ class GroupMember:
     """A member of a consumer group; changed by making another one.
 
     Args:
-        member_id: Its id.
         member_epoch: The epoch of the assignment it uses.
         previous_member_epoch: The one before: a heartbeat whose answer was lost still has it.
         state: How far it is on the way to its target.
         instance_id: Its static identity, if it has one.
-        rack_id: Its rack.
-        client_id: The client id of its requests.
         client_host: Where they come from.
         rebalance_timeout_ms: How long it may take to revoke.
         subscribed_topic_names: Names it subscribes to.
         subscribed_topic_regex: A pattern it subscribes by; "" for none.
-        server_assignor: The assignor it asks for.
         client_assignors: The assignors it brings (the KIP only), best first.
         assigned: What it may use, each with the member epoch at which it was given.
         pending_revocation: What it has to give up and has not acknowledged yet, likewise.

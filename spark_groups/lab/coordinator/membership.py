@@ -35,7 +35,6 @@ class Sender:
     Args:
         member: The member; its epoch is 0 if it is new.
         predecessor: The id of the member whose place it takes; it may be its own.
-        records: What takes the predecessor's place.
     """
 
     member: GroupMember
@@ -49,10 +48,8 @@ def sender(
     """Return the member that a heartbeat comes from.
 
     Args:
-        group: Its group.
         request: The heartbeat; no leave.
         member_id: Its member id, or the one that is given to it.
-        profile: Which coordinator it is.
 
     Raises:
         RefusedError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID or

@@ -143,7 +143,6 @@ class GroupConfigValue:
     """A setting that is in force, and Kafka's number for where it comes from.
 
     Args:
-        value: Its value.
         source: DescribeConfigsResponse.ConfigSource.
     """
 
@@ -320,7 +319,6 @@ def error_answer(request: Any, error_code: int) -> Any:
     """Return the answer to a request that says only that it failed.
 
     Args:
-        request: Any request that a coordinator takes.
         error_code: Kafka's code.
     """
     return _ANSWERS[type(request)](request, error_code)

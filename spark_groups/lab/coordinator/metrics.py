@@ -76,9 +76,6 @@ def metrics(
     """Return the metrics of the coordinator of one offsets partition, by name.
 
     Args:
-        sensors: What happened there.
-        groups: The groups that it coordinates.
-        now: Seconds.
         is_loading: Whether the partition's log is still being read.
     """
     window_s = max(min(sensors.window_s, now - sensors.started_at), 1.0)

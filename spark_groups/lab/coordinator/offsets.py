@@ -42,14 +42,7 @@ _NONE_COMMITTED: Final = OffsetAndMetadata(NO_OFFSET)
 def commit(
     group: ConsumerGroup, request: OffsetCommitRequest, profile: Profile, context: RequestContext
 ) -> Outcome[OffsetCommitResponse]:
-    """Commit offsets; one partition that the member may not commit refuses them all.
-
-    Args:
-        group: The group; without records if it does not exist.
-        request: The offsets.
-        profile: Which coordinator it is.
-        context: The topics, the time, and the version of the request.
-    """
+    """Commit offsets; one partition that the member may not commit refuses them all."""
     errors = dict.fromkeys(request.offsets, int(ErrorCode.NONE))
     names: dict[TopicIdPartition, str] = {}
     topics = _by_id(context.topics)
@@ -85,14 +78,7 @@ def commit(
 def fetch(
     group: ConsumerGroup, request: OffsetFetchRequest, profile: Profile, context: RequestContext
 ) -> Outcome[OffsetFetchResponse]:
-    """Fetch committed offsets; a member needs its very epoch.
-
-    Args:
-        group: The group; without records if it does not exist.
-        request: What is asked for.
-        profile: Which coordinator it is.
-        context: The topics and the version of the request.
-    """
+    """Fetch committed offsets; a member needs its very epoch."""
     if error := _fetch_error(group, request):
         return Outcome(OffsetFetchResponse(error_code=error))
     names_topics = _names_topics(profile, context)
@@ -117,13 +103,7 @@ def fetch(
 def delete(
     group: ConsumerGroup, request: OffsetDeleteRequest, _profile: Profile, context: RequestContext
 ) -> Outcome[OffsetDeleteResponse]:
-    """Delete offsets of topics that the group does not subscribe to (OffsetDelete).
-
-    Args:
-        group: The group; without records if it does not exist.
-        request: The partitions.
-        context: The topics.
-    """
+    """Delete offsets of topics that the group does not subscribe to (OffsetDelete)."""
     errors = dict.fromkeys(sorted(request.partitions), int(ErrorCode.NONE))
     for key in errors:
         topic = context.topics.by_name.get(key.topic)
@@ -147,10 +127,6 @@ def expire(group: ConsumerGroup, _profile: Profile, context: RequestContext) -> 
 
     What a member subscribes to does not get old. Retention counts from the commit, also where the
     group got empty later (ConsumerGroup.offsetExpirationCondition).
-
-    Args:
-        group: The group.
-        context: The time and the retention.
     """
     retention_s = context.settings.broker.offsets_retention_s
     subscribed = subscribed_names(group.members.values(), group.regexes)
@@ -165,12 +141,7 @@ def expire(group: ConsumerGroup, _profile: Profile, context: RequestContext) -> 
 
 
 def forget(group: ConsumerGroup, topics: Collection[str]) -> tuple[Record, ...]:
-    """Return what forgets the offsets of deleted topics (onPartitionsDeleted).
-
-    Args:
-        group: The group.
-        topics: Their names.
-    """
+    """Return what forgets the offsets of deleted topics (onPartitionsDeleted)."""
     return _forgotten(group, (key for key in group.offsets if key[0] in topics))
 
 

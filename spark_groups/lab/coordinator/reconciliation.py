@@ -26,12 +26,10 @@ class Reconciliation:
 
     Args:
         assignment_epoch: The epoch of the target.
-        target: What the member is meant to have.
         subscribed: The ids of the topics it subscribes to, by name and by a resolved pattern.
         has_subscription_changed: Whether this heartbeat changed that.
         owned: What the member says it owns; None if it says nothing.
         held: What any member of the group has, asked for only where it counts.
-        profile: Which coordinator it is.
     """
 
     assignment_epoch: int
@@ -73,7 +71,6 @@ class Reconciliation:
         """Take the next step towards the target.
 
         Args:
-            member: The member.
             revoking_epoch: Its epoch if it has to give something up first.
         """
         # Target = what it is meant to have, of the topics it still subscribes to

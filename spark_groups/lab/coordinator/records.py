@@ -90,7 +90,6 @@ class OffsetCommitValue:
     """A committed offset.
 
     Args:
-        committed_offset: The next offset to read.
         leader_epoch: A leader epoch whose log reached it, NO_LEADER_EPOCH if not known.
         metadata: Text kept beside it.
         commit_timestamp_s: When it was committed.

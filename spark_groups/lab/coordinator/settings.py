@@ -33,11 +33,7 @@ class BrokerSettings:
 
     Args:
         session_timeout_s: `group.consumer.session.timeout.ms`.
-        min_session_timeout_s: Its least value for a group.
-        max_session_timeout_s: Its greatest.
         heartbeat_interval_s: `group.consumer.heartbeat.interval.ms`.
-        min_heartbeat_interval_s: Its least value for a group.
-        max_heartbeat_interval_s: Its greatest.
         max_size: `group.consumer.max.size`.
         assignors: `group.consumer.assignors`; the first is the default.
         assignment_interval_s: `group.consumer.assignment.interval.ms` (4.3).
@@ -67,7 +63,6 @@ class Settings:
     """Everything that is configured; a change is another value.
 
     Args:
-        broker: The brokers' settings.
         by_group: Dynamic configuration of groups, as text, by group id and name.
     """
 
@@ -108,8 +103,6 @@ class _Setting:
     """A setting of a group.
 
     Args:
-        least: The least number that is one at all.
-        inherited_s: The brokers' value.
         bounds_s: Between what the brokers let it be.
     """
 
@@ -146,11 +139,6 @@ def alter(
 ) -> tuple[Settings, AlterGroupConfigResponse]:
     """Change what is configured for a group, all of it or nothing.
 
-    Args:
-        settings: What is configured.
-        request: The changes.
-        profile: Which settings there are.
-
     Returns:
         What is configured then, and the answer.
     """
@@ -172,13 +160,7 @@ def alter(
 def describe_config(
     settings: Settings, request: DescribeGroupConfigRequest, profile: Profile
 ) -> DescribeGroupConfigResponse:
-    """Return what is in force for a group.
-
-    Args:
-        settings: What is configured.
-        request: Which group.
-        profile: Which settings there are.
-    """
+    """Return what is in force for a group."""
     own = settings.by_group.get(request.group_id, {})
     default = BrokerSettings()
     values = {}

@@ -17,7 +17,6 @@ from typing import Any, Final
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator import (
     admin_requests,
-    assigning,
     client_assignment,
     heartbeat,
     leaving,
@@ -25,7 +24,6 @@ from spark_groups.lab.coordinator import (
     subscriptions,
 )
 from spark_groups.lab.coordinator.admin_requests import list_groups
-from spark_groups.lab.coordinator.assigning import topics_changed
 from spark_groups.lab.coordinator.effects import (
     NEWEST_API_VERSION,
     Outcome,
@@ -52,7 +50,7 @@ from spark_groups.lab.coordinator.offsets import expire, forget
 from spark_groups.lab.coordinator.profile import Profile
 from spark_groups.lab.coordinator.records import Record
 from spark_groups.lab.coordinator.settings import Settings
-from spark_groups.lab.coordinator.subscriptions import is_touched
+from spark_groups.lab.coordinator.subscriptions import is_touched, topics_changed
 from spark_groups.lab.coordinator.topic_images import TopicsImage
 from spark_groups.protocol.messages import (
     DescribeGroupRequest,
@@ -87,11 +85,11 @@ FIRED: Final[Mapping[TimerKind, Fired]] = {
     TimerKind.SESSION: leaving.timed_out,
     TimerKind.REBALANCE: leaving.timed_out,
     TimerKind.CLIENT_ASSIGNMENT: client_assignment.given_up,
-    TimerKind.REGEX: subscriptions.patterns_due,
-    TimerKind.ASSIGNMENT: assigning.fired,
+    TimerKind.REGEX: lambda group, _timer, *rest: subscriptions.look_up_patterns(group, *rest),
+    TimerKind.ASSIGNMENT: heartbeat.target_due,
 }
 """What a timer does."""
-LOADED: Final[tuple[OfGroup, ...]] = (leaving.timers_once_loaded, assigning.loaded)
+LOADED: Final[tuple[OfGroup, ...]] = (leaving.timers_once_loaded, subscriptions.loaded)
 """What is done, in this order, for each group of a log that another coordinator wrote."""
 
 
@@ -152,12 +150,7 @@ MEMBER_IDS: Final = uuid.UUID("5f0c3a4e-6a51-4f0e-9b0e-5f6f6d656d62")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a request comes from.
-
-    Args:
-        client_id: Its client id.
-        client_host: The address it comes from.
-    """
+    """Where a request comes from."""
 
     client_id: str = ""
     client_host: str = "/127.0.0.1"
@@ -180,7 +173,6 @@ class _Write:
 
     Args:
         ticket: Who waits for it; None for a timer.
-        response: What is answered then.
         timers_before: What its timers were, in the order in which they were set.
     """
 
@@ -194,13 +186,7 @@ class Shard:
     """One partition's coordinator.
 
     Args:
-        profile: Which coordinator it behaves like.
-        settings: What is configured.
-        topics: The cluster's topics.
         log: The partition's log, which is replayed.
-        now: Seconds.
-        partition: Its index.
-        memory: Its groups.
     """
 
     profile: Profile
@@ -243,10 +229,7 @@ class Shard:
         """Take a request.
 
         Args:
-            request: The request.
-            now: Seconds.
             origin: Where it comes from.
-            api_version: Its version.
 
         Returns:
             Its ticket, answered already where nothing has to be replicated first.
@@ -283,9 +266,6 @@ class Shard:
     def replicate(self, now: float) -> list[Ticket]:
         """Replicate everything that is appended.
 
-        Args:
-            now: Seconds.
-
         Returns:
             What is answered by it, in the order in which it was asked.
         """
@@ -303,9 +283,6 @@ class Shard:
 
     def fail_append(self, now: float) -> list[Ticket]:
         """Take back, exactly, everything that is not replicated.
-
-        Args:
-            now: Seconds.
 
         Returns:
             What is answered by it, in the order in which it was asked.
@@ -332,9 +309,6 @@ class Shard:
     def wake(self, now: float) -> set[TimerKey]:
         """Fire every timer that is due.
 
-        Args:
-            now: Seconds.
-
         Returns:
             Those that fired.
         """
@@ -354,12 +328,7 @@ class Shard:
         return fired
 
     def set_topics(self, topics: TopicsImage, now: float) -> None:
-        """Take a new image of the cluster's topics; offsets of deleted ones are forgotten.
-
-        Args:
-            topics: All topics.
-            now: Seconds.
-        """
+        """Take a new image of the cluster's topics; offsets of deleted ones are forgotten."""
         self.now = now
         before, self.topics = self.topics, topics
         deleted = topics.deleted_since(before)
@@ -375,12 +344,7 @@ class Shard:
                 self._write(group_id, changed)
 
     def set_settings(self, settings: Settings, now: float) -> None:
-        """Take changed settings; they count from the next request or timer on.
-
-        Args:
-            settings: What is configured.
-            now: Seconds.
-        """
+        """Take changed settings; they count from the next request or timer on."""
         self.now = now
         self.settings = settings
 

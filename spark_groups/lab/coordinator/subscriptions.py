@@ -77,9 +77,7 @@ class PatternChange:
     """What a heartbeat does to the patterns of its group.
 
     Args:
-        updated: What became of the member's own pattern.
         given_up: A pattern that nobody has any more, "" if there is none.
-        records: Its tombstone.
         timers: The lookup, if one is due.
     """
 
@@ -102,11 +100,7 @@ def pattern_change(
     """Take the pattern of a heartbeat, and ask for a lookup of the group's patterns if one is due.
 
     Args:
-        group: The group before the heartbeat.
-        before: The member as it was.
         updated_member: The member with what the heartbeat says of it.
-        profile: Which coordinator it is.
-        context: The time, the topics and the settings.
 
     Raises:
         RefusedError: The pattern is new to the group and not valid.
@@ -145,23 +139,10 @@ def check_pattern(pattern: str) -> None:
         )
 
 
-def patterns_due(
-    group: ConsumerGroup, _timer: Timer, profile: Profile, context: RequestContext
-) -> Outcome[None]:
-    """Look up the patterns of a group that a heartbeat asked for."""
-    return look_up_patterns(group, profile, context)
-
-
 def look_up_patterns(
     group: ConsumerGroup, profile: Profile, context: RequestContext
 ) -> Outcome[None]:
-    """Look up all patterns of a group; other topics than before are a new group epoch.
-
-    Args:
-        group: The group.
-        profile: Which coordinator it is.
-        context: The time and the topics.
-    """
+    """Look up all patterns of a group; other topics than before are a new group epoch."""
     if not group.members:
         return Outcome(None)
     patterns = sorted(_subscribers(group))
@@ -182,13 +163,7 @@ def look_up_patterns(
 
 
 def resolved_pattern(pattern: str, topics: TopicsImage, now: float) -> RegularExpressionValue:
-    """Return the topics whose whole name a pattern matches.
-
-    Args:
-        pattern: An RE2 expression.
-        topics: All topics.
-        now: Seconds.
-    """
+    """Return the topics whose whole name a pattern matches."""
     subscription = Subscription(topic_regex=pattern)
     names = tuple(sorted(each for each in topics.by_name if subscription.matches(each)))
     return RegularExpressionValue(names, topics.version, now)
@@ -256,7 +231,6 @@ def subscribed_names(
     """Return the names of all topics that a group subscribes to.
 
     Args:
-        members: Its members.
         regexes: What its patterns are resolved to. One that nobody has any more still counts: a
             member that took another one's place may have left it behind.
     """
@@ -288,10 +262,6 @@ def next_epoch(
     """Compare what a group subscribes to with the topics there are; a difference is a new epoch.
 
     Args:
-        group: The group.
-        members: Its members as they are going to be.
-        profile: Which coordinator it is.
-        context: The topics.
         bumps: Whether the epoch grows anyway.
         regexes: What patterns are resolved to; None: what the group has.
     """
@@ -304,13 +274,7 @@ def next_epoch(
 
 
 def target_timers(group_id: str, profile: Profile, context: RequestContext) -> tuple[Timer, ...]:
-    """Return the timer of a target that is computed at once; none where a heartbeat does it.
-
-    Args:
-        group_id: A group whose epoch is ahead of its target.
-        profile: Which coordinator it is.
-        context: The time.
-    """
+    """Return the timer of a target that is computed at once; none where a heartbeat does it."""
     if not profile.assigns_by_itself:
         return ()
     return (Timer(TimerKey(TimerKind.ASSIGNMENT, group_id), context.now),)
@@ -382,13 +346,25 @@ def _hash_of(names: frozenset[str], topics: TopicsImage) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
+def topics_changed(
+    group: ConsumerGroup, profile: Profile, context: RequestContext
+) -> Outcome[None]:
+    """Compare a group with the topics there are, its patterns too."""
+    return look_up_patterns(group, profile, context) if profile.assigns_by_itself else Outcome(None)
+
+
+def loaded(group: ConsumerGroup, profile: Profile, context: RequestContext) -> Outcome[None]:
+    """Check what may have changed while nobody looked after a group (KIP-848, "Fail Over")."""
+    changed = topics_changed(group, profile, context)
+    timers = changed.timers or target_timers(group.group_id, profile, context)
+    return Outcome(None, changed.records, timers, changed.topics_version)
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """What a request makes of its group's members.
 
     Args:
-        group: The group as it is.
-        sender: The member as it was.
         updated_member: The member with what the request says of it.
     """
 
@@ -428,7 +404,6 @@ class GroupSubscription:
         group_epoch: The group's epoch for it.
         has_changed: Whether the member subscribes to something else than before.
         regexes: What the group's patterns are resolved to.
-        records: What it takes to get there.
         timers: The lookup of patterns, if one is due.
         topics_version: The version of the topics it was compared with; None if it was not.
     """
@@ -447,11 +422,6 @@ class GroupSubscription:
 
 def subscription(change: Change, profile: Profile, context: RequestContext) -> GroupSubscription:
     """Return what a group subscribes to, with a new epoch if that is not what it was.
-
-    Args:
-        change: What the request makes of the members.
-        profile: Which coordinator it is.
-        context: The topics and the time.
 
     Raises:
         RefusedError: INVALID_REGULAR_EXPRESSION.

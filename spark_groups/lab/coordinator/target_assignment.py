@@ -83,7 +83,6 @@ def topic_order(names: Sequence[str], topics: TopicsImage) -> list[TopicId]:
 
     Args:
         names: Topic names, in the order in which the coordinator goes through them.
-        topics: The cluster's topics.
     """
     found = [topics.by_name[each].topic_id for each in names if each in topics.by_name]
     return hash_order(found, uuid_hash, copied_table(len(names)))
@@ -117,7 +116,6 @@ class Target:
     Args:
         assignor: Who computed it.
         records: What changes: targets that differ, in the order of the members, then the epoch.
-        by_member: The target of every member.
     """
 
     assignor: str
@@ -142,10 +140,7 @@ def compute(
     that left go with them and are no records of this.
 
     Args:
-        group: The group before the request.
         members: The members after it, by id.
-        profile: Which coordinator this is.
-        context: The topics, the settings and the time.
         group_epoch: The epoch the target is for.
         assignor: Who computes it.
         asking: The member whose heartbeat it is; "" for nobody's.
@@ -186,9 +181,7 @@ def preferred_assignor(
     """Return the assignor that most members ask for, else the first that is configured.
 
     Args:
-        group: The group before the request.
         counted: The members after it; the one that asks is the last.
-        context: The settings.
         asking: The member whose heartbeat it is; "" for nobody's.
     """
     votes = _votes(counted)

@@ -13,8 +13,6 @@ class TopicImage:
     """A topic.
 
     Args:
-        topic_id: Its id.
-        name: Its name.
         partition_count: How many partitions it has.
         racks: For each partition the racks of its replicas; empty if they have none.
     """
@@ -30,7 +28,6 @@ class TopicsImage:
     """All topics, at one version of the cluster's metadata; a change is another image.
 
     Args:
-        by_name: The topics.
         version: Grows with every change.
         created_version: The version that brought the newest topic: patterns are looked up for it.
     """

@@ -32,8 +32,8 @@ from spark_groups.lab.coordinator.settings import Settings
 from spark_groups.lab.coordinator.subscriptions import (
     Updated,
     check_pattern,
+    look_up_patterns,
     pattern_change,
-    patterns_due,
     resolved_pattern,
 )
 from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
@@ -45,8 +45,8 @@ REGEX = TimerKey(TimerKind.REGEX, "g")
 
 def look_up(driven: Driven) -> None:
     """Let the lookup happen that a heartbeat asked for."""
-    timer = driven.timers.pop(REGEX)
-    driven.take(subscriptions.patterns_due(driven.group, timer, driven.profile, driven.context))
+    driven.timers.pop(REGEX)
+    driven.take(subscriptions.look_up_patterns(driven.group, driven.profile, driven.context))
 
 
 @pytest.mark.parametrize("profile", [KAFKA_4_0, KAFKA_4_3, KIP_848])
@@ -425,7 +425,7 @@ def test_an_unresolved_pattern_waits_for_the_least_interval() -> None:
 def test_other_topics_than_before_are_a_new_group_epoch() -> None:
     image = topics("t1", "t2")
     known = group("t.*", "other", image=image)
-    outcome = patterns_due(known, Timer(PATTERN, 9.0), KAFKA_4_3, context(9.0, image))
+    outcome = look_up_patterns(known, KAFKA_4_3, context(9.0, image))
     patterns, (epoch,) = outcome.records[:2], outcome.records[2:]
     assert [each.key for each in patterns] == [
         r.RegularExpressionKey("g", "other"),
@@ -439,14 +439,12 @@ def test_other_topics_than_before_are_a_new_group_epoch() -> None:
     assert epoch.value.group_epoch == 6
     for record in outcome.records:
         known.apply(record)
-    again = patterns_due(known, Timer(PATTERN, 20.0), KAFKA_4_3, context(20.0, image))
+    again = look_up_patterns(known, KAFKA_4_3, context(20.0, image))
     assert [type(each.key) for each in again.records] == [r.RegularExpressionKey] * 2
-    gone = patterns_due(known, Timer(PATTERN, 30.0), KAFKA_4_3, context(30.0, image.without("t2")))
+    gone = look_up_patterns(known, KAFKA_4_3, context(30.0, image.without("t2")))
     assert len(gone.records) == 3
 
 
 def test_nobody_has_a_pattern_any_more() -> None:
     image = topics("t1")
-    assert not patterns_due(
-        group(image=image), Timer(PATTERN, 9.0), KAFKA_4_3, context(9.0, image)
-    ).records
+    assert not look_up_patterns(group(image=image), KAFKA_4_3, context(9.0, image)).records
