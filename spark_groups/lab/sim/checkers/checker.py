@@ -1,4 +1,4 @@
-"""What a checker is: it listens to facts and objects."""
+"""The base class of checkers: each method takes facts of the kinds it names with `on`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def on(*kinds: type) -> Callable[[_Take], _Take]:
 
 
 class Checker:
-    """One promise, watched from outside."""
+    """One promise, checked from outside the members."""
 
     applies = True
     """False if the promise does not hold in this run."""
@@ -56,10 +56,10 @@ class Checker:
         }
 
     def is_unaware(self, member_id: str) -> bool:
-        """Tell whether a member is out of the group and cannot know it yet.
+        """Return whether a member was removed from the group and cannot know it yet.
 
-        One that took too long to revoke is told by the next answer; one whose session is over sees
-        it by its own clock, a moment late if that is slow.
+        The next answer informs a member that revoked too slowly. A member whose session timed out
+        notices by its own clock, a moment late if that is slow.
         """
         coordination, swarm = self.scene.coordination, self.scene.swarm
         if member_id in coordination.group.members:

@@ -1,4 +1,4 @@
-"""What may be committed, and by whom."""
+"""Which member may commit which offset."""
 
 from __future__ import annotations
 
@@ -16,25 +16,23 @@ from spark_groups.types import TopicIdPartition
 
 
 class CommitOwnership(Checker):
-    """An accepted commit implies that the partition was held since the plan, or was inherited.
+    """An accepted commit is of a partition held since the plan, or of an inherited batch.
 
-    Compares each accepted offset with who held the partition when it was planned.
-
-    A batch is inherited where a client says so, and what was committed is where it, or a finished
-    batch before it, began. Where a log was cut a member commits where, whatever it had planned.
-    What comes late was planned in time, and is fenced by nothing but its epoch.
+    An inherited batch begins at the committed offset, or at the start of a finished batch before
+    it. Where a log was truncated, a member commits the new end of the log. A delayed request was
+    planned in time; only its epoch can fence it.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
         self._holders: dict[TopicIdPartition, list[tuple[float, str | None]]] = {}
-        """Since when each has held a partition, one after the other; None: nobody."""
+        """The holders of a partition in order, with the time each began; None: no member."""
         self._planned: dict[tuple[str, TopicIdPartition, int], float] = {}
-        """When a member planned to read a partition up to an offset."""
+        """When a member planned a partition up to an offset."""
         self._cuts: dict[TopicIdPartition, set[int]] = defaultdict(set)
-        """Where a log was cut."""
+        """Offsets at which a log was truncated."""
         self._members: list[GroupMember] = []
-        """Whose partitions are noted."""
+        """The members at the last change."""
 
     @on(facts.Cut)
     def _cut(self, fact: facts.Cut) -> None:
@@ -44,7 +42,7 @@ class CommitOwnership(Checker):
     def _changed(self, fact: facts.GroupChanged) -> None:
         members = list(fact.group.members.values())
         if members == self._members:
-            # Most changes are offsets.
+            # Most changes are commits.
             return
         self._members = members
         held: dict[TopicIdPartition, str | None] = dict.fromkeys(self._holders)
@@ -80,14 +78,14 @@ class CommitOwnership(Checker):
         if late.is_late(each) or late.undoes_late(each):
             return
         if each.holder != each.member_id:
-            self.fail(f"{each.member_id} commits {each.key}, but {each.holder} has it")
+            self.fail(f"{each.member_id} commits {each.key}, but {each.holder} holds it")
         if each.before is None or each.committed_offset <= each.before:
-            # A start, or nothing new; `CommittedNeverBack` looks at the rest.
+            # A start, or nothing new; `CommitsNeverGoBack` checks the rest.
             return
         if each.committed_offset in self._cuts[each.key]:
             return
         planned_at = self._planned.get((each.member_id, each.key, each.committed_offset))
-        # It is told when it is replicated: by then somebody else may hold the partition.
+        # The commit is replicated by now, and another member may hold the partition.
         held_since = [since for since, _ in self._holders[each.key] if since <= each.at][-1]
         if planned_at is not None and planned_at >= held_since:
             return
@@ -104,19 +102,16 @@ class CommitOwnership(Checker):
 
 
 Place = tuple[str, TopicIdPartition, int]
-"""A member, a partition, and the offset that it commits."""
+"""A member, a partition and the offset it commits."""
 
 
 class CommitEpochs(Checker):
-    """What a batch finished is committed with the member epoch that planned it.
+    """A finished batch is committed with the member epoch of its plan.
 
-    Looks at the requests themselves, before any coordinator has judged them.
-
-    The ledger's own account of tenures and the coordinator's fence are two locks on one door: a
-    commit that always has the epoch of the moment is never stale, and nobody would notice that one
-    of them is open. A newer epoch is right once the coordinator has refused that of the plan.
-    What an earlier run finished, and where a log was cut, is committed under the epoch of the
-    moment.
+    This checks requests before the coordinator judges them. The ledger and the coordinator both
+    fence stale commits: if members always sent their current epoch, neither fence would ever be
+    tested. A newer epoch is correct once the coordinator has refused that of the plan. Inherited
+    batches and offsets of truncated logs are committed with the current epoch.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
@@ -125,7 +120,7 @@ class CommitEpochs(Checker):
         self._refused: set[Place] = set()
         self._cuts: set[tuple[TopicIdPartition, int]] = set()
         self._doubtful: list[tuple[Place, str]] = []
-        """What was sent just now: only then its sender says what it has inherited."""
+        """Commits just sent: the sender reports inherited batches only afterwards."""
 
     @on(facts.Triggered)
     def _triggered(self, fact: facts.Triggered) -> None:
@@ -183,14 +178,12 @@ class CommitEpochs(Checker):
         return any(until_offset == committed_offset for _, until_offset in taken)
 
 
-class CommittedNeverBack(Checker):
+class CommitsNeverGoBack(Checker):
     """Committed offsets of a partition never go back.
 
-    Compares each accepted offset with the one before.
-
-    A log that lost its end may be committed below that end. A request that arrives after its sender
-    gave it up takes offsets back and forth: whether that is noticed is for `CleanHandOver` and
-    `ComesToRest` to say.
+    A truncated log may be committed below its old end. A request that arrives after its sender's
+    timeout may move offsets back and forth; `CleanHandOver` and `GroupSettles` check that members
+    notice.
     """
 
     @on(facts.Committed)
@@ -206,18 +199,17 @@ class CommittedNeverBack(Checker):
             )
 
 
-class ResetsHold(Checker):
-    """An offset that an operator has set is where the next batch of its partition begins.
+class ResetsRespected(Checker):
+    """The next batch of a partition begins at the offset that an operator has set.
 
-    Nothing that a checkpoint remembers undoes a reset; a batch that runs again is no new one.
-
-    Where a log lost its end, a member goes on below what it has lost.
+    Nothing in a checkpoint undoes a reset; a replayed batch is not a new batch. Where a log was
+    truncated, a member continues below its old end.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
         self._set: dict[TopicIdPartition, int] = {}
-        """Offsets that were set, and from which nobody has planned yet."""
+        """Reset offsets that no batch has started from yet."""
 
     @on(facts.OffsetReset)
     def _reset(self, fact: facts.OffsetReset) -> None:
@@ -239,4 +231,4 @@ class ResetsHold(Checker):
 
     def _compare(self, what: str, key: TopicIdPartition, offset: int, new_offset: int) -> None:
         if offset != new_offset and key not in self.history.cut:
-            self.fail(f"{what} {key} from {offset} on, but it was set to {new_offset}")
+            self.fail(f"{what} {key} from {offset} on, but it was reset to {new_offset}")

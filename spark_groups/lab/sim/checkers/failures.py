@@ -1,4 +1,4 @@
-"""What members report, and what they send after a failure."""
+"""Errors that members report, and the requests they send after a failure."""
 
 from __future__ import annotations
 
@@ -17,33 +17,31 @@ from spark_groups.protocol.events import MemberFailed
 from spark_groups.protocol.messages import HeartbeatRequest
 from spark_groups.types import TopicIdPartition
 
-HEARD_S: Final = OLD_LEADER_ANSWERS_S + 0.1
-"""How long after an election a plan may be made from what the leader before has answered."""
+ANSWER_AGE_S: Final = OLD_LEADER_ANSWERS_S + 0.1
+"""How long after an election a plan may rely on answers of the old leader."""
 
 
-class LossIsTold(Checker):
-    """Lost data is told, and nobody goes on after it with `failOnDataLoss` true.
+class LossIsReported(Checker):
+    """Members report lost data, and with `failOnDataLoss` no query continues after a loss.
 
-    Follows logs that were cut below what is committed of them.
-
-    No query reads on from the old position before it was told: other records stand there now. It is
-    over when a query that was told commits, or anybody commits below the cut. An offset that an
-    operator sets has no leader epoch: until a query has committed again nobody can tell that the
-    log was cut below it.
+    A log is truncated below its committed offset. No query reads on from the old position before it
+    has reported the loss: other records are there now. The case is closed when a query that
+    reported it commits, or any member commits below the new end. An offset set by an operator has
+    no leader epoch: no member can detect a truncation below it until a query commits again.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
-        self._untold: dict[TopicIdPartition, tuple[int, float]] = {}
-        """Where a log was cut below what is committed, and when."""
-        self._told: set[tuple[str, TopicIdPartition]] = set()
-        """Which incarnations were told of it: a commit of one may be accepted after its end."""
+        self._unreported: dict[TopicIdPartition, tuple[int, float]] = {}
+        """Where a log was truncated below its committed offset, and when."""
+        self._reported: set[tuple[str, TopicIdPartition]] = set()
+        """Incarnations that reported the loss; their commits may be accepted after they end."""
         self._set_by_operator: set[TopicIdPartition] = set()
-        """Partitions whose committed offset was set by an operator."""
+        """Partitions whose committed offset an operator has set."""
         self._strict: set[str] = set()
         """Incarnations with `failOnDataLoss`."""
         self._stopped: dict[str, str] = {}
-        """What an incarnation that has to end says is lost, by query."""
+        """The loss reported by an incarnation that must stop, by query."""
 
     @on(facts.Began)
     def _began(self, fact: facts.Began) -> None:
@@ -57,16 +55,16 @@ class LossIsTold(Checker):
         self._forget(fact.key)
 
     def _forget(self, key: TopicIdPartition) -> None:
-        self._untold.pop(key, None)
-        self._told = {each for each in self._told if each[1] != key}
+        self._unreported.pop(key, None)
+        self._reported = {each for each in self._reported if each[1] != key}
 
     @on(facts.Committed)
     def _committed(self, fact: facts.Committed) -> None:
         each = fact.offset
         self._set_by_operator.discard(each.key)
-        if each.key in self._untold:
-            is_told = (_incarnation(each.member_id), each.key) in self._told
-            if is_told or each.committed_offset <= self._untold[each.key][0]:
+        if each.key in self._unreported:
+            is_reported = (_incarnation(each.member_id), each.key) in self._reported
+            if is_reported or each.committed_offset <= self._unreported[each.key][0]:
                 self._forget(each.key)
 
     @on(facts.Cut)
@@ -74,10 +72,10 @@ class LossIsTold(Checker):
         if fact.key in self._set_by_operator:
             return
         committed = self.scene.coordination.committed(fact.key)
-        end, _ = self._untold.get(fact.key, (fact.end_offset, 0.0))
+        end, _ = self._unreported.get(fact.key, (fact.end_offset, 0.0))
         if committed is not None and committed > fact.end_offset:
             self._forget(fact.key)
-            self._untold[fact.key] = (min(end, fact.end_offset), self.scene.now)
+            self._unreported[fact.key] = (min(end, fact.end_offset), self.scene.now)
 
     @on(facts.Happened)
     def _happened(self, fact: facts.Happened) -> None:
@@ -85,10 +83,10 @@ class LossIsTold(Checker):
         if not isinstance(event, DataLost):
             return
         query = fact.who.rpartition(".")[0]
-        for key in self._untold:
+        for key in self._unreported:
             name = f"{self.scene.storage.name_of(key.topic_id)}-{key.partition}"
             if f" {name} " in f" {event.message}":
-                self._told.add((fact.who, key))
+                self._reported.add((fact.who, key))
         if fact.who in self._strict:
             self._stopped[query] = event.message
 
@@ -97,49 +95,51 @@ class LossIsTold(Checker):
         if fact.plan is None or not fact.plan.ranges:
             return
         if fact.who in self._stopped:
-            self.fail(f"{fact.who} goes on, although {self._stopped[fact.who]}")
+            self.fail(f"{fact.who} continues after: {self._stopped[fact.who]}")
         for each in fact.plan.ranges:
-            if (_incarnation(fact.plan.member_id), each.key) in self._told:
+            if (_incarnation(fact.plan.member_id), each.key) in self._reported:
                 continue
-            end, cut_at = self._untold.get(each.key, (each.from_offset, 0.0))
-            if each.from_offset > end and self.scene.now - cut_at > HEARD_S:
-                self.fail(f"{fact.who} planned {each}, but its log was cut at {end}, untold")
+            end, cut_at = self._unreported.get(each.key, (each.from_offset, 0.0))
+            if each.from_offset > end and self.scene.now - cut_at > ANSWER_AGE_S:
+                self.fail(
+                    f"{fact.who} planned {each}, but its log was truncated at {end}"
+                    " and it has not reported that"
+                )
 
 
 def _incarnation(member_id: str) -> str:
-    """Return the incarnation of a query that a member id belongs to."""
     return member_id.rpartition(".")[0]
 
 
 FIGHTS: Final = (ErrorCode.FENCED_INSTANCE_ID.name, ErrorCode.UNRELEASED_INSTANCE_ID.name)
-"""What whoever loses an instance id is told."""
+"""Errors of a member that loses its instance id."""
 
 DENIALS: Final = (
     ErrorCode.GROUP_AUTHORIZATION_FAILED.name,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED.name,
 )
-DENIAL_HEARD_S: Final = 40.0
-"""How late an answer of before may be heard: whoever stands still hears it when awake."""
+DENIAL_AGE_S: Final = 40.0
+"""How old a denial may be when a member fails: a paused process reads it late."""
 
 
-ABSENCE_HEARD_S: Final = 10.0 + BELIEVED_S
-"""How long after a topic was deleted it may be believed to be away: longest absence and belief."""
+ABSENCE_AGE_S: Final = 10.0 + BELIEVED_S
+"""How long a deleted topic may count as missing: its absence plus the client's cache time."""
 
 
 class NoFinalFailure(Checker):
-    """No fault that passes is final, but a right that is missing; data is lost only where it is.
+    """Members fail only without a permission or their instance id, and report only real loss.
 
-    Everything that goes wrong here passes: no member may give up for good.
+    Every other fault in a run is temporary.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
         self._lost: set[str] = set()
-        """Partitions whose log has lost something, by name: its topic may be gone by then."""
+        """Partitions whose log lost records, by name: the topic may be deleted by then."""
         self._deleted_at: dict[str, float] = {}
-        """When topics were deleted, by name: each is created again."""
+        """When topics were deleted, by name; each is created again."""
         self._asked_at: dict[str, float] = {}
-        """When a query began or was asked for a batch last: while one runs it says nothing."""
+        """When a query last began or planned: it reports nothing while a batch runs."""
 
     @on(facts.Began, facts.Triggered)
     def _asked(self, fact: facts.Began | facts.Triggered) -> None:
@@ -156,10 +156,10 @@ class NoFinalFailure(Checker):
         away = {
             name
             for name, deleted_at in self._deleted_at.items()
-            if name not in there or asked_at - deleted_at <= ABSENCE_HEARD_S
+            if name not in there or asked_at - deleted_at <= ABSENCE_AGE_S
         }
         if not any(name in fact.message for name in away):
-            self.fail(f"no topic was away: {fact.who} says {fact.message}")
+            self.fail(f"no topic was missing, but {fact.who} reports: {fact.message}")
 
     @on(facts.Cut, facts.Aged)
     def _loses(self, fact: facts.Cut | facts.Aged) -> None:
@@ -172,25 +172,25 @@ class NoFinalFailure(Checker):
         if isinstance(event, MemberFailed) and not (
             self._is_replaced(event) or self._is_denied(event)
         ):
-            self.fail(f"{fact.who} gives up for good: {event.message}")
+            self.fail(f"{fact.who} failed permanently: {event.message}")
         if isinstance(event, DataLost) and not (
             any(f" {name} " in f" {event.message}" for name in self._lost)
             or self._is_named_beyond(event)
         ):
-            self.fail(f"no log was cut: {event.message}")
+            self.fail(f"no log was truncated, but a member reports: {event.message}")
 
     def _is_named_beyond(self, event: DataLost) -> bool:
-        """Tell whether `startingOffsets` names what a topic that was created again lacks."""
+        """Return whether `startingOffsets` is beyond the end of a recreated topic."""
         is_start = event.message.startswith("startingOffsets of ")
         return is_start and any(f" {name}-" in event.message for name in self._deleted_at)
 
     def _is_denied(self, event: MemberFailed) -> bool:
-        """Tell whether a right was missing when a member gives up for that, or a moment before."""
-        is_said = any(name in event.message for name in DENIALS)
-        return is_said and self.scene.rights.missed_since(self.scene.now - DENIAL_HEARD_S)
+        """Return whether the permission was missing now or shortly before."""
+        is_denial = any(name in event.message for name in DENIALS)
+        return is_denial and self.scene.rights.missed_since(self.scene.now - DENIAL_AGE_S)
 
     def _is_replaced(self, event: MemberFailed) -> bool:
-        """Tell whether two runs of one query fight for its instance id, as frozen ones do."""
+        """Return whether two runs of one query compete for its instance id, as paused ones do."""
         if not event.message.startswith(FIGHTS):
             return False
         current = [each.member for each in self.scene.participants if each.member]
@@ -199,20 +199,18 @@ class NoFinalFailure(Checker):
 
 
 class FullHeartbeats(Checker):
-    """A heartbeat whose answer was lost is followed by one that says everything.
+    """A heartbeat without an answer is followed by a full heartbeat.
 
-    Looks at the requests themselves.
-
-    A coordinator answers with the assignment if that is new, or if it is told all that the member
-    owns. Where the answer with a new one was lost, only a full heartbeat gets it again; a short
-    one with the epoch before is fenced, and the member loses what it reads. Each run of a query is
-    asked for itself: the next one says good-bye in the name of the one before, which may yet live.
+    The coordinator sends the assignment if it is new or if the request is full. If the answer with
+    a new assignment is lost, only a full heartbeat gets it again; a short heartbeat with the old
+    epoch is fenced, and the member loses its partitions. Each run of a query counts for itself: the
+    next run leaves on behalf of the previous one, which may still be alive.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
         self._unanswered: set[tuple[str, str]] = set()
-        """Who got no answer to a heartbeat that may have arrived, and in which member's name."""
+        """Senders and member ids of heartbeats that got no answer."""
 
     @on(facts.Unanswered)
     def _lost(self, fact: facts.Unanswered) -> None:
@@ -229,18 +227,15 @@ class FullHeartbeats(Checker):
             return
         self._unanswered.discard(by)
         if request.member_epoch >= 0 and not request.is_full:
-            self.fail(f"{fact.who} lost the answer to a heartbeat and does not say everything")
+            self.fail(f"{fact.who} got no answer to a heartbeat and sends no full one")
 
 
 REQUESTS_PER_SECOND_MAX: Final = 60
-"""More on one channel means that something is asked without a pause."""
+"""More on one channel means requests without a pause."""
 
 
-class RequestPace(Checker):
-    """Nothing is asked again and again without a pause.
-
-    Counts the requests of each channel in each second.
-    """
+class RequestRate(Checker):
+    """No channel repeats requests without a pause."""
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
@@ -255,4 +250,4 @@ class RequestPace(Checker):
         channel = (fact.who, fact.outgoing.channel)
         self._counts[channel] += 1
         if self._counts[channel] > REQUESTS_PER_SECOND_MAX:
-            self.fail(f"{fact.who} asks {fact.outgoing.request} again and again")
+            self.fail(f"{fact.who} repeats {fact.outgoing.request} without a pause")

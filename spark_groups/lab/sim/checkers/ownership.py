@@ -1,4 +1,4 @@
-"""Who may read a partition, and how it changes hands."""
+"""Which member may read a partition, and how it changes hands."""
 
 from __future__ import annotations
 
@@ -14,30 +14,28 @@ from spark_groups.types import BatchPlan, TopicIdPartition
 
 
 class SingleOwner(Checker):
-    """No two members that believe themselves current own one partition at one moment.
+    """No two members that consider themselves current own one partition at the same time.
 
-    Looks at the coordinator's side, at what clients believe, and at who plans.
-
-    What a heartbeat that came late took from a member is excused: nobody can tell (`LateRequests`).
+    Checked on the coordinator, in the clients and in their plans. An exception are partitions that
+    a delayed heartbeat took from a member, which it cannot know (`LateRequests`).
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
         self._members: list[GroupMember] = []
-        """Members that were looked at."""
 
     @on(facts.GroupChanged)
     def _changed(self, fact: facts.GroupChanged) -> None:
         members = list(fact.group.members.values())
         if members == self._members:
-            # Most changes are offsets.
+            # Most changes are commits.
             return
         self._members = members
         held: dict[TopicIdPartition, str] = {}
         for member in members:
             for key in (*member.assigned, *member.pending_revocation):
                 if held.setdefault(key, member.member_id) != member.member_id:
-                    self.fail(f"the coordinator says {held[key]} and {member.member_id} hold {key}")
+                    self.fail(f"at the coordinator {held[key]} and {member.member_id} hold {key}")
 
     @on(facts.Happened)
     def _happened(self, fact: facts.Happened) -> None:
@@ -49,7 +47,7 @@ class SingleOwner(Checker):
             member = other.member
             if member is None or member.member_id not in members:
                 continue
-            # Whoever has said good-bye uses nothing any more, whether or not that was answered.
+            # A leaving member uses its partitions no more, whether or not it got an answer.
             if member.member_id == event.member_id or member.state is MemberState.LEAVING:
                 continue
             for key in event.partitions.partitions & member.owned.partitions:
@@ -65,21 +63,19 @@ class SingleOwner(Checker):
             holder = coordination.holder(each.key)
             is_misheard = self.scene.late.is_misheard(plan.member_id, each.key)
             if holder != plan.member_id and not is_misheard:
-                self.fail(f"{fact.who} planned {each} as {plan.member_id}, but {holder} has it")
+                self.fail(f"{fact.who} planned {each} as {plan.member_id}, but {holder} holds it")
 
 
 class OnlyAssigned(Checker):
-    """A batch is planned of what the coordinator lets its member use, and of nothing else.
+    """A batch contains only partitions of the member's last assignment.
 
-    Compares each new plan with what the coordinator last told its member that it may use.
-
-    Who plans what is being revoked keeps everybody waiting for one more batch, however long.
+    Planning a partition that is being revoked would delay the other members by another batch.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
         self._assigned: dict[str, frozenset[TopicIdPartition]] = {}
-        """What each member was told last that it may use."""
+        """The last assignment sent to each member."""
 
     @on(facts.Triggered)
     def _triggered(self, fact: facts.Triggered) -> None:
@@ -87,7 +83,7 @@ class OnlyAssigned(Checker):
             return
         assigned = self._assigned.get(fact.plan.member_id, frozenset())
         if planned := sorted(map(str, fact.plan.partitions() - assigned)):
-            self.fail(f"{fact.who} planned {', '.join(planned)}, which it may not use")
+            self.fail(f"{fact.who} planned {', '.join(planned)}, which it is not assigned")
 
     @on(facts.Answered)
     def _answered(self, fact: facts.Answered) -> None:
@@ -100,31 +96,28 @@ class OnlyAssigned(Checker):
 
 
 class CleanHandOver(Checker):
-    """A partition is given up when nothing reads it and all that was finished of it is committed.
+    """A partition is released only when no batch reads it and all finished offsets are committed.
 
-    Follows what each query reads and has finished, replayed batches included.
-
-    A member may say that it gives partitions up uncommitted: then its time to revoke is over. Who
-    leaves may have to leave something behind, too. A commit that got no answer is looked up before:
-    whatever arrives after that nobody can tell.
-    What a replayed batch finished is committed unless an operator or a plain consumer was the last
-    to set the offset, be it to the same one.
+    Replayed batches count. Exceptions: a member reports that it releases partitions uncommitted
+    because its rebalance timeout is over, and a member that leaves. A commit without an answer must
+    be looked up first; no member can detect one that arrives after that. A replayed batch need not
+    be committed where an operator or a plain consumer was the last to set the offset.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
         self._running: dict[str, BatchPlan] = {}
-        """What each query reads, under whatever member id that was planned."""
+        """The batch that each query reads, under any member id."""
         self._reached: dict[tuple[str, TopicIdPartition], int] = {}
-        """Up to where a member has finished a partition since it was assigned."""
+        """The offset up to which a member has finished a partition since its assignment."""
         self._replayed: dict[tuple[str, TopicIdPartition], tuple[int, int]] = {}
-        """What a query has finished in a replayed batch, until it reads another: a run that starts
-        then knows nothing of it any more."""
+        """The range that a query has finished in a replayed batch, until its next batch: a new run
+        knows nothing of it."""
         self._committed: dict[TopicIdPartition, int] = {}
         self._committed_by_query: set[TopicIdPartition] = set()
-        """Partitions whose committed offset was set by a query."""
+        """Partitions that a query committed last."""
         self._plain_members: set[str] = set()
-        """Member ids of plain consumers that have read anything."""
+        """Member ids of plain consumers."""
 
     @on(facts.Read)
     def _reads(self, fact: facts.Read) -> None:
@@ -153,7 +146,7 @@ class CleanHandOver(Checker):
                     self._replayed[fact.who, each.key] = (each.from_offset, each.until_offset)
 
     @on(facts.Committed)
-    def _noted(self, fact: facts.Committed) -> None:
+    def _committed_offset(self, fact: facts.Committed) -> None:
         key = fact.offset.key
         self._committed[key] = fact.offset.committed_offset
         if fact.offset.member_id in self._plain_members:
@@ -175,12 +168,12 @@ class CleanHandOver(Checker):
         event = fact.event
         if isinstance(event, PartitionsRevoked):
             for key in event.partitions.partitions - self.history.given_up:
-                self._look(fact.who, event.member_id, key)
+                self._check(fact.who, event.member_id, key)
         if isinstance(event, PartitionsAssigned | PartitionsRevoked | PartitionsLost):
             for key in event.partitions:
                 self._reached.pop((event.member_id, key), None)
 
-    def _look(self, who: str, member_id: str, key: TopicIdPartition) -> None:
+    def _check(self, who: str, member_id: str, key: TopicIdPartition) -> None:
         query = next(
             (
                 each.name
@@ -195,20 +188,18 @@ class CleanHandOver(Checker):
             return
         plan = self._running.get(query)
         if plan is not None and key in plan.partitions():
-            self.fail(f"{who} gave up {key} while a batch reads it")
+            self.fail(f"{who} released {key} while a batch reads it")
         if key not in self.scene.storage.logs:
             return
         if self.scene.late.is_doubted(member_id, key):
-            self.fail(
-                f"{who} gave up {key}, but a commit of it got no answer and was not looked up"
-            )
+            self.fail(f"{who} released {key} without looking up a commit that got no answer")
         committed = self._committed.get(key, 0)
         from_offset, until_offset = self._replayed.get((query, key), (0, 0))
         if self.scene.late.is_race(key, committed):
             return
         is_lost_commit = key in self._committed_by_query and committed == from_offset
         if is_lost_commit and from_offset < self.history.floor(key, until_offset):
-            self.fail(f"{who} gave up {key}, replayed up to {until_offset}, uncommitted")
+            self.fail(f"{who} released {key}, replayed up to {until_offset}, uncommitted")
         reached = self._reached.get((member_id, key), 0)
         if committed < self.history.floor(key, reached):
-            self.fail(f"{who} gave up {key}, finished up to {reached}, which is not committed")
+            self.fail(f"{who} released {key}, finished up to {reached}, which is not committed")

@@ -1,4 +1,4 @@
-"""Queries go on, and a run that is over has settled."""
+"""Queries make progress, and a finished run has settled."""
 
 from __future__ import annotations
 
@@ -15,20 +15,18 @@ from spark_groups.protocol.events import PartitionsAssigned
 from spark_groups.types import TopicIdPartition
 
 
-class ComesToRest(Checker):
-    """When faults stop, the group becomes stable within a bounded time, and current is target.
+class GroupSettles(Checker):
+    """When faults stop, everything is soon stable, owned, read and committed.
 
-    Everything is stable, read and committed when the run is over.
-
-    What a late commit has left, and nobody could tell, may stay as it is; so may what a plain
-    consumer was given by the answer to a late join.
+    Exceptions are effects of delayed commits that no member can detect, and partitions that a plain
+    consumer received in the answer to a delayed join.
     """
 
     @on(facts.Quiet)
     def _quiet(self, _fact: facts.Quiet) -> None:
         reasons = list(restless(self.scene, self._is_excused))
         if reasons:
-            self.fail("never came to rest: " + "; ".join(reasons))
+            self.fail("the group did not settle: " + "; ".join(reasons))
 
     def _is_excused(self, key: TopicIdPartition, committed_offset: int | None) -> bool:
         late, holder = self.scene.late, self.scene.coordination.holder(key)
@@ -36,18 +34,16 @@ class ComesToRest(Checker):
 
 
 SETTLED_S: Final = 8.0
-"""How long a member may take at most until it reads what it was given."""
+"""Maximum time from assignment to first read."""
 TRIGGERS_MAX: Final = 6
-"""In how many batches in a row a partition with records may be left out: an end may be unknown."""
+"""Maximum batches in a row without a partition that has records: its end may be unknown."""
 
 
 class KeepsReading(Checker):
     """A member whose assignment does not change never stops reading.
 
-    While nothing goes wrong, the batches have all that the member has held for some time.
-
-    What others do to the group, joining, leaving, growing topics, must not hold it up. Where a
-    leader or the coordinator moves it is looked for first.
+    Without faults, batches contain every partition held for some time, while other members join or
+    leave and topics grow. A move of a leader or of the coordinator restarts that time.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
@@ -55,20 +51,19 @@ class KeepsReading(Checker):
         faults = scene.swarm.faults.items()
         self.applies = not any(measure for name, measure in faults if name != "moves")
         self._since: dict[tuple[str, TopicIdPartition], float] = {}
-        """Since when a member has been able to read a partition."""
+        """When a member became able to read a partition."""
         self._left_out: Counter[tuple[str, TopicIdPartition]] = Counter()
         self._read_at: dict[str, float] = {}
-        """When a query planned rows last, or was first asked for a batch: while little is to be
-        read it may wait."""
+        """When a query last planned rows, or was first triggered."""
         self._jobs: set[str] = set()
-        """Queries that read what is there and no further."""
+        """Queries under AvailableNow."""
 
     @on(facts.Began)
     def _began(self, fact: facts.Began) -> None:
         (self._jobs.add if fact.is_job else self._jobs.discard)(fact.who)
 
     def _may_wait(self, fact: facts.Triggered) -> bool:
-        """Tell whether a query may leave out what is to be read: a job, or one with too little."""
+        """Return whether a query may leave records unread: a job, or one with too few."""
         swarm, now = self.scene.swarm, self.scene.now
         if fact.plan is not None and fact.plan.ranges:
             self._read_at[fact.who] = now
@@ -106,26 +101,24 @@ class KeepsReading(Checker):
             self._left_out[held] += 1
             if self._left_out[held] >= TRIGGERS_MAX:
                 since = self._since[held]
-                self.fail(f"{fact.who} has had {key} since {since:.1f} and does not read it")
+                self.fail(f"{fact.who} has held {key} since {since:.1f} and does not read it")
 
 
-class ReadsAvailable(Checker):
-    """A job reads what is there at its first batch of a partition, ends, and reads no further.
+class AvailableNowBounds(Checker):
+    """An AvailableNow job reads to the ends of the logs at its first batch, and no further.
 
-    Follows queries under AvailableNow.
-
-    A leader that was deposed may have answered where a log ended, a moment late. A job that had to
-    wait too long for what others own ends without it.
+    A deposed leader may have reported the end a moment late. A job that waited too long for the
+    partitions of other members ends without them.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
         self.applies = bool(scene.swarm.available_now)
         self._jobs: dict[str, float] = {}
-        """When the run of a query that lives began, if it is a job."""
+        """When the current run of a job began."""
         self._cut_at: dict[TopicIdPartition, float] = {}
         self._bounds: dict[tuple[str, TopicIdPartition], int] = {}
-        """Where a log ended when a member planned a partition for the first time."""
+        """The end of the log when a member first planned a partition."""
 
     @on(facts.Began)
     def _began(self, fact: facts.Began) -> None:
@@ -151,7 +144,7 @@ class ReadsAvailable(Checker):
         since = self._jobs[fact.who] - OLD_LEADER_ANSWERS_S
         logs = self.scene.storage.logs
         for each in fact.plan.ranges:
-            # The job may read up to where the log ended before it was cut.
+            # The job may read up to the end before the truncation.
             if each.key not in logs or self._cut_at.get(each.key, -inf) >= since:
                 continue
             by = (fact.plan.member_id, each.key)
@@ -171,8 +164,8 @@ class ReadsAvailable(Checker):
             available = logs[key].available(since, read_committed=client.config.read_committed)
             owned = client.partitions.get(key)
             if owned is None or owned.position < available:
-                stands = "nowhere" if owned is None else f"at {owned.position}"
-                self.fail(f"{fact.who} ends and stands {stands} of {key}, available {available}")
+                position = None if owned is None else owned.position
+                self.fail(f"{fact.who} ends at {position} of {key}, available are {available}")
 
 
 ROUNDING_S: Final = 0.01
@@ -181,16 +174,14 @@ ROUNDING_S: Final = 0.01
 class TriggerDelay(Checker):
     """Fewer records than `minOffsetsPerTrigger` are not read before `maxTriggerDelay`.
 
-    Looks at how long after its last batch with rows a query plans a small one.
-
-    A job waits for nothing, nor does the first batch of a run. That a small backlog is read at
-    last, `KeepsReading` and `ComesToRest` watch.
+    Jobs and the first batch of a run do not wait. `KeepsReading` and `GroupSettles` check that a
+    small backlog is read in the end.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
         self._read_at: dict[str, float] = {}
-        """When the run of a query planned rows last."""
+        """When the current run of a query last planned rows."""
         self._jobs: set[str] = set()
 
     @on(facts.Began)
@@ -208,7 +199,7 @@ class TriggerDelay(Checker):
         planned = sum(len(each) for each in fact.plan.ranges)
         waited_s = now - self._read_at.get(fact.who, now - swarm.max_delay_s)
         self._read_at[fact.who] = now
-        # A limit may take less than there is.
+        # maxOffsetsPerTrigger may admit fewer records than available.
         is_whole = not swarm.max_offsets
         least_s = swarm.max_delay_s * (1 - 2 * swarm.skew) - ROUNDING_S
         if is_whole and planned < swarm.min_offsets and waited_s < least_s:

@@ -1,4 +1,4 @@
-"""Every record is read, and no more often than it must be."""
+"""Every record is read, and only as often as necessary."""
 
 from __future__ import annotations
 
@@ -11,25 +11,22 @@ from spark_groups.types import TopicIdPartition, TopicPartition
 
 
 class NoGap(Checker):
-    """Every offset below a committed one, from the first on, has been in a finished batch.
+    """Every record between a partition's start and its committed offset was in a finished batch.
 
-    Looks at each accepted offset, and in the end at each record.
-
-    What retention took, or went with its topic, cannot be read any more. A plan in a checkpoint
-    has no leader epochs: a log that was cut inside it cannot be told. Nor has an offset that an
-    operator sets: whoever sets one above the place where the log was cut before decides to go on
-    there, and what was written in between is skipped; nor can anybody tell that the log is cut
-    below such an offset until a query has committed again.
+    Checked at each commit, and for all records at the end. Exceptions: records removed by retention
+    or with their topic; plans in a checkpoint, which have no leader epochs, so that a truncation
+    inside one is not detected; and offsets set by an operator above a truncation, which skip the
+    records in between, or below which a truncation is not detected until a query commits again.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
         self._skipped: dict[TopicIdPartition, list[tuple[int, int]]] = {}
-        """What an operator skipped, by partition."""
+        """Ranges that an operator skipped, by partition."""
         self._unnoticed: dict[TopicIdPartition, int] = {}
-        """Where a log was cut, until that or less is committed."""
+        """Where a log was truncated, until that or less is committed."""
         self._set_by_operator: dict[TopicIdPartition, int] = {}
-        """Committed offsets that no query has set."""
+        """Committed offsets set by an operator."""
 
     @on(facts.OffsetReset)
     def _reset(self, fact: facts.OffsetReset) -> None:
@@ -55,8 +52,8 @@ class NoGap(Checker):
             del self._unnoticed[each.key]
         if each.committed_offset > reached:
             self.fail(
-                f"{each.member_id} commits {each.key} at {each.committed_offset}, finished is"
-                f" {reached}: rows skipped"
+                f"{each.member_id} commits {each.key} at {each.committed_offset}, but only"
+                f" {reached} is finished: rows skipped"
             )
 
     @on(facts.Quiet)
@@ -85,10 +82,7 @@ class NoGap(Checker):
 
 
 class ReadOnce(Checker):
-    """No row is read by two finished batches unless a commit was not accepted between them.
-
-    Nobody plans what is committed; and without a fault nothing is read twice at all.
-    """
+    """No plan contains committed records, and without faults no record is read twice."""
 
     @on(facts.Triggered)
     def _triggered(self, fact: facts.Triggered) -> None:
@@ -110,10 +104,7 @@ class ReadOnce(Checker):
 
 
 class SameRows(Checker):
-    """A plan that Spark replays has the same rows, retention aside.
-
-    Compares what a batch reads with what it read before, until it is finished.
-    """
+    """A replayed plan has the same rows until it is finished, except for retention."""
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
@@ -128,27 +119,26 @@ class SameRows(Checker):
         for key in logs.keys() & before.records.keys():
             is_whole = key not in self.history.cut and key not in self.history.aged
             if is_whole and fact.records.get(key) != before.records[key]:
-                self.fail(f"{fact.who} reads other rows of {key} when it replays a plan")
+                self.fail(f"{fact.who} replays a plan with other rows of {key}")
 
     @on(facts.Finished, facts.Forgotten)
     def _over(self, fact: facts.Finished | facts.Forgotten) -> None:
         self._unfinished.pop(fact.who, None)
 
 
-class Starts(Checker):
-    """Where a partition starts is committed before it is read or given up.
+class StartsCommitted(Checker):
+    """Starts are committed before the first read or a revocation; added partitions are read whole.
 
-    Else "latest" would skip what arrives meanwhile; what is added later is read whole.
-
-    A broker does not say of a topic id whether it is gone or may not be seen: a member without the
-    right to see a topic gives it up as one that is gone, and has no start to commit. An offset that
-    `startingOffsets` names is obeyed also for a partition that is added later (decision 0004).
+    Otherwise "latest" would skip records that arrive meanwhile. A broker does not distinguish a
+    deleted topic from a topic that the member may not see, so a member without permission releases
+    the topic without committing a start. `startingOffsets` also applies to partitions added later
+    (decision 0004).
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
         self._plain: set[str] = set()
-        """Member ids of plain consumers: they begin by committing what they have read."""
+        """Member ids of plain consumers: their first commit is of records they have read."""
 
     @on(facts.Triggered)
     def _triggered(self, fact: facts.Triggered) -> None:
@@ -169,7 +159,7 @@ class Starts(Checker):
                 continue
             is_committed = self.scene.coordination.committed(key) is not None
             if not is_committed and key not in self.history.given_up:
-                self.fail(f"{fact.who} gave up {key} before its start was committed")
+                self.fail(f"{fact.who} released {key} before its start was committed")
 
     @on(facts.Consumed)
     def _consumed(self, fact: facts.Consumed) -> None:
@@ -180,7 +170,7 @@ class Starts(Checker):
         each = fact.offset
         name = self.scene.storage.name_of(each.key.topic_id) or ""
         named = self.scene.starting.by_partition.get(TopicPartition(name, each.key.partition))
-        # Where the log ends before it, the partition starts at that end.
+        # If the log ends before that offset, the partition starts at its end.
         if named is not None and each.committed_offset <= named:
             return
         is_first = each.before is None and each.key in self.history.added
@@ -189,13 +179,12 @@ class Starts(Checker):
             self.fail(f"{each.key} was added later, but begins at {each.committed_offset}")
 
 
-class NamedStarts(Checker):
-    """A partition that `startingOffsets` names with an offset starts there.
+class StartingOffsetsUsed(Checker):
+    """A partition with an offset in `startingOffsets` starts there.
 
-    Looks at the first offset that is committed of each partition there was at the beginning.
-
-    What was created later is another partition, whatever its name. A log that was cut may end
-    before that offset; a plain consumer does not know of it.
+    Checked at the first commit of each partition that existed at the beginning. Partitions created
+    later are others, even under the same name. A truncated log may end before that offset; a plain
+    consumer does not know it.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
@@ -215,4 +204,4 @@ class NamedStarts(Checker):
             return
         wanted = self._wanted.get(each.key)
         if wanted is not None and each.committed_offset != wanted:
-            self.fail(f"{each.key} begins at {each.committed_offset}, named is {wanted}")
+            self.fail(f"{each.key} begins at {each.committed_offset}, not at {wanted}")

@@ -1,4 +1,4 @@
-"""All promises, in the order in which they are looked at."""
+"""All checkers, in the order in which they run."""
 
 from __future__ import annotations
 
@@ -8,35 +8,41 @@ from spark_groups.lab.sim.checkers.checker import Checker
 from spark_groups.lab.sim.checkers.commits import (
     CommitEpochs,
     CommitOwnership,
-    CommittedNeverBack,
-    ResetsHold,
+    CommitsNeverGoBack,
+    ResetsRespected,
 )
 from spark_groups.lab.sim.checkers.failures import (
     FullHeartbeats,
-    LossIsTold,
+    LossIsReported,
     NoFinalFailure,
-    RequestPace,
+    RequestRate,
 )
 from spark_groups.lab.sim.checkers.group_state import (
     LegalTarget,
     MemberEpochs,
-    Patience,
     StableGroup,
+    TimeoutsEnforced,
 )
 from spark_groups.lab.sim.checkers.ownership import CleanHandOver, OnlyAssigned, SingleOwner
 from spark_groups.lab.sim.checkers.progress import (
-    ComesToRest,
+    AvailableNowBounds,
+    GroupSettles,
     KeepsReading,
-    ReadsAvailable,
     TriggerDelay,
 )
-from spark_groups.lab.sim.checkers.records import NamedStarts, NoGap, ReadOnce, SameRows, Starts
+from spark_groups.lab.sim.checkers.records import (
+    NoGap,
+    ReadOnce,
+    SameRows,
+    StartingOffsetsUsed,
+    StartsCommitted,
+)
 from spark_groups.lab.sim.history import History
 from spark_groups.lab.sim.scene import Scene
 
 CHECKERS: Final[tuple[type[Checker], ...]] = (
-    Patience,
-    ComesToRest,
+    TimeoutsEnforced,
+    GroupSettles,
     LegalTarget,
     MemberEpochs,
     SingleOwner,
@@ -45,22 +51,22 @@ CHECKERS: Final[tuple[type[Checker], ...]] = (
     OnlyAssigned,
     CommitOwnership,
     CommitEpochs,
-    CommittedNeverBack,
+    CommitsNeverGoBack,
     NoGap,
     ReadOnce,
-    ResetsHold,
+    ResetsRespected,
     SameRows,
     KeepsReading,
-    ReadsAvailable,
+    AvailableNowBounds,
     TriggerDelay,
-    Starts,
-    NamedStarts,
-    LossIsTold,
+    StartsCommitted,
+    StartingOffsetsUsed,
+    LossIsReported,
     NoFinalFailure,
     FullHeartbeats,
-    RequestPace,
+    RequestRate,
 )
-"""What comes after ComesToRest presupposes that a run that is over came to rest."""
+"""Checkers after `GroupSettles` assume that a finished run has settled."""
 
 
 def all_checkers(scene: Scene, history: History) -> list[Checker]:
