@@ -1,4 +1,4 @@
-"""What operators ask a coordinator: describe, list and delete groups, remove members.
+"""Requests of operators: describe, list and delete groups, remove members.
 
 Source: ConsumerGroup.asDescribedGroup, ConsumerGroupMember.asConsumerGroupDescribeMember;
 GroupMetadataManager.listGroups; Group.createGroupTombstoneRecords;
@@ -47,7 +47,7 @@ CONSUMER_MEMBER_TYPE: Final = 1
 def describe(
     group: ConsumerGroup, _request: DescribeGroupRequest, profile: Profile, context: RequestContext
 ) -> DescribeGroupResponse:
-    """Describe a group."""
+    """Answer ConsumerGroupDescribe for one group."""
     if not group.group_id:
         refused = CoordinatorErrorCode.INVALID_GROUP_ID
         fails = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -75,9 +75,9 @@ def describe(
 def _member(
     group: ConsumerGroup, member: GroupMember, topic_names: dict[TopicId, str], profile: Profile
 ) -> DescribedMember:
-    # Who still has to give something up answers for it until it has.
+    # Partitions belong to a member until it has revoked them.
     revoking = member.pending_revocation if profile.describes_revoking else ()
-    meant = group.targets.get(member.member_id, TargetMemberValue()).partitions
+    target = group.targets.get(member.member_id, TargetMemberValue()).partitions
     return DescribedMember(
         member_id=member.member_id,
         member_epoch=member.member_epoch,
@@ -89,14 +89,13 @@ def _member(
         subscribed_topic_names=tuple(sorted(member.subscribed_topic_names)),
         subscribed_topic_regex=member.subscribed_topic_regex,
         assignment=_existing((*member.assigned, *revoking), topic_names),
-        target_assignment=_existing(meant.partitions, topic_names),
+        target_assignment=_existing(target.partitions, topic_names),
     )
 
 
 def _existing(
     partitions: Iterable[TopicIdPartition], topic_names: dict[TopicId, str]
 ) -> Assignment:
-    """Return partitions without those of topics that are gone: nothing can name them."""
     return Assignment(frozenset(each for each in partitions if each.topic_id in topic_names))
 
 
@@ -107,17 +106,14 @@ TYPE_NAMES: Final = {
     "share": "share",
     "streams": "streams",
 }
-"""What a types filter may say, in any case; `generic` is the KIP's word for classic."""
+"""Values of a types filter, in any case; `generic` is the KIP's word for classic."""
 
 
 def list_groups(groups: Iterable[ConsumerGroup], request: ListGroupsRequest) -> ListGroupsResponse:
-    """List groups.
-
-    A filter that names only what does not exist lets nothing through
-    (GroupMetadataManager.listGroups).
+    """List groups; a filter that names only unknown values matches no group.
 
     Args:
-        groups: All groups that have records, as far as they are replicated.
+        groups: The replicated state of all groups that have records.
     """
     states = {each.lower().strip() for each in request.states_filter}
     types = {TYPE_NAMES.get(each.lower()) for each in request.types_filter}
@@ -133,7 +129,7 @@ def list_groups(groups: Iterable[ConsumerGroup], request: ListGroupsRequest) -> 
 
 
 def _listed_group(group: ConsumerGroup) -> ListedGroup:
-    """Describe a group; one that only has offsets is a simple classic group to Kafka."""
+    """Return a list entry; Kafka lists a group with only offsets as a simple classic group."""
     if not group.is_consumer_group:
         return ListedGroup(
             group_id=group.group_id, protocol_type="", group_state="Empty", group_type="classic"
@@ -151,7 +147,7 @@ _TOMBSTONE_ORDER: Final = (
     r.PartitionMetadataKey,
     r.GroupMetadataKey,
 )
-"""Offsets first, then what stands on the group, then the group itself."""
+"""Offsets first, then members and targets, then the group."""
 
 
 def delete_group(
@@ -166,7 +162,7 @@ def delete_group(
 
 
 def group_tombstones(group: ConsumerGroup) -> tuple[Record, ...]:
-    """Return what deletes a group with everything in it (Group.createGroupTombstoneRecords)."""
+    """Return the tombstones of all records of a group (Group.createGroupTombstoneRecords)."""
     keys: set[r.Key] = {each.key for each in group.records()}
     keys.add(r.GroupMetadataKey(group.group_id))
     ordered = sorted(keys, key=lambda key: _TOMBSTONE_ORDER.index(type(key)))
@@ -176,10 +172,10 @@ def group_tombstones(group: ConsumerGroup) -> tuple[Record, ...]:
 def remove_members(
     group: ConsumerGroup, request: LeaveGroupRequest, profile: Profile, context: RequestContext
 ) -> Outcome[LeaveGroupResponse]:
-    """Remove the members that an operator names; each gets a result of its own.
+    """Remove the members that an operator names; each gets its own result.
 
     Args:
-        request: Who is to go: by member id, by instance id, or by both.
+        request: Names members by member id, instance id or both.
     """
     if not group.group_id:
         return Outcome(LeaveGroupResponse(error_code=CoordinatorErrorCode.INVALID_GROUP_ID))

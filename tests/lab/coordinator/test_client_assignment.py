@@ -9,8 +9,8 @@ import pytest
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator import messages as m
 from spark_groups.lab.coordinator.client_assignment import (
-    brought_by,
     chosen,
+    entry_of,
     readers,
     with_assignors,
 )
@@ -494,5 +494,5 @@ def test_an_assignor_that_nobody_can_run_is_not_used() -> None:
 
 
 def test_what_a_member_brought() -> None:
-    assert brought_by(member("a", assignor("x"), assignor("s", 1, 2)), "s") == assignor("s", 1, 2)
-    assert brought_by(member("a"), "s") == ClientAssignor("s")
+    assert entry_of(member("a", assignor("x"), assignor("s", 1, 2)), "s") == assignor("s", 1, 2)
+    assert entry_of(member("a"), "s") == ClientAssignor("s")
