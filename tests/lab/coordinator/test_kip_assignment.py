@@ -98,7 +98,7 @@ def test_an_assignor_that_cannot_assign_leaves_it_to_the_next_heartbeat(pair: Dr
     assert fired(pair).records == ()
 
 
-def test_a_group_that_is_empty_needs_no_target() -> None:
+def test_an_empty_group_needs_no_target() -> None:
     driven = Driven(KAFKA_4_4)
     driven.join("m1", "foo")
     driven.send("m1", -1)
