@@ -234,7 +234,8 @@ def homogeneous_targets(group: GroupSpec, *, stable_extras: bool) -> dict[str, A
         room = quota + has_extra
         had = [each for each in member.target.partitions if each.topic_id in topics]
         if len(had) > room:
-            had = _in_order(had, topics, grown_table(_topics_of(member.target)))
+            topic_count = len({each.topic_id for each in member.target.partitions})
+            had = _in_order(had, topics, grown_table(topic_count))
         kept[member_id] = had[:room]
         free += had[room:]
         room -= len(kept[member_id])
@@ -258,10 +259,6 @@ def _filled(
     if next(free, None) is not None:
         raise AssignorError("partitions were left unassigned")
     return filled
-
-
-def _topics_of(target: Assignment) -> int:
-    return len({each.topic_id for each in target.partitions})
 
 
 def _in_order(

@@ -12,6 +12,7 @@ from typing import Final
 
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator import leaving, membership, target_assignment
+from spark_groups.lab.coordinator import messages as m
 from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator.effects import (
     CoordinatorErrorCode,
@@ -21,19 +22,7 @@ from spark_groups.lab.coordinator.effects import (
 )
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import GroupMember
-from spark_groups.lab.coordinator.messages import (
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    LeavingMember,
-    LeftMember,
-    ListedGroup,
-    ListGroupsRequest,
-    ListGroupsResponse,
-)
 from spark_groups.lab.coordinator.profile import Profile
-from spark_groups.lab.coordinator.records import Record, TargetMemberValue
 from spark_groups.protocol.messages import (
     DescribedMember,
     DescribeGroupRequest,
@@ -77,7 +66,7 @@ def _member(
 ) -> DescribedMember:
     # Partitions belong to a member until it has revoked them.
     revoking = member.pending_revocation if profile.describes_revoking else ()
-    target = group.targets.get(member.member_id, TargetMemberValue()).partitions
+    target = group.targets.get(member.member_id, r.TargetMemberValue()).partitions
     return DescribedMember(
         member_id=member.member_id,
         member_epoch=member.member_epoch,
@@ -109,7 +98,9 @@ TYPE_NAMES: Final = {
 """Values of a types filter, in any case; `generic` is the KIP's word for classic."""
 
 
-def list_groups(groups: Iterable[ConsumerGroup], request: ListGroupsRequest) -> ListGroupsResponse:
+def list_groups(
+    groups: Iterable[ConsumerGroup], request: m.ListGroupsRequest
+) -> m.ListGroupsResponse:
     """List groups; a filter that names only unknown values matches no group.
 
     Args:
@@ -118,7 +109,7 @@ def list_groups(groups: Iterable[ConsumerGroup], request: ListGroupsRequest) -> 
     states = {each.lower().strip() for each in request.states_filter}
     types = {TYPE_NAMES.get(each.lower()) for each in request.types_filter}
     listed = (_listed_group(group) for group in groups)
-    return ListGroupsResponse(
+    return m.ListGroupsResponse(
         groups=tuple(
             each
             for each in listed
@@ -128,13 +119,13 @@ def list_groups(groups: Iterable[ConsumerGroup], request: ListGroupsRequest) -> 
     )
 
 
-def _listed_group(group: ConsumerGroup) -> ListedGroup:
+def _listed_group(group: ConsumerGroup) -> m.ListedGroup:
     """Return a list entry; Kafka lists a group with only offsets as a simple classic group."""
     if not group.is_consumer_group:
-        return ListedGroup(
+        return m.ListedGroup(
             group_id=group.group_id, protocol_type="", group_state="Empty", group_type="classic"
         )
-    return ListedGroup(group_id=group.group_id, group_state=group.state.value)
+    return m.ListedGroup(group_id=group.group_id, group_state=group.state.value)
 
 
 _TOMBSTONE_ORDER: Final = (
@@ -151,34 +142,37 @@ _TOMBSTONE_ORDER: Final = (
 
 
 def delete_group(
-    group: ConsumerGroup, _request: DeleteGroupsRequest, _profile: Profile, _context: RequestContext
-) -> Outcome[DeleteGroupsResponse]:
+    group: ConsumerGroup,
+    _request: m.DeleteGroupsRequest,
+    _profile: Profile,
+    _context: RequestContext,
+) -> Outcome[m.DeleteGroupsResponse]:
     """Delete a group."""
     if not group.exists:
-        return Outcome(DeleteGroupsResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
+        return Outcome(m.DeleteGroupsResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
     if group.members:
-        return Outcome(DeleteGroupsResponse(error_code=ErrorCode.NON_EMPTY_GROUP))
-    return Outcome(DeleteGroupsResponse(), group_tombstones(group))
+        return Outcome(m.DeleteGroupsResponse(error_code=ErrorCode.NON_EMPTY_GROUP))
+    return Outcome(m.DeleteGroupsResponse(), group_tombstones(group))
 
 
-def group_tombstones(group: ConsumerGroup) -> tuple[Record, ...]:
+def group_tombstones(group: ConsumerGroup) -> tuple[r.Record, ...]:
     """Return the tombstones of all records of a group (Group.createGroupTombstoneRecords)."""
     keys: set[r.Key] = {each.key for each in group.records()}
     keys.add(r.GroupMetadataKey(group.group_id))
     ordered = sorted(keys, key=lambda key: _TOMBSTONE_ORDER.index(type(key)))
-    return tuple(Record(key, None) for key in ordered)
+    return tuple(r.Record(key, None) for key in ordered)
 
 
 def remove_members(
-    group: ConsumerGroup, request: LeaveGroupRequest, profile: Profile, context: RequestContext
-) -> Outcome[LeaveGroupResponse]:
+    group: ConsumerGroup, request: m.LeaveGroupRequest, profile: Profile, context: RequestContext
+) -> Outcome[m.LeaveGroupResponse]:
     """Remove the members that an operator names; each gets its own result.
 
     Args:
         request: Names members by member id, instance id or both.
     """
     if not group.group_id:
-        return Outcome(LeaveGroupResponse(error_code=CoordinatorErrorCode.INVALID_GROUP_ID))
+        return Outcome(m.LeaveGroupResponse(error_code=CoordinatorErrorCode.INVALID_GROUP_ID))
     found: dict[str, GroupMember] = {}
     results = []
     for each in request.members:
@@ -189,16 +183,16 @@ def remove_members(
         except RefusedError as refusal:
             error_code = refusal.code
         results.append(
-            LeftMember(
+            m.LeftMember(
                 member_id=each.member_id, instance_id=each.instance_id, error_code=error_code
             )
         )
     fenced = leaving.fence(group, tuple(found.values()), profile, context)
-    response = LeaveGroupResponse(members=tuple(results))
+    response = m.LeaveGroupResponse(members=tuple(results))
     return Outcome(response, fenced.records, fenced.timers)
 
 
-def _named_member(group: ConsumerGroup, named: LeavingMember, profile: Profile) -> GroupMember:
+def _named_member(group: ConsumerGroup, named: m.LeavingMember, profile: Profile) -> GroupMember:
     if named.instance_id is not None and not named.member_id:
         return membership.static_member(group, named.instance_id, profile)
     return membership.leaver(group, named.member_id, named.instance_id, profile)

@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator import messages as m
+from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator.effects import (
     Computation,
     CoordinatorErrorCode,
@@ -29,24 +31,7 @@ from spark_groups.lab.coordinator.effects import (
 )
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import ClientAssignor, GroupMember
-from spark_groups.lab.coordinator.messages import (
-    InstallAssignmentRequest,
-    InstallAssignmentResponse,
-    InstalledMember,
-    KipHeartbeatRequest,
-    PrepareAssignmentRequest,
-    PrepareAssignmentResponse,
-    PreparedMember,
-    PreparedTopic,
-)
 from spark_groups.lab.coordinator.profile import Profile
-from spark_groups.lab.coordinator.records import (
-    Record,
-    TargetMemberKey,
-    TargetMemberValue,
-    TargetMetadataKey,
-    TargetMetadataValue,
-)
 from spark_groups.lab.coordinator.subscriptions import names_of
 from spark_groups.protocol.messages import HeartbeatRequest
 from spark_groups.types import TopicIdPartition
@@ -74,7 +59,7 @@ def with_assignors(
         RefusedError: INVALID_REQUEST for a heartbeat that is never valid (KIP-848, "Request
             Validation"), UNSUPPORTED_ASSIGNOR if versions do not overlap with those of a member.
     """
-    if not isinstance(request, KipHeartbeatRequest) or request.client_assignors is None:
+    if not isinstance(request, m.KipHeartbeatRequest) or request.client_assignors is None:
         return member
     if request.client_assignors and request.server_assignor is not None:
         message = "ServerAssignor and ClientAssignors can't be used together."
@@ -90,7 +75,10 @@ def _check_versions(member: GroupMember, members: Mapping[str, GroupMember]) -> 
     for own in member.client_assignors:
         for other in members.values():
             theirs = None if _is_same(member, other) else _named(other, own.name)
-            if theirs and not _overlap(own, theirs):
+            if theirs and not (
+                own.minimum_version <= theirs.maximum_version
+                and theirs.minimum_version <= own.maximum_version
+            ):
                 raise RefusedError(
                     ErrorCode.UNSUPPORTED_ASSIGNOR,
                     f"The versions {own.minimum_version} to {own.maximum_version} of ClientAssignor"
@@ -156,13 +144,6 @@ def _named(member: GroupMember, assignor: str) -> ClientAssignor | None:
     return next((each for each in member.client_assignors if each.name == assignor), None)
 
 
-def _overlap(one: ClientAssignor, other: ClientAssignor) -> bool:
-    return (
-        one.minimum_version <= other.maximum_version
-        and other.minimum_version <= one.maximum_version
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Progress:
     """The effect of a heartbeat on a computation.
@@ -226,16 +207,16 @@ def timed_out(
 
 def prepare(
     group: ConsumerGroup,
-    request: PrepareAssignmentRequest,
+    request: m.PrepareAssignmentRequest,
     _profile: Profile,
     context: RequestContext,
-) -> Outcome[PrepareAssignmentResponse]:
+) -> Outcome[m.PrepareAssignmentResponse]:
     """Send the chosen member the current state of the group."""
     try:
         running, computation = _computation(group, request, context)
     except RefusedError as refusal:
         return Outcome(
-            PrepareAssignmentResponse(error_code=refusal.code, error_message=refusal.message)
+            m.PrepareAssignmentResponse(error_code=refusal.code, error_message=refusal.message)
         )
     prepared = _prepared(group, computation.assignor, context)
     timer = replace(running, computation=replace(computation, prepared=prepared))
@@ -244,23 +225,23 @@ def prepare(
 
 def install(
     group: ConsumerGroup,
-    request: InstallAssignmentRequest,
+    request: m.InstallAssignmentRequest,
     _profile: Profile,
     context: RequestContext,
-) -> Outcome[InstallAssignmentResponse]:
+) -> Outcome[m.InstallAssignmentResponse]:
     """Install the target from the chosen member, even if the group has changed since."""
     try:
         _, computation = _computation(group, request, context)
         installed_epoch, records = _installed(group, request, computation.prepared)
     except RefusedError as refusal:
         return Outcome(
-            InstallAssignmentResponse(error_code=refusal.code, error_message=refusal.message),
+            m.InstallAssignmentResponse(error_code=refusal.code, error_message=refusal.message),
             timers=_next_started(group, request.member_id, context, refusal),
         )
     is_due = group.group_epoch > installed_epoch
     started = _started(group.group_id, group.members, context.now) if is_due else None
     return Outcome(
-        InstallAssignmentResponse(), records, timers=(started or _stopped(group.group_id),)
+        m.InstallAssignmentResponse(), records, timers=(started or _stopped(group.group_id),)
     )
 
 
@@ -304,7 +285,7 @@ def _next_started(
 
 def _computation(
     group: ConsumerGroup,
-    request: PrepareAssignmentRequest | InstallAssignmentRequest,
+    request: m.PrepareAssignmentRequest | m.InstallAssignmentRequest,
     context: RequestContext,
 ) -> tuple[Timer, Computation]:
     """Return the computation of a request, checked in the order of the KIP.
@@ -338,7 +319,7 @@ def _computation(
 
 def _prepared(
     group: ConsumerGroup, assignor: str, context: RequestContext
-) -> PrepareAssignmentResponse:
+) -> m.PrepareAssignmentResponse:
     members = []
     topics = {}
     for member_id, member in sorted(group.members.items()):
@@ -346,9 +327,9 @@ def _prepared(
         found = [each for name in sorted(names) if (each := context.topics.by_name.get(name))]
         topics.update({each.name: each for each in found})
         entry = entry_of(member, assignor)
-        target = group.targets.get(member_id, TargetMemberValue())
+        target = group.targets.get(member_id, r.TargetMemberValue())
         members.append(
-            PreparedMember(
+            m.PreparedMember(
                 member_id=member_id,
                 member_epoch=member.member_epoch,
                 instance_id=member.instance_id,
@@ -360,12 +341,12 @@ def _prepared(
                 topic_partitions=target.partitions,
             )
         )
-    return PrepareAssignmentResponse(
+    return m.PrepareAssignmentResponse(
         group_epoch=group.group_epoch,
         assignor_name=assignor,
         members=tuple(members),
         topics=tuple(
-            PreparedTopic(
+            m.PreparedTopic(
                 topic_id=each.topic_id, topic_name=name, num_partitions=each.partition_count
             )
             for name, each in sorted(topics.items())
@@ -375,15 +356,15 @@ def _prepared(
 
 def _installed(
     group: ConsumerGroup,
-    request: InstallAssignmentRequest,
-    prepared: PrepareAssignmentResponse | None,
-) -> tuple[int, tuple[Record, ...]]:
+    request: m.InstallAssignmentRequest,
+    prepared: m.PrepareAssignmentResponse | None,
+) -> tuple[int, tuple[r.Record, ...]]:
     """Return the epoch of the new target and its records; raise INVALID_ASSIGNMENT."""
     if prepared is None or prepared.group_epoch != request.group_epoch:
         raise _invalid(f"Its group epoch was never sent to {request.member_id}.")
-    epoch = Record(
-        TargetMetadataKey(group.group_id),
-        TargetMetadataValue(prepared.group_epoch, error=request.error),
+    epoch = r.Record(
+        r.TargetMetadataKey(group.group_id),
+        r.TargetMetadataValue(prepared.group_epoch, error=request.error),
     )
     if request.error:
         return prepared.group_epoch, (epoch,)
@@ -392,16 +373,16 @@ def _installed(
     records = []
     for each in prepared.members:
         member_id = _current_id(group, each)
-        computed = by_member.get(each.member_id, InstalledMember(member_id=each.member_id))
-        value = TargetMemberValue(
+        computed = by_member.get(each.member_id, m.InstalledMember(member_id=each.member_id))
+        value = r.TargetMemberValue(
             computed.partitions, computed.metadata_version, computed.metadata_bytes
         )
         if member_id is not None and group.targets.get(member_id) != value:
-            records.append(Record(TargetMemberKey(group.group_id, member_id), value))
+            records.append(r.Record(r.TargetMemberKey(group.group_id, member_id), value))
     return prepared.group_epoch, (*records, epoch)
 
 
-def _current_id(group: ConsumerGroup, prepared: PreparedMember) -> str | None:
+def _current_id(group: ConsumerGroup, prepared: m.PreparedMember) -> str | None:
     """Return the current id of a prepared member, or that of its static successor."""
     if prepared.member_id in group.members:
         return prepared.member_id
@@ -411,7 +392,7 @@ def _current_id(group: ConsumerGroup, prepared: PreparedMember) -> str | None:
     return successor.member_id if successor else None
 
 
-def _check(request: InstallAssignmentRequest, prepared: PrepareAssignmentResponse) -> None:
+def _check(request: m.InstallAssignmentRequest, prepared: m.PrepareAssignmentResponse) -> None:
     """Check a result against its input (KIP-848, "Assignment Validation")."""
     expected = {
         TopicIdPartition(topic.topic_id, partition)

@@ -18,6 +18,7 @@ from typing import Any, Final
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.assignors.assignor import AssignorError
 from spark_groups.lab.coordinator import client_assignment, leaving, membership, target_assignment
+from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator.effects import (
     Outcome,
     RefusedError,
@@ -32,12 +33,6 @@ from spark_groups.lab.coordinator.member import GroupMember, ReconciliationState
 from spark_groups.lab.coordinator.messages import KipHeartbeatResponse
 from spark_groups.lab.coordinator.profile import KIP_848, MemberIds, Profile
 from spark_groups.lab.coordinator.reconciliation import Reconciliation
-from spark_groups.lab.coordinator.records import (
-    Record,
-    TargetMemberValue,
-    current_assignment,
-    member_metadata,
-)
 from spark_groups.lab.coordinator.subscriptions import Change, GroupSubscription, subscription
 from spark_groups.protocol.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
@@ -77,7 +72,7 @@ def _regular(
         updated_member = client_assignment.with_assignors(updated_member, request, group.members)
     records = list(sender.records)
     if updated_member is not sender.member:
-        records.append(member_metadata(group_id, updated_member))
+        records.append(r.member_metadata(group_id, updated_member))
     change = Change(group, sender, updated_member)
     subscribed = subscription(change, profile, context)
     target = member_target(change, subscribed, profile, context)
@@ -95,7 +90,7 @@ def _regular(
             profile=profile,
         ).of(updated_member)
         if member != updated_member:
-            records.append(current_assignment(group_id, member))
+            records.append(r.current_assignment(group_id, member))
             timers.append(rebalance_timer(group_id, member, context))
     timers.append(session_timer(group_id, member.member_id, context))
     response = _answer(request, sender.member, member, context)
@@ -245,7 +240,7 @@ class MemberTarget:
 
     assignment_epoch: int
     assignment: Assignment
-    records: tuple[Record, ...] = ()
+    records: tuple[r.Record, ...] = ()
 
 
 def member_target(
@@ -408,7 +403,7 @@ def _with_assignment(
 ) -> KipHeartbeatResponse:
     group = change.group
     installed = group.target_metadata
-    target, error = TargetMemberValue(), 0
+    target, error = r.TargetMemberValue(), 0
     if (
         installed
         and installed.assignment_epoch == after.target.assignment_epoch

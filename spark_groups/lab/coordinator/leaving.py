@@ -11,18 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from spark_groups.lab.coordinator import membership, subscriptions
+from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator.effects import Outcome, RequestContext, Timer, TimerKey, TimerKind
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import GroupMember, ReconciliationState
 from spark_groups.lab.coordinator.profile import Profile
-from spark_groups.lab.coordinator.records import (
-    Record,
-    RegularExpressionKey,
-    TargetMetadataKey,
-    TargetMetadataValue,
-    current_assignment,
-    member_tombstones,
-)
 from spark_groups.protocol.messages import (
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     HeartbeatRequest,
@@ -51,7 +44,7 @@ def leave(
             assigned=dict.fromkeys(member.assigned, 0),
             pending_revocation={},
         )
-        return Outcome(response, (current_assignment(group.group_id, away),))
+        return Outcome(response, (r.current_assignment(group.group_id, away),))
     fenced = fence(group, (member,), profile, context)
     return Outcome(response, fenced.records, fenced.timers)
 
@@ -75,14 +68,14 @@ def fence(
         group, remaining, profile, context, bumps=True, regexes=regexes
     )
     records = [
-        *(each for member in members for each in member_tombstones(group_id, member.member_id)),
-        *(Record(RegularExpressionKey(group_id, each), None) for each in sorted(patterns)),
+        *(each for member in members for each in r.member_tombstones(group_id, member.member_id)),
+        *(r.Record(r.RegularExpressionKey(group_id, each), None) for each in sorted(patterns)),
         *epoch.records,
     ]
     if profile.last_leave_installs_target and not remaining:
         # Without a time, so that the next join does not wait for the assignment interval.
-        installed = TargetMetadataValue(epoch.group_epoch)
-        records.append(Record(TargetMetadataKey(group_id), installed))
+        installed = r.TargetMetadataValue(epoch.group_epoch)
+        records.append(r.Record(r.TargetMetadataKey(group_id), installed))
     timers = [
         Timer(TimerKey(kind, group_id, each.member_id), None)
         for each in members

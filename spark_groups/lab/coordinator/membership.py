@@ -10,18 +10,11 @@ from collections.abc import Container
 from dataclasses import replace
 
 from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator.effects import RefusedError
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import GroupMember
 from spark_groups.lab.coordinator.profile import Profile
-from spark_groups.lab.coordinator.records import (
-    Record,
-    TargetMemberKey,
-    TargetMemberValue,
-    current_assignment,
-    member_metadata,
-    member_tombstones,
-)
 from spark_groups.lab.coordinator.settings import BrokerSettings
 from spark_groups.protocol.messages import JOIN_GROUP_MEMBER_EPOCH, HeartbeatRequest
 from spark_groups.types import Assignment, TopicIdPartition
@@ -40,7 +33,7 @@ class Sender:
 
     member: GroupMember
     predecessor: str | None = None
-    records: tuple[Record, ...] = ()
+    records: tuple[r.Record, ...] = ()
 
 
 def sender(
@@ -175,15 +168,15 @@ def _static_joiner(
     # It inherits the assignment at epoch 0, so it must reconcile first.
     member = replace(predecessor, member_id=member_id, member_epoch=0, previous_member_epoch=0)
     group_id = group.group_id
-    target = group.targets.get(predecessor.member_id, TargetMemberValue())
+    target = group.targets.get(predecessor.member_id, r.TargetMemberValue())
     return Sender(
         member,
         predecessor.member_id,
         (
-            *member_tombstones(group_id, predecessor.member_id),
-            member_metadata(group_id, member),
-            Record(TargetMemberKey(group_id, member_id), target),
-            current_assignment(group_id, member),
+            *r.member_tombstones(group_id, predecessor.member_id),
+            r.member_metadata(group_id, member),
+            r.Record(r.TargetMemberKey(group_id, member_id), target),
+            r.current_assignment(group_id, member),
         ),
     )
 

@@ -164,18 +164,11 @@ def _commit_error(
         return ErrorCode.UNKNOWN_MEMBER_ID
     if not has_epochs:
         return ErrorCode.UNSUPPORTED_VERSION
-    if not _may_commit(member, request.member_epoch, names, profile):
-        return ErrorCode.STALE_MEMBER_EPOCH
-    return ErrorCode.NONE
-
-
-def _may_commit(
-    member: GroupMember, member_epoch: int, keys: Iterable[TopicIdPartition], profile: Profile
-) -> bool:
-    if member_epoch == member.member_epoch:
-        return True
-    relaxed = profile.offset_fencing is OffsetFencing.ASSIGNMENT_EPOCH
-    return relaxed and member_epoch < member.member_epoch and _had_all(member, keys, member_epoch)
+    epoch, relaxed = request.member_epoch, profile.offset_fencing is OffsetFencing.ASSIGNMENT_EPOCH
+    is_valid = epoch == member.member_epoch or (
+        relaxed and epoch < member.member_epoch and _had_all(member, names, epoch)
+    )
+    return ErrorCode.NONE if is_valid else ErrorCode.STALE_MEMBER_EPOCH
 
 
 def _had_all(member: GroupMember, keys: Iterable[TopicIdPartition], member_epoch: int) -> bool:

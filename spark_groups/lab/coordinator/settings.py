@@ -13,13 +13,7 @@ from enum import IntEnum
 from typing import Final
 
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.coordinator.messages import (
-    AlterGroupConfigRequest,
-    AlterGroupConfigResponse,
-    DescribeGroupConfigRequest,
-    DescribeGroupConfigResponse,
-    GroupConfigValue,
-)
+from spark_groups.lab.coordinator import messages as m
 from spark_groups.lab.coordinator.profile import Profile
 
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
@@ -133,8 +127,8 @@ class _InvalidConfigError(Exception):
 
 
 def alter(
-    settings: Settings, request: AlterGroupConfigRequest, profile: Profile
-) -> tuple[Settings, AlterGroupConfigResponse]:
+    settings: Settings, request: m.AlterGroupConfigRequest, profile: Profile
+) -> tuple[Settings, m.AlterGroupConfigResponse]:
     """Change a group's settings, all or none, and return all settings with the answer."""
     group_id = request.group_id
     changed = {**settings.by_group.get(group_id, {}), **request.changes}
@@ -142,18 +136,18 @@ def alter(
     try:
         _check(kept, settings.broker, profile)
     except _InvalidConfigError as error:
-        return settings, AlterGroupConfigResponse(
+        return settings, m.AlterGroupConfigResponse(
             error_code=ErrorCode.INVALID_CONFIG, error_message=str(error)
         )
     by_group = {each: values for each, values in settings.by_group.items() if each != group_id}
     if kept:
         by_group[group_id] = kept
-    return replace(settings, by_group=by_group), AlterGroupConfigResponse()
+    return replace(settings, by_group=by_group), m.AlterGroupConfigResponse()
 
 
 def describe_config(
-    settings: Settings, request: DescribeGroupConfigRequest, profile: Profile
-) -> DescribeGroupConfigResponse:
+    settings: Settings, request: m.DescribeGroupConfigRequest, profile: Profile
+) -> m.DescribeGroupConfigResponse:
     """Return the effective settings of a group."""
     own = settings.by_group.get(request.group_id, {})
     default = BrokerSettings()
@@ -164,10 +158,10 @@ def describe_config(
             default
         )
         source = ConfigSource.STATIC_BROKER if is_set else ConfigSource.DEFAULT
-        values[name] = GroupConfigValue(str(_milliseconds(inherited_s(settings.broker))), source)
+        values[name] = m.GroupConfigValue(str(_milliseconds(inherited_s(settings.broker))), source)
         if name in own:
-            values[name] = GroupConfigValue(own[name], ConfigSource.GROUP)
-    return DescribeGroupConfigResponse(values=values)
+            values[name] = m.GroupConfigValue(own[name], ConfigSource.GROUP)
+    return m.DescribeGroupConfigResponse(values=values)
 
 
 def _names(profile: Profile) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from spark_groups.lab.coordinator import (
     offsets,
     subscriptions,
 )
+from spark_groups.lab.coordinator import messages as m
 from spark_groups.lab.coordinator.admin_requests import list_groups
 from spark_groups.lab.coordinator.effects import (
     NEWEST_API_VERSION,
@@ -33,18 +34,6 @@ from spark_groups.lab.coordinator.effects import (
 )
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.log import MAX_BATCH_BYTES, Log, Memory, batch_bytes
-from spark_groups.lab.coordinator.messages import (
-    CoordinatorRequest,
-    CoordinatorResponse,
-    DeleteGroupsRequest,
-    InstallAssignmentRequest,
-    KipHeartbeatRequest,
-    LeaveGroupRequest,
-    ListGroupsRequest,
-    OffsetDeleteRequest,
-    PrepareAssignmentRequest,
-    error_answer,
-)
 from spark_groups.lab.coordinator.offsets import expire, forget
 from spark_groups.lab.coordinator.profile import Profile
 from spark_groups.lab.coordinator.records import Record
@@ -60,7 +49,7 @@ from spark_groups.protocol.messages import (
 from spark_groups.types import topic_id_text
 from spark_groups.values import dataclass
 
-Read = Callable[[ConsumerGroup, Any, Profile, RequestContext], CoordinatorResponse]
+Read = Callable[[ConsumerGroup, Any, Profile, RequestContext], m.CoordinatorResponse]
 Write = Callable[[ConsumerGroup, Any, Profile, RequestContext], Outcome[Any]]
 Fired = Callable[[ConsumerGroup, Timer, Profile, RequestContext], Outcome[None]]
 OfGroup = Callable[[ConsumerGroup, Profile, RequestContext], Outcome[None]]
@@ -68,16 +57,16 @@ OfGroup = Callable[[ConsumerGroup, Profile, RequestContext], Outcome[None]]
 READS: Final[Mapping[type, Read]] = {DescribeGroupRequest: admin_requests.describe}
 """Answered at once from the replicated state."""
 WRITES: Final[Mapping[type, Write]] = {
-    DeleteGroupsRequest: admin_requests.delete_group,
+    m.DeleteGroupsRequest: admin_requests.delete_group,
     HeartbeatRequest: heartbeat.heartbeat,
-    KipHeartbeatRequest: heartbeat.heartbeat,
-    LeaveGroupRequest: admin_requests.remove_members,
+    m.KipHeartbeatRequest: heartbeat.heartbeat,
+    m.LeaveGroupRequest: admin_requests.remove_members,
     OffsetCommitRequest: offsets.commit,
-    OffsetDeleteRequest: offsets.delete,
+    m.OffsetDeleteRequest: offsets.delete,
     # With requireStable a fetch waits for the commits before it (GroupCoordinatorService).
     OffsetFetchRequest: offsets.fetch,
-    PrepareAssignmentRequest: client_assignment.prepare,
-    InstallAssignmentRequest: client_assignment.install,
+    m.PrepareAssignmentRequest: client_assignment.prepare,
+    m.InstallAssignmentRequest: client_assignment.install,
 }
 """Answered from the latest state, after replication."""
 FIRED: Final[Mapping[TimerKind, Fired]] = {
@@ -161,8 +150,8 @@ DEFAULT_ORIGIN: Final = Origin()
 class Ticket:
     """A request under way; `response` is None until it is answered."""
 
-    request: CoordinatorRequest
-    response: CoordinatorResponse | None = None
+    request: m.CoordinatorRequest
+    response: m.CoordinatorResponse | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +208,7 @@ class Shard:
 
     def submit(
         self,
-        request: CoordinatorRequest,
+        request: m.CoordinatorRequest,
         now: float,
         origin: Origin = DEFAULT_ORIGIN,
         api_version: int = NEWEST_API_VERSION,
@@ -227,7 +216,7 @@ class Shard:
         """Accept a request; its ticket is answered already if nothing must be replicated first."""
         self.now = now
         ticket = Ticket(request)
-        if isinstance(request, ListGroupsRequest):
+        if isinstance(request, m.ListGroupsRequest):
             ticket.response = list_groups(self.memory.all_replicated(), request)
             return ticket
         group_id = request.group_id
@@ -242,11 +231,11 @@ class Shard:
 
     def ask(
         self,
-        request: CoordinatorRequest,
+        request: m.CoordinatorRequest,
         now: float,
         origin: Origin = DEFAULT_ORIGIN,
         api_version: int = NEWEST_API_VERSION,
-    ) -> CoordinatorResponse:
+    ) -> m.CoordinatorResponse:
         """Accept a request, replicate everything at once, and return the answer."""
         ticket = self.submit(request, now, origin, api_version)
         if ticket.response is None:
@@ -278,7 +267,7 @@ class Shard:
             for key, timer in reversed(write.timers_before):
                 self._timers.put(timer or Timer(key, None))
             if write.ticket:
-                write.ticket.response = error_answer(
+                write.ticket.response = m.error_answer(
                     write.ticket.request, ErrorCode.COORDINATOR_NOT_AVAILABLE
                 )
                 refused.append(write.ticket)
@@ -395,6 +384,6 @@ class Shard:
     def _refuse(self, ticket: Ticket | None, fired: Timer | None) -> None:
         """Refuse a batch that is too large (RecordTooLargeException); a timer is retried."""
         if ticket:
-            ticket.response = error_answer(ticket.request, ErrorCode.UNKNOWN_SERVER_ERROR)
+            ticket.response = m.error_answer(ticket.request, ErrorCode.UNKNOWN_SERVER_ERROR)
         if fired:
             self._timers.put(replace(fired, at=self.now + TIMER_RETRY_S))

@@ -20,6 +20,7 @@ from hashlib import blake2b
 from typing import Final
 
 from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator import target_assignment
 from spark_groups.lab.coordinator.effects import (
     Outcome,
@@ -33,15 +34,6 @@ from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import GroupMember
 from spark_groups.lab.coordinator.membership import Sender
 from spark_groups.lab.coordinator.profile import AssignorBump, Profile
-from spark_groups.lab.coordinator.records import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    PartitionMetadataKey,
-    PartitionMetadataValue,
-    Record,
-    RegularExpressionKey,
-    RegularExpressionValue,
-)
 from spark_groups.lab.coordinator.topic_images import TopicsImage
 from spark_groups.protocol.subscription import Subscription, re2_fault
 from spark_groups.types import TopicId
@@ -84,7 +76,7 @@ class PatternChange:
 
     updated: Updated
     dropped: str = ""
-    records: tuple[Record, ...] = ()
+    records: tuple[r.Record, ...] = ()
     timers: tuple[Timer, ...] = ()
 
 
@@ -114,8 +106,8 @@ def pattern_change(
     if is_new:
         check_pattern(new)
     dropped = old if old not in (new, "") and counts[old] == 1 else ""
-    key = RegularExpressionKey(group.group_id, dropped)
-    records = (Record(key, None),) if dropped else ()
+    key = r.RegularExpressionKey(group.group_id, dropped)
+    records = (r.Record(key, None),) if dropped else ()
     timers: tuple[Timer, ...] = ()
     if is_new or counts:
         wanted = counts - Counter([old]) + Counter([new])
@@ -144,7 +136,10 @@ def look_up_patterns(
         return Outcome(None)
     patterns = sorted(_subscribers(group))
     found = {each: resolved_pattern(each, context.topics, context.now) for each in patterns}
-    has_changed = any(each.topics != _topics(group.regexes, key) for key, each in found.items())
+    no_topics = r.RegularExpressionValue((), 0, 0.0)
+    has_changed = any(
+        each.topics != group.regexes.get(key, no_topics).topics for key, each in found.items()
+    )
     compared = next_epoch(
         group,
         group.members.values(),
@@ -154,16 +149,16 @@ def look_up_patterns(
         regexes={**group.regexes, **found},
     )
     records = (
-        Record(RegularExpressionKey(group.group_id, key), each) for key, each in found.items()
+        r.Record(r.RegularExpressionKey(group.group_id, key), each) for key, each in found.items()
     )
     return Outcome(None, (*records, *compared.records), compared.timers, context.topics.version)
 
 
-def resolved_pattern(pattern: str, topics: TopicsImage, now: float) -> RegularExpressionValue:
+def resolved_pattern(pattern: str, topics: TopicsImage, now: float) -> r.RegularExpressionValue:
     """Return the topics whose whole name an RE2 expression matches."""
     subscription = Subscription(topic_regex=pattern)
     names = tuple(sorted(each for each in topics.by_name if subscription.matches(each)))
-    return RegularExpressionValue(names, topics.version, now)
+    return r.RegularExpressionValue(names, topics.version, now)
 
 
 def _subscribers(group: ConsumerGroup) -> Counter[str]:
@@ -203,10 +198,6 @@ def _is_due(
     )
 
 
-def _topics(regexes: Mapping[str, RegularExpressionValue], pattern: str) -> tuple[str, ...]:
-    return regexes[pattern].topics if pattern in regexes else ()
-
-
 @dataclass(frozen=True, slots=True)
 class GroupEpoch:
     """A group's epoch and its records.
@@ -217,12 +208,12 @@ class GroupEpoch:
     """
 
     group_epoch: int
-    records: tuple[Record, ...] = ()
+    records: tuple[r.Record, ...] = ()
     timers: tuple[Timer, ...] = ()
 
 
 def subscribed_names(
-    members: Iterable[GroupMember], regexes: Mapping[str, RegularExpressionValue]
+    members: Iterable[GroupMember], regexes: Mapping[str, r.RegularExpressionValue]
 ) -> frozenset[str]:
     """Return the names of all topics that a group subscribes to.
 
@@ -234,7 +225,9 @@ def subscribed_names(
     return frozenset().union(*by_name, *(each.topics for each in regexes.values()))
 
 
-def names_of(member: GroupMember, regexes: Mapping[str, RegularExpressionValue]) -> frozenset[str]:
+def names_of(
+    member: GroupMember, regexes: Mapping[str, r.RegularExpressionValue]
+) -> frozenset[str]:
     """Return the names of all topics that a member subscribes to, by name and by pattern."""
     resolved = regexes.get(member.subscribed_topic_regex)
     return member.subscribed_topic_names.union(resolved.topics if resolved else ())
@@ -253,7 +246,7 @@ def next_epoch(
     context: RequestContext,
     *,
     bumps: bool,
-    regexes: Mapping[str, RegularExpressionValue] | None = None,
+    regexes: Mapping[str, r.RegularExpressionValue] | None = None,
 ) -> GroupEpoch:
     """Compare the subscriptions of a group with the topics; a difference bumps the epoch.
 
@@ -286,8 +279,8 @@ def _listed(
 ) -> GroupEpoch:
     now = _described(names, context.topics)
     records = []
-    if now != (group.partition_metadata or PartitionMetadataValue({})):
-        records.append(Record(PartitionMetadataKey(group.group_id), now))
+    if now != (group.partition_metadata or r.PartitionMetadataValue({})):
+        records.append(r.Record(r.PartitionMetadataKey(group.group_id), now))
     group_epoch = group.group_epoch
     if bumps or records:
         group_epoch += 1
@@ -311,17 +304,19 @@ def _hashed(
         records.append(_record(group, group_epoch, metadata_hash))
     if group.partition_metadata is not None:
         # The hash replaces the record of 4.0.
-        records.append(Record(PartitionMetadataKey(group.group_id), None))
+        records.append(r.Record(r.PartitionMetadataKey(group.group_id), None))
     return GroupEpoch(group_epoch, tuple(records))
 
 
-def _record(group: ConsumerGroup, group_epoch: int, metadata_hash: int = 0) -> Record:
-    return Record(GroupMetadataKey(group.group_id), GroupMetadataValue(group_epoch, metadata_hash))
+def _record(group: ConsumerGroup, group_epoch: int, metadata_hash: int = 0) -> r.Record:
+    return r.Record(
+        r.GroupMetadataKey(group.group_id), r.GroupMetadataValue(group_epoch, metadata_hash)
+    )
 
 
-def _described(names: frozenset[str], topics: TopicsImage) -> PartitionMetadataValue:
+def _described(names: frozenset[str], topics: TopicsImage) -> r.PartitionMetadataValue:
     found = (topics.by_name[each] for each in sorted(names) if each in topics.by_name)
-    return PartitionMetadataValue(
+    return r.PartitionMetadataValue(
         {each.name: (each.topic_id, each.partition_count) for each in found}
     )
 
@@ -399,8 +394,8 @@ class GroupSubscription:
 
     group_epoch: int
     has_changed: bool
-    regexes: Mapping[str, RegularExpressionValue]
-    records: tuple[Record, ...] = ()
+    regexes: Mapping[str, r.RegularExpressionValue]
+    records: tuple[r.Record, ...] = ()
     timers: tuple[Timer, ...] = ()
     topics_version: int | None = None
 

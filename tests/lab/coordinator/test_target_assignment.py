@@ -312,7 +312,7 @@ def test_a_timeline_hash_map(count: int, expected: tuple[int, ...]) -> None:
 
 
 def test_members_of_a_group_that_had_more_of_them() -> None:
-    """A broker of 4.4.0 assigned the first one the free partitions after five members were three."""
+    """As a broker of 4.4.0 assigned after two of five members had left."""
     first, second = "4c8e8d31-9a1a-4c6e-a774-619e966aac93", "f4b3d509-5bb7-45ab-8f81-1f04a5b9bef3"
     known = ["7ce73a7d-8082-441e-aeed-22aa7230c1f6", first, second]
     assert member_order(known, known)[:2] == [second, first]
