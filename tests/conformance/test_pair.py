@@ -145,7 +145,7 @@ def test_scripts_reach_every_answer_they_are_for() -> None:
         (replace(KAFKA_4_3, bumps_epoch_while_unrevoked=True), KAFKA_4_3),
         (replace(KAFKA_4_3, stable_extras=False), KAFKA_4_3),
         (replace(KAFKA_4_3, batches_assignments=False), KAFKA_4_3),
-        (replace(KAFKA_4_3, given_up_pattern_bumps=False), KAFKA_4_3),
+        (replace(KAFKA_4_3, dropped_pattern_bumps=False), KAFKA_4_3),
         (replace(KAFKA_4_4, keeps_old_instance_ids=True), KAFKA_4_4),
         (replace(KAFKA_4_4, last_leave_installs_target=False), KAFKA_4_4),
     ],

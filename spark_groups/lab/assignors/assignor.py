@@ -1,4 +1,4 @@
-"""What an assignor is given and what it gives."""
+"""The interface of assignors."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from spark_groups.types import NO_PARTITIONS, Assignment, TopicId, TopicIdPartit
 
 
 class AssignorError(Exception):
-    """An assignor could not assign; Kafka answers UNKNOWN_SERVER_ERROR and keeps nothing."""
+    """An assignor failed; Kafka answers UNKNOWN_SERVER_ERROR and stores nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberSpec:
-    """A member as an assignor sees it.
+    """A member in the input of an assignor.
 
     Args:
-        subscribed: The ids of the topics it subscribes to, by name and by pattern.
-        instance_id: Its static identity, if it has one.
-        rack_id: Its rack.
-        target: What it was meant to have until now.
+        subscribed: Ids of the topics it subscribes to, by name and by pattern.
+        target: Its previous target.
     """
 
     subscribed: frozenset[TopicId]
@@ -32,33 +30,28 @@ class MemberSpec:
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    """A group as an assignor sees it.
+    """A group in the input of an assignor.
 
     Args:
-        members: By member id, in the order in which the coordinator goes through them: who keeps
-            the partition too many depends on it.
+        members: By member id, in the coordinator's order: surplus partitions depend on it.
         is_homogeneous: Whether all members subscribe to the same topics.
-        partition_counts: How many partitions each subscribed topic has, in the coordinator's order.
-        meant: What the coordinator had meant for anybody, which is more than the members' targets
-            where a member takes the place of another one; None: just those.
+        partition_counts: Partition counts of the subscribed topics, in the coordinator's order.
+        targeted: All partitions in the group's targets, which are more than those of these members
+            if one replaces another; None for just those.
     """
 
     members: Mapping[str, MemberSpec]
     is_homogeneous: bool
     partition_counts: Mapping[TopicId, int] = field(default_factory=dict)
-    meant: frozenset[TopicIdPartition] | None = None
+    targeted: frozenset[TopicIdPartition] | None = None
 
 
 class Assignor(Protocol):
-    """Decides who is meant to have what."""
+    """Computes targets."""
 
     @property
     def name(self) -> str:
-        """What members ask for it by."""
+        """Its name in requests."""
 
     def assign(self, group: GroupSpec) -> dict[str, Assignment]:
-        """Return the target of every member.
-
-        Raises:
-            AssignorError: It cannot assign.
-        """
+        """Return the target of every member; raise AssignorError."""

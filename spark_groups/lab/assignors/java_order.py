@@ -1,8 +1,7 @@
-"""The order in which Java goes through a HashMap or a HashSet.
+"""The iteration order of Java's HashMap and HashSet.
 
-Kafka's assignors give different, equally good answers for different orders of members, topics and
-partitions; what a broker answers depends on the hashes of its keys. The one thing left out is that
-Java turns a bucket of eight keys into a tree.
+The results of Kafka's assignors depend on the order of members, topics and partitions, and with it
+on the hashes of their keys. Trees in buckets of eight and more keys are left out.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from spark_groups.types import TopicId
 K = TypeVar("K")
 
 DEFAULT_TABLE: Final = 16
-"""The buckets of a HashMap that was made without a size."""
+"""The default bucket count of a HashMap."""
 
 _INT: Final = 0xFFFF_FFFF
 _CACHED: Final = 65_536
@@ -24,7 +23,7 @@ _CACHED: Final = 65_536
 
 @lru_cache(_CACHED)
 def string_hash(text: str) -> int:
-    """Return `String.hashCode`, as 32 bits without a sign."""
+    """Return `String.hashCode` as unsigned 32 bits."""
     units = text.encode("utf-16-be", "surrogatepass")
     total = 0
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -33,13 +32,13 @@ def string_hash(text: str) -> int:
 
 
 def signed(bits: int) -> int:
-    """Return the number that Java takes 32 bits for."""
+    """Return the signed value of 32 bits."""
     return bits - (1 << 32) if bits >> 31 else bits
 
 
 @lru_cache(_CACHED)
 def uuid_hash(topic_id: TopicId) -> int:
-    """Return the `hashCode` of Kafka's Uuid, as 32 bits without a sign."""
+    """Return the `hashCode` of Kafka's Uuid as unsigned 32 bits."""
     halves = (topic_id.int >> 64) ^ topic_id.int
     return (halves >> 32 ^ halves) & _INT
 
@@ -50,24 +49,23 @@ def integer_hash(value: int) -> int:
 
 
 def grown_table(count: int, table: int = DEFAULT_TABLE) -> int:
-    """Return the buckets of a HashMap that began with `table` of them and got `count` keys."""
+    """Return the bucket count of a HashMap that began with `table` and holds `count` keys."""
     while count * 4 > table * 3:
         table *= 2
     return table
 
 
 def copied_table(count: int) -> int:
-    """Return the buckets of a HashSet that was made from a collection of `count` keys."""
+    """Return the bucket count of a HashSet made from a collection of `count` keys."""
     return 1 << (max(count * 4 // 3 + 1, DEFAULT_TABLE) - 1).bit_length()
 
 
 def hash_order(keys: Iterable[K], hash_of: Callable[[K], int], table: int) -> list[K]:
-    """Return keys in the order of a table: by bucket, and in a bucket as they came.
+    """Return keys in the order of a table: by bucket, and within a bucket by insertion.
 
     Args:
-        keys: Each once, in the order in which they were put.
-        hash_of: Their `hashCode`.
-        table: How many buckets there are, a power of two.
+        keys: Unique, in the order of insertion.
+        table: The number of buckets, a power of two.
     """
 
     def bucket(key: K) -> int:

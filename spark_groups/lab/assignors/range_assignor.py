@@ -1,11 +1,11 @@
-"""The range assignor, and how it cuts a topic.
+"""The range assignor.
 
-Kafka 4 cuts a topic in ranges, whoever had them before. KIP-848 wants topics co-partitioned, and
-the assignment sticky, but does not say how. The reading here: each topic is cut as Kafka 4 cuts it,
-but a member keeps what it has of it up to its share, lowest first, and a partition too many stays
-with a member that has it; what is free goes upwards to the members in their order. Ranges are
-contiguous where nothing was kept, and topics with equal counts that are given out together stay cut
-alike.
+Kafka 4 assigns contiguous ranges regardless of previous targets. KIP-848 wants topics
+co-partitioned and assignments sticky, but does not specify how. In this reading each topic has the
+shares of Kafka 4, but a member keeps its partitions up to its share, lowest first; a surplus
+partition stays with a member that has it; free partitions go to the members in order, ascending.
+Ranges are contiguous where no partition was kept, and topics with equal counts assigned together
+stay co-partitioned.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spark_groups.types import Assignment, TopicId, TopicIdPartition
 def sticky(
     group: GroupSpec, topic_id: TopicId, member_ids: Sequence[str]
 ) -> dict[str, Sequence[int]]:
-    """Return what members have up to their share, and what was free of the rest."""
+    """Return the kept partitions of members up to their share, plus free ones."""
     count = group.partition_counts[topic_id]
     quota, extras = divmod(count, len(member_ids))
     kept: dict[str, Sequence[int]] = {}
@@ -43,7 +43,7 @@ def sticky(
 
 
 Cut = Callable[[GroupSpec, TopicId, Sequence[str]], Mapping[str, Sequence[int]]]
-"""Gives the partitions of a topic to its subscribers, which are in the order of the ranges."""
+"""Splits a topic among its subscribers, which are in the order of the ranges."""
 
 
 def contiguous(
@@ -62,11 +62,7 @@ def contiguous(
 
 @dataclass(frozen=True, slots=True)
 class RangeAssignor:
-    """Cuts every topic for its subscribers, in one order of members: equal topics are cut alike.
-
-    Args:
-        cut: Cuts one topic.
-    """
+    """Splits every topic among its subscribers; members have one order for all topics."""
 
     cut: Cut = contiguous
 
@@ -75,11 +71,7 @@ class RangeAssignor:
         return "range"
 
     def assign(self, group: GroupSpec) -> dict[str, Assignment]:
-        """Return the target of every member (RangeAssignor).
-
-        Raises:
-            AssignorError: A subscribed topic is not known.
-        """
+        """Return the target of every member; raise AssignorError for unknown topics."""
         targets: dict[str, list[TopicIdPartition]] = {each: [] for each in group.members}
         for topic_id, member_ids in _subscribers(group).items():
             for member_id, partitions in self.cut(group, topic_id, member_ids).items():
@@ -88,12 +80,9 @@ class RangeAssignor:
 
 
 def _subscribers(group: GroupSpec) -> dict[TopicId, list[str]]:
-    """Return who subscribes to each topic: static members by instance id, then by member id.
+    """Return the subscribers of each topic: static members by instance id, then by member id.
 
-    Where all are taken to subscribe alike, the first one's topics are everybody's.
-
-    Raises:
-        AssignorError: A subscribed topic is not known.
+    For a homogeneous group the topics of the first member count for all.
     """
     found: dict[TopicId, list[str]] = {}
     ordered = sorted(group.members, key=lambda each: _rank(group, each))

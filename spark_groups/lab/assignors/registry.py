@@ -1,4 +1,4 @@
-"""The assignors that a coordinator has, by the name that members ask for."""
+"""The server-side assignors by name."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from spark_groups.lab.assignors.uniform import UniformAssignor
 
 @lru_cache(4)
 def assignors(*, stable_extras: bool, range_is_sticky: bool) -> Mapping[str, Assignor]:
-    """Return the server assignors by name.
+    """Return the server-side assignors by name.
 
     Args:
-        stable_extras: Uniform leaves the partition too many where it is (from 4.0.1 on).
-        range_is_sticky: Range looks at what members have (the KIP; not Kafka 4).
+        stable_extras: Uniform keeps surplus partitions in place (from 4.0.1 on).
+        range_is_sticky: Range considers current targets (the KIP; not Kafka 4).
     """
     found: tuple[Assignor, ...] = (
         UniformAssignor(stable_extras),

@@ -1,13 +1,12 @@
-"""The uniform assignor, Kafka's default: every member has the same number of partitions.
+"""The uniform assignor, Kafka's default: all members get the same number of partitions.
 
-Where all members subscribe to the same topics, they go one after the other and keep what they have
-up to their quota; what is free then fills the members that have less, in the same order
+If all members subscribe to the same topics, each keeps its partitions up to its quota, one member
+after the other; free partitions then fill the others in the same order
 (UniformHomogeneousAssignmentBuilder).
 
-Where they subscribe to different topics, members keep what they still subscribe to, what is free
-goes to the least loaded subscriber, and then partitions move from the most loaded subscriber of a
-topic to the least loaded one until they differ by one at most
-(UniformHeterogeneousAssignmentBuilder).
+Otherwise members keep the partitions they still subscribe to, free ones go to the least loaded
+subscriber, and then partitions move from the most to the least loaded subscriber of a topic until
+they differ by at most one (UniformHeterogeneousAssignmentBuilder).
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from spark_groups.types import NO_PARTITIONS, Assignment, TopicId, TopicIdPartit
 
 
 class Balancer:
-    """Says which of a topic's subscribers gets a partition next, and which gives one up.
+    """Selects the subscriber of a topic that gets or loses the next partition.
 
-    Subscribers are sorted by load. Those with the least are a range at one end that grows as its
-    level rises, those with the most a range at the other end that grows as its level sinks
-    (MemberAssignmentBalancer). It assumes that what it names is given, or taken away.
+    Subscribers are sorted by load. The least loaded are a range at one end that grows as its level
+    rises, the most loaded a range at the other end that grows as its level sinks
+    (MemberAssignmentBalancer). The caller is expected to move the partition.
 
     Args:
-        loads: How many partitions each member has, by its number; it may change meanwhile.
+        loads: The partition count of each member, by its number; it may change meanwhile.
         members: The numbers of the subscribers, at least one.
     """
 
@@ -57,7 +56,7 @@ class Balancer:
         return self._most_level - self._least_level <= 1
 
     def next_least_loaded(self) -> int:
-        """Return who gets the next partition."""
+        """Return the member that gets the next partition."""
         if self._least_next >= self._least_end:
             self._least_level += 1
             while (
@@ -70,10 +69,10 @@ class Balancer:
         return self._members[self._least_next - 1]
 
     def next_most_loaded(self) -> int | None:
-        """Return who gives up a partition next; None if nobody has one to give."""
+        """Return the member that loses the next partition; None if all have none."""
         if self._most_next < self._most_start:
             if self._most_end <= self._most_start and self._most_start > 0:
-                # Everybody in the range was excluded: go on with whoever is beside it.
+                # All members of the range were excluded: continue with the next one.
                 self._most_level = self._loads[self._members[self._most_start - 1]]
             else:
                 self._most_level -= 1
@@ -89,7 +88,7 @@ class Balancer:
         return self._members[self._most_next + 1]
 
     def exclude_most_loaded(self) -> None:
-        """Take whom `next_most_loaded` returned last out of the range: it has nothing to give."""
+        """Remove the last result of `next_most_loaded` from the range: it has no partition."""
         last = self._most_end - 1
         members = self._members
         members[self._most_next + 1], members[last] = members[last], members[self._most_next + 1]
@@ -97,26 +96,18 @@ class Balancer:
 
 
 MAX_ITERATION_COUNT: Final = 16
-"""Rounds over all topics after which what is left of the imbalance is taken."""
+"""Maximum number of rounds over all topics."""
 
-_NOBODY: Final = -1
+_NO_OWNER: Final = -1
 
 
 def heterogeneous_targets(group: GroupSpec) -> dict[str, Assignment]:
-    """Return the target of every member.
-
-    Raises:
-        AssignorError: A subscribed topic is not known.
-    """
+    """Return the target of every member; raise AssignorError for unknown topics."""
     return _Builder(group).build()
 
 
 class _Builder:
-    """One run; members are numbered in the order of the group.
-
-    Args:
-        group: The group.
-    """
+    """One run; members are numbered in the order of the group."""
 
     def __init__(self, group: GroupSpec) -> None:
         self.group = group
@@ -129,10 +120,9 @@ class _Builder:
                     raise AssignorError("members are subscribed to a topic which does not exist")
                 self.subscribers.setdefault(topic_id, []).append(index)
         for topic_id in self.subscribers:
-            self.owners[topic_id] = [_NOBODY] * group.partition_counts[topic_id]
+            self.owners[topic_id] = [_NO_OWNER] * group.partition_counts[topic_id]
 
     def build(self) -> dict[str, Assignment]:
-        """Return the target of every member."""
         if not self.subscribers:
             return dict.fromkeys(self.group.members, NO_PARTITIONS)
         self.keep()
@@ -150,7 +140,7 @@ class _Builder:
         }
 
     def rank(self, topic_id: TopicId) -> tuple[float, int, int, int]:
-        """Order topics: many partitions for a subscriber first, then few subscribers, then by id.
+        """Order topics by partitions per subscriber, then few subscribers, then id.
 
         Java compares the two halves of an id as signed numbers.
         """
@@ -160,7 +150,6 @@ class _Builder:
         return (-len(self.owners[topic_id]) / subscribers, subscribers, high ^ sign, low ^ sign)
 
     def keep(self) -> None:
-        """Leave every member what it has and still subscribes to."""
         for index, member in enumerate(self.group.members.values()):
             for each in member.target.partitions:
                 if each.topic_id in member.subscribed:
@@ -168,17 +157,15 @@ class _Builder:
                     self.loads[index] += 1
 
     def fill(self, topic_id: TopicId) -> None:
-        """Give the free partitions of a topic to its least loaded subscribers."""
         owners = self.owners[topic_id]
-        if _NOBODY not in owners:
+        if _NO_OWNER not in owners:
             return
         balancer = Balancer(self.loads, self.subscribers[topic_id])
         for partition, owner in enumerate(owners):
-            if owner == _NOBODY:
+            if owner == _NO_OWNER:
                 self.give(topic_id, partition, balancer.next_least_loaded())
 
     def balance(self, topics: list[TopicId]) -> None:
-        """Go round the topics until a whole round moved nothing, or long enough."""
         last_moved = None
         for _ in range(MAX_ITERATION_COUNT):
             for topic_id in topics:
@@ -213,34 +200,31 @@ class _Builder:
         return moved
 
     def give(self, topic_id: TopicId, partition: int, index: int) -> None:
-        """Make a member the owner of a partition."""
         self.owners[topic_id][partition] = index
         self.loads[index] += 1
 
 
 def homogeneous_targets(group: GroupSpec, *, stable_extras: bool) -> dict[str, Assignment]:
-    """Return the target of every member.
+    """Return the target of every member; raise AssignorError for unknown topics.
 
     Args:
-        group: The group; at least one member.
-        stable_extras: A member that does not have the partition too many leaves it to one that does
-            (KAFKA-18688).
-
-    Raises:
-        AssignorError: A subscribed topic is not known.
+        group: A group with at least one member.
+        stable_extras: Surplus partitions stay with a member that has one (KAFKA-18688).
     """
     subscribed = next(iter(group.members.values())).subscribed
     if not subscribed <= group.partition_counts.keys():
         raise AssignorError("members are subscribed to a topic which does not exist")
     topics = {each: count for each, count in group.partition_counts.items() if each in subscribed}
-    meant = group.meant
-    if meant is None:
-        meant = frozenset(key for each in group.members.values() for key in each.target.partitions)
+    targeted = group.targeted
+    if targeted is None:
+        targeted = frozenset(
+            key for each in group.members.values() for key in each.target.partitions
+        )
     free = [
         key
         for topic_id, count in topics.items()
         for partition in range(count)
-        if (key := TopicIdPartition(topic_id, partition)) not in meant
+        if (key := TopicIdPartition(topic_id, partition)) not in targeted
     ]
     quota, extras = divmod(sum(topics.values()), len(group.members))
     kept: dict[str, list[TopicIdPartition]] = {}
@@ -250,7 +234,8 @@ def homogeneous_targets(group: GroupSpec, *, stable_extras: bool) -> dict[str, A
         room = quota + has_extra
         had = [each for each in member.target.partitions if each.topic_id in topics]
         if len(had) > room:
-            had = _in_order(had, topics, grown_table(_topics_of(member.target)))
+            topic_count = len({each.topic_id for each in member.target.partitions})
+            had = _in_order(had, topics, grown_table(topic_count))
         kept[member_id] = had[:room]
         free += had[room:]
         room -= len(kept[member_id])
@@ -276,17 +261,12 @@ def _filled(
     return filled
 
 
-def _topics_of(target: Assignment) -> int:
-    return len({each.topic_id for each in target.partitions})
-
-
 def _in_order(
     had: list[TopicIdPartition], topics: Mapping[TopicId, int], table: int
 ) -> list[TopicIdPartition]:
-    """Return what a member had in the order in which Java goes through it.
+    """Return partitions in Java's order: a HashMap from topic to HashSet.
 
-    It is a HashMap from topic to HashSet; in a bucket the order is that of the topics and of the
-    partitions, which is how they are given out.
+    Within a bucket the order is that of the assignment, by topic and partition.
     """
     by_topic: dict[TopicId, list[int]] = {}
     for each in sorted(had):
@@ -303,10 +283,10 @@ def _in_order(
 
 @dataclass(frozen=True, slots=True)
 class UniformAssignor:
-    """Balances partitions over all topics, and leaves them where they are as far as it can.
+    """Balances partitions over all topics and moves as few as possible.
 
     Args:
-        stable_extras: The partition too many stays where it is (from 4.0.1 on).
+        stable_extras: Surplus partitions stay in place (from 4.0.1 on).
     """
 
     stable_extras: bool
@@ -316,11 +296,7 @@ class UniformAssignor:
         return "uniform"
 
     def assign(self, group: GroupSpec) -> dict[str, Assignment]:
-        """Return the target of every member.
-
-        Raises:
-            AssignorError: A subscribed topic is not known.
-        """
+        """Return the target of every member; raise AssignorError for unknown topics."""
         if not group.members:
             return {}
         if group.is_homogeneous:

@@ -1,4 +1,4 @@
-"""What operators ask a coordinator: describe, list and delete groups, remove members.
+"""Requests of operators: describe, list and delete groups, remove members.
 
 Source: ConsumerGroup.asDescribedGroup, ConsumerGroupMember.asConsumerGroupDescribeMember;
 GroupMetadataManager.listGroups; Group.createGroupTombstoneRecords;
@@ -12,6 +12,7 @@ from typing import Final
 
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator import leaving, membership, target_assignment
+from spark_groups.lab.coordinator import messages as m
 from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator.effects import (
     CoordinatorErrorCode,
@@ -21,19 +22,7 @@ from spark_groups.lab.coordinator.effects import (
 )
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import GroupMember
-from spark_groups.lab.coordinator.messages import (
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    LeavingMember,
-    LeftMember,
-    ListedGroup,
-    ListGroupsRequest,
-    ListGroupsResponse,
-)
 from spark_groups.lab.coordinator.profile import Profile
-from spark_groups.lab.coordinator.records import Record, TargetMemberValue
 from spark_groups.protocol.messages import (
     DescribedMember,
     DescribeGroupRequest,
@@ -47,13 +36,7 @@ CONSUMER_MEMBER_TYPE: Final = 1
 def describe(
     group: ConsumerGroup, _request: DescribeGroupRequest, profile: Profile, context: RequestContext
 ) -> DescribeGroupResponse:
-    """Describe a group.
-
-    Args:
-        group: The group; without records if it does not exist.
-        profile: Which coordinator it is.
-        context: The topics and the settings.
-    """
+    """Answer ConsumerGroupDescribe for one group."""
     if not group.group_id:
         refused = CoordinatorErrorCode.INVALID_GROUP_ID
         fails = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -81,9 +64,9 @@ def describe(
 def _member(
     group: ConsumerGroup, member: GroupMember, topic_names: dict[TopicId, str], profile: Profile
 ) -> DescribedMember:
-    # Who still has to give something up answers for it until it has.
+    # Partitions belong to a member until it has revoked them.
     revoking = member.pending_revocation if profile.describes_revoking else ()
-    meant = group.targets.get(member.member_id, TargetMemberValue()).partitions
+    target = group.targets.get(member.member_id, r.TargetMemberValue()).partitions
     return DescribedMember(
         member_id=member.member_id,
         member_epoch=member.member_epoch,
@@ -95,14 +78,13 @@ def _member(
         subscribed_topic_names=tuple(sorted(member.subscribed_topic_names)),
         subscribed_topic_regex=member.subscribed_topic_regex,
         assignment=_existing((*member.assigned, *revoking), topic_names),
-        target_assignment=_existing(meant.partitions, topic_names),
+        target_assignment=_existing(target.partitions, topic_names),
     )
 
 
 def _existing(
     partitions: Iterable[TopicIdPartition], topic_names: dict[TopicId, str]
 ) -> Assignment:
-    """Return partitions without those of topics that are gone: nothing can name them."""
     return Assignment(frozenset(each for each in partitions if each.topic_id in topic_names))
 
 
@@ -113,23 +95,21 @@ TYPE_NAMES: Final = {
     "share": "share",
     "streams": "streams",
 }
-"""What a types filter may say, in any case; `generic` is the KIP's word for classic."""
+"""Values of a types filter, in any case; `generic` is the KIP's word for classic."""
 
 
-def list_groups(groups: Iterable[ConsumerGroup], request: ListGroupsRequest) -> ListGroupsResponse:
-    """List groups.
-
-    A filter that names only what does not exist lets nothing through
-    (GroupMetadataManager.listGroups).
+def list_groups(
+    groups: Iterable[ConsumerGroup], request: m.ListGroupsRequest
+) -> m.ListGroupsResponse:
+    """List groups; a filter that names only unknown values matches no group.
 
     Args:
-        groups: All groups that have records, as far as they are replicated.
-        request: The filters.
+        groups: The replicated state of all groups that have records.
     """
     states = {each.lower().strip() for each in request.states_filter}
     types = {TYPE_NAMES.get(each.lower()) for each in request.types_filter}
     listed = (_listed_group(group) for group in groups)
-    return ListGroupsResponse(
+    return m.ListGroupsResponse(
         groups=tuple(
             each
             for each in listed
@@ -139,13 +119,13 @@ def list_groups(groups: Iterable[ConsumerGroup], request: ListGroupsRequest) -> 
     )
 
 
-def _listed_group(group: ConsumerGroup) -> ListedGroup:
-    """Describe a group; one that only has offsets is a simple classic group to Kafka."""
+def _listed_group(group: ConsumerGroup) -> m.ListedGroup:
+    """Return a list entry; Kafka lists a group with only offsets as a simple classic group."""
     if not group.is_consumer_group:
-        return ListedGroup(
+        return m.ListedGroup(
             group_id=group.group_id, protocol_type="", group_state="Empty", group_type="classic"
         )
-    return ListedGroup(group_id=group.group_id, group_state=group.state.value)
+    return m.ListedGroup(group_id=group.group_id, group_state=group.state.value)
 
 
 _TOMBSTONE_ORDER: Final = (
@@ -158,45 +138,41 @@ _TOMBSTONE_ORDER: Final = (
     r.PartitionMetadataKey,
     r.GroupMetadataKey,
 )
-"""Offsets first, then what stands on the group, then the group itself."""
+"""Offsets first, then members and targets, then the group."""
 
 
 def delete_group(
-    group: ConsumerGroup, _request: DeleteGroupsRequest, _profile: Profile, _context: RequestContext
-) -> Outcome[DeleteGroupsResponse]:
-    """Delete a group.
-
-    Args:
-        group: The group.
-    """
+    group: ConsumerGroup,
+    _request: m.DeleteGroupsRequest,
+    _profile: Profile,
+    _context: RequestContext,
+) -> Outcome[m.DeleteGroupsResponse]:
+    """Delete a group."""
     if not group.exists:
-        return Outcome(DeleteGroupsResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
+        return Outcome(m.DeleteGroupsResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
     if group.members:
-        return Outcome(DeleteGroupsResponse(error_code=ErrorCode.NON_EMPTY_GROUP))
-    return Outcome(DeleteGroupsResponse(), group_tombstones(group))
+        return Outcome(m.DeleteGroupsResponse(error_code=ErrorCode.NON_EMPTY_GROUP))
+    return Outcome(m.DeleteGroupsResponse(), group_tombstones(group))
 
 
-def group_tombstones(group: ConsumerGroup) -> tuple[Record, ...]:
-    """Return what deletes a group with everything in it (Group.createGroupTombstoneRecords)."""
+def group_tombstones(group: ConsumerGroup) -> tuple[r.Record, ...]:
+    """Return the tombstones of all records of a group (Group.createGroupTombstoneRecords)."""
     keys: set[r.Key] = {each.key for each in group.records()}
     keys.add(r.GroupMetadataKey(group.group_id))
     ordered = sorted(keys, key=lambda key: _TOMBSTONE_ORDER.index(type(key)))
-    return tuple(Record(key, None) for key in ordered)
+    return tuple(r.Record(key, None) for key in ordered)
 
 
 def remove_members(
-    group: ConsumerGroup, request: LeaveGroupRequest, profile: Profile, context: RequestContext
-) -> Outcome[LeaveGroupResponse]:
-    """Remove the members that an operator names; each gets a result of its own.
+    group: ConsumerGroup, request: m.LeaveGroupRequest, profile: Profile, context: RequestContext
+) -> Outcome[m.LeaveGroupResponse]:
+    """Remove the members that an operator names; each gets its own result.
 
     Args:
-        group: The group.
-        request: Who is to go: by member id, by instance id, or by both.
-        profile: Which coordinator it is.
-        context: The topics.
+        request: Names members by member id, instance id or both.
     """
     if not group.group_id:
-        return Outcome(LeaveGroupResponse(error_code=CoordinatorErrorCode.INVALID_GROUP_ID))
+        return Outcome(m.LeaveGroupResponse(error_code=CoordinatorErrorCode.INVALID_GROUP_ID))
     found: dict[str, GroupMember] = {}
     results = []
     for each in request.members:
@@ -207,16 +183,16 @@ def remove_members(
         except RefusedError as refusal:
             error_code = refusal.code
         results.append(
-            LeftMember(
+            m.LeftMember(
                 member_id=each.member_id, instance_id=each.instance_id, error_code=error_code
             )
         )
     fenced = leaving.fence(group, tuple(found.values()), profile, context)
-    response = LeaveGroupResponse(members=tuple(results))
+    response = m.LeaveGroupResponse(members=tuple(results))
     return Outcome(response, fenced.records, fenced.timers)
 
 
-def _named_member(group: ConsumerGroup, named: LeavingMember, profile: Profile) -> GroupMember:
+def _named_member(group: ConsumerGroup, named: m.LeavingMember, profile: Profile) -> GroupMember:
     if named.instance_id is not None and not named.member_id:
         return membership.static_member(group, named.instance_id, profile)
     return membership.leaver(group, named.member_id, named.instance_id, profile)

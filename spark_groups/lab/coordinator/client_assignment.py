@@ -1,9 +1,7 @@
-"""Assignors that members bring, and the target that one of these members computes.
+"""Client-side assignors, and targets computed by a member (KIP-848, "Client Side Mode").
 
-Which assignor a group uses, which member may run it, what that member is given, and what it may
-install. One computation is in flight at a time. A member that takes too long is not fenced: another
-one is asked. Kafka never shipped this; where the text leaves something open, docs/decisions/0012
-says what is done.
+One computation runs at a time. A member that exceeds its timeout is not fenced; another member is
+chosen. Kafka never shipped this: docs/decisions/0012 covers what the KIP leaves open.
 
 Source: KIP-848, "Assignor Selection", "Metadata Version Handling", "Member Selection", "Client Side
 Mode", ConsumerGroupPrepareAssignment, ConsumerGroupInstallAssignment.
@@ -17,6 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator import messages as m
+from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator.effects import (
     Computation,
     CoordinatorErrorCode,
@@ -31,24 +31,7 @@ from spark_groups.lab.coordinator.effects import (
 )
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import ClientAssignor, GroupMember
-from spark_groups.lab.coordinator.messages import (
-    InstallAssignmentRequest,
-    InstallAssignmentResponse,
-    InstalledMember,
-    KipHeartbeatRequest,
-    PrepareAssignmentRequest,
-    PrepareAssignmentResponse,
-    PreparedMember,
-    PreparedTopic,
-)
 from spark_groups.lab.coordinator.profile import Profile
-from spark_groups.lab.coordinator.records import (
-    Record,
-    TargetMemberKey,
-    TargetMemberValue,
-    TargetMetadataKey,
-    TargetMetadataValue,
-)
 from spark_groups.lab.coordinator.subscriptions import names_of
 from spark_groups.protocol.messages import HeartbeatRequest
 from spark_groups.types import TopicIdPartition
@@ -70,18 +53,13 @@ _RULES: Final[tuple[Rule[ClientAssignor], ...]] = (
 def with_assignors(
     member: GroupMember, request: HeartbeatRequest, members: Mapping[str, GroupMember]
 ) -> GroupMember:
-    """Return a member with the assignors that it brings.
-
-    Args:
-        member: The member as it was.
-        request: Its heartbeat; None as its assignors leaves them as they are.
-        members: The group's members.
+    """Return a member with the client-side assignors of its heartbeat.
 
     Raises:
-        RefusedError: INVALID_REQUEST where no group would take them (KIP-848, "Request
-            Validation"), UNSUPPORTED_ASSIGNOR where their versions overlap with nobody's.
+        RefusedError: INVALID_REQUEST for a heartbeat that is never valid (KIP-848, "Request
+            Validation"), UNSUPPORTED_ASSIGNOR if versions do not overlap with those of a member.
     """
-    if not isinstance(request, KipHeartbeatRequest) or request.client_assignors is None:
+    if not isinstance(request, m.KipHeartbeatRequest) or request.client_assignors is None:
         return member
     if request.client_assignors and request.server_assignor is not None:
         message = "ServerAssignor and ClientAssignors can't be used together."
@@ -97,7 +75,10 @@ def _check_versions(member: GroupMember, members: Mapping[str, GroupMember]) -> 
     for own in member.client_assignors:
         for other in members.values():
             theirs = None if _is_same(member, other) else _named(other, own.name)
-            if theirs and not _overlap(own, theirs):
+            if theirs and not (
+                own.minimum_version <= theirs.maximum_version
+                and theirs.minimum_version <= own.maximum_version
+            ):
                 raise RefusedError(
                     ErrorCode.UNSUPPORTED_ASSIGNOR,
                     f"The versions {own.minimum_version} to {own.maximum_version} of ClientAssignor"
@@ -106,19 +87,16 @@ def _check_versions(member: GroupMember, members: Mapping[str, GroupMember]) -> 
 
 
 def _is_same(member: GroupMember, other: GroupMember) -> bool:
-    """Tell whether a member is another's next life, or the one whose place it takes."""
+    """Return whether a member is the next incarnation of another one, or replaces it."""
     same_instance = member.instance_id is not None and member.instance_id == other.instance_id
     return member.member_id == other.member_id or same_instance
 
 
 def chosen(members: Mapping[str, GroupMember]) -> str | None:
-    """Return the client-side assignor that a group uses; None if the server's is used.
+    """Return the client-side assignor of a group; None for a server-side one.
 
-    It is one that every member supports and that some member can run; of several, the one that
-    most members have before the others.
-
-    Args:
-        members: The group's members.
+    Every member must support it and some member must be able to run it; the preferred one of most
+    members wins.
     """
     if not members:
         return None
@@ -133,36 +111,32 @@ def chosen(members: Mapping[str, GroupMember]) -> str | None:
 
 
 def readers(members: Mapping[str, GroupMember], assignor: str) -> list[str]:
-    """Return who may run an assignor: who handles all versions that the others support.
+    """Return the members that may run an assignor: they handle the versions of all members.
 
-    If nobody does, it is who can read the metadata of all.
-
-    Args:
-        members: The group's members, all of which support it.
-        assignor: Its name.
+    If there are none, return the members that can read the current metadata of all.
     """
-    brought = {
+    entries = {
         member_id: own
         for member_id, member in members.items()
         if (own := _named(member, assignor)) is not None
     }
-    least = min(each.minimum_version for each in brought.values())
-    greatest = max(each.maximum_version for each in brought.values())
+    least = min(each.minimum_version for each in entries.values())
+    greatest = max(each.maximum_version for each in entries.values())
     handles_all = [
         member_id
-        for member_id, own in brought.items()
+        for member_id, own in entries.items()
         if own.minimum_version <= least and own.maximum_version >= greatest
     ]
-    used = {each.metadata_version for each in brought.values()}
+    used = {each.metadata_version for each in entries.values()}
     return handles_all or [
         member_id
-        for member_id, own in brought.items()
+        for member_id, own in entries.items()
         if own.minimum_version <= min(used) and own.maximum_version >= max(used)
     ]
 
 
-def brought_by(member: GroupMember, assignor: str) -> ClientAssignor:
-    """Return what a member told of an assignor; the defaults if it told nothing."""
+def entry_of(member: GroupMember, assignor: str) -> ClientAssignor:
+    """Return a member's entry for an assignor, or the defaults."""
     return _named(member, assignor) or ClientAssignor(assignor)
 
 
@@ -170,20 +144,12 @@ def _named(member: GroupMember, assignor: str) -> ClientAssignor | None:
     return next((each for each in member.client_assignors if each.name == assignor), None)
 
 
-def _overlap(one: ClientAssignor, other: ClientAssignor) -> bool:
-    return (
-        one.minimum_version <= other.maximum_version
-        and other.minimum_version <= one.maximum_version
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a heartbeat has to do with a computation.
+    """The effect of a heartbeat on a computation.
 
     Args:
-        should_compute: Whether its sender is told to compute.
-        timers: What becomes of the computation.
+        should_compute: Whether the answer asks the sender to compute.
     """
 
     should_compute: bool = False
@@ -198,14 +164,11 @@ def progress(
     *,
     is_due: bool,
 ) -> Progress:
-    """Start, announce, keep or drop the computation of a target.
+    """Start, announce, keep or stop the computation of a target.
 
     Args:
-        group_id: The group.
-        members: Its members after a heartbeat.
-        sender_id: Who sent the heartbeat.
-        context: The time, and the computation in flight.
-        is_due: Whether the group has a newer epoch than its target.
+        members: The members after the heartbeat.
+        is_due: Whether the group epoch is ahead of the target.
     """
     running = context.computing
     computation = running.computation if running else None
@@ -218,54 +181,42 @@ def progress(
         or computation.assignor != assignor
         or computation.member_id not in members
     ):
-        running = _asked(group_id, members, context.now, first=sender_id)
+        running = _started(group_id, members, context.now, first=sender_id)
         if running is None or running.computation is None:
             return Progress()
         computation = running.computation
-    elif computation.member_id != sender_id or computation.is_told:
+    elif computation.member_id != sender_id or computation.is_announced:
         return Progress(computation.member_id == sender_id and computation.prepared is None)
     if computation.member_id != sender_id:
         return Progress(timers=(running,))
-    told = replace(computation, is_told=True)
+    announced = replace(computation, is_announced=True)
     at = context.now + members[sender_id].rebalance_timeout_ms / 1000
-    return Progress(should_compute=True, timers=(replace(running, at=at, computation=told),))
+    return Progress(should_compute=True, timers=(replace(running, at=at, computation=announced),))
 
 
-def given_up(
+def timed_out(
     group: ConsumerGroup, timer: Timer, _profile: Profile, context: RequestContext
 ) -> Outcome[None]:
-    """Ask another member where one took too long.
-
-    Args:
-        group: The group.
-        timer: The timer of the computation.
-        context: The time.
-    """
+    """Choose another member after a timeout."""
     if timer.computation is None or group.group_epoch <= group.assignment_epoch:
         return Outcome(None)
-    former = timer.computation.member_id
-    asked = _asked(group.group_id, group.members, context.now, last=former)
-    return Outcome(None, timers=(asked,) if asked else ())
+    previous = timer.computation.member_id
+    started = _started(group.group_id, group.members, context.now, last=previous)
+    return Outcome(None, timers=(started,) if started else ())
 
 
 def prepare(
     group: ConsumerGroup,
-    request: PrepareAssignmentRequest,
+    request: m.PrepareAssignmentRequest,
     _profile: Profile,
     context: RequestContext,
-) -> Outcome[PrepareAssignmentResponse]:
-    """Give the chosen member the group as it is now.
-
-    Args:
-        group: The group.
-        request: What the member asks.
-        context: The topics, and the computation in flight.
-    """
+) -> Outcome[m.PrepareAssignmentResponse]:
+    """Send the chosen member the current state of the group."""
     try:
         running, computation = _computation(group, request, context)
     except RefusedError as refusal:
         return Outcome(
-            PrepareAssignmentResponse(error_code=refusal.code, error_message=refusal.message)
+            m.PrepareAssignmentResponse(error_code=refusal.code, error_message=refusal.message)
         )
     prepared = _prepared(group, computation.assignor, context)
     timer = replace(running, computation=replace(computation, prepared=prepared))
@@ -274,29 +225,23 @@ def prepare(
 
 def install(
     group: ConsumerGroup,
-    request: InstallAssignmentRequest,
+    request: m.InstallAssignmentRequest,
     _profile: Profile,
     context: RequestContext,
-) -> Outcome[InstallAssignmentResponse]:
-    """Install what the chosen member computed, also if the group has moved on meanwhile.
-
-    Args:
-        group: The group.
-        request: The result.
-        context: The time, and the computation in flight.
-    """
+) -> Outcome[m.InstallAssignmentResponse]:
+    """Install the target from the chosen member, even if the group has changed since."""
     try:
         _, computation = _computation(group, request, context)
         installed_epoch, records = _installed(group, request, computation.prepared)
     except RefusedError as refusal:
         return Outcome(
-            InstallAssignmentResponse(error_code=refusal.code, error_message=refusal.message),
-            timers=_next_asked(group, request.member_id, context, refusal),
+            m.InstallAssignmentResponse(error_code=refusal.code, error_message=refusal.message),
+            timers=_next_started(group, request.member_id, context, refusal),
         )
     is_due = group.group_epoch > installed_epoch
-    asked = _asked(group.group_id, group.members, context.now) if is_due else None
+    started = _started(group.group_id, group.members, context.now) if is_due else None
     return Outcome(
-        InstallAssignmentResponse(), records, timers=(asked or _stopped(group.group_id),)
+        m.InstallAssignmentResponse(), records, timers=(started or _stopped(group.group_id),)
     )
 
 
@@ -308,7 +253,7 @@ def _stopped(group_id: str) -> Timer:
     return Timer(_key(group_id), None)
 
 
-def _asked(
+def _started(
     group_id: str,
     members: Mapping[str, GroupMember],
     now: float,
@@ -316,7 +261,7 @@ def _asked(
     first: str = "",
     last: str = "",
 ) -> Timer | None:
-    """Choose a member and start its time; None if the server computes or nobody is there."""
+    """Choose a member and start its timeout; None without an assignor or a present member."""
     assignor = chosen(members)
     if assignor is None:
         return None
@@ -328,22 +273,22 @@ def _asked(
     return Timer(_key(group_id), at, computation=Computation(member_id, assignor))
 
 
-def _next_asked(
+def _next_started(
     group: ConsumerGroup, member_id: str, context: RequestContext, refusal: RefusedError
 ) -> tuple[Timer, ...]:
-    """Ask another member where a result is not valid: its computation is over."""
+    """Choose another member after an invalid result."""
     if refusal.code != CoordinatorErrorCode.INVALID_ASSIGNMENT:
         return ()
-    asked = _asked(group.group_id, group.members, context.now, last=member_id)
-    return (asked or _stopped(group.group_id),)
+    started = _started(group.group_id, group.members, context.now, last=member_id)
+    return (started or _stopped(group.group_id),)
 
 
 def _computation(
     group: ConsumerGroup,
-    request: PrepareAssignmentRequest | InstallAssignmentRequest,
+    request: m.PrepareAssignmentRequest | m.InstallAssignmentRequest,
     context: RequestContext,
 ) -> tuple[Timer, Computation]:
-    """Return the computation that a request is about, in the KIP's order of checks.
+    """Return the computation of a request, checked in the order of the KIP.
 
     Raises:
         RefusedError: INVALID_REQUEST, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH.
@@ -374,34 +319,34 @@ def _computation(
 
 def _prepared(
     group: ConsumerGroup, assignor: str, context: RequestContext
-) -> PrepareAssignmentResponse:
+) -> m.PrepareAssignmentResponse:
     members = []
     topics = {}
     for member_id, member in sorted(group.members.items()):
         names = names_of(member, group.regexes)
         found = [each for name in sorted(names) if (each := context.topics.by_name.get(name))]
         topics.update({each.name: each for each in found})
-        brought = brought_by(member, assignor)
-        target = group.targets.get(member_id, TargetMemberValue())
+        entry = entry_of(member, assignor)
+        target = group.targets.get(member_id, r.TargetMemberValue())
         members.append(
-            PreparedMember(
+            m.PreparedMember(
                 member_id=member_id,
                 member_epoch=member.member_epoch,
                 instance_id=member.instance_id,
                 rack_id=member.rack_id,
                 subscribed_topic_ids=frozenset(each.topic_id for each in found),
-                reason=brought.reason,
-                metadata_version=brought.metadata_version,
-                metadata_bytes=brought.metadata,
+                reason=entry.reason,
+                metadata_version=entry.metadata_version,
+                metadata_bytes=entry.metadata,
                 topic_partitions=target.partitions,
             )
         )
-    return PrepareAssignmentResponse(
+    return m.PrepareAssignmentResponse(
         group_epoch=group.group_epoch,
         assignor_name=assignor,
         members=tuple(members),
         topics=tuple(
-            PreparedTopic(
+            m.PreparedTopic(
                 topic_id=each.topic_id, topic_name=name, num_partitions=each.partition_count
             )
             for name, each in sorted(topics.items())
@@ -411,19 +356,15 @@ def _prepared(
 
 def _installed(
     group: ConsumerGroup,
-    request: InstallAssignmentRequest,
-    prepared: PrepareAssignmentResponse | None,
-) -> tuple[int, tuple[Record, ...]]:
-    """Return the epoch of the new target and what installs it.
-
-    Raises:
-        RefusedError: INVALID_ASSIGNMENT.
-    """
+    request: m.InstallAssignmentRequest,
+    prepared: m.PrepareAssignmentResponse | None,
+) -> tuple[int, tuple[r.Record, ...]]:
+    """Return the epoch of the new target and its records; raise INVALID_ASSIGNMENT."""
     if prepared is None or prepared.group_epoch != request.group_epoch:
-        raise _invalid(f"It is not computed for a group epoch that {request.member_id} was given.")
-    epoch = Record(
-        TargetMetadataKey(group.group_id),
-        TargetMetadataValue(prepared.group_epoch, error=request.error),
+        raise _invalid(f"Its group epoch was never sent to {request.member_id}.")
+    epoch = r.Record(
+        r.TargetMetadataKey(group.group_id),
+        r.TargetMetadataValue(prepared.group_epoch, error=request.error),
     )
     if request.error:
         return prepared.group_epoch, (epoch,)
@@ -431,18 +372,18 @@ def _installed(
     by_member = {each.member_id: each for each in request.members}
     records = []
     for each in prepared.members:
-        member_id = _today(group, each)
-        computed = by_member.get(each.member_id, InstalledMember(member_id=each.member_id))
-        value = TargetMemberValue(
+        member_id = _current_id(group, each)
+        computed = by_member.get(each.member_id, m.InstalledMember(member_id=each.member_id))
+        value = r.TargetMemberValue(
             computed.partitions, computed.metadata_version, computed.metadata_bytes
         )
         if member_id is not None and group.targets.get(member_id) != value:
-            records.append(Record(TargetMemberKey(group.group_id, member_id), value))
+            records.append(r.Record(r.TargetMemberKey(group.group_id, member_id), value))
     return prepared.group_epoch, (*records, epoch)
 
 
-def _today(group: ConsumerGroup, prepared: PreparedMember) -> str | None:
-    """Return who has the place of a member that was there when the group was given out."""
+def _current_id(group: ConsumerGroup, prepared: m.PreparedMember) -> str | None:
+    """Return the current id of a prepared member, or that of its static successor."""
     if prepared.member_id in group.members:
         return prepared.member_id
     if prepared.instance_id is None:
@@ -451,8 +392,8 @@ def _today(group: ConsumerGroup, prepared: PreparedMember) -> str | None:
     return successor.member_id if successor else None
 
 
-def _check(request: InstallAssignmentRequest, prepared: PrepareAssignmentResponse) -> None:
-    """Object to a result by what it was computed from (KIP-848, "Assignment Validation")."""
+def _check(request: m.InstallAssignmentRequest, prepared: m.PrepareAssignmentResponse) -> None:
+    """Check a result against its input (KIP-848, "Assignment Validation")."""
     expected = {
         TopicIdPartition(topic.topic_id, partition)
         for topic in prepared.topics

@@ -1,8 +1,9 @@
-"""What a request or a timer comes to, as data: an answer, records to append, timers to set or stop.
+"""Results of requests and timers as data: an answer, records to append, timers to set or stop.
 
-What decides it reads a group and changes nothing. The records are applied to the group at once,
-appended to the log, and taken back if the append fails; the answer is given once they are
-replicated. A request that is refused is answered with an error, and nothing else happens.
+Functions that decide take the group (without records if it does not exist), the request or timer,
+the profile and the context, and change nothing. Records are applied to the group at once, appended
+to the log, and undone if the append fails; the answer is sent once they are replicated. A refused
+request is answered with an error and has no other effect.
 """
 
 from __future__ import annotations
@@ -21,30 +22,28 @@ from spark_groups.values import dataclass
 R = TypeVar("R")
 
 NEWEST_API_VERSION: Final = 32_767
-"""Greater than every version that there is: for who does not care."""
+"""Greater than all versions, for callers without a version."""
 
 
 class TimerKind(Enum):
-    """What a timer is for."""
+    """The purpose of a timer."""
 
-    SESSION = "a member is silent for too long"
-    REBALANCE = "a member takes too long to revoke"
+    SESSION = "session timeout of a member"
+    REBALANCE = "rebalance timeout of a member that revokes"
     ASSIGNMENT = "a target is due (the KIP; in Kafka a heartbeat computes it)"
-    CLIENT_ASSIGNMENT = "the member that computes the assignment takes too long"
-    REGEX = "patterns are resolved, or looked up again"
-    EXPIRY = "offsets and empty groups get old"
+    CLIENT_ASSIGNMENT = "timeout of the member that computes the assignment"
+    REGEX = "patterns are resolved"
+    EXPIRY = "old offsets and empty groups expire"
 
     # Each kind is one object: its identity is a hash that costs no call, unlike that of its name.
     __hash__ = object.__hash__
 
 
 class TimerKey(NamedTuple):
-    """Names a timer: setting it again replaces it; made and looked up with every heartbeat.
+    """The identity of a timer: setting it again replaces it.
 
     Args:
-        kind: What it is for.
-        group_id: The group.
-        member_id: The member, "" where it is about the group.
+        member_id: The member, "" for a timer of the group.
     """
 
     kind: TimerKind
@@ -54,32 +53,31 @@ class TimerKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Computation:
-    """A target that a member of the group computes (KIP-848, "Client Side Mode").
+    """A target that a member computes (KIP-848, "Client Side Mode").
 
-    It lives as long as the timer that gives it up, so a fail-over forgets it.
+    It lives as long as its timer, so a failover forgets it.
 
     Args:
-        member_id: Who computes.
-        assignor: With which assignor.
-        is_told: Whether the member was told.
-        prepared: What it was given to compute from; None until it asks.
+        member_id: The member that computes.
+        is_announced: Whether the member was asked to compute.
+        prepared: The input sent to it; None until it requests that.
     """
 
     member_id: str
     assignor: str
-    is_told: bool = False
+    is_announced: bool = False
     prepared: PrepareAssignmentResponse | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """A timer to set, or to stop.
+    """A timer to set or stop.
 
     Args:
-        key: Its name.
         at: When it fires, in seconds; None stops it.
-        member_epoch: The member epoch it was set at, where it counts.
-        computation: What it gives up, where it is about a computation.
+        member_epoch: The member epoch when it was set; a rebalance timer of another epoch is
+            ignored.
+        computation: The computation that it ends.
     """
 
     key: TimerKey
@@ -90,15 +88,13 @@ class Timer:
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[R]):
-    """What was decided.
+    """A decision.
 
     Args:
-        response: The answer.
-        records: What to append, one atomic batch.
-        timers: What to set and stop, in this order.
-        topics_version: The version of the topics that the group's subscriptions were compared with,
-            to be kept with the group; None if they were not.
-        makes_group: The group is there from now on, also if nothing is appended.
+        records: Appended as one atomic batch.
+        timers: Set and stopped in this order.
+        topics_version: Metadata version the subscriptions were compared with; None if not compared.
+        makes_group: The group exists from now on, even without records.
     """
 
     response: R
@@ -110,18 +106,14 @@ class Outcome(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """What may be looked at beside the group.
+    """Everything except the group that a decision may use.
 
     Args:
         now: Seconds.
-        topics: The cluster's topics.
-        settings: What is configured.
-        client_id: The client id of the request.
-        client_host: Where the request comes from.
-        new_member_id: Makes an id for who joins without one.
-        api_version: The version of the request.
-        computing: The timer of the group's computation, if a member computes a target.
-        loaded_at: When this coordinator began, in seconds.
+        client_host: The address of the client.
+        new_member_id: Makes an id for a member that joins without one.
+        computing: The timer of the computation under way, if any.
+        loaded_at: When this coordinator loaded the group, in seconds.
     """
 
     now: float
@@ -139,9 +131,9 @@ T = TypeVar("T")
 
 
 class CoordinatorErrorCode(IntEnum):
-    """Error codes that no client of this package can meet.
+    """Error codes that no client of this package can receive.
 
-    INVALID_ASSIGNMENT never got a number in Kafka: this one is the model's own.
+    INVALID_ASSIGNMENT never got a number in Kafka; this one is the model's own.
     """
 
     INVALID_GROUP_ID = 24
@@ -149,11 +141,10 @@ class CoordinatorErrorCode(IntEnum):
 
 
 class RefusedError(Exception):
-    """Raised where a request is refused, with Kafka's code and text.
+    """A request is refused, with Kafka's code and text.
 
     Args:
-        code: The error code of the answer.
-        message: Its error message; None where Kafka gives none.
+        message: The error message of the answer; None where Kafka sends none.
     """
 
     def __init__(self, code: int, message: str | None) -> None:
@@ -164,23 +155,14 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rule(Generic[T]):
-    """One sentence about what a request says.
-
-    Args:
-        is_broken: Whether something breaks it.
-        message: What the member is told then.
-    """
+    """A requirement on a request, with the error message for its violation."""
 
     is_broken: Callable[[T], bool]
     message: str
 
 
-def check_rules(said: T, rules: Iterable[Rule[T]]) -> None:
-    """Refuse what breaks a rule; the first one that is broken counts.
-
-    Raises:
-        RefusedError: INVALID_REQUEST.
-    """
+def check_rules(value: T, rules: Iterable[Rule[T]]) -> None:
+    """Raise INVALID_REQUEST for the first broken rule."""
     for rule in rules:
-        if rule.is_broken(said):
+        if rule.is_broken(value):
             raise RefusedError(ErrorCode.INVALID_REQUEST, rule.message)

@@ -1,7 +1,7 @@
-"""A consumer group in memory: exactly what its records say, and what follows from them.
+"""A consumer group in memory, rebuilt from its records.
 
-Only `apply` changes a group. What a record replaces can be asked for before (`value_of`), which is
-how a failed append is taken back, and all records together (`records`) are what compaction keeps.
+Only `apply` changes a group. `value_of` returns the value a record replaces, which undoes a failed
+append; `records` returns all records, as compaction keeps them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _NOT_RECONCILED: Final = r.CurrentAssignmentValue(
     assigned=MappingProxyType({}),
     pending_revocation=MappingProxyType({}),
 )
-"""What a member has that was never told anything."""
+"""The state of a member before its first assignment."""
 
 
 class GroupState(Enum):
-    """The state of a group; the values are what Describe and ListGroups answer."""
+    """The state of a group; the values are those of Describe and ListGroups."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -41,27 +41,24 @@ class GroupState(Enum):
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """One consumer group; two are equal if their records are.
+    """One consumer group; groups are equal if their records are.
 
     Args:
-        group_id: Its id.
-        first_epoch: Its group epoch and its assignment epoch while no record says another.
-        is_bare: Whether it is there without a record.
-        metadata: Its epoch and the hash of its topics; None if it is no consumer group (any more).
-        partition_metadata: Its topics, where they are kept in a record of their own.
-        target_metadata: The epoch of its target.
-        members: By member id; their order means nothing.
-        targets: What each member is meant to have.
-        regexes: Patterns that were resolved.
+        first_epoch: Its group epoch and assignment epoch before the first record of them.
+        is_bare: Whether it exists without records.
+        metadata: Its epoch and metadata hash; None if it is no consumer group (any more).
+        partition_metadata: Its topics, where they have a record of their own.
+        members: By member id, in no meaningful order.
+        regexes: Resolved patterns.
         offsets: Committed offsets, by topic name and partition.
-        instances: Which member took an instance id last, also if it has another one since; in no
-            record (ConsumerGroup.staticMembers).
-        most_members: How many members it had at once, at most; in no record (the size of Kafka's
+        instances: The latest member with an instance id, even if it has another now; in no record
+            (ConsumerGroup.staticMembers).
+        most_members: The maximum number of members at one time; in no record (the size of Kafka's
             table of members).
-        counted_regexes: What patterns were resolved to when a member last changed; in no record.
-            Whether all members subscribe alike is judged by that (ConsumerGroup.subscriptionType).
-        topics_version: The version of the topics that its subscriptions were last compared with;
-            in no record, so that every coordinator compares anew (Kafka's metadata deadline).
+        counted_regexes: The resolved patterns at the last change of a member; in no record. They
+            decide whether all members subscribe alike (ConsumerGroup.subscriptionType).
+        topics_version: Metadata version of the last comparison with its subscriptions; in no
+            record, so each coordinator compares again (Kafka's metadata deadline).
     """
 
     group_id: str
@@ -88,12 +85,12 @@ class ConsumerGroup:
 
     @property
     def exists(self) -> bool:
-        """True if there is such a group, of whatever kind."""
+        """True for a group of any type."""
         return self.is_bare or not self.is_empty_of_records
 
     @property
     def is_consumer_group(self) -> bool:
-        """False if it does not exist, or only has offsets of nobody's."""
+        """False if it does not exist or only has offsets."""
         return self.metadata is not None or bool(self.members)
 
     @property
@@ -107,7 +104,7 @@ class ConsumerGroup:
 
     @property
     def state(self) -> GroupState:
-        """Derived from the epochs; nothing sets it (ConsumerGroup.maybeUpdateGroupState)."""
+        """Derived from epochs and members (ConsumerGroup.maybeUpdateGroupState)."""
         if not self.members:
             return GroupState.EMPTY
         assignment_epoch = self.assignment_epoch
@@ -124,7 +121,7 @@ class ConsumerGroup:
         return member if member and member.instance_id == instance_id else None
 
     def held_partitions(self) -> set[TopicIdPartition]:
-        """Return what any member has, or has not given up yet."""
+        """Return the partitions that members have or still revoke."""
         return {
             key
             for member in self.members.values()
@@ -132,24 +129,23 @@ class ConsumerGroup:
         }
 
     def value_of(self, key: r.Key) -> r.Value | None:
-        """Return the value that the group has for a key, None if it has none."""
+        """Return the current value of a key."""
         return self._values.get(key)
 
     def records(self) -> Iterator[Record]:
-        """Yield one record for every key that has a value: what a compacted log holds."""
+        """Yield one record for each key with a value, as in a compacted log."""
         return (Record(key, value) for key, value in self._values.items())
 
     def apply(self, record: Record) -> None:
-        """Take a record: the only way in which a group changes.
+        """Apply a record.
 
-        Any order of records that ends with the same value for each key gives the same group, so
-        that compaction cannot change what a replay gives.
+        The result depends only on the last value of each key, so compaction cannot change a replay.
         """
         key, value = record.key, record.value
         _put(self._values, key, value)
         match key:
             case r.OffsetCommitKey():
-                # Most records are offsets.
+                # Most records are commits.
                 assert value is None or isinstance(value, r.OffsetCommitValue)
                 _put(self.offsets, (key.topic, key.partition), value)
             case r.GroupMetadataKey():
@@ -172,12 +168,12 @@ class ConsumerGroup:
 
     def _rebuild(self, member_id: str) -> None:
         self.counted_regexes = dict(self.regexes)
-        told = self._values.get(r.MemberMetadataKey(self.group_id, member_id))
+        metadata = self._values.get(r.MemberMetadataKey(self.group_id, member_id))
         current = self._values.get(r.CurrentAssignmentKey(self.group_id, member_id))
-        if not isinstance(told, r.MemberMetadataValue):
-            gone = self.members.pop(member_id, None)
-            if gone and gone.instance_id is not None:
-                self.instances.pop(gone.instance_id, None)
+        if not isinstance(metadata, r.MemberMetadataValue):
+            removed = self.members.pop(member_id, None)
+            if removed and removed.instance_id is not None:
+                self.instances.pop(removed.instance_id, None)
             return
         if not isinstance(current, r.CurrentAssignmentValue):
             current = _NOT_RECONCILED
@@ -186,21 +182,21 @@ class ConsumerGroup:
             member_epoch=current.member_epoch,
             previous_member_epoch=current.previous_member_epoch,
             state=current.state,
-            instance_id=told.instance_id,
-            rack_id=told.rack_id,
-            client_id=told.client_id,
-            client_host=told.client_host,
-            rebalance_timeout_ms=told.rebalance_timeout_ms,
-            subscribed_topic_names=frozenset(told.subscribed_topic_names),
-            subscribed_topic_regex=told.subscribed_topic_regex,
-            server_assignor=told.server_assignor,
-            client_assignors=told.client_assignors,
+            instance_id=metadata.instance_id,
+            rack_id=metadata.rack_id,
+            client_id=metadata.client_id,
+            client_host=metadata.client_host,
+            rebalance_timeout_ms=metadata.rebalance_timeout_ms,
+            subscribed_topic_names=frozenset(metadata.subscribed_topic_names),
+            subscribed_topic_regex=metadata.subscribed_topic_regex,
+            server_assignor=metadata.server_assignor,
+            client_assignors=metadata.client_assignors,
             assigned=current.assigned,
             pending_revocation=current.pending_revocation,
         )
         self.most_members = max(self.most_members, len(self.members))
-        if told.instance_id is not None:
-            self.instances[told.instance_id] = member_id
+        if metadata.instance_id is not None:
+            self.instances[metadata.instance_id] = member_id
 
 
 def _put(values: dict[K, V], key: K, value: V | None) -> None:

@@ -1,9 +1,9 @@
-"""ConsumerGroupHeartbeat: one request through the whole protocol, in Kafka's order of steps.
+"""ConsumerGroupHeartbeat: one request through the whole protocol, in the order of Kafka's steps.
 
-Records are written in the order 5, 16, 4, 3, 7, 6, 8. What a heartbeat must look like is checked as
-GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid does; the KIP's list under
-"Request Validation" says the same, but for two places where it contradicts itself: a join without
-a member id is how ids are asked for, and epoch -2 is how a static member leaves for a while.
+Record types are written in the order 5, 16, 4, 3, 7, 6, 8. Requests are checked like
+GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid; "Request Validation" in the
+KIP agrees except where it contradicts itself: a join without a member id requests an id, and epoch
+-2 is the temporary leave of a static member.
 
 Source: KIP-848, "Request Handling", "Assignment Epoch - Compute the group assignment", "Response
 Schema", "Assignment", "Client Side Mode"; KIP-1263; GroupMetadataManager.consumerGroupHeartbeat and
@@ -18,6 +18,7 @@ from typing import Any, Final
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.assignors.assignor import AssignorError
 from spark_groups.lab.coordinator import client_assignment, leaving, membership, target_assignment
+from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator.effects import (
     Outcome,
     RefusedError,
@@ -32,12 +33,6 @@ from spark_groups.lab.coordinator.member import GroupMember, ReconciliationState
 from spark_groups.lab.coordinator.messages import KipHeartbeatResponse
 from spark_groups.lab.coordinator.profile import KIP_848, MemberIds, Profile
 from spark_groups.lab.coordinator.reconciliation import Reconciliation
-from spark_groups.lab.coordinator.records import (
-    Record,
-    TargetMemberValue,
-    current_assignment,
-    member_metadata,
-)
 from spark_groups.lab.coordinator.subscriptions import Change, GroupSubscription, subscription
 from spark_groups.protocol.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
@@ -53,14 +48,7 @@ from spark_groups.values import dataclass
 def heartbeat(
     group: ConsumerGroup, request: HeartbeatRequest, profile: Profile, context: RequestContext
 ) -> Outcome[HeartbeatResponse]:
-    """Answer a heartbeat: a join, a regular one, or a leave.
-
-    Args:
-        group: The group; without records if it does not exist.
-        request: The heartbeat.
-        profile: Which coordinator it is.
-        context: The time, the topics, the settings, and where the request comes from.
-    """
+    """Answer a heartbeat: a join, a regular one, or a leave."""
     try:
         check_request(request, profile, context)
         if request.member_epoch < JOIN_GROUP_MEMBER_EPOCH:
@@ -84,7 +72,7 @@ def _regular(
         updated_member = client_assignment.with_assignors(updated_member, request, group.members)
     records = list(sender.records)
     if updated_member is not sender.member:
-        records.append(member_metadata(group_id, updated_member))
+        records.append(r.member_metadata(group_id, updated_member))
     change = Change(group, sender, updated_member)
     subscribed = subscription(change, profile, context)
     target = member_target(change, subscribed, profile, context)
@@ -102,7 +90,7 @@ def _regular(
             profile=profile,
         ).of(updated_member)
         if member != updated_member:
-            records.append(current_assignment(group_id, member))
+            records.append(r.current_assignment(group_id, member))
             timers.append(rebalance_timer(group_id, member, context))
     timers.append(session_timer(group_id, member.member_id, context))
     response = _answer(request, sender.member, member, context)
@@ -123,11 +111,11 @@ def _regular(
 def _updated_member(
     member: GroupMember, request: HeartbeatRequest, context: RequestContext
 ) -> GroupMember:
-    """Return the member with what the request says of it, itself if that is nothing new."""
+    """Return the member with the changes of the request; the same object without changes."""
     names = request.subscribed_topic_names
     timeout_ms = request.rebalance_timeout_ms
     if (
-        # Most heartbeats say nothing but who sends them.
+        # Most heartbeats change nothing.
         timeout_ms == -1
         and names is None
         and request.subscribed_topic_regex is None
@@ -137,7 +125,7 @@ def _updated_member(
         and (context.client_id, context.client_host) == (member.client_id, member.client_host)
     ):
         return member
-    said = {
+    sent = {
         "instance_id": request.instance_id,
         "rack_id": request.rack_id,
         "rebalance_timeout_ms": None if timeout_ms == -1 else timeout_ms,
@@ -149,7 +137,7 @@ def _updated_member(
     }
     changes: dict[str, Any] = {
         name: value
-        for name, value in said.items()
+        for name, value in sent.items()
         if value is not None and value != getattr(member, name)
     }
     return replace(member, **changes) if changes else member
@@ -158,8 +146,8 @@ def _updated_member(
 def _answer(
     request: HeartbeatRequest, before: GroupMember, member: GroupMember, context: RequestContext
 ) -> HeartbeatResponse:
-    """Tell the member its epoch, and what it may use where it asked for it or that changed."""
-    is_told = (
+    """Return the answer, with the assignment for joins, full requests and changes."""
+    has_assignment = (
         request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
         or request.is_full
         or member.assigned != before.assigned
@@ -169,18 +157,18 @@ def _answer(
         member_id=member.member_id,
         member_epoch=member.member_epoch,
         heartbeat_interval_ms=round(interval_s * 1000),
-        assignment=member.assignment if is_told else None,
+        assignment=member.assignment if has_assignment else None,
     )
 
 
 _MEMBER_ID_VERSION: Final = 1
-"""The first version of ConsumerGroupHeartbeat whose members make their ids (KIP-1082)."""
+"""The first version with member ids made by clients (KIP-1082)."""
 _TRIMMED: Final = "".join(map(chr, range(0x21)))
-"""What Java's String.trim takes away."""
+"""Characters that Java's String.trim removes."""
 
 
 def _is_blank(text: str | None) -> bool:
-    """Tell whether there is a text with nothing in it (Utils.throwIfEmptyString)."""
+    """Return whether a text is present but empty (Utils.throwIfEmptyString)."""
     return text is not None and not text.strip(_TRIMMED)
 
 
@@ -202,7 +190,7 @@ _RULES: Final[tuple[Rule[HeartbeatRequest], ...]] = (
         "MemberEpoch is invalid.",
     ),
 )
-_RULES_OF_JOINS: Final[tuple[Rule[HeartbeatRequest], ...]] = (
+_JOIN_RULES: Final[tuple[Rule[HeartbeatRequest], ...]] = (
     Rule(
         lambda request: request.rebalance_timeout_ms == -1,
         "RebalanceTimeoutMs must be provided in first request.",
@@ -221,21 +209,16 @@ _RULES_OF_JOINS: Final[tuple[Rule[HeartbeatRequest], ...]] = (
 
 
 def check_request(request: HeartbeatRequest, profile: Profile, context: RequestContext) -> None:
-    """Refuse a heartbeat that no group would take.
-
-    Args:
-        request: The heartbeat.
-        profile: Which coordinator it was sent to.
-        context: With the version of the request and the assignors there are.
+    """Check everything that does not depend on the group; the first broken rule counts.
 
     Raises:
-        RefusedError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR; the first rule that is broken counts.
+        RefusedError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.
     """
     if _needs_id(request, profile, context):
         check_rules(request, _RULES_WITH_ID)
     check_rules(request, _RULES)
     if request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
-        check_rules(request, _RULES_OF_JOINS)
+        check_rules(request, _JOIN_RULES)
     assignors = context.settings.broker.assignors
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise RefusedError(
@@ -253,39 +236,30 @@ def _needs_id(request: HeartbeatRequest, profile: Profile, context: RequestConte
 
 @dataclass(frozen=True, slots=True)
 class MemberTarget:
-    """What a member is to be reconciled with.
-
-    Args:
-        assignment_epoch: The epoch of the target.
-        assignment: What the member is meant to have.
-        records: What it takes to get there.
-    """
+    """The target of one member, with the records that install it for the group."""
 
     assignment_epoch: int
     assignment: Assignment
-    records: tuple[Record, ...] = ()
+    records: tuple[r.Record, ...] = ()
 
 
 def member_target(
     change: Change, subscribed: GroupSubscription, profile: Profile, context: RequestContext
 ) -> MemberTarget:
-    """Return the target of a member, computed anew if the group epoch is ahead of it.
+    """Return the target of a member, computed if the group epoch is ahead of the last one.
 
     Args:
-        change: What the request makes of the members.
-        subscribed: What the group subscribes to, and its epoch, once the request counts.
-        profile: Which coordinator it is.
-        context: The topics, the settings and the time.
+        subscribed: Subscriptions and epoch of the group after the request.
 
     Raises:
-        RefusedError: UNKNOWN_SERVER_ERROR, if the assignor cannot assign.
+        RefusedError: UNKNOWN_SERVER_ERROR if the assignor fails.
     """
     group, updated_member = change.group, change.updated_member
     group_epoch = subscribed.group_epoch
     if group.assignment_epoch >= group_epoch or not _may_assign(change, profile, context):
         return MemberTarget(group.assignment_epoch, last_target(group, updated_member, profile))
-    # Whether all subscribe alike is only looked at together with the topics: who joins without a
-    # subscription while a target is due is taken for one of the others.
+    # Kafka updates the subscription type only when it compares the topics: a member that joins
+    # without a subscription while a target is due counts like the others.
     if subscribed.is_compared:
         homogeneous = target_assignment.is_homogeneous(change.counted(), subscribed.regexes)
     else:
@@ -306,14 +280,41 @@ def member_target(
             homogeneous=homogeneous,
         )
     except AssignorError as error:
-        # Kafka logs the reason and tells the member nothing but the code.
+        # Kafka logs the reason and answers only the code.
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, None) from error
     mine = computed.by_member.get(updated_member.member_id, NO_PARTITIONS)
     return MemberTarget(group_epoch, mine, computed.records)
 
 
+def target_due(
+    group: ConsumerGroup, _timer: Timer, profile: Profile, context: RequestContext
+) -> Outcome[None]:
+    """Compute a target without waiting for a heartbeat (the KIP's "Fail Over")."""
+    epoch, members = group.group_epoch, tuple(group.members.values())
+    if (
+        not group.members
+        or group.assignment_epoch >= epoch
+        or client_assignment.chosen(group.members)
+    ):
+        return Outcome(None)
+    try:
+        computed = target_assignment.compute(
+            group,
+            group.members,
+            profile,
+            context,
+            group_epoch=epoch,
+            assignor=target_assignment.preferred_assignor(group, members, context),
+            homogeneous=target_assignment.is_homogeneous(members, group.regexes),
+        )
+    except AssignorError:
+        # The next heartbeat retries and reports the error.
+        return Outcome(None)
+    return Outcome(None, computed.records)
+
+
 def last_target(group: ConsumerGroup, member: GroupMember, profile: Profile) -> Assignment:
-    """Return what a member was last meant to have; a static one has that of its instance id."""
+    """Return the last target of a member, for a static one that of its instance id."""
     member_id: str | None = member.member_id
     if member.instance_id is not None:
         member_id = membership.holder_id(group, member.instance_id, profile)
@@ -322,7 +323,7 @@ def last_target(group: ConsumerGroup, member: GroupMember, profile: Profile) -> 
 
 
 def _may_assign(change: Change, profile: Profile, context: RequestContext) -> bool:
-    """Tell whether the assignor may run: not again within an interval, not where members do."""
+    """Return whether the server may assign now (interval, client-side assignors)."""
     if profile.kip_heartbeats and client_assignment.chosen(change.members()):
         return False
     computed = change.group.target_metadata
@@ -334,25 +335,20 @@ def _may_assign(change: Change, profile: Profile, context: RequestContext) -> bo
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A member, and what it is on its way to.
-
-    Args:
-        member: The member.
-        target: Its target.
-    """
+    """A member and its target."""
 
     member: GroupMember
     target: MemberTarget
 
     @property
     def has_arrived(self) -> bool:
-        """True once the member has the target's epoch: it waits for partitions at most."""
+        """True once the member has the epoch of the target; it may still wait for partitions."""
         revokes = self.member.state is ReconciliationState.UNREVOKED_PARTITIONS
         return self.member.member_epoch == self.target.assignment_epoch and not revokes
 
     @property
     def pending(self) -> Assignment:
-        """The partitions that others have not released yet; none while it revokes."""
+        """Partitions not yet released by other members; none while it revokes."""
         return (
             self.target.assignment - self.member.assignment if self.has_arrived else NO_PARTITIONS
         )
@@ -367,22 +363,18 @@ def extended(
     *,
     group_epoch: int,
 ) -> tuple[KipHeartbeatResponse, tuple[Timer, ...]]:
-    """Say in an answer what only the KIP has, and keep a computation going.
+    """Return the answer with the fields of the KIP, and the timers of the computation.
 
     Args:
-        response: The answer so far.
-        request: What is answered.
-        change: What it makes of the group's members.
-        after: Its sender, once the request counts.
-        context: The time, and the computation in flight.
-        group_epoch: The group's epoch once the request counts.
+        after: The sender after the request.
+        group_epoch: The group epoch after the request.
     """
     group, sender = change.group, change.sender.member
     is_due = group_epoch > after.target.assignment_epoch
     step = client_assignment.progress(
         group.group_id, change.members(), after.member.member_id, context, is_due=is_due
     )
-    said = KipHeartbeatResponse(
+    extended_response = KipHeartbeatResponse(
         member_id=response.member_id,
         member_epoch=response.member_epoch,
         heartbeat_interval_ms=response.heartbeat_interval_ms,
@@ -392,12 +384,12 @@ def extended(
         sender, MemberTarget(group.assignment_epoch, last_target(group, sender, KIP_848))
     )
     if response.assignment is not None or _is_news(request, before, after):
-        said = _with_assignment(said, change, after)
-    return said, step.timers
+        extended_response = _with_assignment(extended_response, change, after)
+    return extended_response, step.timers
 
 
 def _is_news(request: HeartbeatRequest, before: Standing, after: Standing) -> bool:
-    """Tell whether a member has something to hear, or has not acknowledged what it heard."""
+    """Return whether a member has a new assignment or has not acknowledged the last one."""
     owned = request.topic_partitions
     return (
         before.member.member_epoch != after.member.member_epoch
@@ -407,24 +399,23 @@ def _is_news(request: HeartbeatRequest, before: Standing, after: Standing) -> bo
 
 
 def _with_assignment(
-    said: KipHeartbeatResponse, change: Change, after: Standing
+    extended_response: KipHeartbeatResponse, change: Change, after: Standing
 ) -> KipHeartbeatResponse:
-    """Return the answer with the KIP's Assignment."""
     group = change.group
     installed = group.target_metadata
-    given, error = TargetMemberValue(), 0
+    target, error = r.TargetMemberValue(), 0
     if (
         installed
         and installed.assignment_epoch == after.target.assignment_epoch
         and after.has_arrived
     ):
-        given = group.targets.get(after.member.member_id, given)
+        target = group.targets.get(after.member.member_id, target)
         error = installed.error
     return replace(
-        said,
+        extended_response,
         assignment=after.member.assignment,
         assignment_error=error,
         pending_topic_partitions=after.pending,
-        metadata_version=given.metadata_version,
-        metadata_bytes=given.metadata,
+        metadata_version=target.metadata_version,
+        metadata_bytes=target.metadata,
     )

@@ -1,4 +1,4 @@
-"""Members that go: they leave, are fenced, are silent for too long, or take too long to revoke.
+"""Members that leave, are fenced, or exceed their session or rebalance timeout.
 
 Source: GroupMetadataManager.consumerGroupLeave, consumerGroupFenceMembers,
 scheduleConsumerGroupSessionTimeout, scheduleConsumerGroupRebalanceTimeout and onLoaded; KIP-848,
@@ -11,18 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from spark_groups.lab.coordinator import membership, subscriptions
+from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator.effects import Outcome, RequestContext, Timer, TimerKey, TimerKind
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import GroupMember, ReconciliationState
 from spark_groups.lab.coordinator.profile import Profile
-from spark_groups.lab.coordinator.records import (
-    Record,
-    RegularExpressionKey,
-    TargetMetadataKey,
-    TargetMetadataValue,
-    current_assignment,
-    member_tombstones,
-)
 from spark_groups.protocol.messages import (
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     HeartbeatRequest,
@@ -33,15 +26,9 @@ from spark_groups.protocol.messages import (
 def leave(
     group: ConsumerGroup, request: HeartbeatRequest, profile: Profile, context: RequestContext
 ) -> Outcome[HeartbeatResponse]:
-    """Take a member out that says goodbye, for good or, if it is static, for a while.
+    """Remove a member, or keep the place of a static member that leaves temporarily.
 
-    The session timer of a static member goes on: it has what is left of it to come back.
-
-    Args:
-        group: The group.
-        request: A heartbeat with epoch -1 or -2.
-        profile: Which coordinator it is.
-        context: The topics.
+    The session timer of a static member continues: it must return before it fires.
 
     Raises:
         RefusedError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
@@ -53,11 +40,11 @@ def leave(
         away = replace(
             member,
             member_epoch=LEAVE_GROUP_STATIC_MEMBER_EPOCH,
-            # Who comes back in its place counts as having had them from the beginning.
+            # Its successor counts as the owner from the beginning.
             assigned=dict.fromkeys(member.assigned, 0),
             pending_revocation={},
         )
-        return Outcome(response, (current_assignment(group.group_id, away),))
+        return Outcome(response, (r.current_assignment(group.group_id, away),))
     fenced = fence(group, (member,), profile, context)
     return Outcome(response, fenced.records, fenced.timers)
 
@@ -68,19 +55,12 @@ def fence(
     profile: Profile,
     context: RequestContext,
 ) -> Outcome[None]:
-    """Take members out of a group: its epoch grows, and the next heartbeat computes a target.
-
-    Args:
-        group: The group.
-        members: Those that go, each once.
-        profile: Which coordinator it is.
-        context: The topics.
-    """
+    """Remove members: the group epoch grows, and the next heartbeat computes a target."""
     if not members:
         return Outcome(None)
     group_id = group.group_id
-    gone = {each.member_id for each in members}
-    remaining = [each for each in group.members.values() if each.member_id not in gone]
+    leaving = {each.member_id for each in members}
+    remaining = [each for each in group.members.values() if each.member_id not in leaving]
     patterns = {each.subscribed_topic_regex for each in members} - {""}
     patterns -= {each.subscribed_topic_regex for each in remaining}
     regexes = {key: each for key, each in group.regexes.items() if key not in patterns}
@@ -88,14 +68,14 @@ def fence(
         group, remaining, profile, context, bumps=True, regexes=regexes
     )
     records = [
-        *(each for member in members for each in member_tombstones(group_id, member.member_id)),
-        *(Record(RegularExpressionKey(group_id, each), None) for each in sorted(patterns)),
+        *(each for member in members for each in r.member_tombstones(group_id, member.member_id)),
+        *(r.Record(r.RegularExpressionKey(group_id, each), None) for each in sorted(patterns)),
         *epoch.records,
     ]
     if profile.last_leave_installs_target and not remaining:
-        # Without a time: who joins next does not wait for an interval to pass.
-        installed = TargetMetadataValue(epoch.group_epoch)
-        records.append(Record(TargetMetadataKey(group_id), installed))
+        # Without a time, so that the next join does not wait for the assignment interval.
+        installed = r.TargetMetadataValue(epoch.group_epoch)
+        records.append(r.Record(r.TargetMetadataKey(group_id), installed))
     timers = [
         Timer(TimerKey(kind, group_id, each.member_id), None)
         for each in members
@@ -105,7 +85,7 @@ def fence(
 
 
 def session_timer(group_id: str, member_id: str, context: RequestContext) -> Timer:
-    """Return the timer that removes a member unless it heartbeats before."""
+    """Return the timer that removes a member unless it sends a heartbeat."""
     return Timer(
         TimerKey(TimerKind.SESSION, group_id, member_id),
         context.now + context.settings.session_timeout_s(group_id),
@@ -113,7 +93,7 @@ def session_timer(group_id: str, member_id: str, context: RequestContext) -> Tim
 
 
 def rebalance_timer(group_id: str, member: GroupMember, context: RequestContext) -> Timer:
-    """Return the timer of a member's revocation; it stops the timer if there is none."""
+    """Return the timer of a revocation, or stop it."""
     key = TimerKey(TimerKind.REBALANCE, group_id, member.member_id)
     if member.state is not ReconciliationState.UNREVOKED_PARTITIONS:
         return Timer(key, None)
@@ -123,14 +103,7 @@ def rebalance_timer(group_id: str, member: GroupMember, context: RequestContext)
 def timed_out(
     group: ConsumerGroup, timer: Timer, profile: Profile, context: RequestContext
 ) -> Outcome[None]:
-    """Remove the member whose session is over, or that did not revoke in time.
-
-    Args:
-        group: The group.
-        timer: A session's or a rebalance's; the member may be gone already.
-        profile: Which coordinator it is.
-        context: The topics.
-    """
+    """Remove the member whose session or rebalance timeout is over; it may have left already."""
     member = group.members.get(timer.key.member_id)
     if member is None:
         return Outcome(None)
@@ -143,12 +116,7 @@ def timed_out(
 def timers_once_loaded(
     group: ConsumerGroup, _profile: Profile, context: RequestContext
 ) -> Outcome[None]:
-    """Give every member of a group that was just loaded a whole session, and time to revoke.
-
-    Args:
-        group: The group.
-        context: The time and the settings.
-    """
+    """Give all members of a loaded group new session and rebalance timeouts."""
     timers = []
     for member in group.members.values():
         timers.append(session_timer(group.group_id, member.member_id, context))

@@ -1,10 +1,10 @@
-"""One partition of `__consumer_offsets`: its log, how large its batches are, its groups in memory.
+"""One partition of `__consumer_offsets`: its log, the sizes of its batches, its groups in memory.
 
-There is one copy of a group. What a write replaced is kept until it is replicated: it is what a
-failed append puts back, and what a reader sees meanwhile.
+A group has one copy in memory. The values that a write replaces are kept until it is replicated: a
+failed append restores them, and reads use them meanwhile.
 
 Source: the schemas of __consumer_offsets (kafka_protocol.md 1.2) and the record batch format v2
-(DefaultRecordBatch, DefaultRecord). Fields that only the KIP has are counted as its schemas say.
+(DefaultRecordBatch, DefaultRecord). Fields that only the KIP has are counted by its schemas.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Batch:
 
     Args:
         base_offset: The offset of its first record when it was appended.
-        records: Its records; compaction may have taken some.
+        records: Its records, except those removed by compaction.
     """
 
     base_offset: int
@@ -39,8 +39,7 @@ class Log:
 
     Args:
         batches: In the order of their offsets.
-        end_offset: The offset of the next record.
-        high_watermark: All records below it are replicated; what is above it may get lost.
+        high_watermark: Records below it are replicated; later ones may get lost.
     """
 
     batches: list[Batch] = field(default_factory=list)
@@ -53,11 +52,11 @@ class Log:
         self.end_offset += len(records)
 
     def replicate(self) -> None:
-        """Take everything as replicated."""
+        """Mark all records as replicated."""
         self.high_watermark = self.end_offset
 
     def truncate(self) -> None:
-        """Lose everything that is not replicated."""
+        """Remove all records that are not replicated."""
         while self.batches and self.batches[-1].base_offset >= self.high_watermark:
             self.batches.pop()
         self.end_offset = self.high_watermark
@@ -70,13 +69,12 @@ class Log:
     def compact(self, until_offset: int, *, drops_tombstones: bool = True) -> None:
         """Keep the last value of each key among the replicated records below an offset.
 
-        A tombstone that goes takes with it everything older that it covered: what replay gives is
-        the same. Offsets do not move.
+        A removed tombstone takes all older records of its key with it, so a replay gives the same
+        result. Offsets do not move.
 
         Args:
-            until_offset: Batches that begin below it are compacted; those above the high
-                watermark never are.
-            drops_tombstones: Tombstones go too, as they do once `delete.retention.ms` has passed.
+            until_offset: Batches that begin below it are compacted, up to the high watermark.
+            drops_tombstones: Also remove tombstones, as after `delete.retention.ms`.
         """
         cut = sum(
             each.base_offset < min(until_offset, self.high_watermark) for each in self.batches
@@ -99,7 +97,7 @@ class Log:
 
 
 MAX_BATCH_BYTES: Final = 1_048_588
-"""`max.message.bytes` of the offsets topic, as a broker has it by default."""
+"""The default `max.message.bytes` of the offsets topic."""
 _BATCH_OVERHEAD: Final = 61
 _API_KEY: Final = 2
 _VERSION: Final = 2
@@ -108,11 +106,7 @@ _NO_TAGS: Final = 1
 
 
 def batch_bytes(records: Collection[r.Record]) -> int:
-    """Return the size of a batch that holds some records, without compression.
-
-    Args:
-        records: The records; none take nothing.
-    """
+    """Return the uncompressed size of a batch; 0 without records."""
     if not records:
         return 0
     sizes = (_record_bytes(each, delta) for delta, each in enumerate(records))
@@ -120,7 +114,7 @@ def batch_bytes(records: Collection[r.Record]) -> int:
 
 
 def key_bytes(key: r.Key) -> int:
-    """Return the size of a key: its type, and strings as they were before flexible versions."""
+    """Return the size of a key: its type, and strings in the format before flexible versions."""
     size = _API_KEY
     for name in key.__slots__:
         each = getattr(key, name)
@@ -129,7 +123,7 @@ def key_bytes(key: r.Key) -> int:
 
 
 def value_bytes(value: r.Value) -> int:
-    """Return the size of a value, with its version in front."""
+    """Return the size of a value, including its version."""
     return _VERSION + _VALUES[type(value)](value) + _NO_TAGS
 
 
@@ -168,7 +162,7 @@ def _bytes(content: bytes | None) -> int:
 
 
 def _tagged(size: int) -> int:
-    """Return what a tagged field of some bytes takes beyond the count of the tags."""
+    """Return the size of a tagged field, without the count of tags."""
     return 1 + _unsigned_varint(size) + size
 
 
@@ -187,7 +181,7 @@ def _assignment(assignment: Assignment) -> int:
 
 
 def _with_epochs(partitions: Mapping[TopicIdPartition, int]) -> int:
-    """Count the partitions with the epochs that 4.3 keeps beside them, tagged."""
+    """Return the size of partitions with their epochs, a tagged field since 4.3."""
     counts = _counts(partitions)
     return _array(
         _UUID + _int32s(each) + _NO_TAGS + _tagged(_int32s(each)) for each in counts.values()
@@ -215,8 +209,8 @@ def _partition_metadata(value: r.PartitionMetadataValue) -> int:
 
 
 def _member(value: r.MemberMetadataValue) -> int:
-    told = (value.instance_id, value.rack_id, value.client_id, value.client_host)
-    size = sum(map(_text, told))
+    texts = (value.instance_id, value.rack_id, value.client_id, value.client_host)
+    size = sum(map(_text, texts))
     size += _array(map(_text, value.subscribed_topic_names)) + _text(value.subscribed_topic_regex)
     size += 4 + _text(value.server_assignor)
     if value.client_assignors:
@@ -232,8 +226,8 @@ def _target(value: r.TargetMetadataValue) -> int:
 
 
 def _target_member(value: r.TargetMemberValue) -> int:
-    told = 2 + _bytes(value.metadata) if value.metadata_version >= 0 else 0
-    return _assignment(value.partitions) + told
+    metadata = 2 + _bytes(value.metadata) if value.metadata_version >= 0 else 0
+    return _assignment(value.partitions) + metadata
 
 
 def _current(value: r.CurrentAssignmentValue) -> int:
@@ -261,10 +255,10 @@ class Memory:
     """The groups of one partition.
 
     Args:
-        first_epoch: The epochs of a group that has no records of them.
-        groups: Those that have records, by id, with what is not replicated yet.
-        bare: Those that are there without a record: they had offsets and no members, and were not
-            deleted when the last offset was.
+        first_epoch: The epochs of a group without records of them.
+        groups: Groups with records, by id, including writes that are not replicated yet.
+        bare: Ids of groups without records that still exist: their last offset was deleted, but not
+            the group.
     """
 
     first_epoch: int = 0
@@ -274,11 +268,11 @@ class Memory:
     _replaced: list[Record] = field(default_factory=list)
 
     def group(self, group_id: str) -> ConsumerGroup:
-        """Return a group, an empty one if it has no records."""
+        """Return a group; one without records if it does not exist."""
         return self.groups.get(group_id) or self._new(group_id, is_bare=group_id in self.bare)
 
     def make(self, group_id: str) -> None:
-        """Let a group be there although nothing is appended; readers see it with the next write."""
+        """Create a group without records; reads see it after the next write."""
         if group_id not in self.groups:
             self.bare.add(group_id)
 
@@ -290,7 +284,7 @@ class Memory:
             self.load(record)
 
     def load(self, record: Record) -> None:
-        """Apply a record that is never taken back."""
+        """Apply a replicated record."""
         group_id = record.key.group_id
         group = self.groups.get(group_id)
         if group is None:
@@ -303,21 +297,21 @@ class Memory:
             self.bare.discard(group_id)
 
     def keep(self) -> None:
-        """Take everything as replicated."""
+        """Mark all writes as replicated."""
         self._bare_replicated = frozenset(self.bare)
         self._replaced.clear()
 
     def take_back(self) -> None:
-        """Put back what was there before everything that is not replicated."""
+        """Undo all writes that are not replicated."""
         for record in reversed(self._replaced):
             self.load(record)
-            # What was compared with the topics is gone, too.
+            # Compare the group with the topics again.
             self.group(record.key.group_id).topics_version = -1
         self.bare = set(self._bare_replicated)
         self._replaced.clear()
 
     def replicated(self, group_id: str) -> ConsumerGroup:
-        """Return a group as far as it is replicated."""
+        """Return the replicated state of a group."""
         before = [each for each in reversed(self._replaced) if each.key.group_id == group_id]
         if not before and group_id not in self.bare:
             return self.group(group_id)
@@ -327,7 +321,7 @@ class Memory:
         return view
 
     def all_replicated(self) -> Iterator[ConsumerGroup]:
-        """Yield every group that is there as far as it is replicated."""
+        """Yield the replicated state of every group that exists."""
         changing = (each.key.group_id for each in self._replaced)
         for group_id in dict.fromkeys((*self.groups, *changing, *sorted(self._bare_replicated))):
             group = self.replicated(group_id)

@@ -1,4 +1,4 @@
-"""A member as the coordinator has it: what it told of itself, and what it has."""
+"""A member's state at the coordinator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_groups.values import dataclass
 
 
 class ReconciliationState(Enum):
-    """How far a member is on its way to its target (org.apache.kafka...modern.MemberState)."""
+    """A member's progress towards its target (org.apache.kafka...modern.MemberState)."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -22,15 +22,12 @@ class ReconciliationState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClientAssignor:
-    """An assignor that a member brings (the KIP's Assignor).
+    """A client-side assignor of a member (the KIP's Assignor).
 
     Args:
-        name: Its unique name.
-        minimum_version: The least version of the metadata that it can read.
-        maximum_version: The greatest.
+        minimum_version: The least metadata version it can read; `maximum_version` is the greatest.
         reason: Why the metadata was updated.
-        metadata_version: The version of `metadata`.
-        metadata: What the member tells the one that computes.
+        metadata: Input for the member that computes the target.
     """
 
     name: str
@@ -43,24 +40,16 @@ class ClientAssignor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
-    """A member of a consumer group; changed by making another one.
+    """A member of a consumer group; a change makes another value.
 
     Args:
-        member_id: Its id.
-        member_epoch: The epoch of the assignment it uses.
-        previous_member_epoch: The one before: a heartbeat whose answer was lost still has it.
-        state: How far it is on the way to its target.
-        instance_id: Its static identity, if it has one.
-        rack_id: Its rack.
-        client_id: The client id of its requests.
-        client_host: Where they come from.
-        rebalance_timeout_ms: How long it may take to revoke.
-        subscribed_topic_names: Names it subscribes to.
-        subscribed_topic_regex: A pattern it subscribes by; "" for none.
-        server_assignor: The assignor it asks for.
-        client_assignors: The assignors it brings (the KIP only), best first.
-        assigned: What it may use, each with the member epoch at which it was given.
-        pending_revocation: What it has to give up and has not acknowledged yet, likewise.
+        member_epoch: The epoch of its assignment.
+        previous_member_epoch: The epoch before; a heartbeat whose answer was lost still has it.
+        instance_id: Its static identity, if any.
+        subscribed_topic_regex: The pattern it subscribes to; "" for none.
+        client_assignors: Its client-side assignors (the KIP only), best first.
+        assigned: Its partitions, each with the member epoch of its assignment.
+        pending_revocation: Partitions it must revoke and has not acknowledged, likewise.
     """
 
     member_id: str
@@ -81,7 +70,7 @@ class GroupMember:
 
     @property
     def is_away(self) -> bool:
-        """True for a static member that left for a while and keeps its place."""
+        """True for a static member that left temporarily."""
         return self.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH
 
     @property
@@ -89,5 +78,5 @@ class GroupMember:
         return Assignment(frozenset(self.assigned))
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
-        """Tell whether it has all of a target, and nothing else."""
+        """Return whether its assignment is exactly its target."""
         return self.state is ReconciliationState.STABLE and self.member_epoch == assignment_epoch

@@ -1,7 +1,7 @@
-"""Who a heartbeat comes from: a member that is known, a new one, or one that takes a place over.
+"""The sender of a heartbeat: a known member, a new one, or the successor of a static member.
 
-Source: GroupMetadataManager.getOrMaybeSubscribe{Dynamic,Static}ConsumerGroupMember and what they
-throw; kafka_protocol.md 2.3, 2.8.
+Source: GroupMetadataManager.getOrMaybeSubscribe{Dynamic,Static}ConsumerGroupMember and the errors
+they throw; kafka_protocol.md 2.3, 2.8.
 """
 
 from __future__ import annotations
@@ -10,18 +10,11 @@ from collections.abc import Container
 from dataclasses import replace
 
 from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator.effects import RefusedError
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import GroupMember
 from spark_groups.lab.coordinator.profile import Profile
-from spark_groups.lab.coordinator.records import (
-    Record,
-    TargetMemberKey,
-    TargetMemberValue,
-    current_assignment,
-    member_metadata,
-    member_tombstones,
-)
 from spark_groups.lab.coordinator.settings import BrokerSettings
 from spark_groups.protocol.messages import JOIN_GROUP_MEMBER_EPOCH, HeartbeatRequest
 from spark_groups.types import Assignment, TopicIdPartition
@@ -30,29 +23,27 @@ from spark_groups.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """The member a heartbeat comes from, before anything in the request counts.
+    """The sender of a heartbeat, before the changes of the request.
 
     Args:
         member: The member; its epoch is 0 if it is new.
-        predecessor: The id of the member whose place it takes; it may be its own.
-        records: What takes the predecessor's place.
+        predecessor: The id of the member it replaces, which may be its own.
+        records: Records that replace the predecessor.
     """
 
     member: GroupMember
     predecessor: str | None = None
-    records: tuple[Record, ...] = ()
+    records: tuple[r.Record, ...] = ()
 
 
 def sender(
     group: ConsumerGroup, request: HeartbeatRequest, member_id: str, profile: Profile
 ) -> Sender:
-    """Return the member that a heartbeat comes from.
+    """Return the sender of a heartbeat.
 
     Args:
-        group: Its group.
-        request: The heartbeat; no leave.
-        member_id: Its member id, or the one that is given to it.
-        profile: Which coordinator it is.
+        request: The heartbeat; not a leave.
+        member_id: Its member id, or the id assigned to it.
 
     Raises:
         RefusedError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID or
@@ -74,11 +65,7 @@ def sender(
 
 
 def check_exists(group: ConsumerGroup, message: str) -> None:
-    """Refuse what needs a consumer group where there is none.
-
-    Raises:
-        RefusedError: GROUP_ID_NOT_FOUND, with `message` if there is no group at all.
-    """
+    """Raise GROUP_ID_NOT_FOUND unless it is a consumer group; `message` is for no group at all."""
     if group.is_consumer_group:
         return
     if group.exists:
@@ -89,11 +76,7 @@ def check_exists(group: ConsumerGroup, message: str) -> None:
 def leaver(
     group: ConsumerGroup, member_id: str, instance_id: str | None, profile: Profile
 ) -> GroupMember:
-    """Return the member that a leave is about.
-
-    Raises:
-        RefusedError: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
-    """
+    """Return the member that leaves; raise UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
     if instance_id is not None:
         return holder(group, member_id, instance_id, profile)
     member = group.members.get(member_id)
@@ -103,7 +86,7 @@ def leaver(
 
 
 def holder(group: ConsumerGroup, member_id: str, instance_id: str, profile: Profile) -> GroupMember:
-    """Return the member that holds an instance id, if it is the one that is named.
+    """Return the named member if it holds the instance id.
 
     Raises:
         RefusedError: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
@@ -119,11 +102,7 @@ def holder(group: ConsumerGroup, member_id: str, instance_id: str, profile: Prof
 
 
 def static_member(group: ConsumerGroup, instance_id: str, profile: Profile) -> GroupMember:
-    """Return the member that holds an instance id, whoever asks.
-
-    Raises:
-        RefusedError: UNKNOWN_MEMBER_ID.
-    """
+    """Return the member that holds an instance id; raise UNKNOWN_MEMBER_ID."""
     member = _last_holder(group, instance_id, profile)
     if member is None:
         raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -131,9 +110,9 @@ def static_member(group: ConsumerGroup, instance_id: str, profile: Profile) -> G
 
 
 def holder_id(group: ConsumerGroup, instance_id: str, profile: Profile) -> str | None:
-    """Return the member id that an instance id leads to, None if it leads nowhere.
+    """Return the member id of an instance id; None if it is free.
 
-    Where members keep instance ids that they gave up, it may lead to a member that is gone.
+    With `keeps_old_instance_ids` it may be the id of a former member.
     """
     if profile.keeps_old_instance_ids:
         return group.instances.get(instance_id)
@@ -142,11 +121,7 @@ def holder_id(group: ConsumerGroup, instance_id: str, profile: Profile) -> str |
 
 
 def _last_holder(group: ConsumerGroup, instance_id: str, profile: Profile) -> GroupMember | None:
-    """Return the member that an instance id leads to, None if it leads nowhere.
-
-    Raises:
-        RefusedError: UNKNOWN_MEMBER_ID: it leads to a member that is gone.
-    """
+    """Return the member of an instance id; raise UNKNOWN_MEMBER_ID for a former member."""
     member_id = holder_id(group, instance_id, profile)
     if member_id is None:
         return None
@@ -161,11 +136,7 @@ def check_size(
     profile: Profile,
     broker: BrokerSettings,
 ) -> None:
-    """Refuse one more member for a group that is full.
-
-    Raises:
-        RefusedError: GROUP_MAX_SIZE_REACHED.
-    """
+    """Raise GROUP_MAX_SIZE_REACHED if one more member would exceed the limit."""
     if len(group.members) < broker.max_size or request.member_id in group.members:
         return
     if (
@@ -194,18 +165,18 @@ def _static_joiner(
             f"Static member {member_id} with instance id {instance_id} cannot join the group"
             f" because the instance id is owned by {predecessor.member_id} member.",
         )
-    # It gets everything that the one before had, at epoch 0: it has to reconcile first.
+    # It inherits the assignment at epoch 0, so it must reconcile first.
     member = replace(predecessor, member_id=member_id, member_epoch=0, previous_member_epoch=0)
     group_id = group.group_id
-    target = group.targets.get(predecessor.member_id, TargetMemberValue())
+    target = group.targets.get(predecessor.member_id, r.TargetMemberValue())
     return Sender(
         member,
         predecessor.member_id,
         (
-            *member_tombstones(group_id, predecessor.member_id),
-            member_metadata(group_id, member),
-            Record(TargetMemberKey(group_id, member_id), target),
-            current_assignment(group_id, member),
+            *r.member_tombstones(group_id, predecessor.member_id),
+            r.member_metadata(group_id, member),
+            r.Record(r.TargetMemberKey(group_id, member_id), target),
+            r.current_assignment(group_id, member),
         ),
     )
 
@@ -221,7 +192,7 @@ def _check_epoch(member: GroupMember, request: HeartbeatRequest, profile: Profil
     elif received == member.previous_member_epoch and _owns_only(
         request.topic_partitions, member.assigned
     ):
-        # The answer that told the member its epoch was lost.
+        # The answer with the new epoch was lost.
         return
     else:
         comparison = "smaller"

@@ -1,7 +1,7 @@
-"""Requests and answers that a coordinator takes beside those of `protocol.messages`.
+"""Requests and responses of the coordinator that `protocol.messages` does not have.
 
-Three kinds: what operators send, what a group is configured with, and what KIP-848 has and Kafka
-dropped. Fields are the schema's own. `error_answer` answers any request with nothing but an error.
+They are requests of operators, group configuration, and the parts of KIP-848 that Kafka dropped.
+Fields are those of the schemas.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from spark_groups.values import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListGroupsRequest:
-    """ListGroups v5; an empty filter lets everything through."""
+    """ListGroups v5; an empty filter matches all."""
 
     states_filter: tuple[str, ...] = ()
     types_filter: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class DeleteGroupsResponse:
 
 @dataclass(frozen=True, slots=True)
 class LeavingMember:
-    """A member that an operator removes: by its id, or by its instance id."""
+    """A member to remove, by member id or instance id."""
 
     member_id: str = ""
     instance_id: str | None = None
@@ -84,7 +84,7 @@ class LeaveGroupRequest:
 
 @dataclass(frozen=True, slots=True)
 class LeftMember:
-    """What became of one member of a LeaveGroup request."""
+    """The result for one member of a LeaveGroup request."""
 
     member_id: str = ""
     instance_id: str | None = None
@@ -101,7 +101,7 @@ class LeaveGroupResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetDeleteRequest:
-    """OffsetDelete v0; by name, as the log has offsets."""
+    """OffsetDelete v0; topics by name."""
 
     group_id: str
     partitions: frozenset[TopicPartition]
@@ -117,7 +117,7 @@ class OffsetDeleteResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterGroupConfigRequest:
-    """IncrementalAlterConfigs of a GROUP: new values by name; None takes one away."""
+    """IncrementalAlterConfigs of a GROUP: values by name; None removes one."""
 
     group_id: str
     changes: Mapping[str, str | None]
@@ -140,12 +140,7 @@ class DescribeGroupConfigRequest:
 
 @dataclass(frozen=True, slots=True)
 class GroupConfigValue:
-    """A setting that is in force, and Kafka's number for where it comes from.
-
-    Args:
-        value: Its value.
-        source: DescribeConfigsResponse.ConfigSource.
-    """
+    """A value, and its source as a DescribeConfigsResponse.ConfigSource."""
 
     value: str
     source: int
@@ -153,7 +148,7 @@ class GroupConfigValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeGroupConfigResponse:
-    """DescribeConfigs response: what is in force for a group, which need not exist."""
+    """DescribeConfigs response: the effective settings; the group need not exist."""
 
     error_code: int = 0
     values: Mapping[str, GroupConfigValue] = field(default_factory=dict)
@@ -161,7 +156,7 @@ class DescribeGroupConfigResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KipHeartbeatRequest(HeartbeatRequest):
-    """ConsumerGroupHeartbeat as KIP-848 has it: a member may bring assignors."""
+    """ConsumerGroupHeartbeat of KIP-848, with client-side assignors."""
 
     client_assignors: tuple[ClientAssignor, ...] | None = None
     """The list of client-side assignors, best first; None: unchanged or not used."""
@@ -169,9 +164,9 @@ class KipHeartbeatRequest(HeartbeatRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KipHeartbeatResponse(HeartbeatResponse):
-    """ConsumerGroupHeartbeat response as KIP-848 has it.
+    """ConsumerGroupHeartbeat response of KIP-848.
 
-    `assignment` is the KIP's AssignedTopicPartitions; what is below it comes with it.
+    `assignment` is its AssignedTopicPartitions; the fields below it belong to it.
     """
 
     should_compute_assignment: bool = False
@@ -179,14 +174,14 @@ class KipHeartbeatResponse(HeartbeatResponse):
     assignment_error: int = 0
     """The error that the assignor reported."""
     pending_topic_partitions: Assignment = NO_PARTITIONS
-    """Assigned to the member, and not released by their former owners yet."""
+    """Assigned to the member, but not yet released by their previous owners."""
     metadata_version: int = -1
     metadata_bytes: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareAssignmentRequest:
-    """ConsumerGroupPrepareAssignment: the chosen member asks for what it computes from."""
+    """ConsumerGroupPrepareAssignment: the chosen member requests its input."""
 
     group_id: str
     member_id: str
@@ -195,7 +190,7 @@ class PrepareAssignmentRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedMember:
-    """A member as the one that computes sees it.
+    """A member in the input of a computation.
 
     `reason`, `metadata_version` and `metadata_bytes` are those of the selected assignor.
     """
@@ -214,7 +209,7 @@ class PreparedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedTopic:
-    """A topic that somebody subscribes to."""
+    """A topic that a member subscribes to."""
 
     topic_id: TopicId
     topic_name: str
@@ -235,7 +230,7 @@ class PrepareAssignmentResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstalledMember:
-    """What a member is meant to have, as the chosen member computed it."""
+    """The computed target of a member."""
 
     member_id: str
     partitions: Assignment = NO_PARTITIONS
@@ -245,7 +240,7 @@ class InstalledMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallAssignmentRequest:
-    """ConsumerGroupInstallAssignment: what the chosen member computed."""
+    """ConsumerGroupInstallAssignment: the result of the chosen member."""
 
     group_id: str
     member_id: str
@@ -275,7 +270,7 @@ GroupRequest = (
     | PrepareAssignmentRequest
     | InstallAssignmentRequest
 )
-"""What is asked of one group: goes to the coordinator that has it."""
+"""Requests about one group, sent to its coordinator."""
 CoordinatorRequest = GroupRequest | ListGroupsRequest
 CoordinatorResponse = (
     HeartbeatResponse
@@ -317,10 +312,5 @@ _ANSWERS: Final[Mapping[type, Callable[[Any, int], Any]]] = {
 
 
 def error_answer(request: Any, error_code: int) -> Any:
-    """Return the answer to a request that says only that it failed.
-
-    Args:
-        request: Any request that a coordinator takes.
-        error_code: Kafka's code.
-    """
+    """Return the response to any request with only an error code."""
     return _ANSWERS[type(request)](request, error_code)

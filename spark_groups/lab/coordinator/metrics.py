@@ -1,9 +1,7 @@
-"""The coordinator's metrics by the names of KIP-848 ("Broker Metrics"), in virtual time.
+"""The coordinator's metrics of KIP-848 ("Broker Metrics"), in virtual time.
 
-Nothing here measures: what happened is told with its times, and the values are computed from it.
-A coordinator in virtual time takes no time for an event and can read every log. The metrics of its
-event queue, of processing, of flushes, of its thread and of failed partitions are left out: they
-could only be made up.
+Metrics of the event queue, processing, flushes, the thread and failed partitions are left out: a
+coordinator in virtual time takes no time for an event and can read every log.
 """
 
 from __future__ import annotations
@@ -17,25 +15,25 @@ from typing import Final
 from spark_groups.lab.coordinator.group import ConsumerGroup, GroupState
 
 WINDOW_S: Final = 60.0
-"""How far back a sensor looks: two samples of 30 s, as Kafka's metrics do by default."""
+"""Two samples of 30 s, the default of Kafka's metrics."""
 PREFIX: Final = "kafka.server:type=group-coordinator-metrics,name="
 _QUANTILES: Final = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
 
 
 @dataclass(slots=True)
 class Sensor:
-    """Durations in seconds, as far back as a sensor looks."""
+    """Durations in seconds, within a window."""
 
     window_s: float = WINDOW_S
     _seen: deque[tuple[float, float]] = field(default_factory=deque)
 
     def record(self, now: float, duration_s: float) -> None:
-        """Take one more duration."""
+        """Add a duration."""
         self._seen.append((now, duration_s))
         self._forget(now)
 
     def values(self, now: float) -> list[float]:
-        """Return the durations of the window, sorted."""
+        """Return the sorted durations of the window."""
         self._forget(now)
         return sorted(duration_s for _, duration_s in self._seen)
 
@@ -45,27 +43,27 @@ class Sensor:
 
 
 class Sensors:
-    """What happened at a coordinator.
+    """Measurements of one coordinator.
 
     Args:
-        started_at: Since when that is counted, in seconds.
-        window_s: How far back maxima, quantiles, averages and rates look.
+        started_at: Start of the measurements, in seconds.
+        window_s: Window of maxima, quantiles, averages and rates.
     """
 
     def __init__(self, started_at: float, window_s: float = WINDOW_S) -> None:
         self.started_at = started_at
         self.window_s = window_s
         self.load = Sensor(window_s)
-        """How long a log took to load."""
+        """Load times of logs."""
         self.purgatory = Sensor(window_s)
-        """How long answers waited for replication."""
+        """Times that answers waited for replication."""
         self.rebalance = Sensor(window_s)
-        """New group epochs; the durations mean nothing."""
+        """New group epochs, with durations of 0."""
         self.rebalance_count = 0
-        """How many there were since the start."""
+        """New group epochs since the start."""
 
     def rebalanced(self, now: float) -> None:
-        """Take a new group epoch."""
+        """Count a new group epoch."""
         self.rebalance.record(now, 0.0)
         self.rebalance_count += 1
 
@@ -76,10 +74,7 @@ def metrics(
     """Return the metrics of the coordinator of one offsets partition, by name.
 
     Args:
-        sensors: What happened there.
-        groups: The groups that it coordinates.
-        now: Seconds.
-        is_loading: Whether the partition's log is still being read.
+        is_loading: Whether it is still reading the log.
     """
     window_s = max(min(sensors.window_s, now - sensors.started_at), 1.0)
     load = sensors.load.values(now)
@@ -97,11 +92,7 @@ def metrics(
 
 
 def mean_metrics(of_runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the metrics of several runs as one: means, and of the maxima the greatest.
-
-    Args:
-        of_runs: The metrics of at least one run, by name.
-    """
+    """Return the means of several runs; for maxima, the maximum."""
     return {
         name: max(values) if name.endswith("-max") else sum(values) / len(values)
         for name in of_runs[0]

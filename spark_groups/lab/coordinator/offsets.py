@@ -1,10 +1,11 @@
-"""Committed offsets: who may commit, fetch and delete them, and when they are forgotten.
+"""Committed offsets: commit, fetch, deletion and expiry.
 
-Requests have topic ids. Before v10, and where v10 is not there, they mean the topic by name: who
-has only a name asks with the id of the topic that is called so now, or with an id of no topic.
-Source: OffsetMetadataManager, ConsumerGroup.validateOffsetCommit; KafkaApis for what a broker
-answers before it asks the coordinator; kafka_protocol.md 2.7. The KIP has the rule of 4.0 to 4.2:
-the epoch must be the member's.
+Requests have topic ids. Before v10 they mean the topic by name: the caller passes the id that has
+the name now, or an id of no topic. The KIP has the rule of 4.0 to 4.2: the epoch must be the
+member's.
+
+Source: OffsetMetadataManager, ConsumerGroup.validateOffsetCommit; KafkaApis for answers of the
+broker before the coordinator; kafka_protocol.md 2.7.
 """
 
 from __future__ import annotations
@@ -42,14 +43,7 @@ _NONE_COMMITTED: Final = OffsetAndMetadata(NO_OFFSET)
 def commit(
     group: ConsumerGroup, request: OffsetCommitRequest, profile: Profile, context: RequestContext
 ) -> Outcome[OffsetCommitResponse]:
-    """Commit offsets; one partition that the member may not commit refuses them all.
-
-    Args:
-        group: The group; without records if it does not exist.
-        request: The offsets.
-        profile: Which coordinator it is.
-        context: The topics, the time, and the version of the request.
-    """
+    """Commit offsets; if the member may not commit one partition, all are refused."""
     errors = dict.fromkeys(request.offsets, int(ErrorCode.NONE))
     names: dict[TopicIdPartition, str] = {}
     topics = _by_id(context.topics)
@@ -64,7 +58,7 @@ def commit(
     kept = {
         key: name
         for key, name in names.items()
-        # Kafka compares bytes with the number of characters.
+        # Kafka compares the limit in bytes with the number of characters.
         if len(request.offsets[key].metadata) <= context.settings.broker.offset_metadata_max_bytes
     }
     error = _commit_error(group, request, kept, profile, context.api_version)
@@ -85,14 +79,7 @@ def commit(
 def fetch(
     group: ConsumerGroup, request: OffsetFetchRequest, profile: Profile, context: RequestContext
 ) -> Outcome[OffsetFetchResponse]:
-    """Fetch committed offsets; a member needs its very epoch.
-
-    Args:
-        group: The group; without records if it does not exist.
-        request: What is asked for.
-        profile: Which coordinator it is.
-        context: The topics and the version of the request.
-    """
+    """Fetch committed offsets; a member must send its current epoch."""
     if error := _fetch_error(group, request):
         return Outcome(OffsetFetchResponse(error_code=error))
     names_topics = _names_topics(profile, context)
@@ -117,13 +104,7 @@ def fetch(
 def delete(
     group: ConsumerGroup, request: OffsetDeleteRequest, _profile: Profile, context: RequestContext
 ) -> Outcome[OffsetDeleteResponse]:
-    """Delete offsets of topics that the group does not subscribe to (OffsetDelete).
-
-    Args:
-        group: The group; without records if it does not exist.
-        request: The partitions.
-        context: The topics.
-    """
+    """Delete offsets of topics that the group does not subscribe to (OffsetDelete)."""
     errors = dict.fromkeys(sorted(request.partitions), int(ErrorCode.NONE))
     for key in errors:
         topic = context.topics.by_name.get(key.topic)
@@ -138,19 +119,15 @@ def delete(
     for key in known:
         if key.topic in subscribed:
             errors[key] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-    gone = ((key.topic, key.partition) for key, error in errors.items() if not error)
-    return Outcome(OffsetDeleteResponse(errors=errors), _forgotten(group, gone))
+    expired = ((key.topic, key.partition) for key, error in errors.items() if not error)
+    return Outcome(OffsetDeleteResponse(errors=errors), _tombstones(group, expired))
 
 
 def expire(group: ConsumerGroup, _profile: Profile, context: RequestContext) -> Outcome[None]:
-    """Forget offsets that are old, and the group itself once it has neither offsets nor members.
+    """Delete old offsets, and the group if neither offsets nor members remain.
 
-    What a member subscribes to does not get old. Retention counts from the commit, also where the
-    group got empty later (ConsumerGroup.offsetExpirationCondition).
-
-    Args:
-        group: The group.
-        context: The time and the retention.
+    Offsets of subscribed topics do not expire. Retention counts from the commit, even if the group
+    became empty later (ConsumerGroup.offsetExpirationCondition).
     """
     retention_s = context.settings.broker.offsets_retention_s
     subscribed = subscribed_names(group.members.values(), group.regexes)
@@ -161,17 +138,12 @@ def expire(group: ConsumerGroup, _profile: Profile, context: RequestContext) -> 
     ]
     if len(old) == len(group.offsets) and not group.members:
         return Outcome(None, group_tombstones(group))
-    return Outcome(None, _forgotten(group, old))
+    return Outcome(None, _tombstones(group, old))
 
 
 def forget(group: ConsumerGroup, topics: Collection[str]) -> tuple[Record, ...]:
-    """Return what forgets the offsets of deleted topics (onPartitionsDeleted).
-
-    Args:
-        group: The group.
-        topics: Their names.
-    """
-    return _forgotten(group, (key for key in group.offsets if key[0] in topics))
+    """Return tombstones for the offsets of deleted topics (onPartitionsDeleted)."""
+    return _tombstones(group, (key for key in group.offsets if key[0] in topics))
 
 
 def _commit_error(
@@ -181,7 +153,7 @@ def _commit_error(
     profile: Profile,
     api_version: int,
 ) -> int:
-    """Return why the coordinator refuses a commit, 0 if it does not."""
+    """Return the error of the whole commit."""
     has_epochs = api_version >= _MEMBER_EPOCH_VERSION
     if not group.exists and request.member_epoch >= 0:
         return ErrorCode.GROUP_ID_NOT_FOUND if has_epochs else ErrorCode.ILLEGAL_GENERATION
@@ -192,22 +164,15 @@ def _commit_error(
         return ErrorCode.UNKNOWN_MEMBER_ID
     if not has_epochs:
         return ErrorCode.UNSUPPORTED_VERSION
-    if not _may_commit(member, request.member_epoch, names, profile):
-        return ErrorCode.STALE_MEMBER_EPOCH
-    return ErrorCode.NONE
-
-
-def _may_commit(
-    member: GroupMember, member_epoch: int, keys: Iterable[TopicIdPartition], profile: Profile
-) -> bool:
-    if member_epoch == member.member_epoch:
-        return True
-    relaxed = profile.offset_fencing is OffsetFencing.ASSIGNMENT_EPOCH
-    return relaxed and member_epoch < member.member_epoch and _had_all(member, keys, member_epoch)
+    epoch, relaxed = request.member_epoch, profile.offset_fencing is OffsetFencing.ASSIGNMENT_EPOCH
+    is_valid = epoch == member.member_epoch or (
+        relaxed and epoch < member.member_epoch and _had_all(member, names, epoch)
+    )
+    return ErrorCode.NONE if is_valid else ErrorCode.STALE_MEMBER_EPOCH
 
 
 def _had_all(member: GroupMember, keys: Iterable[TopicIdPartition], member_epoch: int) -> bool:
-    """Tell whether a member has had partitions ever since an epoch (KIP-1251)."""
+    """Return whether a member has held all partitions since an epoch (KIP-1251)."""
     for key in keys:
         since = member.assigned.get(key, member.pending_revocation.get(key))
         if since is None or member_epoch < since:
@@ -216,14 +181,11 @@ def _had_all(member: GroupMember, keys: Iterable[TopicIdPartition], member_epoch
 
 
 def _fetch_error(group: ConsumerGroup, request: OffsetFetchRequest) -> int:
-    """Return why the coordinator refuses a fetch, 0 if it does not.
-
-    A group that is not there, or has nothing but offsets, checks nothing.
-    """
+    """Return the error of a fetch; a group without members checks nothing."""
     if not group.is_consumer_group or (request.member_id is None and request.member_epoch < 0):
         return ErrorCode.NONE
     if request.member_id is None:
-        # An epoch of nobody: the broker looks for null in a map, which throws.
+        # An epoch without a member id: the broker looks up null in a map, which throws.
         return ErrorCode.UNKNOWN_SERVER_ERROR
     member = group.members.get(request.member_id)
     if member is None:
@@ -245,7 +207,7 @@ def _committed(
     )
 
 
-def _forgotten(group: ConsumerGroup, partitions: Iterable[tuple[str, int]]) -> tuple[Record, ...]:
+def _tombstones(group: ConsumerGroup, partitions: Iterable[tuple[str, int]]) -> tuple[Record, ...]:
     return tuple(
         Record(OffsetCommitKey(group.group_id, *key), None)
         for key in partitions

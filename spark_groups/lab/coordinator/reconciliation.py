@@ -1,9 +1,9 @@
-"""How a member moves from what it has towards what it is meant to have.
+"""How a member moves from its current assignment to its target.
 
-A partition is given to a member only once nobody else has it, so what a member must give up comes
-first: it keeps its epoch until it says that it no longer owns that, and only then it moves on to
-the epoch of the target and takes what is free (KIP-848, "Member Epoch - Reconciliation of the
-group"; org.apache.kafka.coordinator.group.modern.consumer.CurrentAssignmentBuilder).
+A partition is assigned only after its previous owner has released it, so revocations come first: a
+member keeps its epoch until it has acknowledged them, then moves to the epoch of the target and
+takes the free partitions (KIP-848, "Member Epoch - Reconciliation of the group";
+org.apache.kafka.coordinator.group.modern.consumer.CurrentAssignmentBuilder).
 """
 
 from __future__ import annotations
@@ -22,16 +22,14 @@ from spark_groups.values import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciliation:
-    """What a member is reconciled with.
+    """The input of a reconciliation.
 
     Args:
         assignment_epoch: The epoch of the target.
-        target: What the member is meant to have.
-        subscribed: The ids of the topics it subscribes to, by name and by a resolved pattern.
-        has_subscription_changed: Whether this heartbeat changed that.
-        owned: What the member says it owns; None if it says nothing.
-        held: What any member of the group has, asked for only where it counts.
-        profile: Which coordinator it is.
+        subscribed: Ids of the topics the member subscribes to, by name and by resolved pattern.
+        has_subscription_changed: Whether this heartbeat changed the subscription.
+        owned: The partitions that the member reports; None without a report.
+        held: Returns the partitions held by all members of the group.
     """
 
     assignment_epoch: int
@@ -43,10 +41,10 @@ class Reconciliation:
     profile: Profile
 
     def of(self, member: GroupMember) -> GroupMember:
-        """Return the member one step further, or itself if it has to wait.
+        """Return the member after its next step; the same object if it must wait.
 
         Raises:
-            RefusedError: FENCED_MEMBER_EPOCH, if this coordinator does not know its state.
+            RefusedError: FENCED_MEMBER_EPOCH for an unknown state.
         """
         match member.state:
             case ReconciliationState.STABLE:
@@ -70,13 +68,8 @@ class Reconciliation:
                 return self._advance(member, self.assignment_epoch)
 
     def _advance(self, member: GroupMember, revoking_epoch: int) -> GroupMember:
-        """Take the next step towards the target.
-
-        Args:
-            member: The member.
-            revoking_epoch: Its epoch if it has to give something up first.
-        """
-        # Target = what it is meant to have, of the topics it still subscribes to
+        """Take the next step; `revoking_epoch` is the epoch if that is a revocation."""
+        # Target = target assignment, of topics that are still subscribed
         target = self.target.partitions
         if self.profile.strips_unsubscribed:
             target = frozenset(each for each in target if each.topic_id in self.subscribed)
@@ -114,7 +107,7 @@ class Reconciliation:
         return frozenset(each for each in missing if each in held and each not in own)
 
     def _stay(self, member: GroupMember) -> GroupMember:
-        """Keep the member where it is, without what it does not subscribe to any more."""
+        """Keep the state, but remove partitions that are no longer subscribed."""
         if not (self.profile.strips_unsubscribed and self.has_subscription_changed):
             return member
         stripped = {
@@ -144,8 +137,8 @@ class Reconciliation:
 
 
 def _moved(member: GroupMember, member_epoch: int, **changes: Any) -> GroupMember:
-    # The previous epoch is overwritten at every step, also where the epoch stays: this closes the
-    # window for a heartbeat whose answer was lost (ConsumerGroupMember.Builder.updateMemberEpoch).
+    # Every step overwrites the previous epoch, even with the same one: a heartbeat whose answer was
+    # lost is no longer accepted (ConsumerGroupMember.Builder.updateMemberEpoch).
     return replace(
         member, member_epoch=member_epoch, previous_member_epoch=member.member_epoch, **changes
     )

@@ -1,7 +1,7 @@
-"""What a coordinator writes to `__consumer_offsets`: keys, values, tombstones.
+"""Records of `__consumer_offsets`: keys, values and tombstones.
 
-Names and numbers are the schemas' own (ConsumerGroupMetadataKey and so on). A record whose value is
-None is a tombstone: compaction drops its key.
+Names and numbers are those of the schemas (ConsumerGroupMetadataKey and so on). A record without a
+value is a tombstone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spark_groups.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitKey:
-    """The offset of one partition; by name, as the log has it."""
+    """The committed offset of one partition, by topic name."""
 
     record_type: ClassVar[int] = 1
     group_id: str
@@ -43,7 +43,7 @@ class PartitionMetadataKey:
 
 @dataclass(frozen=True, slots=True)
 class MemberMetadataKey:
-    """What a member told of itself."""
+    """The metadata of a member."""
 
     record_type: ClassVar[int] = 5
     group_id: str
@@ -60,7 +60,7 @@ class TargetMetadataKey:
 
 @dataclass(frozen=True, slots=True)
 class TargetMemberKey:
-    """What a member is meant to have."""
+    """The target of a member."""
 
     record_type: ClassVar[int] = 7
     group_id: str
@@ -69,7 +69,7 @@ class TargetMemberKey:
 
 @dataclass(frozen=True, slots=True)
 class CurrentAssignmentKey:
-    """What a member has."""
+    """The assignment of a member."""
 
     record_type: ClassVar[int] = 8
     group_id: str
@@ -78,7 +78,7 @@ class CurrentAssignmentKey:
 
 @dataclass(frozen=True, slots=True)
 class RegularExpressionKey:
-    """The topics that a pattern was resolved to."""
+    """The topics of a pattern."""
 
     record_type: ClassVar[int] = 16
     group_id: str
@@ -90,11 +90,8 @@ class OffsetCommitValue:
     """A committed offset.
 
     Args:
-        committed_offset: The next offset to read.
-        leader_epoch: A leader epoch whose log reached it, NO_LEADER_EPOCH if not known.
-        metadata: Text kept beside it.
-        commit_timestamp_s: When it was committed.
-        topic_id: The topic it belongs to; None where offsets are kept by name alone.
+        leader_epoch: A leader epoch whose log reached it; NO_LEADER_EPOCH if unknown.
+        topic_id: Its topic; None where offsets are stored by name alone.
     """
 
     committed_offset: int
@@ -106,7 +103,7 @@ class OffsetCommitValue:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadataValue:
-    """A group's epoch, and from 4.1 on the hash of the partition metadata it was computed for."""
+    """A group's epoch, and from 4.1 on the hash of its partition metadata."""
 
     group_epoch: int
     metadata_hash: int = 0
@@ -114,14 +111,14 @@ class GroupMetadataValue:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadataValue:
-    """How many partitions each subscribed topic has, by topic name."""
+    """The id and partition count of each subscribed topic, by name."""
 
     topics: Mapping[str, tuple[TopicId, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberMetadataValue:
-    """What a member told of itself."""
+    """The metadata of a member."""
 
     instance_id: str | None = None
     rack_id: str | None = None
@@ -136,7 +133,7 @@ class MemberMetadataValue:
 
 @dataclass(frozen=True, slots=True)
 class TargetMetadataValue:
-    """The group epoch a target was computed for, when (4.3), and the assignor's error (the KIP)."""
+    """A target's group epoch, its time (4.3), and the assignor's error (the KIP)."""
 
     assignment_epoch: int
     assignment_timestamp_s: float = 0.0
@@ -145,7 +142,7 @@ class TargetMetadataValue:
 
 @dataclass(frozen=True, slots=True)
 class TargetMemberValue:
-    """What a member is meant to have, with what a client assignor tells it (the KIP)."""
+    """The target of a member, with the metadata of a client-side assignor (the KIP)."""
 
     partitions: Assignment = NO_PARTITIONS
     metadata_version: int = -1
@@ -154,7 +151,7 @@ class TargetMemberValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentAssignmentValue:
-    """What a member has: each partition with the member epoch at which it was given (4.3)."""
+    """The assignment of a member; each partition has its member epoch (4.3)."""
 
     member_epoch: int
     previous_member_epoch: int
@@ -165,7 +162,7 @@ class CurrentAssignmentValue:
 
 @dataclass(frozen=True, slots=True)
 class RegularExpressionValue:
-    """The topics a pattern matched, at which version of the metadata, and when."""
+    """The topics that match a pattern, with metadata version and time."""
 
     topics: tuple[str, ...]
     version: int
@@ -203,7 +200,7 @@ class Record:
 
 
 def member_metadata(group_id: str, member: GroupMember) -> Record:
-    """Return the record of what a member told of itself."""
+    """Return the metadata record of a member."""
     return Record(
         MemberMetadataKey(group_id, member.member_id),
         MemberMetadataValue(
@@ -221,7 +218,7 @@ def member_metadata(group_id: str, member: GroupMember) -> Record:
 
 
 def current_assignment(group_id: str, member: GroupMember) -> Record:
-    """Return the record of what a member has."""
+    """Return the assignment record of a member."""
     return Record(
         CurrentAssignmentKey(group_id, member.member_id),
         CurrentAssignmentValue(

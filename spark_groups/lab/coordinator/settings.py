@@ -1,7 +1,7 @@
-"""What a coordinator is configured with: the brokers' settings and those of single groups.
+"""The coordinator's configuration: settings of the brokers and of single groups.
 
-The controller keeps a group's settings, not a coordinator: a group need not exist, and keeps them
-when it is deleted (KIP-848; org.apache.kafka.coordinator.group.GroupConfig).
+The controller stores a group's settings, so a group need not exist and keeps them when it is
+deleted (KIP-848; org.apache.kafka.coordinator.group.GroupConfig).
 """
 
 from __future__ import annotations
@@ -13,13 +13,7 @@ from enum import IntEnum
 from typing import Final
 
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.coordinator.messages import (
-    AlterGroupConfigRequest,
-    AlterGroupConfigResponse,
-    DescribeGroupConfigRequest,
-    DescribeGroupConfigResponse,
-    GroupConfigValue,
-)
+from spark_groups.lab.coordinator import messages as m
 from spark_groups.lab.coordinator.profile import Profile
 
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
@@ -29,15 +23,13 @@ ASSIGNMENT_INTERVAL: Final = "consumer.assignment.interval.ms"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
-    """The brokers' settings, by Kafka's names and with its defaults; times in seconds.
+    """The brokers' settings with Kafka's defaults; times in seconds.
+
+    Minima and maxima limit the settings of groups.
 
     Args:
         session_timeout_s: `group.consumer.session.timeout.ms`.
-        min_session_timeout_s: Its least value for a group.
-        max_session_timeout_s: Its greatest.
         heartbeat_interval_s: `group.consumer.heartbeat.interval.ms`.
-        min_heartbeat_interval_s: Its least value for a group.
-        max_heartbeat_interval_s: Its greatest.
         max_size: `group.consumer.max.size`.
         assignors: `group.consumer.assignors`; the first is the default.
         assignment_interval_s: `group.consumer.assignment.interval.ms` (4.3).
@@ -64,10 +56,9 @@ class BrokerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that is configured; a change is another value.
+    """All settings; a change makes another value.
 
     Args:
-        broker: The brokers' settings.
         by_group: Dynamic configuration of groups, as text, by group id and name.
     """
 
@@ -75,15 +66,15 @@ class Settings:
     by_group: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def session_timeout_s(self, group_id: str) -> float:
-        """Return after how many seconds of silence a member is removed."""
+        """Return the session timeout of a group's members."""
         return self._of(group_id, SESSION_TIMEOUT, self.broker.session_timeout_s)
 
     def heartbeat_interval_s(self, group_id: str) -> float:
-        """Return how many seconds members are told to leave between heartbeats."""
+        """Return the heartbeat interval of a group's members."""
         return self._of(group_id, HEARTBEAT_INTERVAL, self.broker.heartbeat_interval_s)
 
     def assignment_interval_s(self, group_id: str) -> float:
-        """Return how many seconds lie between two targets, at least (4.3)."""
+        """Return the minimum time between two targets (4.3)."""
         return self._of(group_id, ASSIGNMENT_INTERVAL, self.broker.assignment_interval_s)
 
     def _of(self, group_id: str, name: str, otherwise_s: float) -> float:
@@ -96,7 +87,7 @@ INT_MAX: Final = 2_147_483_647
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from (DescribeConfigsResponse.ConfigSource)."""
+    """The source of a value (DescribeConfigsResponse.ConfigSource)."""
 
     STATIC_BROKER = 4
     DEFAULT = 5
@@ -105,13 +96,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """A setting of a group.
-
-    Args:
-        least: The least number that is one at all.
-        inherited_s: The brokers' value.
-        bounds_s: Between what the brokers let it be.
-    """
+    """A setting of a group: the least valid number, the brokers' value and their bounds."""
 
     least: int
     inherited_s: Callable[[BrokerSettings], float]
@@ -138,60 +123,45 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
 
 
 class _InvalidConfigError(Exception):
-    """A change that is refused; the message is Kafka's."""
+    """A change is refused; the message is Kafka's."""
 
 
 def alter(
-    settings: Settings, request: AlterGroupConfigRequest, profile: Profile
-) -> tuple[Settings, AlterGroupConfigResponse]:
-    """Change what is configured for a group, all of it or nothing.
-
-    Args:
-        settings: What is configured.
-        request: The changes.
-        profile: Which settings there are.
-
-    Returns:
-        What is configured then, and the answer.
-    """
+    settings: Settings, request: m.AlterGroupConfigRequest, profile: Profile
+) -> tuple[Settings, m.AlterGroupConfigResponse]:
+    """Change a group's settings, all or none, and return all settings with the answer."""
     group_id = request.group_id
     changed = {**settings.by_group.get(group_id, {}), **request.changes}
     kept = {name: value for name, value in changed.items() if value is not None}
     try:
         _check(kept, settings.broker, profile)
     except _InvalidConfigError as error:
-        return settings, AlterGroupConfigResponse(
+        return settings, m.AlterGroupConfigResponse(
             error_code=ErrorCode.INVALID_CONFIG, error_message=str(error)
         )
     by_group = {each: values for each, values in settings.by_group.items() if each != group_id}
     if kept:
         by_group[group_id] = kept
-    return replace(settings, by_group=by_group), AlterGroupConfigResponse()
+    return replace(settings, by_group=by_group), m.AlterGroupConfigResponse()
 
 
 def describe_config(
-    settings: Settings, request: DescribeGroupConfigRequest, profile: Profile
-) -> DescribeGroupConfigResponse:
-    """Return what is in force for a group.
-
-    Args:
-        settings: What is configured.
-        request: Which group.
-        profile: Which settings there are.
-    """
+    settings: Settings, request: m.DescribeGroupConfigRequest, profile: Profile
+) -> m.DescribeGroupConfigResponse:
+    """Return the effective settings of a group."""
     own = settings.by_group.get(request.group_id, {})
     default = BrokerSettings()
     values = {}
     for name in sorted(_names(profile)):
         inherited_s = _SETTINGS[name].inherited_s
-        is_set = profile.tells_config_source and inherited_s(settings.broker) != inherited_s(
+        is_set = profile.reports_config_source and inherited_s(settings.broker) != inherited_s(
             default
         )
         source = ConfigSource.STATIC_BROKER if is_set else ConfigSource.DEFAULT
-        values[name] = GroupConfigValue(str(_milliseconds(inherited_s(settings.broker))), source)
+        values[name] = m.GroupConfigValue(str(_milliseconds(inherited_s(settings.broker))), source)
         if name in own:
-            values[name] = GroupConfigValue(own[name], ConfigSource.GROUP)
-    return DescribeGroupConfigResponse(values=values)
+            values[name] = m.GroupConfigValue(own[name], ConfigSource.GROUP)
+    return m.DescribeGroupConfigResponse(values=values)
 
 
 def _names(profile: Profile) -> tuple[str, ...]:
@@ -201,7 +171,7 @@ def _names(profile: Profile) -> tuple[str, ...]:
 
 
 def _check(own: Mapping[str, str], broker: BrokerSettings, profile: Profile) -> None:
-    """Object as GroupConfig.validate does: to a name, to a number, to its bounds, to a pair."""
+    """Check names, numbers, bounds and the pair, as GroupConfig.validate does."""
     names = _names(profile)
     for name in own:
         if name not in names:
@@ -224,7 +194,7 @@ def _check_bounds(name: str, number: int, broker: BrokerSettings, profile: Profi
     if least <= number <= greatest:
         return
     words = name.removeprefix("consumer.")
-    if profile.tells_config_range:
+    if profile.reports_config_range:
         text = f"must be in the range {least} to {greatest} inclusive."
     elif number < least:
         text = f"must be greater than or equal to group.consumer.min.{words}"

@@ -1,9 +1,8 @@
 """The event loop of one partition of `__consumer_offsets`: requests and timers in, answers out.
 
-A write sees the latest state, is applied and appended at once, and is answered when it is
-replicated. A read sees what is replicated and is answered at once. There is one copy of the state:
-what an append may have to take back is kept beside it, newest last. A new `Shard` over the same log
-is a fail-over (kafka_protocol.md 2.5; CoordinatorRuntime).
+A write sees the latest state, is applied and appended at once, and is answered after replication. A
+read sees the replicated state and is answered at once. A new `Shard` over the same log is a
+failover (kafka_protocol.md 2.5; CoordinatorRuntime).
 """
 
 from __future__ import annotations
@@ -17,15 +16,14 @@ from typing import Any, Final
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator import (
     admin_requests,
-    assigning,
     client_assignment,
     heartbeat,
     leaving,
     offsets,
     subscriptions,
 )
+from spark_groups.lab.coordinator import messages as m
 from spark_groups.lab.coordinator.admin_requests import list_groups
-from spark_groups.lab.coordinator.assigning import topics_changed
 from spark_groups.lab.coordinator.effects import (
     NEWEST_API_VERSION,
     Outcome,
@@ -36,23 +34,11 @@ from spark_groups.lab.coordinator.effects import (
 )
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.log import MAX_BATCH_BYTES, Log, Memory, batch_bytes
-from spark_groups.lab.coordinator.messages import (
-    CoordinatorRequest,
-    CoordinatorResponse,
-    DeleteGroupsRequest,
-    InstallAssignmentRequest,
-    KipHeartbeatRequest,
-    LeaveGroupRequest,
-    ListGroupsRequest,
-    OffsetDeleteRequest,
-    PrepareAssignmentRequest,
-    error_answer,
-)
 from spark_groups.lab.coordinator.offsets import expire, forget
 from spark_groups.lab.coordinator.profile import Profile
 from spark_groups.lab.coordinator.records import Record
 from spark_groups.lab.coordinator.settings import Settings
-from spark_groups.lab.coordinator.subscriptions import is_touched
+from spark_groups.lab.coordinator.subscriptions import is_touched, topics_changed
 from spark_groups.lab.coordinator.topic_images import TopicsImage
 from spark_groups.protocol.messages import (
     DescribeGroupRequest,
@@ -63,43 +49,42 @@ from spark_groups.protocol.messages import (
 from spark_groups.types import topic_id_text
 from spark_groups.values import dataclass
 
-Read = Callable[[ConsumerGroup, Any, Profile, RequestContext], CoordinatorResponse]
+Read = Callable[[ConsumerGroup, Any, Profile, RequestContext], m.CoordinatorResponse]
 Write = Callable[[ConsumerGroup, Any, Profile, RequestContext], Outcome[Any]]
 Fired = Callable[[ConsumerGroup, Timer, Profile, RequestContext], Outcome[None]]
 OfGroup = Callable[[ConsumerGroup, Profile, RequestContext], Outcome[None]]
 
 READS: Final[Mapping[type, Read]] = {DescribeGroupRequest: admin_requests.describe}
-"""What is answered from what is replicated, at once."""
+"""Answered at once from the replicated state."""
 WRITES: Final[Mapping[type, Write]] = {
-    DeleteGroupsRequest: admin_requests.delete_group,
+    m.DeleteGroupsRequest: admin_requests.delete_group,
     HeartbeatRequest: heartbeat.heartbeat,
-    KipHeartbeatRequest: heartbeat.heartbeat,
-    LeaveGroupRequest: admin_requests.remove_members,
+    m.KipHeartbeatRequest: heartbeat.heartbeat,
+    m.LeaveGroupRequest: admin_requests.remove_members,
     OffsetCommitRequest: offsets.commit,
-    OffsetDeleteRequest: offsets.delete,
+    m.OffsetDeleteRequest: offsets.delete,
     # With requireStable a fetch waits for the commits before it (GroupCoordinatorService).
     OffsetFetchRequest: offsets.fetch,
-    PrepareAssignmentRequest: client_assignment.prepare,
-    InstallAssignmentRequest: client_assignment.install,
+    m.PrepareAssignmentRequest: client_assignment.prepare,
+    m.InstallAssignmentRequest: client_assignment.install,
 }
-"""What is answered from the latest state, once its records are replicated."""
+"""Answered from the latest state, after replication."""
 FIRED: Final[Mapping[TimerKind, Fired]] = {
     TimerKind.SESSION: leaving.timed_out,
     TimerKind.REBALANCE: leaving.timed_out,
-    TimerKind.CLIENT_ASSIGNMENT: client_assignment.given_up,
-    TimerKind.REGEX: subscriptions.patterns_due,
-    TimerKind.ASSIGNMENT: assigning.fired,
+    TimerKind.CLIENT_ASSIGNMENT: client_assignment.timed_out,
+    TimerKind.REGEX: lambda group, _timer, *rest: subscriptions.look_up_patterns(group, *rest),
+    TimerKind.ASSIGNMENT: heartbeat.target_due,
 }
-"""What a timer does."""
-LOADED: Final[tuple[OfGroup, ...]] = (leaving.timers_once_loaded, assigning.loaded)
-"""What is done, in this order, for each group of a log that another coordinator wrote."""
+LOADED: Final[tuple[OfGroup, ...]] = (leaving.timers_once_loaded, subscriptions.loaded)
+"""Applied in this order to each group of a loaded log."""
 
 
 @dataclass(slots=True)
 class Timers:
-    """Timers that are set; those of one instant fire in the order in which they were set.
+    """Timers that are set; those due at the same time fire in the order in which they were set.
 
-    A timer that is set anew leaves its old place in the queue behind, which is skipped later.
+    The queue entry of a replaced timer stays, and is skipped later.
     """
 
     _by_key: dict[TimerKey, tuple[int, Timer]] = field(default_factory=dict)
@@ -107,12 +92,12 @@ class Timers:
     _count: int = 0
 
     def get(self, key: TimerKey) -> Timer | None:
-        """Return the timer of a key, None if it is not set."""
+        """Return the timer with a key, if set."""
         found = self._by_key.get(key)
         return found[1] if found else None
 
     def put(self, timer: Timer) -> None:
-        """Set a timer, or stop it."""
+        """Set or stop a timer."""
         if timer.at is None:
             self._by_key.pop(timer.key, None)
             return
@@ -131,7 +116,7 @@ class Timers:
         return None
 
     def pop_due(self, now: float) -> Timer | None:
-        """Take out the next timer that is due."""
+        """Remove and return the next due timer."""
         at = self.next_at()
         if at is None or at > now:
             return None
@@ -140,48 +125,42 @@ class Timers:
 
 
 TIMER_RETRY_S: Final = 0.5
-"""When a timer fires again whose records could not be appended (CoordinatorTimer)."""
+"""Delay before a timer is retried after a failed append (CoordinatorTimer)."""
 EXPIRY_CHECK_S: Final = 600.0
-"""How often old offsets are looked for (`offsets.retention.check.interval.ms`)."""
+"""`offsets.retention.check.interval.ms`."""
 EXPIRY: Final = TimerKey(TimerKind.EXPIRY, "")
 RECORDS_APART: Final = 1000
-"""So many tombstones fit into a batch, however long their names are."""
+"""Tombstones per batch; they fit even with the longest names."""
 MEMBER_IDS: Final = uuid.UUID("5f0c3a4e-6a51-4f0e-9b0e-5f6f6d656d62")
-"""The name space of the member ids that a shard makes."""
+"""The UUID namespace of generated member ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a request comes from.
-
-    Args:
-        client_id: Its client id.
-        client_host: The address it comes from.
-    """
+    """The client of a request."""
 
     client_id: str = ""
     client_host: str = "/127.0.0.1"
 
 
-NOBODY: Final = Origin()
+DEFAULT_ORIGIN: Final = Origin()
 
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """A request that a shard took; `response` is None until it is answered."""
+    """A request under way; `response` is None until it is answered."""
 
-    request: CoordinatorRequest
-    response: CoordinatorResponse | None = None
+    request: m.CoordinatorRequest
+    response: m.CoordinatorResponse | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """What is applied and not replicated yet.
+    """A write that is applied but not replicated.
 
     Args:
-        ticket: Who waits for it; None for a timer.
-        response: What is answered then.
-        timers_before: What its timers were, in the order in which they were set.
+        ticket: The request; None for a timer.
+        timers_before: The previous state of its timers, in the order in which they were set.
     """
 
     ticket: Ticket | None
@@ -191,16 +170,10 @@ class _Write:
 
 @dataclass(slots=True)
 class Shard:
-    """One partition's coordinator.
+    """The coordinator of one partition.
 
     Args:
-        profile: Which coordinator it behaves like.
-        settings: What is configured.
-        topics: The cluster's topics.
-        log: The partition's log, which is replayed.
-        now: Seconds.
-        partition: Its index.
-        memory: Its groups.
+        log: The partition's log, replayed at the start.
     """
 
     profile: Profile
@@ -217,7 +190,7 @@ class Shard:
     def __post_init__(self) -> None:
         self._loaded_at = self.now
         self.memory = Memory(self.profile.first_group_epoch)
-        # What a new coordinator finds in the log is never taken back.
+        # Records found in the log are never undone.
         self.log.replicate()
         for record in self.log.replay():
             self.memory.load(record)
@@ -230,30 +203,20 @@ class Shard:
 
     @property
     def groups(self) -> Mapping[str, ConsumerGroup]:
-        """The groups that have records, with what is not replicated yet."""
+        """Groups with records, including writes that are not replicated yet."""
         return self.memory.groups
 
     def submit(
         self,
-        request: CoordinatorRequest,
+        request: m.CoordinatorRequest,
         now: float,
-        origin: Origin = NOBODY,
+        origin: Origin = DEFAULT_ORIGIN,
         api_version: int = NEWEST_API_VERSION,
     ) -> Ticket:
-        """Take a request.
-
-        Args:
-            request: The request.
-            now: Seconds.
-            origin: Where it comes from.
-            api_version: Its version.
-
-        Returns:
-            Its ticket, answered already where nothing has to be replicated first.
-        """
+        """Accept a request; its ticket is answered already if nothing must be replicated first."""
         self.now = now
         ticket = Ticket(request)
-        if isinstance(request, ListGroupsRequest):
+        if isinstance(request, m.ListGroupsRequest):
             ticket.response = list_groups(self.memory.all_replicated(), request)
             return ticket
         group_id = request.group_id
@@ -268,12 +231,12 @@ class Shard:
 
     def ask(
         self,
-        request: CoordinatorRequest,
+        request: m.CoordinatorRequest,
         now: float,
-        origin: Origin = NOBODY,
+        origin: Origin = DEFAULT_ORIGIN,
         api_version: int = NEWEST_API_VERSION,
-    ) -> CoordinatorResponse:
-        """Take a request, replicate everything at once, and return the answer."""
+    ) -> m.CoordinatorResponse:
+        """Accept a request, replicate everything at once, and return the answer."""
         ticket = self.submit(request, now, origin, api_version)
         if ticket.response is None:
             self.replicate(now)
@@ -281,14 +244,7 @@ class Shard:
         return ticket.response
 
     def replicate(self, now: float) -> list[Ticket]:
-        """Replicate everything that is appended.
-
-        Args:
-            now: Seconds.
-
-        Returns:
-            What is answered by it, in the order in which it was asked.
-        """
+        """Replicate all records, and return the answered requests in their order."""
         self.now = now
         self.log.replicate()
         if self._writes:
@@ -302,14 +258,7 @@ class Shard:
         return answered
 
     def fail_append(self, now: float) -> list[Ticket]:
-        """Take back, exactly, everything that is not replicated.
-
-        Args:
-            now: Seconds.
-
-        Returns:
-            What is answered by it, in the order in which it was asked.
-        """
+        """Undo all writes that are not replicated, and return their requests in order."""
         self.now = now
         self.log.truncate()
         self.memory.take_back()
@@ -318,7 +267,7 @@ class Shard:
             for key, timer in reversed(write.timers_before):
                 self._timers.put(timer or Timer(key, None))
             if write.ticket:
-                write.ticket.response = error_answer(
+                write.ticket.response = m.error_answer(
                     write.ticket.request, ErrorCode.COORDINATOR_NOT_AVAILABLE
                 )
                 refused.append(write.ticket)
@@ -326,18 +275,11 @@ class Shard:
         return refused[::-1]
 
     def next_wakeup(self) -> float | None:
-        """Return when the next timer fires, in seconds; None if none is set."""
+        """Return when the next timer fires, in seconds; None without timers."""
         return self._timers.next_at()
 
     def wake(self, now: float) -> set[TimerKey]:
-        """Fire every timer that is due.
-
-        Args:
-            now: Seconds.
-
-        Returns:
-            Those that fired.
-        """
+        """Fire all due timers and return their keys."""
         self.now = now
         fired: set[TimerKey] = set()
         while timer := self._timers.pop_due(now):
@@ -354,12 +296,7 @@ class Shard:
         return fired
 
     def set_topics(self, topics: TopicsImage, now: float) -> None:
-        """Take a new image of the cluster's topics; offsets of deleted ones are forgotten.
-
-        Args:
-            topics: All topics.
-            now: Seconds.
-        """
+        """Use new topics; the offsets of deleted ones are deleted."""
         self.now = now
         before, self.topics = self.topics, topics
         deleted = topics.deleted_since(before)
@@ -375,17 +312,12 @@ class Shard:
                 self._write(group_id, changed)
 
     def set_settings(self, settings: Settings, now: float) -> None:
-        """Take changed settings; they count from the next request or timer on.
-
-        Args:
-            settings: What is configured.
-            now: Seconds.
-        """
+        """Use new settings from the next request or timer on."""
         self.now = now
         self.settings = settings
 
     def _expire(self) -> None:
-        """Forget old offsets and groups; what does not fit into one batch goes in several."""
+        """Delete old offsets and groups, in several batches if necessary."""
         for group_id in (*self.groups, *sorted(self.memory.bare)):
             group = self.memory.group(group_id)
             outcome = expire(group, self.profile, self._context(group_id))
@@ -397,7 +329,7 @@ class Shard:
             self._write(group_id, Outcome(None, records[start : start + RECORDS_APART]))
 
     def _context(
-        self, group_id: str, origin: Origin = NOBODY, api_version: int = NEWEST_API_VERSION
+        self, group_id: str, origin: Origin = DEFAULT_ORIGIN, api_version: int = NEWEST_API_VERSION
     ) -> RequestContext:
         return RequestContext(
             now=self.now,
@@ -417,7 +349,7 @@ class Shard:
         return self._timers.get(TimerKey(TimerKind.CLIENT_ASSIGNMENT, group_id))
 
     def _new_member_id(self) -> str:
-        """Make an id that is new for ever: who is told one has a record at this offset."""
+        """Make a unique id: the record of its member will be at this log offset."""
         return topic_id_text(uuid.uuid5(MEMBER_IDS, f"{self.partition}-{self.log.end_offset}"))
 
     def _write(
@@ -450,8 +382,8 @@ class Shard:
             ticket.response = outcome.response
 
     def _refuse(self, ticket: Ticket | None, fired: Timer | None) -> None:
-        """Let a batch be that is too large; a timer tries again (RecordTooLargeException)."""
+        """Refuse a batch that is too large (RecordTooLargeException); a timer is retried."""
         if ticket:
-            ticket.response = error_answer(ticket.request, ErrorCode.UNKNOWN_SERVER_ERROR)
+            ticket.response = m.error_answer(ticket.request, ErrorCode.UNKNOWN_SERVER_ERROR)
         if fired:
             self._timers.put(replace(fired, at=self.now + TIMER_RETRY_S))

@@ -1,8 +1,8 @@
-"""What a group subscribes to, by name and by pattern, and when that is a new group epoch.
+"""The subscriptions of a group, by name and by pattern, and when they bump the group epoch.
 
-The epoch grows when what the assignor would be given has changed. A pattern waits until it is
-looked up: a heartbeat only asks for the lookup, which is done beside the event loop, of all
-patterns of a group at once so that they are one rebalance; its result is a write of its own.
+The epoch grows when the input of the assignor changes. A heartbeat only requests the resolution of
+its pattern: all patterns of a group are resolved together, outside the event loop, so that they
+cause one rebalance; the result is a separate write.
 
 Source: KIP-848, "Group Epoch - Trigger a rebalance" and "Regex Based Subscription"; KIP-1101 for
 the hash; the first half of GroupMetadataManager.consumerGroupHeartbeat, with
@@ -20,6 +20,7 @@ from hashlib import blake2b
 from typing import Final
 
 from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator import target_assignment
 from spark_groups.lab.coordinator.effects import (
     Outcome,
@@ -33,22 +34,13 @@ from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import GroupMember
 from spark_groups.lab.coordinator.membership import Sender
 from spark_groups.lab.coordinator.profile import AssignorBump, Profile
-from spark_groups.lab.coordinator.records import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    PartitionMetadataKey,
-    PartitionMetadataValue,
-    Record,
-    RegularExpressionKey,
-    RegularExpressionValue,
-)
 from spark_groups.lab.coordinator.topic_images import TopicsImage
 from spark_groups.protocol.subscription import Subscription, re2_fault
 from spark_groups.types import TopicId
 from spark_groups.values import dataclass
 
 BATCH_REFRESH_MIN_INTERVAL_S: Final = 10.0
-"""Patterns are not looked up again earlier than this."""
+"""Minimum time between two resolutions."""
 
 _AS_RE2J: Final = {
     "missing )": "missing closing )",
@@ -61,31 +53,30 @@ _AS_RE2J: Final = {
     "invalid perl operator": "invalid or unsupported Perl syntax",
     "invalid named capture group": "invalid named capture",
 }
-"""How RE2/J, which Kafka has, puts what RE2 says."""
+"""Error messages of RE2, and those of RE2/J in Kafka."""
 
 
 class Updated(Enum):
-    """What a heartbeat makes of its member's pattern."""
+    """The effect of a heartbeat on its member's pattern."""
 
-    NO_CHANGE = "it is the one it had"
-    UNRESOLVED = "it is another one: the group epoch grows once it is looked up"
-    RESOLVED = "it is another one whose topics are known, or none: the group epoch grows"
+    NO_CHANGE = "unchanged"
+    UNRESOLVED = "changed: the group epoch grows once it is resolved"
+    RESOLVED = "changed to a resolved pattern or none: the group epoch grows"
 
 
 @dataclass(frozen=True, slots=True)
 class PatternChange:
-    """What a heartbeat does to the patterns of its group.
+    """The effect of a heartbeat on the patterns of its group.
 
     Args:
-        updated: What became of the member's own pattern.
-        given_up: A pattern that nobody has any more, "" if there is none.
+        dropped: A pattern without remaining members, or "".
         records: Its tombstone.
-        timers: The lookup, if one is due.
+        timers: The resolution, if due.
     """
 
     updated: Updated
-    given_up: str = ""
-    records: tuple[Record, ...] = ()
+    dropped: str = ""
+    records: tuple[r.Record, ...] = ()
     timers: tuple[Timer, ...] = ()
 
 
@@ -99,14 +90,10 @@ def pattern_change(
     profile: Profile,
     context: RequestContext,
 ) -> PatternChange:
-    """Take the pattern of a heartbeat, and ask for a lookup of the group's patterns if one is due.
+    """Apply the pattern of a heartbeat, and request a resolution of the group's patterns if due.
 
     Args:
-        group: The group before the heartbeat.
-        before: The member as it was.
-        updated_member: The member with what the heartbeat says of it.
-        profile: Which coordinator it is.
-        context: The time, the topics and the settings.
+        updated_member: The member after the heartbeat.
 
     Raises:
         RefusedError: The pattern is new to the group and not valid.
@@ -118,24 +105,20 @@ def pattern_change(
     is_new = new not in (old, "") and not counts[new]
     if is_new:
         check_pattern(new)
-    given_up = old if old not in (new, "") and counts[old] == 1 else ""
-    key = RegularExpressionKey(group.group_id, given_up)
-    records = (Record(key, None),) if given_up else ()
+    dropped = old if old not in (new, "") and counts[old] == 1 else ""
+    key = r.RegularExpressionKey(group.group_id, dropped)
+    records = (r.Record(key, None),) if dropped else ()
     timers: tuple[Timer, ...] = ()
     if is_new or counts:
         wanted = counts - Counter([old]) + Counter([new])
         del wanted[""]
         if wanted and _is_due(group, len(wanted), is_new, profile, context):
             timers = (Timer(TimerKey(TimerKind.REGEX, group.group_id), context.now),)
-    return PatternChange(_updated(group, old, new, counts), given_up, records, timers)
+    return PatternChange(_updated(group, old, new, counts), dropped, records, timers)
 
 
 def check_pattern(pattern: str) -> None:
-    """Refuse what is no RE2 expression.
-
-    Raises:
-        RefusedError: INVALID_REGULAR_EXPRESSION, with the reason.
-    """
+    """Raise INVALID_REGULAR_EXPRESSION, with the reason, unless it is a valid RE2 expression."""
     if fault := re2_fault(pattern):
         reason = fault.partition(": ")[0]
         raise RefusedError(
@@ -145,28 +128,18 @@ def check_pattern(pattern: str) -> None:
         )
 
 
-def patterns_due(
-    group: ConsumerGroup, _timer: Timer, profile: Profile, context: RequestContext
-) -> Outcome[None]:
-    """Look up the patterns of a group that a heartbeat asked for."""
-    return look_up_patterns(group, profile, context)
-
-
 def look_up_patterns(
     group: ConsumerGroup, profile: Profile, context: RequestContext
 ) -> Outcome[None]:
-    """Look up all patterns of a group; other topics than before are a new group epoch.
-
-    Args:
-        group: The group.
-        profile: Which coordinator it is.
-        context: The time and the topics.
-    """
+    """Resolve all patterns of a group; a different result bumps the group epoch."""
     if not group.members:
         return Outcome(None)
     patterns = sorted(_subscribers(group))
     found = {each: resolved_pattern(each, context.topics, context.now) for each in patterns}
-    has_changed = any(each.topics != _topics(group.regexes, key) for key, each in found.items())
+    no_topics = r.RegularExpressionValue((), 0, 0.0)
+    has_changed = any(
+        each.topics != group.regexes.get(key, no_topics).topics for key, each in found.items()
+    )
     compared = next_epoch(
         group,
         group.members.values(),
@@ -176,22 +149,16 @@ def look_up_patterns(
         regexes={**group.regexes, **found},
     )
     records = (
-        Record(RegularExpressionKey(group.group_id, key), each) for key, each in found.items()
+        r.Record(r.RegularExpressionKey(group.group_id, key), each) for key, each in found.items()
     )
     return Outcome(None, (*records, *compared.records), compared.timers, context.topics.version)
 
 
-def resolved_pattern(pattern: str, topics: TopicsImage, now: float) -> RegularExpressionValue:
-    """Return the topics whose whole name a pattern matches.
-
-    Args:
-        pattern: An RE2 expression.
-        topics: All topics.
-        now: Seconds.
-    """
+def resolved_pattern(pattern: str, topics: TopicsImage, now: float) -> r.RegularExpressionValue:
+    """Return the topics whose whole name an RE2 expression matches."""
     subscription = Subscription(topic_regex=pattern)
     names = tuple(sorted(each for each in topics.by_name if subscription.matches(each)))
-    return RegularExpressionValue(names, topics.version, now)
+    return r.RegularExpressionValue(names, topics.version, now)
 
 
 def _subscribers(group: ConsumerGroup) -> Counter[str]:
@@ -211,10 +178,10 @@ def _updated(group: ConsumerGroup, old: str, new: str, counts: Counter[str]) -> 
 def _is_due(
     group: ConsumerGroup, wanted: int, is_new: bool, profile: Profile, context: RequestContext
 ) -> bool:
-    """Tell whether patterns are looked up now.
+    """Return whether patterns are resolved now.
 
-    All of a group are looked up together, so that any of them says when that was. A coordinator
-    takes all topics as new that were there when it began.
+    All patterns of a group are resolved together, so any of them has the time. Topics that existed
+    when the coordinator loaded the group count as new.
     """
     last = next(iter(group.regexes.values()), None)
     if last is None:
@@ -231,47 +198,43 @@ def _is_due(
     )
 
 
-def _topics(regexes: Mapping[str, RegularExpressionValue], pattern: str) -> tuple[str, ...]:
-    return regexes[pattern].topics if pattern in regexes else ()
-
-
 @dataclass(frozen=True, slots=True)
 class GroupEpoch:
-    """A group's epoch, and the records that it takes to get there.
+    """A group's epoch and its records.
 
     Args:
-        group_epoch: The epoch.
-        records: Empty if nothing changed.
-        timers: The target of another epoch, where that does not wait for a heartbeat.
+        records: Empty without a change.
+        timers: The computation of a target, where it does not wait for a heartbeat.
     """
 
     group_epoch: int
-    records: tuple[Record, ...] = ()
+    records: tuple[r.Record, ...] = ()
     timers: tuple[Timer, ...] = ()
 
 
 def subscribed_names(
-    members: Iterable[GroupMember], regexes: Mapping[str, RegularExpressionValue]
+    members: Iterable[GroupMember], regexes: Mapping[str, r.RegularExpressionValue]
 ) -> frozenset[str]:
     """Return the names of all topics that a group subscribes to.
 
     Args:
-        members: Its members.
-        regexes: What its patterns are resolved to. One that nobody has any more still counts: a
-            member that took another one's place may have left it behind.
+        regexes: Resolved patterns; those without members also count, which a replaced member may
+            leave.
     """
     by_name = (each.subscribed_topic_names for each in members)
     return frozenset().union(*by_name, *(each.topics for each in regexes.values()))
 
 
-def names_of(member: GroupMember, regexes: Mapping[str, RegularExpressionValue]) -> frozenset[str]:
+def names_of(
+    member: GroupMember, regexes: Mapping[str, r.RegularExpressionValue]
+) -> frozenset[str]:
     """Return the names of all topics that a member subscribes to, by name and by pattern."""
     resolved = regexes.get(member.subscribed_topic_regex)
     return member.subscribed_topic_names.union(resolved.topics if resolved else ())
 
 
 def is_touched(group: ConsumerGroup, before: TopicsImage, after: TopicsImage) -> bool:
-    """Tell whether a topic that a group subscribes to has come, gone, or changed."""
+    """Return whether a subscribed topic was created, deleted or changed."""
     names = subscribed_names(group.members.values(), group.regexes)
     return any(before.by_name.get(each) != after.by_name.get(each) for each in names)
 
@@ -283,17 +246,14 @@ def next_epoch(
     context: RequestContext,
     *,
     bumps: bool,
-    regexes: Mapping[str, RegularExpressionValue] | None = None,
+    regexes: Mapping[str, r.RegularExpressionValue] | None = None,
 ) -> GroupEpoch:
-    """Compare what a group subscribes to with the topics there are; a difference is a new epoch.
+    """Compare the subscriptions of a group with the topics; a difference bumps the epoch.
 
     Args:
-        group: The group.
-        members: Its members as they are going to be.
-        profile: Which coordinator it is.
-        context: The topics.
-        bumps: Whether the epoch grows anyway.
-        regexes: What patterns are resolved to; None: what the group has.
+        members: Its members after the request.
+        bumps: Whether the epoch grows in any case.
+        regexes: Resolved patterns; None for those of the group.
     """
     names = subscribed_names(members, group.regexes if regexes is None else regexes)
     compare = _hashed if profile.hashes_metadata else _listed
@@ -304,13 +264,7 @@ def next_epoch(
 
 
 def target_timers(group_id: str, profile: Profile, context: RequestContext) -> tuple[Timer, ...]:
-    """Return the timer of a target that is computed at once; none where a heartbeat does it.
-
-    Args:
-        group_id: A group whose epoch is ahead of its target.
-        profile: Which coordinator it is.
-        context: The time.
-    """
+    """Return the timer that computes a target at once; none where a heartbeat does it."""
     if not profile.assigns_by_itself:
         return ()
     return (Timer(TimerKey(TimerKind.ASSIGNMENT, group_id), context.now),)
@@ -325,8 +279,8 @@ def _listed(
 ) -> GroupEpoch:
     now = _described(names, context.topics)
     records = []
-    if now != (group.partition_metadata or PartitionMetadataValue({})):
-        records.append(Record(PartitionMetadataKey(group.group_id), now))
+    if now != (group.partition_metadata or r.PartitionMetadataValue({})):
+        records.append(r.Record(r.PartitionMetadataKey(group.group_id), now))
     group_epoch = group.group_epoch
     if bumps or records:
         group_epoch += 1
@@ -349,27 +303,26 @@ def _hashed(
         group_epoch += 1
         records.append(_record(group, group_epoch, metadata_hash))
     if group.partition_metadata is not None:
-        # What 4.0 wrote is taken away once the hash is there.
-        records.append(Record(PartitionMetadataKey(group.group_id), None))
+        # The hash replaces the record of 4.0.
+        records.append(r.Record(r.PartitionMetadataKey(group.group_id), None))
     return GroupEpoch(group_epoch, tuple(records))
 
 
-def _record(group: ConsumerGroup, group_epoch: int, metadata_hash: int = 0) -> Record:
-    return Record(GroupMetadataKey(group.group_id), GroupMetadataValue(group_epoch, metadata_hash))
+def _record(group: ConsumerGroup, group_epoch: int, metadata_hash: int = 0) -> r.Record:
+    return r.Record(
+        r.GroupMetadataKey(group.group_id), r.GroupMetadataValue(group_epoch, metadata_hash)
+    )
 
 
-def _described(names: frozenset[str], topics: TopicsImage) -> PartitionMetadataValue:
+def _described(names: frozenset[str], topics: TopicsImage) -> r.PartitionMetadataValue:
     found = (topics.by_name[each] for each in sorted(names) if each in topics.by_name)
-    return PartitionMetadataValue(
+    return r.PartitionMetadataValue(
         {each.name: (each.topic_id, each.partition_count) for each in found}
     )
 
 
 def _hash_of(names: frozenset[str], topics: TopicsImage) -> int:
-    """Return 64 bits that are the same for the same topics; 0 for none.
-
-    Kafka takes XXH3; which function it is shows nowhere.
-    """
+    """Return a 64-bit hash of the topics, 0 for none; Kafka's XXH3 is not visible outside."""
     found = [topics.by_name[each] for each in sorted(names) if each in topics.by_name]
     if not found:
         return 0
@@ -382,39 +335,47 @@ def _hash_of(names: frozenset[str], topics: TopicsImage) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
+def topics_changed(
+    group: ConsumerGroup, profile: Profile, context: RequestContext
+) -> Outcome[None]:
+    """Compare a group with changed topics, and resolve its patterns again."""
+    return look_up_patterns(group, profile, context) if profile.assigns_by_itself else Outcome(None)
+
+
+def loaded(group: ConsumerGroup, profile: Profile, context: RequestContext) -> Outcome[None]:
+    """Detect changes during a failover (KIP-848, "Fail Over")."""
+    changed = topics_changed(group, profile, context)
+    timers = changed.timers or target_timers(group.group_id, profile, context)
+    return Outcome(None, changed.records, timers, changed.topics_version)
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a request makes of its group's members.
-
-    Args:
-        group: The group as it is.
-        sender: The member as it was.
-        updated_member: The member with what the request says of it.
-    """
+    """The effect of a request on the members of its group."""
 
     group: ConsumerGroup
     sender: Sender
     updated_member: GroupMember
 
     def members(self) -> dict[str, GroupMember]:
-        """Return the members of the group once the request counts."""
+        """Return the members after the request."""
         kept = self.group.members.items()
         members = {key: each for key, each in kept if key != self.sender.predecessor}
         members[self.updated_member.member_id] = self.updated_member
         return members
 
     def counted(self) -> list[GroupMember]:
-        """Return the members as the coordinator counts them once the request counts.
+        """Return the members as the coordinator counts them, the sender last.
 
-        The sender is the last one. Who takes the place of another member and is one already counts
-        twice, as what it was and as what it is (ConsumerGroup.computeSubscribedTopicNames).
+        A successor that is a member already counts twice, with its old and its new state
+        (ConsumerGroup.computeSubscribedTopicNames).
         """
         before = self.sender.predecessor or self.updated_member.member_id
         kept = [each for each in self.group.members.values() if each.member_id != before]
         return [*kept, self.updated_member]
 
     def subscribed_ids(self, context: RequestContext) -> frozenset[TopicId]:
-        """Return the topics the member subscribes to; a pattern counts once it is looked up."""
+        """Return the topics of the member; a pattern counts once it is resolved."""
         names = names_of(self.updated_member, self.group.regexes)
         found = (context.topics.by_name.get(each) for each in names)
         return frozenset(each.topic_id for each in found if each)
@@ -422,21 +383,19 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class GroupSubscription:
-    """What a group subscribes to once the request counts.
+    """The subscriptions of a group after the request.
 
     Args:
-        group_epoch: The group's epoch for it.
-        has_changed: Whether the member subscribes to something else than before.
-        regexes: What the group's patterns are resolved to.
-        records: What it takes to get there.
-        timers: The lookup of patterns, if one is due.
-        topics_version: The version of the topics it was compared with; None if it was not.
+        has_changed: Whether the member's subscription has changed.
+        regexes: Resolved patterns of the group.
+        timers: The resolution of patterns, if due.
+        topics_version: Metadata version they were compared with; None if not compared.
     """
 
     group_epoch: int
     has_changed: bool
-    regexes: Mapping[str, RegularExpressionValue]
-    records: tuple[Record, ...] = ()
+    regexes: Mapping[str, r.RegularExpressionValue]
+    records: tuple[r.Record, ...] = ()
     timers: tuple[Timer, ...] = ()
     topics_version: int | None = None
 
@@ -446,12 +405,7 @@ class GroupSubscription:
 
 
 def subscription(change: Change, profile: Profile, context: RequestContext) -> GroupSubscription:
-    """Return what a group subscribes to, with a new epoch if that is not what it was.
-
-    Args:
-        change: What the request makes of the members.
-        profile: Which coordinator it is.
-        context: The topics and the time.
+    """Return the subscriptions of a group, with a new epoch after a change.
 
     Raises:
         RefusedError: INVALID_REGULAR_EXPRESSION.
@@ -470,7 +424,7 @@ def subscription(change: Change, profile: Profile, context: RequestContext) -> G
     )
     if not bumps and group.topics_version == context.topics.version:
         return GroupSubscription(epoch, has_changed, group.regexes, pattern.records, pattern.timers)
-    regexes = {key: each for key, each in group.regexes.items() if key != pattern.given_up}
+    regexes = {key: each for key, each in group.regexes.items() if key != pattern.dropped}
     compared = next_epoch(group, change.counted(), profile, context, bumps=bumps, regexes=regexes)
     return GroupSubscription(
         compared.group_epoch,
@@ -483,13 +437,13 @@ def subscription(change: Change, profile: Profile, context: RequestContext) -> G
 
 
 def _needs_target(change: Change, pattern: Updated, profile: Profile) -> bool:
-    """Tell whether what changed of the member is something the assignor looks at.
+    """Return whether the assignor depends on the changes of the member.
 
-    A pattern that is not looked up yet waits for that, so that there is one rebalance and not two.
+    A new pattern bumps the epoch once it is resolved, so that it causes one rebalance and not two.
     """
     before, updated_member = change.sender.member, change.updated_member
     is_resolved = pattern is Updated.RESOLVED and (
-        updated_member.subscribed_topic_regex != "" or profile.given_up_pattern_bumps
+        updated_member.subscribed_topic_regex != "" or profile.dropped_pattern_bumps
     )
     return (
         updated_member.subscribed_topic_names != before.subscribed_topic_names
@@ -512,7 +466,7 @@ def _changes_assignor(change: Change, profile: Profile, context: RequestContext)
     may_tie = bump is AssignorBump.EVERY_HEARTBEAT and target_assignment.is_contested(group)
     if not (changes_vote or may_tie):
         return False
-    # Of two with as many votes Kafka names one here and may name the other one there.
+    # With a tie Kafka may choose differently in these two places.
     after = target_assignment.preferred_assignor(
         group, change.counted(), context, updated_member.member_id
     )

@@ -1,9 +1,9 @@
-"""A new target assignment: which assignor, what it is given, and the records of what it changed.
+"""A new target assignment: the assignor, its input, and the records of its changes.
 
-The result of an assignor depends on three orders: that of the members (a HashMap that
-TargetAssignmentBuilder fills from the group's TimelineHashMap), that of the topics (a HashSet of
-ids, filled from the HashSet of the names of the first member), and in `assignors.java_order` that
-of the partitions a member has. A tie between server assignors goes by a fourth one.
+The result of an assignor depends on three orders: of the members (a HashMap that
+TargetAssignmentBuilder fills from the group's TimelineHashMap), of the topics (a HashSet of ids,
+filled from the HashSet of the names of the first member), and of a member's partitions
+(`assignors.java_order`). A tie between server-side assignors depends on a fourth.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _LONG: Final = (1 << 64) - 1
 
 
 def timeline_order(keys: Sequence[str], most: int = 0) -> list[str]:
-    """Return keys in the order of a TimelineHashMap: by slot, and in a slot the last one first.
+    """Return keys in the order of a TimelineHashMap: by slot, and within a slot the last one first.
 
     Args:
-        keys: Each once, in the order in which they were put.
-        most: How many there were at once before, if more than now: a table never shrinks.
+        keys: Unique, in the order of insertion.
+        most: Maximum number of keys so far; a table never shrinks.
     """
     bits = 1
     while (max(len(keys), most) + 1) * 3 > 4 << bits:
@@ -62,35 +62,34 @@ def member_order(
 ) -> list[str]:
     """Return member ids in the order of TargetAssignmentBuilder's `memberSpecs`.
 
-    Where one replaces another, the table may hold both for a moment, and grow.
+    While one member replaces another, the table may hold both and grow.
 
     Args:
-        known: The members of the group before the request, in the order in which they came.
-        members: Those that are assigned to.
-        most_members: How many members the group had at once before, if more than now.
+        known: The members before the request, in the order in which they joined.
+        members: The members after it.
+        most_members: Maximum number of members so far.
     """
     kept = set(known).intersection(members)
     added = [each for each in members if each not in kept]
-    gone = [each for each in known if each not in kept]
-    changes = hash_order([*added, *gone], string_hash, DEFAULT_TABLE)
+    removed = [each for each in known if each not in kept]
+    changes = hash_order([*added, *removed], string_hash, DEFAULT_TABLE)
     grows_first = bool(added) and changes[0] == added[0]
     put = [*(each for each in timeline_order(known, most_members) if each in kept), *added]
     return hash_order(put, string_hash, grown_table(max(len(put), len(known) + grows_first)))
 
 
 def topic_order(names: Sequence[str], topics: TopicsImage) -> list[TopicId]:
-    """Return the ids of those topics that exist, in the order of a HashSet of ids.
+    """Return the ids of existing topics in the order of a HashSet.
 
     Args:
-        names: Topic names, in the order in which the coordinator goes through them.
-        topics: The cluster's topics.
+        names: Topic names, in the coordinator's order.
     """
     found = [topics.by_name[each].topic_id for each in names if each in topics.by_name]
     return hash_order(found, uuid_hash, copied_table(len(names)))
 
 
 def name_order(names: Iterable[str]) -> list[str]:
-    """Return topic names in the order of a HashSet that was made from their sorted list."""
+    """Return topic names in the order of a HashSet made from their sorted list."""
     listed = sorted(names)
     return hash_order(listed, string_hash, copied_table(len(listed)))
 
@@ -98,12 +97,12 @@ def name_order(names: Iterable[str]) -> list[str]:
 def vote_order(voted: Sequence[str], kept: Collection[str], added: Iterable[str]) -> list[str]:
     """Return assignor names in the order of `computePreferredServerAssignor`'s copy of the votes.
 
-    `HashMap.compute` puts what it adds in front of its bucket.
+    `HashMap.compute` inserts at the front of a bucket.
 
     Args:
-        voted: Those that have votes before the request, each once.
-        kept: Those that have them without the member that asks.
-        added: Those that only that member asks for.
+        voted: Assignors with votes before the request.
+        kept: Those with votes without the sender.
+        added: Those with only the vote of the sender.
     """
     copied = [each for each in timeline_order(voted) if each in kept]
     table = 1 << (len(voted) * 4 // 3).bit_length() if voted else DEFAULT_TABLE
@@ -112,12 +111,10 @@ def vote_order(voted: Sequence[str], kept: Collection[str], added: Iterable[str]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A target assignment that was computed.
+    """A computed target assignment.
 
     Args:
-        assignor: Who computed it.
-        records: What changes: targets that differ, in the order of the members, then the epoch.
-        by_member: The target of every member.
+        records: Changed targets in the order of the members, then the epoch.
     """
 
     assignor: str
@@ -138,21 +135,17 @@ def compute(
 ) -> Target:
     """Compute the target of a group epoch (TargetAssignmentBuilder, `updateTargetAssignment`).
 
-    A static member that is new takes over the target of the one it replaces; the targets of those
-    that left go with them and are no records of this.
+    A new static member takes over the target of its predecessor. Tombstones for the targets of
+    former members are not included.
 
     Args:
         group: The group before the request.
         members: The members after it, by id.
-        profile: Which coordinator this is.
-        context: The topics, the settings and the time.
-        group_epoch: The epoch the target is for.
-        assignor: Who computes it.
-        asking: The member whose heartbeat it is; "" for nobody's.
-        homogeneous: Whether all subscribe alike, as far as the coordinator knows.
+        asking: The sender of the heartbeat, "" for none.
+        homogeneous: Whether the coordinator counts all members as subscribing alike.
 
     Raises:
-        AssignorError: The assignor is not known or could not assign.
+        AssignorError: The assignor is unknown or failed.
     """
     known = assignors(
         stable_extras=profile.stable_extras, range_is_sticky=profile.range_is_sticky
@@ -160,8 +153,10 @@ def compute(
     if known is None or assignor not in context.settings.broker.assignors:
         raise AssignorError(f"the assignor {assignor} does not exist")
     specs, counts = _specs(group, members, profile, context, asking)
-    meant = frozenset(key for each in group.targets.values() for key in each.partitions.partitions)
-    by_member = known.assign(GroupSpec(specs, homogeneous, counts, meant))
+    targeted = frozenset(
+        key for each in group.targets.values() for key in each.partitions.partitions
+    )
+    by_member = known.assign(GroupSpec(specs, homogeneous, counts, targeted))
     before: dict[str, TargetMemberValue | None] = {**group.targets}
     if profile.compares_taken_targets and asking in members:
         before[asking] = _target_of(group, members[asking], profile, asking)
@@ -183,13 +178,11 @@ def preferred_assignor(
     context: RequestContext,
     asking: str = "",
 ) -> str:
-    """Return the assignor that most members ask for, else the first that is configured.
+    """Return the assignor with most votes, or else the first in the configuration.
 
     Args:
-        group: The group before the request.
-        counted: The members after it; the one that asks is the last.
-        context: The settings.
-        asking: The member whose heartbeat it is; "" for nobody's.
+        counted: The members after the request; the sender is the last.
+        asking: The sender of the heartbeat, "" for none.
     """
     votes = _votes(counted)
     if len(votes) <= 1:
@@ -201,26 +194,26 @@ def preferred_assignor(
 
 
 def described_assignor(group: ConsumerGroup, context: RequestContext) -> str:
-    """Return the assignor that Describe names; of two with as many votes not always the same."""
+    """Return the assignor that Describe shows; ties may resolve differently."""
     votes = _votes(group.members.values())
     ordered = timeline_order(list(votes))
     return max(ordered, key=votes.__getitem__, default=context.settings.broker.assignors[0])
 
 
 def is_contested(group: ConsumerGroup) -> bool:
-    """Tell whether members ask for more than one assignor."""
+    """Return whether members ask for more than one assignor."""
     return len({each.server_assignor for each in group.members.values()} - {None}) > 1
 
 
 def is_homogeneous(
     members: Collection[GroupMember], regexes: Mapping[str, RegularExpressionValue]
 ) -> bool:
-    """Tell whether all members subscribe to the same names, or all to one pattern and no name.
+    """Return whether all members subscribe to the same names, or all to one pattern and no name.
 
     Args:
         members: The members as the coordinator counts them.
-        regexes: What patterns are resolved to; a topic that two of them match is had by two, and
-            one that nobody has any more still counts.
+        regexes: Resolved patterns; those without members also count, and a topic of two patterns
+            counts twice.
     """
     patterns = Counter(regex for each in members if (regex := each.subscribed_topic_regex))
     names = Counter(name for each in members for name in each.subscribed_topic_names)
@@ -267,7 +260,7 @@ def _specs(
 
 
 def _names(group: ConsumerGroup, names: frozenset[str], regex: str) -> list[str]:
-    """Return what a subscription covers, in the coordinator's order (UnionSet)."""
+    """Return the topics of a subscription, in the order of the coordinator (UnionSet)."""
     by_name = name_order(names)
     resolved = group.regexes.get(regex)
     by_regex = name_order(resolved.topics) if resolved else []
@@ -278,7 +271,7 @@ def _names(group: ConsumerGroup, names: frozenset[str], regex: str) -> list[str]
 def _target_of(
     group: ConsumerGroup, member: GroupMember, profile: Profile, asking: str
 ) -> TargetMemberValue | None:
-    """Return what a member was meant to have, or, if it takes a place, what was meant for that."""
+    """Return the target of a member, or of the member that it replaces."""
     own = group.targets.get(member.member_id)
     if member.member_id != asking or member.instance_id is None:
         return own

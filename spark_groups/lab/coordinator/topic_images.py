@@ -1,4 +1,4 @@
-"""The cluster's topics as a coordinator sees them at one instant."""
+"""The cluster's topics at one time."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ class TopicImage:
     """A topic.
 
     Args:
-        topic_id: Its id.
-        name: Its name.
-        partition_count: How many partitions it has.
-        racks: For each partition the racks of its replicas; empty if they have none.
+        racks: The racks of the replicas of each partition; empty without racks.
     """
 
     topic_id: TopicId
@@ -27,12 +24,10 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True)
 class TopicsImage:
-    """All topics, at one version of the cluster's metadata; a change is another image.
+    """All topics at one metadata version; a change makes another image.
 
     Args:
-        by_name: The topics.
-        version: Grows with every change.
-        created_version: The version that brought the newest topic: patterns are looked up for it.
+        created_version: The version of the newest topic, for which patterns are resolved again.
     """
 
     by_name: dict[str, TopicImage] = field(default_factory=dict)
@@ -45,7 +40,7 @@ class TopicsImage:
         return cls({each.name: each for each in topics}, version, version)
 
     def by_id(self, topic_id: TopicId) -> TopicImage | None:
-        """Return the topic that has an id now, None if no topic has it."""
+        """Return the topic with an id, if it exists."""
         return next((each for each in self.by_name.values() if each.topic_id == topic_id), None)
 
     def with_topic(self, topic: TopicImage) -> TopicsImage:
@@ -62,7 +57,7 @@ class TopicsImage:
         return TopicsImage(kept, self.version + 1, self.created_version)
 
     def deleted_since(self, before: TopicsImage) -> frozenset[str]:
-        """Return the names of those topics of an earlier image that were deleted since."""
+        """Return the names of topics that were deleted since an earlier image."""
         return frozenset(
             name
             for name, topic in before.by_name.items()

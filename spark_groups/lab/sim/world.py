@@ -14,7 +14,7 @@ from spark_groups.client.channels import Outgoing
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator.profile import Profile
 from spark_groups.lab.coordinator.settings import BrokerSettings, Settings
-from spark_groups.lab.coordinator.shard import NOBODY
+from spark_groups.lab.coordinator.shard import DEFAULT_ORIGIN
 from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.chance import Chance
 from spark_groups.lab.sim.checkers.registry import all_checkers
@@ -279,7 +279,7 @@ class World:
             self._say("answers", request, "->", response)
             reply(response and whole(response))
 
-        coordination.serve(outgoing, NOBODY, code, answer)
+        coordination.serve(outgoing, DEFAULT_ORIGIN, code, answer)
 
 
 def _finishing(finish: Finish, reply: Reply) -> Reply:

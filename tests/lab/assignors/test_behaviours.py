@@ -76,7 +76,7 @@ def histories(draw: st.DrawFn, *, homogeneous: bool = False) -> tuple[GroupSpec,
 
 
 def kept(spec: GroupSpec, targets: Mapping[str, Assignment]) -> GroupSpec:
-    """Return the group with these targets; who is new has none."""
+    """Return the group with these targets; new members have none."""
     members = {
         each: replace(known, target=targets.get(each, NO_PARTITIONS))
         for each, known in spec.members.items()
@@ -95,7 +95,7 @@ def subscribed_partitions(spec: GroupSpec) -> list[TopicIdPartition]:
 
 
 def check_legal(spec: GroupSpec, targets: Mapping[str, Assignment]) -> None:
-    """Every subscribed partition has one owner, who subscribes to it."""
+    """Every subscribed partition has one owner, which subscribes to it."""
     assert targets.keys() == spec.members.keys()
     given_out = sorted(key for target in targets.values() for key in target.partitions)
     assert given_out == subscribed_partitions(spec)
@@ -164,7 +164,7 @@ def test_ranges_are_contiguous_at_first(assignor: Assignor, spec: GroupSpec) -> 
 
 @EACH_STICKY
 @given(spec=groups(homogeneous=True), leaving=st.randoms(use_true_random=False))
-def test_who_stays_keeps_everything_when_another_one_leaves(
+def test_remaining_members_keep_everything_when_another_one_leaves(
     assignor: Assignor, spec: GroupSpec, leaving: Random
 ) -> None:
     first = assignor.assign(spec)
@@ -177,9 +177,7 @@ def test_who_stays_keeps_everything_when_another_one_leaves(
 
 @EACH_STICKY
 @given(spec=groups(homogeneous=True))
-def test_who_was_there_gets_nothing_new_when_another_one_comes(
-    assignor: Assignor, spec: GroupSpec
-) -> None:
+def test_members_gain_nothing_when_another_one_joins(assignor: Assignor, spec: GroupSpec) -> None:
     first = assignor.assign(spec)
     wanted = next(iter(spec.members.values())).subscribed
     more = {**spec.members, "z": MemberSpec(wanted)}
@@ -188,7 +186,7 @@ def test_who_was_there_gets_nothing_new_when_another_one_comes(
 
 
 @EACH
-def test_a_topic_that_nobody_knows_is_an_error(assignor: Assignor) -> None:
+def test_an_unknown_topic_is_an_error(assignor: Assignor) -> None:
     for spec in (
         group({"a": member("gone")}, t=3),
         group({"a": member("gone"), "b": member("t")}, t=3),
@@ -203,7 +201,7 @@ def test_a_group_without_members_has_no_targets(assignor: Assignor) -> None:
 
 
 @EACH
-def test_who_subscribes_to_nothing_gets_nothing(assignor: Assignor) -> None:
+def test_a_member_without_subscriptions_gets_nothing(assignor: Assignor) -> None:
     had = Assignment.of({topic_id("t"): (0,)})
     spec = group({"a": member(target=had), "b": member()}, t=3)
     assert assignor.assign(spec) == {"a": NO_PARTITIONS, "b": NO_PARTITIONS}
@@ -216,7 +214,7 @@ def test_groups_are_equal_if_what_an_assignor_sees_is() -> None:
     assert spec != replace(spec, is_homogeneous=False)
 
 
-def test_nobody_changes_a_member_that_is_being_assigned_to() -> None:
+def test_assigning_does_not_change_the_input() -> None:
     with pytest.raises(FrozenInstanceError):
         member("t").target = has(t=[0])  # type: ignore[misc]
 

@@ -44,7 +44,7 @@ def test_a_topic_is_cut_among_its_subscribers() -> None:
     }
 
 
-def test_who_comes_first_decides_where_all_are_taken_to_subscribe_alike() -> None:
+def test_the_first_member_decides_in_a_homogeneous_group() -> None:
     """A coordinator may believe so although it is not (tests/scenarios/no_subscription.txt)."""
     spec = replace(group({"a": member("t"), "b": member()}, t=3), is_homogeneous=True)
     assert RangeAssignor().assign(spec) == {"a": has(t=[0, 1]), "b": has(t=[2])}
@@ -60,7 +60,7 @@ def test_the_first_cut_is_that_of_kafka_4() -> None:
     }
 
 
-def test_the_lowest_are_kept_and_topics_stay_cut_alike() -> None:
+def test_the_lowest_are_kept_and_topics_stay_copartitioned() -> None:
     had = range(6)
     spec = group({"b": member("t", "u", target=has(t=had, u=had)), "a": member("t", "u")}, t=6, u=6)
     assert RangeAssignor(sticky).assign(spec) == {
@@ -69,6 +69,6 @@ def test_the_lowest_are_kept_and_topics_stay_cut_alike() -> None:
     }
 
 
-def test_the_partition_too_many_stays() -> None:
+def test_surplus_partitions_stay() -> None:
     spec = group({"a": member("t", target=has(t=[2])), "b": member("t", target=has(t=[0, 1]))}, t=3)
     assert RangeAssignor(sticky).assign(spec) == {"a": has(t=[2]), "b": has(t=[0, 1])}

@@ -34,14 +34,14 @@ def test_partitions_are_given_out_topic_by_topic() -> None:
     }
 
 
-def test_the_partition_too_many_stays_only_where_extras_are_stable() -> None:
+def test_surplus_partitions_stay_only_with_stable_extras() -> None:
     """KAFKA-18688: the member that has it comes second."""
     spec = group({"a": member("t", target=has(t=[0])), "b": member("t", target=has(t=[1, 2]))}, t=3)
     assert homogeneous_targets(spec, stable_extras=True) == {"a": has(t=[0]), "b": has(t=[1, 2])}
     assert homogeneous_targets(spec, stable_extras=False) == {"a": has(t=[0, 2]), "b": has(t=[1])}
 
 
-def test_what_is_not_subscribed_any_more_goes() -> None:
+def test_unsubscribed_partitions_are_removed() -> None:
     spec = group({"a": member("u", target=has(t=[0, 1], u=[0]))}, t=2, u=2)
     assert homogeneous_targets(spec, stable_extras=True) == {"a": has(u=[0, 1])}
 
@@ -55,7 +55,7 @@ def test_more_members_than_partitions() -> None:
     }
 
 
-def test_who_has_too_many_gives_up_the_last_of_a_hash_set() -> None:
+def test_a_member_above_its_quota_loses_the_last_of_a_hash_set() -> None:
     """A HashSet of three numbers has 16 buckets: 16 and 32 come before 1."""
     spec = group(
         {
@@ -80,7 +80,7 @@ def test_the_last_partitions_of_the_most_loaded_move() -> None:
 
 
 def test_overlapping_subscriptions_may_stay_two_apart() -> None:
-    """UniformHeterogeneousAssignmentBuilder says so itself: 9, 10 and 11."""
+    """The example in UniformHeterogeneousAssignmentBuilder: 9, 10 and 11."""
     spec = group(
         {
             "a": member("t", target=has(t=range(9))),
@@ -118,7 +118,7 @@ def test_the_most_loaded_give_level_by_level() -> None:
     assert [balancer.next_most_loaded() for _ in range(6)] == [1, 1, 2, 1, 2, 0]
 
 
-def test_who_has_nothing_to_give_is_left_out() -> None:
+def test_members_without_partitions_are_excluded() -> None:
     balancer = Balancer([1, 5, 3], [0, 1, 2])
     assert balancer.next_most_loaded() == 1
     balancer.exclude_most_loaded()

@@ -56,7 +56,7 @@ class Driven:
     Args:
         profile: Which coordinator it is.
         topics: The cluster's topics.
-        settings: What is configured; by default the assignor runs as often as it has to.
+        settings: By default without an assignment interval.
     """
 
     profile: Profile = KAFKA_4_3
@@ -83,7 +83,7 @@ class Driven:
         )
 
     def take(self, outcome: Outcome[Any]) -> None:
-        """Apply what was decided."""
+        """Apply an outcome."""
         for record in outcome.records:
             self.group.apply(record)
         for timer in outcome.timers:
@@ -146,7 +146,7 @@ def record_types(outcome: Outcome[Any]) -> list[int]:
 
 
 def two_members(profile: Profile = KAFKA_4_3) -> Driven:
-    """Return a group of two members, the first of which has been told to revoke."""
+    """Return a group of two members, the first of which must revoke."""
     driven = Driven(profile)
     driven.join("m1", "foo")
     driven.join("m2", "foo")

@@ -67,7 +67,7 @@ def test_a_group_and_its_member() -> None:
 @pytest.mark.parametrize(
     ("profile", "has"), [(KAFKA_4_2, foo(0, 1, 2)), (KAFKA_4_3, foo(0, 1, 2, 3, 4, 5))]
 )
-def test_what_is_being_revoked_shows_from_4_3_on(profile: Profile, has: Assignment) -> None:
+def test_describe_shows_revoking_partitions_from_4_3_on(profile: Profile, has: Assignment) -> None:
     driven = Driven(profile)
     driven.join("m1", "foo")
     driven.join("m2", "foo")
@@ -76,7 +76,7 @@ def test_what_is_being_revoked_shows_from_4_3_on(profile: Profile, has: Assignme
     assert (member.assignment, member.target_assignment) == (has, foo(0, 1, 2))
 
 
-def test_a_deleted_topic_does_not_show() -> None:
+def test_describe_omits_deleted_topics() -> None:
     driven = Driven()
     driven.join("m1", "foo")
     driven.topics = driven.topics.without("foo")
@@ -84,7 +84,7 @@ def test_a_deleted_topic_does_not_show() -> None:
     assert (member.assignment, member.target_assignment) == (NO_PARTITIONS, NO_PARTITIONS)
 
 
-def test_a_group_whose_epoch_was_never_written_has_the_first() -> None:
+def test_a_group_without_a_written_epoch_has_the_first_one() -> None:
     driven = Driven()
     driven.send("m1", 0, **JOIN, subscribed_topic_regex="fo.*")
     assert driven.group.metadata is None
@@ -176,7 +176,7 @@ def test_offsets_go_first_and_the_group_last() -> None:
     ]
 
 
-def test_what_is_not_there_or_not_empty_is_not_deleted() -> None:
+def test_unknown_and_non_empty_groups_are_not_deleted() -> None:
     unknown = delete_group(ConsumerGroup("g"), REQUEST, KAFKA_4_3, AROUND)
     assert unknown.response.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     member = Record(r.MemberMetadataKey("g", "m"), r.MemberMetadataValue())
@@ -219,7 +219,7 @@ def remove(driven: Driven, *members: LeavingMember) -> Outcome[LeaveGroupRespons
         ("", None, UNKNOWN),
     ],
 )
-def test_who_is_named(
+def test_members_are_named_by_either_id(
     driven: Driven, member_id: str, instance_id: str | None, error_code: ErrorCode
 ) -> None:
     outcome = remove(driven, LeavingMember(member_id=member_id, instance_id=instance_id))
@@ -230,7 +230,7 @@ def test_who_is_named(
     assert len(driven.group.members) == (1 if error_code is NONE else 2)
 
 
-def test_all_who_are_found_go_together(driven: Driven) -> None:
+def test_all_found_members_are_removed_together(driven: Driven) -> None:
     outcome = remove(
         driven,
         LeavingMember(instance_id="i1"),
@@ -249,6 +249,6 @@ def test_a_group_that_does_not_exist_has_no_such_member() -> None:
     assert (outcome.response.error_code, outcome.records) == (NONE, ())
 
 
-def test_nobody_is_removed_from_a_group_without_a_name() -> None:
+def test_no_member_is_removed_from_a_group_without_a_name() -> None:
     outcome = remove(Driven(group=ConsumerGroup("")), LeavingMember(member_id="m1"))
     assert outcome.response == LeaveGroupResponse(error_code=24)

@@ -1,4 +1,4 @@
-"""Assignors that members bring, and targets they compute: asked, installed, given up."""
+"""Client-side assignors, and targets computed by members: requested, installed, timed out."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator import messages as m
 from spark_groups.lab.coordinator.client_assignment import (
-    brought_by,
     chosen,
+    entry_of,
     readers,
     with_assignors,
 )
@@ -27,7 +27,7 @@ from spark_groups.types import NO_PARTITIONS, Assignment, TopicId
 
 FOO = TopicImage(TopicId(int=1), "foo", 3)
 TOPICS = TopicsImage.of([FOO])
-STREAMS = ClientAssignor("streams", 0, 5, metadata_version=5, metadata=b"told")
+STREAMS = ClientAssignor("streams", 0, 5, metadata_version=5, metadata=b"metadata")
 
 
 def foo(*partitions: int) -> Assignment:
@@ -112,7 +112,7 @@ class Group:
         self.shard.replicate(self.now)
 
 
-def test_a_member_is_told_to_compute_and_what_it_installs_is_reconciled() -> None:
+def test_a_member_is_asked_to_compute_and_its_target_is_reconciled() -> None:
     group = Group()
     joined = group.join("a")
     assert joined.should_compute_assignment
@@ -127,7 +127,7 @@ def test_a_member_is_told_to_compute_and_what_it_installs_is_reconciled() -> Non
                 member_epoch=0,
                 subscribed_topic_ids=frozenset({FOO.topic_id}),
                 metadata_version=5,
-                metadata_bytes=b"told",
+                metadata_bytes=b"metadata",
             ),
         ),
         topics=(m.PreparedTopic(topic_id=FOO.topic_id, topic_name="foo", num_partitions=3),),
@@ -141,7 +141,7 @@ def test_a_member_is_told_to_compute_and_what_it_installs_is_reconciled() -> Non
     assert group.shard.groups["g"].assignment_epoch == 1
 
 
-def test_it_is_told_again_until_it_asks_and_nobody_else_is_told() -> None:
+def test_only_the_chosen_member_is_asked_until_it_prepares() -> None:
     group = Group("a")
     assert not group.join("b").should_compute_assignment
     assert group.beat("a").should_compute_assignment
@@ -149,9 +149,7 @@ def test_it_is_told_again_until_it_asks_and_nobody_else_is_told() -> None:
     assert not group.beat("a").should_compute_assignment
 
 
-def test_a_result_is_installed_although_the_group_has_moved_on_and_the_next_one_is_asked_for() -> (
-    None
-):
+def test_a_result_for_an_older_epoch_is_installed_and_another_is_requested() -> None:
     group = Group("a")
     assert group.prepare("a").group_epoch == 1
     group.join("b")
@@ -171,7 +169,7 @@ def test_a_member_that_left_while_a_result_was_computed_gets_no_target() -> None
     assert group.targets() == {"a": foo(0, 1)}
 
 
-def test_a_static_member_that_came_back_gets_what_its_former_life_was_given() -> None:
+def test_a_returned_static_member_gets_the_target_of_its_predecessor() -> None:
     group = Group("a")
     group.join("b", instance_id="i")
     group_epoch = group.prepare("a").group_epoch
@@ -187,13 +185,13 @@ def test_a_static_member_that_came_back_gets_what_its_former_life_was_given() ->
         {"a": foo(0, 1)},
         {"a": foo(0, 1, 2), "b": foo(2)},
         {"a": foo(0, 1, 2, 3)},
-        {"a": foo(0, 1, 2), "nobody": NO_PARTITIONS},
+        {"a": foo(0, 1, 2), "unknown": NO_PARTITIONS},
         {"a": Assignment.of({TopicId(int=9): [0]}), "b": foo(0, 1, 2)},
         {},
     ],
     ids=["not all", "one twice", "one too many", "unknown member", "unknown topic", "nothing"],
 )
-def test_a_result_that_is_not_valid_is_refused_and_another_member_is_asked(
+def test_an_invalid_result_is_refused_and_another_member_is_asked(
     targets: dict[str, Assignment],
 ) -> None:
     group = Group("a", "b")
@@ -205,7 +203,7 @@ def test_a_result_that_is_not_valid_is_refused_and_another_member_is_asked(
     assert group.install("a", group_epoch, {"a": foo(0, 1, 2)}) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_result_for_what_was_never_given_out_is_refused() -> None:
+def test_a_result_for_an_unprepared_epoch_is_refused() -> None:
     group = Group("a")
     assert group.install("a", 1, {"a": foo(0, 1, 2)}) == CoordinatorErrorCode.INVALID_ASSIGNMENT
     group.beat("a")
@@ -216,7 +214,7 @@ def test_a_result_for_what_was_never_given_out_is_refused() -> None:
     )
 
 
-def test_an_error_keeps_the_target_and_is_told() -> None:
+def test_an_error_keeps_the_target_and_is_reported() -> None:
     group = Group("a")
     group.prepare("a")
     group.install("a", 1, {"a": foo(0, 1, 2)})
@@ -233,7 +231,7 @@ def test_an_error_keeps_the_target_and_is_told() -> None:
     assert not answer.should_compute_assignment
 
 
-def test_who_takes_too_long_is_not_fenced_and_another_one_is_asked() -> None:
+def test_after_a_timeout_another_member_is_asked_and_none_is_fenced() -> None:
     group = Group("a", "b")
     assert group.beat("a").should_compute_assignment
     group.prepare("a")
@@ -246,7 +244,7 @@ def test_who_takes_too_long_is_not_fenced_and_another_one_is_asked() -> None:
     assert group.prepare("b").error_code == ErrorCode.NONE
 
 
-def test_the_time_starts_when_the_member_is_told() -> None:
+def test_the_timeout_starts_when_the_member_is_asked() -> None:
     group = Group("a", "b")
     group.elapse(10.1)
     group.elapse(8.0)
@@ -256,13 +254,13 @@ def test_the_time_starts_when_the_member_is_told() -> None:
     assert not group.beat("a").should_compute_assignment
 
 
-def test_when_the_one_that_computes_is_gone_another_one_is_asked() -> None:
+def test_when_the_chosen_member_leaves_another_one_is_asked() -> None:
     group = Group("a", "b")
     group.leave("a")
     assert group.beat("b").should_compute_assignment
 
 
-def test_a_new_coordinator_asks_anew() -> None:
+def test_a_new_coordinator_asks_again() -> None:
     group = Group("a", "b")
     group.prepare("a")
     group.shard = Shard(KIP_848, Settings(), TOPICS, group.log, group.now)
@@ -270,7 +268,7 @@ def test_a_new_coordinator_asks_anew() -> None:
     assert group.beat("b").should_compute_assignment
 
 
-def test_an_append_that_fails_forgets_the_computation_that_came_with_it() -> None:
+def test_a_failed_append_undoes_its_computation() -> None:
     group = Group()
     request = m.KipHeartbeatRequest(
         group_id="g",
@@ -288,7 +286,7 @@ def test_an_append_that_fails_forgets_the_computation_that_came_with_it() -> Non
     assert group.join("b").should_compute_assignment
 
 
-def test_the_server_computes_once_somebody_has_no_assignor_in_common() -> None:
+def test_the_server_computes_without_a_common_assignor() -> None:
     group = Group("a")
     group.prepare("a")
     group.join("b", client_assignors=None)
@@ -300,13 +298,13 @@ def test_the_server_computes_once_somebody_has_no_assignor_in_common() -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        ClientAssignor("streams", 0, 5, reason=2, metadata_version=5, metadata=b"told"),
+        ClientAssignor("streams", 0, 5, reason=2, metadata_version=5, metadata=b"metadata"),
         ClientAssignor("streams", 0, 5, metadata_version=5, metadata=b"else"),
-        ClientAssignor("streams", 0, 6, metadata_version=5, metadata=b"told"),
+        ClientAssignor("streams", 0, 6, metadata_version=5, metadata=b"metadata"),
     ],
     ids=["reason", "metadata", "versions"],
 )
-def test_a_change_of_what_a_member_brings_is_a_new_group_epoch(changed: ClientAssignor) -> None:
+def test_changed_client_assignors_bump_the_group_epoch(changed: ClientAssignor) -> None:
     group = Group("a")
     group.beat("a", client_assignors=(STREAMS,))
     assert group.shard.groups["g"].group_epoch == 1
@@ -335,7 +333,7 @@ def test_requests_are_checked_in_the_order_of_the_kip() -> None:
     assert code("g", "a", 0) == ErrorCode.NONE
 
 
-def test_who_was_given_up_in_an_append_that_failed_is_given_up_again() -> None:
+def test_a_timeout_is_repeated_after_a_failed_append() -> None:
     group = Group("a", "b")
     assert group.beat("a").should_compute_assignment
     leave = m.KipHeartbeatRequest(group_id="g", member_id="b", member_epoch=-1)
@@ -397,9 +395,7 @@ def heartbeat(
         (assignor("s", 1, 2, used=0), "Version"),
     ],
 )
-def test_an_assignor_that_makes_no_sense_is_an_invalid_request(
-    bad: ClientAssignor, word: str
-) -> None:
+def test_an_invalid_assignor_is_an_invalid_request(bad: ClientAssignor, word: str) -> None:
     with pytest.raises(RefusedError) as caught:
         with_assignors(member("a"), heartbeat(assignor("fine"), bad), {})
     assert caught.value.code == ErrorCode.INVALID_REQUEST
@@ -417,7 +413,7 @@ def test_a_server_assignor_beside_those_of_the_member_is_refused() -> None:
     assert caught.value.code == ErrorCode.INVALID_REQUEST
 
 
-def test_what_is_not_said_stays_and_what_is_the_same_changes_nothing() -> None:
+def test_null_keeps_the_assignors_and_equal_ones_change_nothing() -> None:
     before = member("a", assignor())
     plain = HeartbeatRequest(group_id="g", member_id="a", member_epoch=1)
     unchanged = KipHeartbeatRequest(group_id="g", member_id="a", member_epoch=1)
@@ -447,13 +443,13 @@ def test_versions_have_to_overlap_with_every_other_member(
     assert caught.value.code == ErrorCode.UNSUPPORTED_ASSIGNOR
 
 
-def test_a_static_member_is_not_compared_with_the_one_whose_place_it_takes() -> None:
+def test_a_static_member_is_not_compared_with_its_predecessor() -> None:
     members = group(member("old", assignor("s", 1, 1), instance_id="i"))
     joiner = member("a", instance_id="i")
     assert with_assignors(joiner, heartbeat(assignor("s", 2, 2)), members).client_assignors
 
 
-def test_of_the_assignors_that_all_have_the_one_that_most_prefer_is_used() -> None:
+def test_the_common_assignor_that_most_prefer_is_used() -> None:
     x, y, z = assignor("x"), assignor("y"), assignor("z")
     assert chosen({}) is None
     assert chosen(group(member("a"))) is None
@@ -475,14 +471,14 @@ def test_the_member_that_computes_handles_all_versions_of_the_others() -> None:
     assert chosen(members) == "s"
 
 
-def test_where_nobody_handles_all_versions_who_reads_all_metadata_computes() -> None:
+def test_if_no_member_handles_all_versions_one_that_reads_all_metadata_computes() -> None:
     members = group(member("A", assignor("s", 1, 3)), member("B", assignor("s", 2, 4)))
     assert readers(members, "s") == ["B"]
     members = group(member("A", assignor("s", 1, 3, 2)), member("B", assignor("s", 2, 4, 3)))
     assert readers(members, "s") == ["A", "B"]
 
 
-def test_an_assignor_that_nobody_can_run_is_not_used() -> None:
+def test_an_assignor_that_no_member_can_run_is_not_used() -> None:
     unreadable = (assignor("s", 1, 3, 1), assignor("s", 2, 4, 4))
     members = group(*(member(name, each) for name, each in zip("AB", unreadable, strict=True)))
     assert chosen(members) is None
@@ -493,6 +489,6 @@ def test_an_assignor_that_nobody_can_run_is_not_used() -> None:
     assert chosen(members) == "t"
 
 
-def test_what_a_member_brought() -> None:
-    assert brought_by(member("a", assignor("x"), assignor("s", 1, 2)), "s") == assignor("s", 1, 2)
-    assert brought_by(member("a"), "s") == ClientAssignor("s")
+def test_the_entry_of_an_assignor() -> None:
+    assert entry_of(member("a", assignor("x"), assignor("s", 1, 2)), "s") == assignor("s", 1, 2)
+    assert entry_of(member("a"), "s") == ClientAssignor("s")

@@ -35,7 +35,7 @@ class World:
         self.epochs: dict[str, int] = {}
         self.owned: dict[str, Assignment] = {}
         self.prepared: dict[str, m.PrepareAssignmentResponse] = {}
-        self.told: set[str] = set()
+        self.asked: set[str] = set()
         self.fail_over()
 
     def fail_over(self) -> None:
@@ -65,7 +65,7 @@ class World:
         if response.assignment is not None:
             self.owned[member_id] = response.assignment
         if response.should_compute_assignment:
-            self.told.add(member_id)
+            self.asked.add(member_id)
 
     def forget(self, member_id: str) -> None:
         self.epochs.pop(member_id, None)
@@ -162,9 +162,9 @@ def test_every_target_is_legal_and_the_group_gets_stable(seed: int) -> None:
     world.elapse(50.0)
     for each in ("a", "b", "s1", *["a", "b", "s1"] * 12):
         world.elapse(0.3)
-        world.told.clear()
+        world.asked.clear()
         world.beat(each)
-        if each in world.told:
+        if each in world.asked:
             world.prepare(each)
             world.install(each)
         world.check()

@@ -1,4 +1,4 @@
-"""A group is what its records say, in whatever order they come."""
+"""A group depends only on its records, not on their order."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def has(
     return Record(r.CurrentAssignmentKey("g", member_id), value)
 
 
-def told(member_id: str, **said: str) -> Record:
-    return Record(r.MemberMetadataKey("g", member_id), r.MemberMetadataValue(**said))
+def metadata(member_id: str, **fields: str) -> Record:
+    return Record(r.MemberMetadataKey("g", member_id), r.MemberMetadataValue(**fields))
 
 
 def epochs(group_epoch: int, assignment_epoch: int) -> tuple[Record, Record]:
@@ -48,7 +48,7 @@ def epochs(group_epoch: int, assignment_epoch: int) -> tuple[Record, Record]:
 def test_records_of_other_keys_come_in_any_order() -> None:
     records = (
         *epochs(3, 2),
-        told("m", client_id="c"),
+        metadata("m", client_id="c"),
         has("m", 2, assigned={KEY: 2}),
         Record(r.TargetMemberKey("g", "m"), r.TargetMemberValue(Assignment(frozenset({KEY})))),
     )
@@ -59,8 +59,8 @@ def test_records_of_other_keys_come_in_any_order() -> None:
         assert group_of("g", *order) == expected
 
 
-def test_what_a_compacted_log_holds_gives_the_same_group() -> None:
-    group = group_of("g", *epochs(3, 2), told("m"), has("m", 1), has("m", 2), *epochs(4, 4))
+def test_a_compacted_log_gives_the_same_group() -> None:
+    group = group_of("g", *epochs(3, 2), metadata("m"), has("m", 1), has("m", 2), *epochs(4, 4))
     assert group_of("g", *group.records()) == group
     assert len(list(group.records())) == 4
 
@@ -68,7 +68,7 @@ def test_what_a_compacted_log_holds_gives_the_same_group() -> None:
 def test_tombstones_of_everything_leave_nothing() -> None:
     records = (
         *epochs(3, 2),
-        told("m"),
+        metadata("m"),
         has("m", 2),
         Record(r.TargetMemberKey("g", "m"), r.TargetMemberValue()),
         Record(r.PartitionMetadataKey("g"), r.PartitionMetadataValue({"foo": (FOO, 1)})),
@@ -88,20 +88,20 @@ def test_tombstones_of_everything_leave_nothing() -> None:
     ("records", "state"),
     [
         (epochs(3, 3), GroupState.EMPTY),
-        ((*epochs(3, 2), told("m"), has("m", 2)), GroupState.ASSIGNING),
-        ((*epochs(3, 3), told("m"), has("m", 2)), GroupState.RECONCILING),
+        ((*epochs(3, 2), metadata("m"), has("m", 2)), GroupState.ASSIGNING),
+        ((*epochs(3, 3), metadata("m"), has("m", 2)), GroupState.RECONCILING),
         (
             (
                 *epochs(3, 3),
-                told("m"),
+                metadata("m"),
                 has("m", 3),
-                told("n"),
+                metadata("n"),
                 has("n", 3, ReconciliationState.UNRELEASED_PARTITIONS),
             ),
             GroupState.RECONCILING,
         ),
-        ((*epochs(3, 3), told("m"), has("m", 3)), GroupState.STABLE),
-        ((*epochs(3, 3), told("m")), GroupState.RECONCILING),
+        ((*epochs(3, 3), metadata("m"), has("m", 3)), GroupState.STABLE),
+        ((*epochs(3, 3), metadata("m")), GroupState.RECONCILING),
     ],
 )
 def test_the_state_follows_from_the_epochs(records: tuple[Record, ...], state: GroupState) -> None:
@@ -110,12 +110,12 @@ def test_the_state_follows_from_the_epochs(records: tuple[Record, ...], state: G
 
 def test_a_partition_is_held_until_its_revocation_is_acknowledged() -> None:
     other = TopicIdPartition(FOO, 1)
-    group = group_of("g", told("m"), has("m", 5, assigned={KEY: 3}, pending={other: 4}))
+    group = group_of("g", metadata("m"), has("m", 5, assigned={KEY: 3}, pending={other: 4}))
     assert group.held_partitions() == {KEY, other}
 
 
 def test_a_static_member_is_found_by_its_instance_id() -> None:
-    group = group_of("g", told("m", instance_id="i"), told("n"))
+    group = group_of("g", metadata("m", instance_id="i"), metadata("n"))
     found = group.static_member("i")
     assert found is not None
     assert found.member_id == "m"

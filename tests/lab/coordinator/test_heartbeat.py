@@ -1,4 +1,4 @@
-"""One heartbeat through the whole protocol: what is written, in which order, what is answered."""
+"""One heartbeat through the whole protocol: the records in their order, and the answer."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ class TestJoin:
         assert driven.timers[key(TimerKind.SESSION, "m1")].at == driven.now + 45.0
 
     @EVERY
-    def test_a_second_one_waits_for_what_the_first_gives_up(self, profile: Profile) -> None:
+    def test_a_second_member_waits_for_revocations_of_the_first(self, profile: Profile) -> None:
         driven = Driven(profile)
         first = driven.join("m1", "foo").member_epoch
         joined = driven.join("m2", "foo")
         assert (joined.member_epoch, joined.assignment) == (first + 1, NO_PARTITIONS)
-        told = driven.beat("m1")
-        assert (told.member_epoch, told.assignment) == (first, foo(0, 1, 2))
+        answer = driven.beat("m1")
+        assert (answer.member_epoch, answer.assignment) == (first, foo(0, 1, 2))
         timer = driven.timers[key(TimerKind.REBALANCE, "m1")]
         assert (timer.at, timer.member_epoch) == (driven.now + 30.0, first)
         assert driven.beat("m1").assignment is None or profile is KIP_848
@@ -77,7 +77,7 @@ class TestJoin:
         assert driven.group.state is GroupState.STABLE
 
     @EVERY
-    def test_a_duplicate_of_a_join_writes_nothing_and_tells_the_same(
+    def test_a_duplicate_of_a_join_writes_nothing_and_is_answered_alike(
         self, profile: Profile
     ) -> None:
         driven = Driven(profile)
@@ -102,7 +102,7 @@ class TestJoin:
         assert [later.join("m1").member_epoch, later.join("m2").member_epoch] == [1, 1]
 
     @pytest.mark.parametrize(("profile", "api_version"), [(KIP_848, 1), (KAFKA_4_3, 0)])
-    def test_an_id_is_made_here(self, profile: Profile, api_version: int) -> None:
+    def test_the_coordinator_makes_member_ids(self, profile: Profile, api_version: int) -> None:
         driven = Driven(profile, api_version=api_version)
         assert driven.join("", "foo").member_id == "made-here"
         assert list(driven.group.members) == ["made-here"]
@@ -116,7 +116,7 @@ class TestRegular:
         return driven
 
     @EVERY
-    def test_nothing_new_writes_nothing_and_extends_the_session(self, profile: Profile) -> None:
+    def test_a_heartbeat_without_changes_only_extends_the_session(self, profile: Profile) -> None:
         driven = Driven(profile)
         epoch = driven.join("m1", "foo").member_epoch
         driven.now += 5
@@ -128,7 +128,7 @@ class TestRegular:
         ]
 
     @pytest.mark.parametrize(
-        ("left_out", "is_told"),
+        ("left_out", "has_assignment"),
         [
             (None, True),
             ("rebalance_timeout_ms", False),
@@ -136,8 +136,8 @@ class TestRegular:
             ("topic_partitions", False),
         ],
     )
-    def test_only_a_full_request_is_told_what_did_not_change(
-        self, driven: Driven, left_out: str | None, is_told: bool
+    def test_only_a_full_request_gets_an_unchanged_assignment(
+        self, driven: Driven, left_out: str | None, has_assignment: bool
     ) -> None:
         full: dict[str, Any] = {
             "rebalance_timeout_ms": 30_000,
@@ -146,7 +146,7 @@ class TestRegular:
         }
         sent = {name: value for name, value in full.items() if name != left_out}
         outcome = driven.decide("m1", 2, **sent)
-        assert (outcome.response.assignment is not None) == is_told
+        assert (outcome.response.assignment is not None) == has_assignment
         assert outcome.records == ()
 
     @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ class TestRegular:
             ("server_assignor", "range"),
         ],
     )
-    def test_what_a_member_tells_of_itself_is_kept(
+    def test_the_metadata_of_a_member_is_kept(
         self, driven: Driven, field: str, value: object
     ) -> None:
         outcome = driven.decide("m1", 2, **{field: value})
@@ -175,10 +175,10 @@ class TestRegular:
         assert outcome.response.member_epoch == 3
         assert outcome.response.assignment == foo(0, 1, 2, 3, 4, 5) | bar(0, 1, 2, 3)
 
-    def test_topics_that_are_left_are_revoked_in_the_same_answer(self, driven: Driven) -> None:
+    def test_unsubscribed_topics_are_revoked_in_the_same_answer(self, driven: Driven) -> None:
         driven.beat("m1", subscribed_topic_names=("foo", "bar"))
-        told = driven.beat("m1", subscribed_topic_names=("bar",))
-        assert (told.member_epoch, told.assignment) == (3, bar(0, 1, 2, 3))
+        answer = driven.beat("m1", subscribed_topic_names=("bar",))
+        assert (answer.member_epoch, answer.assignment) == (3, bar(0, 1, 2, 3))
         member = driven.member("m1")
         assert member.state is ReconciliationState.UNREVOKED_PARTITIONS
         assert driven.beat("m1", topic_partitions=bar(0, 1, 2, 3)).member_epoch == 4
@@ -192,7 +192,7 @@ class TestRegular:
         assert outcome.topics_version == driven.topics.version
         assert driven.decide("m1", 3).topics_version is None
 
-    def test_an_answer_that_was_lost_is_given_again(self, driven: Driven) -> None:
+    def test_a_lost_answer_is_repeated(self, driven: Driven) -> None:
         driven.join("m2", "foo")
         driven.beat("m1")
         driven.beat("m1", topic_partitions=foo(0, 1, 2))
@@ -200,7 +200,7 @@ class TestRegular:
         assert lost.records == ()
         assert (lost.response.member_epoch, lost.response.assignment) == (3, foo(0, 1, 2))
 
-    def test_a_step_at_the_same_epoch_closes_the_window_of_a_lost_answer(self) -> None:
+    def test_a_step_at_the_same_epoch_fences_the_previous_epoch(self) -> None:
         driven = Driven()
         driven.join("m1", "foo")
         driven.join("m2", "foo")
@@ -246,7 +246,7 @@ class TestRefused:
 
 
 class TestStatic:
-    def test_it_leaves_for_a_while_and_gets_back_what_it_had(self) -> None:
+    def test_a_static_member_returns_to_its_assignment(self) -> None:
         driven = Driven()
         driven.join("m1", "foo", instance_id="i1")
         driven.join("m2", "foo", instance_id="i2")
@@ -259,7 +259,7 @@ class TestStatic:
         assert (away.member_id, away.member_epoch, away.heartbeat_interval_ms) == ("m1", -2, 0)
         assert driven.timers[key(TimerKind.SESSION, "m1")] == timer
         assert driven.group.state is GroupState.RECONCILING
-        # Nobody else gets its partitions meanwhile.
+        # No other member gets its partitions meanwhile.
         assert driven.beat("m2", instance_id="i2").assignment is None
         outcome = driven.decide("m3", 0, **JOIN, subscribed_topic_names=("foo",), instance_id="i1")
         assert record_types(outcome) == [-8, -7, -5, 5, 7, 8, 8]
@@ -277,7 +277,7 @@ class TestStatic:
         assert outcome.response.assignment == bar(0, 1, 2, 3)
         assert driven.group.targets.keys() == {"m2"}
 
-    def test_the_partitions_of_who_is_away_are_not_given_away(self) -> None:
+    def test_partitions_of_an_absent_static_member_stay(self) -> None:
         driven = Driven()
         driven.join("m1", "foo", instance_id="i1")
         driven.send("m1", -2, instance_id="i1")
@@ -342,7 +342,7 @@ def test_a_target_is_not_computed_again_within_the_interval(
     ids=["no topic", "a pattern"],
 )
 @pytest.mark.parametrize("stays", [True, False])
-def test_a_first_member_without_a_topic_sets_no_interval_off(
+def test_a_first_member_without_topics_starts_no_interval(
     first: dict[str, Any], stays: bool
 ) -> None:
     driven = Driven(settings=Settings())
@@ -367,7 +367,7 @@ def test_a_member_that_subscribes_later_has_its_first_target_at_once() -> None:
 
 
 @pytest.mark.parametrize(("profile", "waits"), [(KAFKA_4_3, True), (KAFKA_4_4, False)])
-def test_after_the_last_member_the_interval_goes_on_until_4_3(
+def test_until_4_3_the_interval_continues_after_the_last_leave(
     profile: Profile, waits: bool
 ) -> None:
     driven = Driven(profile, settings=Settings())
@@ -376,7 +376,7 @@ def test_after_the_last_member_the_interval_goes_on_until_4_3(
     assert (driven.join("m2", "foo").assignment == NO_PARTITIONS) is waits
 
 
-def test_who_joins_within_the_interval_waits_at_the_epoch_of_the_last_target() -> None:
+def test_a_join_within_the_interval_waits_at_the_last_target_epoch() -> None:
     driven = Driven(settings=Settings())
     driven.join("m1", "foo")
     joined = driven.join("m2", "foo")
@@ -397,18 +397,18 @@ def test_a_successor_has_the_target_of_the_one_before() -> None:
     assert driven.beat("m2", instance_id="i1").assignment is None
 
 
-def test_who_only_now_names_an_instance_id_has_no_target_until_the_next_one() -> None:
-    """Kafka looks a static member's target up by its instance id, which nobody had."""
+def test_a_member_with_a_new_instance_id_has_no_target_until_the_next_one() -> None:
+    """Kafka looks a static member's target up by its instance id, which no member had."""
     driven = Driven(settings=Settings())
     driven.join("m1", "foo")
     driven.now += 5.0
     driven.join("m2", "foo")
-    told = driven.join("m1", "foo", instance_id="i1")
-    assert told.assignment == NO_PARTITIONS
+    answer = driven.join("m1", "foo", instance_id="i1")
+    assert answer.assignment == NO_PARTITIONS
 
 
 @pytest.mark.parametrize("profile", [KAFKA_4_0, KAFKA_4_3])
-def test_who_takes_an_instance_id_that_was_given_up_has_the_target_of_that_member(
+def test_the_new_holder_of_an_old_instance_id_has_the_target_of_the_old_one(
     profile: Profile,
 ) -> None:
     driven = Driven(profile)
@@ -419,13 +419,13 @@ def test_who_takes_an_instance_id_that_was_given_up_has_the_target_of_that_membe
     taken = driven.join("m2", "foo", instance_id="i2")
     assert taken.assignment == everything
     # Another topic is another target: the assignor, too, takes it for the one before.
-    told = driven.beat("m2", instance_id="i2", subscribed_topic_names=("foo", "bar"))
-    assert told.assignment == everything | bar(0, 1, 2, 3)
+    answer = driven.beat("m2", instance_id="i2", subscribed_topic_names=("foo", "bar"))
+    assert answer.assignment == everything | bar(0, 1, 2, 3)
     assert driven.group.state is GroupState.STABLE
 
 
 @pytest.mark.parametrize("profile", [KAFKA_4_0, KAFKA_4_3, KAFKA_4_4])
-def test_what_a_member_had_that_takes_anothers_place_is_nobodys_until_the_next_target(
+def test_old_partitions_of_a_successor_are_free_until_the_next_target(
     profile: Profile,
 ) -> None:
     driven = Driven(profile)
@@ -437,12 +437,12 @@ def test_what_a_member_had_that_takes_anothers_place_is_nobodys_until_the_next_t
     assert driven.beat("m2", instance_id="i1").assignment is None
     joined = driven.join("m3", "foo")
     assert joined.assignment
-    told = driven.beat("m2", instance_id="i1", topic_partitions=NO_PARTITIONS)
-    assert told.assignment == foo(0, 1, 2, 3, 4, 5) - joined.assignment
+    answer = driven.beat("m2", instance_id="i1", topic_partitions=NO_PARTITIONS)
+    assert answer.assignment == foo(0, 1, 2, 3, 4, 5) - joined.assignment
 
 
 @pytest.mark.parametrize(("profile", "is_written"), [(KAFKA_4_3, False), (KAFKA_4_4, True)])
-def test_target_of_who_takes_a_place_is_compared_with_that_of_the_place_from_4_4_on(
+def test_from_4_4_on_targets_of_successors_are_compared_with_predecessors(
     profile: Profile, is_written: bool
 ) -> None:
     """Before, its own old target is the same, and what the place had stays written."""
@@ -458,7 +458,7 @@ def test_target_of_who_takes_a_place_is_compared_with_that_of_the_place_from_4_4
     assert written == (everything if is_written else NO_PARTITIONS)
 
 
-def test_whether_all_subscribe_alike_is_not_looked_at_when_only_a_pattern_goes() -> None:
+def test_dropping_a_pattern_does_not_update_the_subscription_type() -> None:
     driven = Driven()
     driven.join("m1", "foo", subscribed_topic_regex="ba.*")
     driven.take(subscriptions.look_up_patterns(driven.group, driven.profile, driven.context))
@@ -470,7 +470,7 @@ def test_whether_all_subscribe_alike_is_not_looked_at_when_only_a_pattern_goes()
     assert driven.group.targets["m2"].partitions == foo(0, 1, 2, 3, 4, 5)
 
 
-def test_group_remembers_how_many_members_it_had() -> None:
+def test_a_group_keeps_its_maximum_number_of_members() -> None:
     driven = Driven()
     for member_id in ("m1", "m2", "m3"):
         driven.join(member_id, "foo")
@@ -487,7 +487,7 @@ def foo_ids(*partitions: int) -> Assignment:
 
 
 class Members:
-    """Members of one group; each keeps the epoch it was told."""
+    """Members of one group; each keeps the last epoch it received."""
 
     def __init__(self) -> None:
         self.shard = Shard(KIP_848, Settings(), TOPICS, Log(), 0.0)
@@ -524,7 +524,7 @@ def both(answer: m.KipHeartbeatResponse) -> tuple[Assignment | None, Assignment]
     return answer.assignment, answer.pending_topic_partitions
 
 
-def test_what_is_not_released_is_pending_until_it_is() -> None:
+def test_partitions_are_pending_until_they_are_released() -> None:
     group = Members()
     assert both(group.join("a")) == (foo_ids(0, 1), NO_PARTITIONS)
     joined = group.join("b")
@@ -545,7 +545,7 @@ def test_an_assignment_is_repeated_until_the_member_reports_it() -> None:
     assert group.beat("a").assignment is None
 
 
-def test_kafka_answers_as_it_does() -> None:
+def test_kafka_answers_without_the_fields_of_the_kip() -> None:
     shard = Shard(KAFKA_4_3, Settings(), TOPICS, Log(), 0.0)
     request = m.KipHeartbeatRequest(
         group_id="g",
@@ -609,7 +609,7 @@ def check_request(
 
 
 @pytest.mark.parametrize(("request_", "message"), FAULTS, ids=[message for _, message in FAULTS])
-def test_a_rule_that_is_broken(request_: HeartbeatRequest, message: str) -> None:
+def test_broken_rules(request_: HeartbeatRequest, message: str) -> None:
     with pytest.raises(RefusedError) as refused:
         check_request(request_)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
@@ -629,7 +629,7 @@ def test_a_rule_that_is_broken(request_: HeartbeatRequest, message: str) -> None
         replace(REGULAR_REQUEST, topic_partitions=foo(1)),
     ],
 )
-def test_what_is_taken(request_: HeartbeatRequest) -> None:
+def test_accepted_requests(request_: HeartbeatRequest) -> None:
     check_request(request_)
     with pytest.raises(RefusedError, match="GroupId"):
         check_request(replace(request_, group_id=""))
@@ -643,7 +643,7 @@ def test_the_first_rule_that_is_broken_counts() -> None:
         check_request(replace(broken, member_id=""))
 
 
-def test_an_assignor_that_is_not_there() -> None:
+def test_an_unknown_assignor() -> None:
     with pytest.raises(RefusedError) as refused:
         check_request(replace(JOIN_REQUEST, server_assignor="nope"))
     assert refused.value.code is ErrorCode.UNSUPPORTED_ASSIGNOR
@@ -653,7 +653,7 @@ def test_an_assignor_that_is_not_there() -> None:
 
 
 @pytest.mark.parametrize(("profile", "api_version"), [(KAFKA_4_3, 0), (KIP_848, 1)])
-def test_who_has_no_id_yet_may_join_where_the_coordinator_makes_ids(
+def test_a_join_without_an_id_is_accepted_if_the_coordinator_makes_ids(
     profile: Profile, api_version: int
 ) -> None:
     check_request(replace(JOIN_REQUEST, member_id=""), profile, api_version)

@@ -25,7 +25,7 @@ def pair() -> Driven:
     return two_members()
 
 
-def test_who_leaves_takes_its_timers_along_and_the_epoch_grows(pair: Driven) -> None:
+def test_a_leave_stops_the_timers_and_bumps_the_epoch(pair: Driven) -> None:
     outcome = pair.decide("m1", -1)
     answer = outcome.response
     assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "m1", -1)
@@ -37,13 +37,13 @@ def test_who_leaves_takes_its_timers_along_and_the_epoch_grows(pair: Driven) -> 
     assert pair.beat("m2").assignment == foo(0, 1, 2, 3, 4, 5)
 
 
-def test_several_go_with_one_new_epoch(pair: Driven) -> None:
+def test_several_members_leave_with_one_new_epoch(pair: Driven) -> None:
     outcome = pair.fence("m1", "m2")
     assert record_types(outcome) == [-8, -7, -5, -8, -7, -5, 3]
     assert (pair.group.group_epoch, pair.group.state) == (4, GroupState.EMPTY)
 
 
-def test_nobody_goes() -> None:
+def test_fencing_no_member_changes_nothing() -> None:
     driven = Driven()
     driven.join("m1", "foo")
     assert driven.fence().records == ()
@@ -57,7 +57,9 @@ def test_nobody_goes() -> None:
         (KAFKA_4_4, [-8, -7, -5, 3, 6], (3, 3)),
     ],
 )
-def test_the_last_one(profile: Profile, types: list[int], epochs: tuple[int, int]) -> None:
+def test_the_last_member_leaves(
+    profile: Profile, types: list[int], epochs: tuple[int, int]
+) -> None:
     driven = Driven(profile)
     driven.join("m1", "foo")
     assert record_types(driven.decide("m1", -1)) == types
@@ -82,7 +84,7 @@ def test_under_the_kip_the_target_follows_at_once() -> None:
 
 
 class TestStatic:
-    def test_who_is_away_keeps_what_it_has_and_revokes_nothing(self) -> None:
+    def test_an_absent_static_member_keeps_its_assignment_and_revokes_nothing(self) -> None:
         driven = Driven()
         driven.join("m1", "foo", instance_id="i1")
         driven.join("m2", "foo")
@@ -129,7 +131,7 @@ def driven() -> Driven:
     return two_members()
 
 
-def test_who_is_silent_for_too_long_is_removed(driven: Driven) -> None:
+def test_a_member_is_removed_after_its_session_timeout(driven: Driven) -> None:
     driven.fire(TimerKind.SESSION, "m1")
     assert list(driven.group.members) == ["m2"]
     assert driven.group.group_epoch == 4
@@ -137,7 +139,7 @@ def test_who_is_silent_for_too_long_is_removed(driven: Driven) -> None:
     assert driven.beat("m2").assignment == foo(0, 1, 2, 3, 4, 5)
 
 
-def test_who_takes_too_long_to_revoke_is_removed(driven: Driven) -> None:
+def test_a_member_is_removed_after_its_rebalance_timeout(driven: Driven) -> None:
     driven.fire(TimerKind.REBALANCE, "m1")
     assert list(driven.group.members) == ["m2"]
     assert SESSION not in driven.timers
@@ -151,19 +153,19 @@ def test_a_rebalance_timer_of_an_epoch_that_the_member_left_does_nothing(driven:
 
 
 @pytest.mark.parametrize("key", [SESSION, REBALANCE])
-def test_a_timer_of_a_member_that_is_gone_does_nothing(key: TimerKey) -> None:
+def test_a_timer_of_a_former_member_does_nothing(key: TimerKey) -> None:
     driven = Driven()
     outcome = leaving.timed_out(driven.group, Timer(key, 1.0, 2), driven.profile, driven.context)
     assert (outcome.records, outcome.timers) == ((), ())
 
 
-def test_a_group_may_have_a_session_time_out_of_its_own(driven: Driven) -> None:
+def test_a_group_may_have_its_own_session_timeout(driven: Driven) -> None:
     driven.settings = Settings(by_group={"g": {"consumer.session.timeout.ms": "50000"}})
     driven.beat("m1")
     assert driven.timers[SESSION].at == driven.now + 50.0
 
 
-def test_after_a_fail_over_everybody_has_all_the_time_again(driven: Driven) -> None:
+def test_after_a_failover_all_timeouts_start_again(driven: Driven) -> None:
     driven.now += 20
     outcome = leaving.timers_once_loaded(driven.group, driven.profile, driven.context)
     assert outcome.records == ()

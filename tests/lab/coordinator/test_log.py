@@ -1,4 +1,4 @@
-"""The log of a partition: what is lost or kept, how large records are, groups in memory."""
+"""The log of a partition: truncation, compaction, record sizes, groups in memory."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_truncation_loses_exactly_what_is_not_replicated() -> None:
     assert [each.base_offset for each in log.batches] == [0, 2]
 
 
-def test_compaction_keeps_the_last_value_and_tombstones_as_told() -> None:
+def test_compaction_keeps_the_last_values_and_optionally_tombstones() -> None:
     log = Log()
     log.append((commit(0, 1), commit(1, 1)))
     log.append((commit(0, 2), commit(1, None)))
@@ -203,14 +203,14 @@ def test_a_member() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 126, 127, 3000])
-def test_what_members_are_meant_to_have(count: int) -> None:
+def test_sizes_of_targets(count: int) -> None:
     by_topic = {FOO: list(range(count)), BAR: [0]} if count else {BAR: [0]}
     value = r.TargetMemberValue(Assignment.of(by_topic))
     field = Field("topic_partitions", TOPIC_PARTITIONS, array=True)
     assert value_bytes(value) == 2 + size({"topic_partitions": topics(by_topic)}, field)
 
 
-def test_what_members_have() -> None:
+def test_sizes_of_assignments() -> None:
     by_topic = {FOO: [0, 1, 2], BAR: [5]}
     held = {TopicIdPartition(key, each): 4 for key, listed in by_topic.items() for each in listed}
     value = r.CurrentAssignmentValue(
@@ -279,7 +279,7 @@ def test_a_reader_sees_what_is_replicated_and_a_writer_what_is_there() -> None:
     assert epochs(memory) == {"g": 3, "new": 1}
 
 
-def test_a_group_that_only_had_offsets_is_there_until_it_is_deleted() -> None:
+def test_a_group_with_only_offsets_exists_until_it_is_deleted() -> None:
     offset = r.OffsetCommitKey("g", "t", 0)
     memory = Memory()
     memory.load(Record(offset, r.OffsetCommitValue(1)))
@@ -336,7 +336,7 @@ def test_a_group_that_is_deleted_is_read_until_that_is_replicated() -> None:
     assert epochs(memory) == {}
 
 
-def test_what_is_taken_back_was_never_there() -> None:
+def test_undone_writes_leave_nothing() -> None:
     memory, twin = Memory(), Memory()
     for each in (memory, twin):
         each.load(epoch_record(1))
@@ -346,7 +346,7 @@ def test_what_is_taken_back_was_never_there() -> None:
     assert memory == twin
 
 
-def test_a_group_that_was_taken_back_is_compared_with_the_topics_again() -> None:
+def test_a_group_is_compared_with_the_topics_again_after_an_undo() -> None:
     memory = Memory()
     memory.load(epoch_record(1))
     memory.groups["g"].topics_version = 4

@@ -92,12 +92,12 @@ def test_a_member_that_is_known_joins_again_from_4_2_on(
 
 def test_a_group_that_is_none() -> None:
     group = ConsumerGroup("g")
-    with pytest.raises(RefusedError, match="nobody knows it") as refused:
-        membership.check_exists(group, "nobody knows it")
+    with pytest.raises(RefusedError, match="it is unknown") as refused:
+        membership.check_exists(group, "it is unknown")
     assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
     group.apply(Record(OffsetCommitKey("g", "foo", 0), OffsetCommitValue(1)))
     with pytest.raises(RefusedError, match="Group g is not a consumer group"):
-        membership.check_exists(group, "nobody knows it")
+        membership.check_exists(group, "it is unknown")
 
 
 class TestStatic:
@@ -115,12 +115,12 @@ class TestStatic:
             " owned by m1 member."
         )
 
-    def test_an_instance_id_that_nobody_holds(self, driven: Driven) -> None:
+    def test_an_instance_id_that_no_member_holds(self, driven: Driven) -> None:
         refused = refusal(driven, "m1", 2, instance_id="i2")
         assert refused.code is ErrorCode.UNKNOWN_MEMBER_ID
         assert refused.message == "Instance id i2 is unknown."
 
-    def test_an_instance_id_that_somebody_else_holds(self, driven: Driven) -> None:
+    def test_an_instance_id_that_another_member_holds(self, driven: Driven) -> None:
         refused = refusal(driven, "m2", 2, instance_id="i1")
         assert refused.code is ErrorCode.FENCED_INSTANCE_ID
         assert refused.message == ("Static member m2 with instance id i1 was fenced by member m1.")
@@ -130,7 +130,7 @@ class TestStatic:
         assert "greater member epoch (3)" in str(refusal(driven, "m1", 3, instance_id="i1"))
 
     @pytest.mark.parametrize("successor", ["m1", "m2"])
-    def test_who_takes_the_place_over_gets_all_of_it_at_epoch_0(
+    def test_a_successor_inherits_everything_at_epoch_0(
         self, driven: Driven, successor: str
     ) -> None:
         driven.send("m1", -2, instance_id="i1")
@@ -141,8 +141,8 @@ class TestStatic:
             before, member_id=successor, member_epoch=0, previous_member_epoch=0
         )
         types = [(each.key.record_type, each.value is None) for each in found.records]
-        gone = [(8, True), (7, True), (5, True)]
-        assert types == [*gone, (5, False), (7, False), (8, False)]
+        tombstones = [(8, True), (7, True), (5, True)]
+        assert types == [*tombstones, (5, False), (7, False), (8, False)]
         for each in found.records:
             driven.group.apply(each)
         assert driven.group.members == {successor: found.member}
@@ -188,7 +188,7 @@ def renamed() -> Driven:
     return driven
 
 
-def test_an_instance_id_that_was_given_up_leads_to_the_member_until_4_3(renamed: Driven) -> None:
+def test_an_old_instance_id_leads_to_the_member_until_4_3(renamed: Driven) -> None:
     assert sender(renamed, "m1", 2, instance_id="new").member.instance_id == "new"
     assert sender(renamed, "m1", 2, instance_id="old").member.member_id == "m1"
     assert refusal(renamed, "m2", 0, instance_id="old").code is ErrorCode.UNRELEASED_INSTANCE_ID
@@ -199,7 +199,7 @@ def test_an_instance_id_that_was_given_up_leads_to_the_member_until_4_3(renamed:
     assert sender(renamed, "m2", 0, instance_id="new").member.member_id == "m2"
 
 
-def test_an_instance_id_that_was_given_up_is_free_from_4_4_on(renamed: Driven) -> None:
+def test_an_old_instance_id_is_free_from_4_4_on(renamed: Driven) -> None:
     renamed.profile = KAFKA_4_4
     refused = refusal(renamed, "m1", 2, instance_id="old")
     assert refused.code is ErrorCode.UNKNOWN_MEMBER_ID
@@ -208,7 +208,7 @@ def test_an_instance_id_that_was_given_up_is_free_from_4_4_on(renamed: Driven) -
 
 
 def test_static_members_that_swap_their_instance_ids(pair: Driven) -> None:
-    """Until 4.3 the second one is told that its place is taken: by the first, which left it."""
+    """Until 4.3 the second one is refused, although the first has another instance id now."""
     for name in ("m3", "m4"):
         pair.join(name, "foo", instance_id=f"of {name}")
     for name in ("m3", "m4"):

@@ -41,7 +41,7 @@ LEFT_OUT = (
 """How those begin that virtual time has no values for."""
 
 
-def test_the_names_are_those_of_the_kip() -> None:
+def test_names_are_those_of_the_kip() -> None:
     named = metrics(Sensors(0.0), (), 0.0, is_loading=False)
     expected = (PREFIX + each for each in NAMES if not each.startswith(LEFT_OUT))
     assert sorted(named) == sorted(expected)
@@ -97,6 +97,6 @@ def test_rebalances_are_counted_since_the_start_and_their_rate_is_of_the_window(
     assert named[PREFIX + "consumer-group-rebalance-rate"] == pytest.approx(rate)
 
 
-def test_of_several_runs_the_greatest_maxima_count_and_the_means_of_the_rest() -> None:
+def test_several_runs_have_the_maximum_of_maxima_and_means_of_the_rest() -> None:
     runs = [{"time-max": 1.0, "time-avg": 1.0}, {"time-max": 5.0, "time-avg": 2.0}]
     assert mean_metrics(runs) == {"time-max": 5.0, "time-avg": 1.5}

@@ -147,7 +147,7 @@ def test_other_epochs(member_epoch: int, partitions: tuple[int, ...], relaxed: i
         (group(), "a", 7, 8, E.UNSUPPORTED_VERSION),
     ],
 )
-def test_who_may_commit(
+def test_errors_of_commits(
     to: ConsumerGroup, member_id: str, member_epoch: int, api_version: int, expected: int
 ) -> None:
     errors, records = commit(to, member_epoch, at(0), member_id=member_id, api_version=api_version)
@@ -163,7 +163,7 @@ def test_who_may_commit(
         (KAFKA_4_0, 10, E.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-def test_topics_that_are_not_there_are_told_before_anything_else(
+def test_unknown_topics_are_reported_before_other_errors(
     like: Profile, api_version: int, unknown: int
 ) -> None:
     errors, records = commit(
@@ -200,7 +200,7 @@ def test_metadata_that_is_too_long_is_refused_alone_unless_the_epoch_is_stale() 
         (without_members(offset(0)), "a", 7, E.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_who_may_fetch(
+def test_errors_of_fetches(
     to: ConsumerGroup, member_id: str | None, member_epoch: int, expected: int
 ) -> None:
     request = OffsetFetchRequest(
@@ -218,7 +218,7 @@ def test_who_may_fetch(
         }
 
 
-def test_a_group_that_is_not_there_has_no_offsets_for_anybody() -> None:
+def test_an_unknown_group_has_no_offsets_for_any_member() -> None:
     request = OffsetFetchRequest(
         group_id="g", member_id="a", member_epoch=7, partitions=frozenset({at(0)})
     )
@@ -242,11 +242,11 @@ def test_an_offset_of_a_topic_that_had_the_name_before_is_none() -> None:
     assert response.offsets == {at(0): OffsetAndMetadata(-1)}
 
 
-def test_offsets_are_deleted_where_nobody_subscribes() -> None:
+def test_offsets_of_unsubscribed_topics_are_deleted() -> None:
     t, other = TopicPartition("t", 0), TopicPartition("other", 0)
     request = OffsetDeleteRequest(
         group_id="g",
-        partitions=frozenset({t, other, TopicPartition("other", 1), TopicPartition("gone", 0)}),
+        partitions=frozenset({t, other, TopicPartition("other", 1), TopicPartition("deleted", 0)}),
     )
     known = group(offset(0), offset(0, topic="other"))
     outcome = offsets.delete(known, request, KAFKA_4_3, context())
@@ -254,19 +254,19 @@ def test_offsets_are_deleted_where_nobody_subscribes() -> None:
         t: 86,
         other: E.NONE,
         TopicPartition("other", 1): E.UNKNOWN_TOPIC_OR_PARTITION,
-        TopicPartition("gone", 0): E.UNKNOWN_TOPIC_OR_PARTITION,
+        TopicPartition("deleted", 0): E.UNKNOWN_TOPIC_OR_PARTITION,
     }
     assert outcome.records == (r.Record(r.OffsetCommitKey("g", "other", 0), None),)
     missing = offsets.delete(ConsumerGroup("g"), request, KAFKA_4_3, context())
     assert missing.response.error_code == E.GROUP_ID_NOT_FOUND
-    unknown = replace(request, partitions=frozenset({TopicPartition("gone", 0)}))
-    nobody = offsets.delete(ConsumerGroup("g"), unknown, KAFKA_4_3, context())
-    assert nobody.response.error_code == E.GROUP_ID_NOT_FOUND
+    unknown = replace(request, partitions=frozenset({TopicPartition("deleted", 0)}))
+    no_group = offsets.delete(ConsumerGroup("g"), unknown, KAFKA_4_3, context())
+    assert no_group.response.error_code == E.GROUP_ID_NOT_FOUND
     nameless = offsets.delete(ConsumerGroup(""), request, KAFKA_4_3, context())
     assert nameless.response.error_code == 24
 
 
-def test_offsets_get_old_where_nobody_subscribes() -> None:
+def test_offsets_of_unsubscribed_topics_expire() -> None:
     later = context(now=100.0 + WEEK_S)
     known = group(offset(0), offset(0, topic="other"), offset(1, topic="other", at_s=101.0))
     outcome = offsets.expire(known, KAFKA_4_3, later)

@@ -87,7 +87,7 @@ def check(driven: Driven, epochs: dict[str, int], chance: random.Random) -> None
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
 @pytest.mark.parametrize("seed", range(15))
-def test_what_holds_at_all_times(profile: Profile, seed: int) -> None:
+def test_invariants(profile: Profile, seed: int) -> None:
     chance = random.Random(seed)
     interval_s = chance.choice((0.0, 1.0))
     driven = Driven(

@@ -242,7 +242,7 @@ def test_remains_in_unrevoked_partitions_with_assignment_topics_no_longer_in_sub
     assert after == at(before, UNREVOKED, epoch=10, assigned={foo(1): 10}, pending=foo(3) | bar(2))
 
 
-def test_what_was_given_up_before_it_was_unsubscribed_is_just_gone() -> None:
+def test_partitions_revoked_before_they_were_unsubscribed_are_removed() -> None:
     before = member(STABLE, foo(1) | bar(2))
     after = step(before, foo(1), epoch=10, subscribed=frozenset((FOO,)), changed=True, owned=foo(1))
     assert after == at(before, STABLE, epoch=10, assigned={foo(1): 10})
@@ -259,7 +259,7 @@ def test_only_from_4_3_on_unsubscribing_closes_the_window_of_a_lost_answer(
     assert (after.state, after.previous_member_epoch) == (UNREVOKED, previous)
 
 
-def test_before_4_2_a_subscription_takes_nothing_away_by_itself() -> None:
+def test_before_4_2_a_subscription_alone_revokes_nothing() -> None:
     before = member(STABLE, foo(1) | bar(2))
     only_foo = frozenset((FOO,))
     same = step(
@@ -304,12 +304,12 @@ def test_every_step_is_safe_and_leads_somewhere(profile: Profile) -> None:
             assert has <= target.partitions
             assert has >= target.partitions & before.assigned.keys()
             assert after.previous_member_epoch == before.member_epoch
-        # It answers for what it has not given up, and only in that state.
+        # Partitions are pending only while they are not revoked, and only in that state.
         pending = frozenset(after.pending_revocation)
         assert bool(pending) == (after.state is UNREVOKED)
-        given_up = before.assigned.keys() - has - pending
-        assert owned is not None or not given_up
-        assert not given_up & (owned.partitions if owned else frozenset())
+        revoked = before.assigned.keys() - has - pending
+        assert owned is not None or not revoked
+        assert not revoked & (owned.partitions if owned else frozenset())
         # Nothing is given to a member that still has something to give up.
         if pending:
             assert has <= before.assigned.keys()
@@ -321,6 +321,6 @@ def test_every_step_is_safe_and_leads_somewhere(profile: Profile) -> None:
     assert seen > 1000
 
 
-def test_epochs_of_what_is_kept_are_kept() -> None:
+def test_kept_partitions_keep_their_epochs() -> None:
     before = replace(member(STABLE, foo(1)), assigned={TopicIdPartition(FOO, 1): 4})
     assert step(before, foo(1, 2)).assigned == given_at({foo(1): 4, foo(2): 11})

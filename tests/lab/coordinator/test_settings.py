@@ -79,7 +79,7 @@ def test_a_value_out_of_bounds_is_refused_with_the_words_of_kafka(
     assert refusal({name: value}) == f"{name} must be {text}"
 
 
-def test_from_4_4_on_both_bounds_are_told() -> None:
+def test_from_4_4_on_both_bounds_are_reported() -> None:
     assert refusal({HEARTBEAT: "50"}, KAFKA_4_4) == (
         f"{HEARTBEAT} must be in the range 100 to 15000 inclusive."
     )
@@ -104,7 +104,7 @@ def test_a_session_is_longer_than_an_interval_also_where_one_of_them_is_set_alre
     assert refusal({HEARTBEAT: "3000"}) == f"{SESSION} must be greater than {HEARTBEAT}"
 
 
-def test_what_is_set_is_in_force_until_it_is_taken_away() -> None:
+def test_a_setting_applies_until_it_is_removed() -> None:
     request = AlterGroupConfigRequest(group_id="g", changes={HEARTBEAT: None, SESSION: "3000"})
     settings, response = alter(SET, request, KAFKA_4_3)
     assert response == AlterGroupConfigResponse()
@@ -115,7 +115,7 @@ def test_what_is_set_is_in_force_until_it_is_taken_away() -> None:
     assert alter(settings, request, KAFKA_4_3)[0] == Settings(BROKERS)
 
 
-def test_describe_says_where_a_value_comes_from() -> None:
+def test_describe_shows_the_source_of_a_value() -> None:
     request = DescribeGroupConfigRequest(group_id="g")
     assert describe_config(Settings(BROKERS), request, KAFKA_4_3).values == {
         ASSIGNMENT: GroupConfigValue("0", ConfigSource.STATIC_BROKER),

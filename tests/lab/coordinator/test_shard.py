@@ -1,4 +1,4 @@
-"""The event loop of a partition: who sees what when, and what a failed append leaves behind."""
+"""The event loop of a partition: visibility of writes, and failed appends."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_due_timers_fire_in_order_and_those_of_one_instant_as_they_were_set() ->
     assert timers.get(timer("a", 0.0).key) is None
 
 
-def test_a_timer_that_is_set_anew_fires_once_and_one_that_is_stopped_never() -> None:
+def test_a_timer_that_is_set_again_fires_once_and_a_stopped_one_never() -> None:
     timers = Timers()
     timers.put(timer("a", 1.0))
     timers.put(timer("b", 1.0))

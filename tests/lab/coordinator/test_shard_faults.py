@@ -1,4 +1,4 @@
-"""A partition's event loop under faults: what is in memory is what the log says, at every step."""
+"""The event loop of a partition under faults: memory always equals the log."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def replayed(batches: Iterable[Batch]) -> dict[str, ConsumerGroup]:
 
 
 class World:
-    """A partition with members that believe what they are told."""
+    """A partition with members that believe their answers."""
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
@@ -201,7 +201,7 @@ def test_a_timer_whose_records_are_not_appended_fires_again_soon() -> None:
     assert not world.shard.groups["g"].members
 
 
-def test_a_session_that_an_append_took_with_it_is_what_it_was() -> None:
+def test_a_failed_append_restores_the_session_timer() -> None:
     world = World(KAFKA_4_3)
     world.step("heartbeat", "a")
     world.step("replicate", "a")
@@ -212,7 +212,7 @@ def test_a_session_that_an_append_took_with_it_is_what_it_was() -> None:
     assert world.shard.next_wakeup() == at
 
 
-def test_everybody_has_a_whole_session_after_a_fail_over() -> None:
+def test_every_member_has_a_whole_session_after_a_failover() -> None:
     world = World(KAFKA_4_0)
     world.step("heartbeat", "a")
     world.step("replicate", "a")
@@ -244,13 +244,13 @@ def test_a_batch_of_more_than_a_megabyte_is_refused_every_time() -> None:
     world.step("replicate", "a")
 
     def codes(partitions: int) -> set[int]:
-        said = OffsetAndMetadata(1, "x" * 4000)
+        offset = OffsetAndMetadata(1, "x" * 4000)
         keys = [TopicIdPartition(FOO.topic_id, each) for each in range(partitions)]
         request = OffsetCommitRequest(
             group_id="g",
             member_id="a",
             member_epoch=world.epochs["a"],
-            offsets=dict.fromkeys(keys, said),
+            offsets=dict.fromkeys(keys, offset),
         )
         response = world.shard.ask(request, world.now)
         assert isinstance(response, OffsetCommitResponse)

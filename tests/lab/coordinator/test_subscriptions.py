@@ -32,8 +32,8 @@ from spark_groups.lab.coordinator.settings import Settings
 from spark_groups.lab.coordinator.subscriptions import (
     Updated,
     check_pattern,
+    look_up_patterns,
     pattern_change,
-    patterns_due,
     resolved_pattern,
 )
 from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
@@ -45,8 +45,8 @@ REGEX = TimerKey(TimerKind.REGEX, "g")
 
 def look_up(driven: Driven) -> None:
     """Let the lookup happen that a heartbeat asked for."""
-    timer = driven.timers.pop(REGEX)
-    driven.take(subscriptions.patterns_due(driven.group, timer, driven.profile, driven.context))
+    driven.timers.pop(REGEX)
+    driven.take(subscriptions.look_up_patterns(driven.group, driven.profile, driven.context))
 
 
 @pytest.mark.parametrize("profile", [KAFKA_4_0, KAFKA_4_3, KIP_848])
@@ -55,8 +55,8 @@ def test_a_pattern_that_is_new_waits_for_its_lookup(profile: Profile) -> None:
     joined = driven.send("m1", 0, **JOIN, subscribed_topic_regex="fo.*")
     assert (joined.member_epoch, joined.assignment) == (1, NO_PARTITIONS)
     look_up(driven)
-    told = driven.beat("m1")
-    assert (told.member_epoch, told.assignment) == (2, foo(0, 1, 2, 3, 4, 5))
+    answer = driven.beat("m1")
+    assert (answer.member_epoch, answer.assignment) == (2, foo(0, 1, 2, 3, 4, 5))
 
 
 def test_a_pattern_that_is_looked_up_already_is_a_target_at_once() -> None:
@@ -69,7 +69,7 @@ def test_a_pattern_that_is_looked_up_already_is_a_target_at_once() -> None:
     assert REGEX not in driven.timers
 
 
-def test_a_pattern_that_is_no_expression() -> None:
+def test_an_invalid_pattern() -> None:
     answer = Driven().send("m1", 0, **JOIN, subscribed_topic_regex="foo[")
     assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
@@ -88,7 +88,7 @@ def settled_by_pattern(profile: Profile) -> Driven:
     ("profile", "types", "is_revoked"),
     [(KAFKA_4_0, [5, -16], False), (KAFKA_4_1, [5, -16, 3, 7, 6, 8], True)],
 )
-def test_a_pattern_that_is_given_up(profile: Profile, types: list[int], is_revoked: bool) -> None:
+def test_a_dropped_pattern(profile: Profile, types: list[int], is_revoked: bool) -> None:
     """Kafka 4.0 forgets the pattern and leaves the member what it has, also later."""
     driven = settled_by_pattern(profile)
     epoch = driven.group.group_epoch
@@ -126,7 +126,7 @@ def test_another_assignor_is_another_epoch_from_4_4_on(profile: Profile, types: 
     ("profile", "bumps"),
     [(KAFKA_4_3, [0, 0, 0]), (KAFKA_4_4, [0, 1, 1]), (KIP_848, [0, 0, 0])],
 )
-def test_of_two_assignors_with_as_many_votes_4_4_finds_another_one_again_and_again(
+def test_with_a_tie_of_assignors_4_4_bumps_the_epoch_repeatedly(
     profile: Profile, bumps: list[int]
 ) -> None:
     driven = Driven(profile)
@@ -141,9 +141,9 @@ def test_of_two_assignors_with_as_many_votes_4_4_finds_another_one_again_and_aga
 
 
 @pytest.mark.parametrize(
-    "fields", [{"rack_id": "r"}, {"rebalance_timeout_ms": 1}], ids=["rack", "time-out"]
+    "fields", [{"rack_id": "r"}, {"rebalance_timeout_ms": 1}], ids=["rack", "timeout"]
 )
-def test_what_no_assignor_looks_at_is_no_new_epoch(fields: dict[str, Any]) -> None:
+def test_changes_that_no_assignor_uses_bump_no_epoch(fields: dict[str, Any]) -> None:
     driven = Driven(KAFKA_4_4)
     driven.join("m1", "foo")
     assert record_types(driven.decide("m1", 2, **fields)) == [5]
@@ -204,14 +204,14 @@ def test_other_topics_are_another_epoch(profile: Profile, types: list[int]) -> N
 
 
 @pytest.mark.parametrize("profile", [KAFKA_4_0, KAFKA_4_3])
-def test_topics_of_nobody_are_none_of_its_business(profile: Profile) -> None:
+def test_unsubscribed_topics_change_nothing(profile: Profile) -> None:
     driven = Driven(profile)
     compared(driven)
     driven.topics = driven.topics.with_topic(TopicImage(BAR, "bar", 9))
     assert compared(driven).records == ()
 
 
-def test_it_grows_without_a_difference_where_it_has_to() -> None:
+def test_the_epoch_grows_without_a_difference_if_required() -> None:
     driven = Driven()
     nothing = compared(driven, GroupMember(member_id="m"))
     assert nothing == subscriptions.GroupEpoch(1)
@@ -219,7 +219,7 @@ def test_it_grows_without_a_difference_where_it_has_to() -> None:
     assert forced.records == (r.Record(r.GroupMetadataKey("g"), r.GroupMetadataValue(2, 0)),)
 
 
-def test_what_4_0_wrote_of_the_partitions_goes_once_there_is_a_hash() -> None:
+def test_the_hash_replaces_the_partition_metadata_of_4_0() -> None:
     driven = Driven(KAFKA_4_0)
     compared(driven)
     listed = driven.group.partition_metadata
@@ -270,8 +270,8 @@ def test_which_topics_touch_a_group(name: str, touches: bool) -> None:
 
 
 PATTERN = TimerKey(TimerKind.REGEX, "g")
-NOBODY = GroupMember(member_id="a")
-ANY = replace(NOBODY, subscribed_topic_regex="t.*")
+PLAIN = GroupMember(member_id="a")
+ANY = replace(PLAIN, subscribed_topic_regex="t.*")
 
 
 def topics(*names: str) -> TopicsImage:
@@ -330,14 +330,14 @@ def test_a_pattern_matches_whole_names() -> None:
 def test_a_new_pattern_is_checked_and_looked_up_at_once() -> None:
     image = topics("t1")
     empty = group(image=image)
-    found = pattern_change(empty, NOBODY, ANY, KAFKA_4_3, context(100.0, image))
+    found = pattern_change(empty, PLAIN, ANY, KAFKA_4_3, context(100.0, image))
     assert found.updated is Updated.UNRESOLVED
     assert found.timers == (Timer(PATTERN, 100.0),)
     with pytest.raises(RefusedError):
         pattern_change(
             empty,
-            NOBODY,
-            replace(NOBODY, subscribed_topic_regex="("),
+            PLAIN,
+            replace(PLAIN, subscribed_topic_regex="("),
             KAFKA_4_3,
             context(100.0, image),
         )
@@ -348,7 +348,7 @@ def test_a_pattern_that_another_member_has_is_not_looked_up_again() -> None:
     known = group("t.*", resolved_at=50.0, image=image)
     joins = replace(ANY, member_id="z")
     found = pattern_change(
-        known, replace(NOBODY, member_id="z"), joins, KAFKA_4_3, context(100.0, image)
+        known, replace(PLAIN, member_id="z"), joins, KAFKA_4_3, context(100.0, image)
     )
     assert (found.updated, found.records, found.timers) == (Updated.RESOLVED, (), ())
 
@@ -356,13 +356,17 @@ def test_a_pattern_that_another_member_has_is_not_looked_up_again() -> None:
 def test_the_last_one_takes_its_pattern_away() -> None:
     image = topics("t1")
     alone = pattern_change(
-        group("t.*", resolved_at=50.0, image=image), ANY, NOBODY, KAFKA_4_3, context(100.0, image)
+        group("t.*", resolved_at=50.0, image=image),
+        ANY,
+        PLAIN,
+        KAFKA_4_3,
+        context(100.0, image),
     )
     assert alone.updated is Updated.RESOLVED
     assert alone.records == (r.Record(r.RegularExpressionKey("g", "t.*"), None),)
     assert alone.timers == ()
     both = group("t.*", "t.*", resolved_at=50.0, image=image)
-    assert not pattern_change(both, ANY, NOBODY, KAFKA_4_3, context(100.0, image)).records
+    assert not pattern_change(both, ANY, PLAIN, KAFKA_4_3, context(100.0, image)).records
 
 
 @pytest.mark.parametrize(
@@ -391,7 +395,7 @@ def test_when_patterns_are_looked_up_again(
 @pytest.mark.parametrize(
     ("loaded_at", "now", "is_due"), [(40.0, 70.0, False), (55.0, 60.0, False), (55.0, 60.1, True)]
 )
-def test_what_an_earlier_coordinator_looked_up_is_looked_up_again(
+def test_a_new_coordinator_resolves_patterns_again(
     loaded_at: float, now: float, is_due: bool
 ) -> None:
     image = topics("t1")
@@ -401,7 +405,7 @@ def test_what_an_earlier_coordinator_looked_up_is_looked_up_again(
     assert found.timers == ((Timer(PATTERN, now),) if is_due else ())
 
 
-def test_a_topic_that_grows_or_goes_is_no_reason() -> None:
+def test_a_topic_that_grows_or_is_deleted_is_no_reason() -> None:
     image = topics("t1", "t2")
     known = group("t.*", resolved_at=50.0, image=image)
     grown = image.with_topic(replace(image.by_name["t1"], partition_count=9)).without("t2")
@@ -411,9 +415,9 @@ def test_a_topic_that_grows_or_goes_is_no_reason() -> None:
 def test_an_unresolved_pattern_waits_for_the_least_interval() -> None:
     image = topics("t1")
     known = group("t.*", resolved_at=50.0, image=image)
-    other = replace(NOBODY, member_id="z", subscribed_topic_regex="t1")
+    other = replace(PLAIN, member_id="z", subscribed_topic_regex="t1")
     joins = pattern_change(
-        known, replace(NOBODY, member_id="z"), other, KAFKA_4_3, context(55.0, image)
+        known, replace(PLAIN, member_id="z"), other, KAFKA_4_3, context(55.0, image)
     )
     assert (joins.updated, joins.timers) == (Updated.UNRESOLVED, ())
     key = r.MemberMetadataKey("g", "z")
@@ -425,7 +429,7 @@ def test_an_unresolved_pattern_waits_for_the_least_interval() -> None:
 def test_other_topics_than_before_are_a_new_group_epoch() -> None:
     image = topics("t1", "t2")
     known = group("t.*", "other", image=image)
-    outcome = patterns_due(known, Timer(PATTERN, 9.0), KAFKA_4_3, context(9.0, image))
+    outcome = look_up_patterns(known, KAFKA_4_3, context(9.0, image))
     patterns, (epoch,) = outcome.records[:2], outcome.records[2:]
     assert [each.key for each in patterns] == [
         r.RegularExpressionKey("g", "other"),
@@ -439,14 +443,12 @@ def test_other_topics_than_before_are_a_new_group_epoch() -> None:
     assert epoch.value.group_epoch == 6
     for record in outcome.records:
         known.apply(record)
-    again = patterns_due(known, Timer(PATTERN, 20.0), KAFKA_4_3, context(20.0, image))
+    again = look_up_patterns(known, KAFKA_4_3, context(20.0, image))
     assert [type(each.key) for each in again.records] == [r.RegularExpressionKey] * 2
-    gone = patterns_due(known, Timer(PATTERN, 30.0), KAFKA_4_3, context(30.0, image.without("t2")))
-    assert len(gone.records) == 3
+    deleted = look_up_patterns(known, KAFKA_4_3, context(30.0, image.without("t2")))
+    assert len(deleted.records) == 3
 
 
-def test_nobody_has_a_pattern_any_more() -> None:
+def test_no_member_has_a_pattern_any_more() -> None:
     image = topics("t1")
-    assert not patterns_due(
-        group(image=image), Timer(PATTERN, 9.0), KAFKA_4_3, context(9.0, image)
-    ).records
+    assert not look_up_patterns(group(image=image), KAFKA_4_3, context(9.0, image)).records

@@ -53,7 +53,7 @@ def computed(
     group_epoch: int = 1,
     asking: str = "",
 ) -> Target:
-    """Compute a target with the assignor that the members want; who asks is the last one."""
+    """Compute a target with the assignor that the members want; the sender is the last one."""
     last = [members[asking]] if asking else []
     counted = [each for key, each in members.items() if key != asking] + last
     return compute(
@@ -90,7 +90,7 @@ class Play:
 
     def join(self, member_id: str, instance_id: str, assignor: str, names: str) -> Target:
         self.epoch += 1
-        told = r.MemberMetadataValue(
+        metadata = r.MemberMetadataValue(
             instance_id=None if instance_id == "-" else instance_id,
             server_assignor=None if assignor == "-" else assignor,
             subscribed_topic_names=tuple(names.split(",")),
@@ -102,7 +102,7 @@ class Play:
         if replaced and replaced.member_id != member_id:
             after.apply(r.Record(r.TargetMemberKey("g", replaced.member_id), None))
             after.apply(r.Record(r.MemberMetadataKey("g", replaced.member_id), None))
-        after.apply(r.Record(r.MemberMetadataKey("g", member_id), told))
+        after.apply(r.Record(r.MemberMetadataKey("g", member_id), metadata))
         context = RequestContext(9.0, self.topics, Settings())
         target = computed(
             self.group,
@@ -117,7 +117,7 @@ class Play:
             self.group.apply(record)
         return target
 
-    def told(self, target: Target) -> list[str]:
+    def answers(self, target: Target) -> list[str]:
         kind = (
             "homogeneous"
             if is_homogeneous(self.group.members.values(), self.group.regexes)
@@ -163,7 +163,7 @@ def test_the_targets_are_those_of_kafka(title: str) -> None:
         what, *words = step.split(" ")
         target = getattr(play, what)(*words)
         if target:
-            said += play.told(target)
+            said += play.answers(target)
     assert said == [each.rstrip() for each in FACTS[title].strip().split("\n")]
 
 
@@ -188,7 +188,7 @@ def test_before_4_3_a_target_has_no_time() -> None:
     assert target.records[-1].value == r.TargetMetadataValue(2, 0.0)
 
 
-def test_who_gets_nothing_for_the_first_time_has_a_record_of_it() -> None:
+def test_a_first_empty_target_is_recorded() -> None:
     play = Play(KAFKA_4_3)
     target = play.join("a", "-", "-", "orders")
     assert target.records[0] == r.Record(r.TargetMemberKey("g", "a"), r.TargetMemberValue())
@@ -261,14 +261,14 @@ def test_patterns_are_homogeneous_only_if_there_is_one_and_no_name() -> None:
     assert is_homogeneous((), {})
 
 
-def test_a_topic_that_only_a_pattern_of_nobody_matches_is_not_homogeneous() -> None:
+def test_a_topic_of_an_unused_pattern_is_not_homogeneous() -> None:
     only = GroupMember(member_id="a", subscribed_topic_names=frozenset({"t"}))
     assert is_homogeneous((only,), {"t.*": r.RegularExpressionValue(("t",), 1, 0.0)})
     assert not is_homogeneous((only,), {".*": r.RegularExpressionValue(("t", "u"), 1, 0.0)})
 
 
 def test_a_topic_that_two_patterns_match_is_not_homogeneous() -> None:
-    """The one that nobody has any more was left behind by a member that took another's place."""
+    """A successor may leave an unused pattern behind."""
     only = GroupMember(member_id="a", subscribed_topic_regex="t.*")
     left_behind = r.RegularExpressionValue(("t", "u"), 1, 0.0)
     resolved = {"t.*": r.RegularExpressionValue(("t",), 1, 0.0), ".*": left_behind}
@@ -312,7 +312,7 @@ def test_a_timeline_hash_map(count: int, expected: tuple[int, ...]) -> None:
 
 
 def test_members_of_a_group_that_had_more_of_them() -> None:
-    """A broker of 4.4.0 gave the first of them what was free, after five members were three."""
+    """As a broker of 4.4.0 assigned after two of five members had left."""
     first, second = "4c8e8d31-9a1a-4c6e-a774-619e966aac93", "f4b3d509-5bb7-45ab-8f81-1f04a5b9bef3"
     known = ["7ce73a7d-8082-441e-aeed-22aa7230c1f6", first, second]
     assert member_order(known, known)[:2] == [second, first]

@@ -108,7 +108,7 @@ def test_only_epoch_minus_two_is_away() -> None:
     assert away == [-2]
 
 
-def test_what_it_may_use_is_not_what_it_has_to_give_up() -> None:
+def test_the_assignment_excludes_revoking_partitions() -> None:
     member = GroupMember(
         member_id="m",
         assigned={KEY: 1},
@@ -138,22 +138,22 @@ MEMBER = GroupMember(
 
 def test_a_group_that_takes_the_records_has_the_member() -> None:
     group = ConsumerGroup("g")
-    told, current = r.member_metadata("g", MEMBER), r.current_assignment("g", MEMBER)
-    assert isinstance(told.value, r.MemberMetadataValue)
-    assert told.value.subscribed_topic_names == ("bar", "foo")
-    for record in (told, current):
+    metadata, current = r.member_metadata("g", MEMBER), r.current_assignment("g", MEMBER)
+    assert isinstance(metadata.value, r.MemberMetadataValue)
+    assert metadata.value.subscribed_topic_names == ("bar", "foo")
+    for record in (metadata, current):
         group.apply(record)
     assert group.members == {"m1": MEMBER}
 
 
-def test_who_is_gone_leaves_nothing() -> None:
+def test_tombstones_remove_a_member() -> None:
     group = ConsumerGroup("g")
     group.apply(r.member_metadata("g", MEMBER))
     group.apply(r.Record(r.TargetMemberKey("g", "m1"), r.TargetMemberValue(foo(1))))
     group.apply(r.current_assignment("g", MEMBER))
-    gone = r.member_tombstones("g", "m1")
-    assert [each.key.record_type for each in gone] == [8, 7, 5]
-    for record in gone:
+    tombstones = r.member_tombstones("g", "m1")
+    assert [each.key.record_type for each in tombstones] == [8, 7, 5]
+    for record in tombstones:
         group.apply(record)
     assert group.is_empty_of_records
     assert group == ConsumerGroup("g")
@@ -173,12 +173,12 @@ def test_who_is_gone_leaves_nothing() -> None:
         ("KIP_848", KIP_848),
     ],
 )
-def test_a_profile_is_found_as_people_write_it(text: str, profile: Profile) -> None:
+def test_a_profile_is_found_by_common_spellings(text: str, profile: Profile) -> None:
     assert profile_named(text) is profile
 
 
 @pytest.mark.parametrize("text", ["", "4", "3.9", "kafka", "4.3.1.2", "kip-849", "kafka-5.0"])
-def test_what_there_is_no_profile_for(text: str) -> None:
+def test_unknown_profiles(text: str) -> None:
     with pytest.raises(KeyError):
         profile_named(text)
 

@@ -119,9 +119,9 @@ DRAWN = (
     Planted("only assigned", plans_what_is_being_revoked, 400_002, "kafka-4.0"),
     Planted("clean hand over", looks_up_no_uncertain_commit, 400_027, "kafka-4.0"),
     Planted("full heartbeats", repeats_nothing_after_a_lost_answer, 400_004, "kafka-4.0"),
-    Planted("named starts", starts_what_is_named_at_the_default, 400_030, "kip-848"),
-    Planted("loss is told", goes_on_after_a_loss, 400_058, "kip-848"),
-    Planted("reads available", reads_on_while_there_is_more, 400_009, "kip-848"),
+    Planted("starting offsets used", starts_what_is_named_at_the_default, 400_030, "kip-848"),
+    Planted("loss is reported", goes_on_after_a_loss, 400_058, "kip-848"),
+    Planted("available now bounds", reads_on_while_there_is_more, 400_009, "kip-848"),
     Planted("trigger delay", waits_for_nothing, 400_024, "kip-848"),
 )
 

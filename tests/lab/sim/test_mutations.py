@@ -240,7 +240,7 @@ PLANTED = (
     ),
     Planted("commit epochs", commits_with_the_epoch_of_the_moment, CALM),
     Planted("only assigned", plans_what_is_being_revoked, CALM),
-    Planted("committed never back", commits_arrive_again_later, replace(CALM, queries=1, stops=0)),
+    Planted("commits never go back", commits_arrive_again_later, replace(CALM, queries=1, stops=0)),
     Planted("no gap", commits_when_it_plans, CALM),
     Planted(
         "clean hand over",
@@ -248,7 +248,7 @@ PLANTED = (
         replace(CALM, batch_s=6.0, from_latest=0),
     ),
     Planted("read once", begins_below_what_is_committed, CALM),
-    Planted("resets hold", takes_a_reset_for_a_lost_commit, replace(CALM, resets=2), seeds=6),
+    Planted("resets respected", takes_a_reset_for_a_lost_commit, replace(CALM, resets=2), seeds=6),
     Planted("same rows", reads_to_the_end_of_the_log, replace(ROUGH, batch_s=6.0)),
     Planted(
         "keeps reading",
@@ -257,21 +257,21 @@ PLANTED = (
         seeds=6,
     ),
     Planted(
-        "starts",
+        "starts committed",
         plans_before_the_start_is_committed,
         replace(CALM, errors=0.5, trigger_s=0.05, from_latest=0),
         seeds=8,
     ),
     Planted("no final failure", takes_a_loading_coordinator_for_final, replace(ROUGH, moves=4)),
-    Planted("request pace", asks_without_a_pause, replace(ROUGH, moves=8), seeds=5),
+    Planted("request rate", asks_without_a_pause, replace(ROUGH, moves=8), seeds=5),
     Planted(
-        "patience",
+        "timeouts enforced",
         waits_for_ever,
         replace(CALM, pauses=20, stops=8, holds=1, rebalance_s=5.0, session_s=60.0),
         seeds=4,
     ),
     Planted(
-        "comes to rest",
+        "group settles",
         forgets_a_commit_that_got_no_answer,
         replace(CALM, queries=1, stops=0, loss=0.3),
         seeds=6,

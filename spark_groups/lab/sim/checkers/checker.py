@@ -1,22 +1,18 @@
-"""What a checker is: it listens to facts and objects."""
+"""The base class of checkers: each method takes facts of the kinds it names with `on`."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from math import inf
-from typing import NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from spark_groups.lab.sim.history import History
 from spark_groups.lab.sim.scene import Listeners, Scene
 
 
 class BrokenInvariantError(AssertionError):
-    """A promise was broken.
-
-    Args:
-        checker: Name of the checker that says so.
-        text: What happened.
-    """
+    """A promise was broken."""
 
     def __init__(self, checker: str, text: str) -> None:
         super().__init__(f"{checker}: {text}")
@@ -24,27 +20,46 @@ class BrokenInvariantError(AssertionError):
         self.text = text
 
 
-class Checker:
-    """One promise, watched from outside.
+_Take = TypeVar("_Take", bound=Callable[..., None])
 
-    Args:
-        scene: The run.
-        history: What happened so far.
-    """
+
+def on(*kinds: type) -> Callable[[_Take], _Take]:
+    """Mark the method of a checker that takes facts of these kinds."""
+
+    def marked(take: _Take) -> _Take:
+        vars(take)["kinds"] = kinds
+        return take
+
+    return marked
+
+
+class Checker:
+    """One promise, checked from outside the members."""
+
+    applies = True
+    """False if the promise does not hold in this run."""
 
     def __init__(self, scene: Scene, history: History) -> None:
         self.scene = scene
         self.history = history
 
+    @property
+    def name(self) -> str:
+        """The name of the promise in reports: `NoGap` is "no gap"."""
+        return " ".join(re.findall(r"[A-Z][a-z]*", type(self).__name__)).lower()
+
     def listeners(self) -> Listeners:
         """Return what to call for each kind of fact."""
-        raise NotImplementedError
+        methods: list[Any] = [getattr(self, name) for name in vars(type(self))]
+        return {
+            kind: each for each in methods if self.applies for kind in getattr(each, "kinds", ())
+        }
 
     def is_unaware(self, member_id: str) -> bool:
-        """Tell whether a member is out of the group and cannot know it yet.
+        """Return whether a member was removed from the group and cannot know it yet.
 
-        One that took too long to revoke is told by the next answer; one whose session is over sees
-        it by its own clock, a moment late if that is slow.
+        The next answer informs a member that revoked too slowly. A member whose session timed out
+        notices by its own clock, a moment late if that is slow.
         """
         coordination, swarm = self.scene.coordination, self.scene.swarm
         if member_id in coordination.group.members:
@@ -55,10 +70,5 @@ class Checker:
         return removed_s < 2 * swarm.skew * swarm.session_s
 
     def fail(self, text: str) -> NoReturn:
-        """Say that the promise is broken.
-
-        Raises:
-            BrokenInvariantError: Always.
-        """
-        words = re.findall(r"[A-Z][a-z]*", type(self).__name__)
-        raise BrokenInvariantError(" ".join(words).lower(), text)
+        """Raise BrokenInvariantError: the promise is broken."""
+        raise BrokenInvariantError(self.name, text)

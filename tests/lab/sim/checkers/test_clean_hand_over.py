@@ -1,4 +1,4 @@
-"""What is given up is finished and committed, or said to be neither."""
+"""Released partitions are finished and committed, or reported as uncommitted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.checkers.checker import BrokenInvariantError
-from spark_groups.lab.sim.checkers.clean_hand_over import CleanHandOver
+from spark_groups.lab.sim.checkers.ownership import CleanHandOver
 from spark_groups.lab.sim.coordination import AcceptedOffset
 from spark_groups.lab.sim.history import History
 from spark_groups.lab.sim.swarm import Swarm
@@ -20,7 +20,7 @@ from tests.lab.sim.scenes import Facts, world
 
 
 class Scripted:
-    """A checker that is told what a test wants, about a query that has planned something."""
+    """A checker, and facts about a query that has planned a batch."""
 
     def __init__(self) -> None:
         seen = Facts(facts.Triggered)
@@ -48,7 +48,7 @@ class Scripted:
         self.read(replayed)
         return replayed
 
-    def give_up(self) -> None:
+    def release(self) -> None:
         gone = Assignment(self.plan.partitions())
         event = PartitionsRevoked(0.0, self.plan.member_id, 1, gone)
         self.listeners[facts.Happened](facts.Happened("q1.1", event))
@@ -64,52 +64,52 @@ class Scripted:
         self.listeners[facts.Committed](facts.Committed(offset))
 
 
-def test_what_a_batch_reads_is_not_given_up() -> None:
+def test_a_partition_is_not_released_while_a_batch_reads_it() -> None:
     scripted = Scripted()
     with pytest.raises(BrokenInvariantError, match="while a batch reads it"):
-        scripted.give_up()
+        scripted.release()
 
 
-def test_what_is_finished_is_committed_before() -> None:
+def test_finished_offsets_are_committed_before() -> None:
     scripted = Scripted()
     scripted.finish()
     with pytest.raises(BrokenInvariantError, match="not committed"):
-        scripted.give_up()
+        scripted.release()
 
 
-def test_what_a_replayed_batch_reads_is_not_given_up() -> None:
+def test_a_partition_is_not_released_while_a_replayed_batch_reads_it() -> None:
     scripted = Scripted()
     scripted.replay()
     with pytest.raises(BrokenInvariantError, match="while a batch reads it"):
-        scripted.give_up()
+        scripted.release()
 
 
-def test_what_a_replayed_batch_finished_is_committed_before() -> None:
+def test_a_replayed_batch_is_committed_before() -> None:
     scripted = Scripted()
     (each,) = scripted.plan.ranges
     scripted.commit(each.from_offset)
     scripted.finish(scripted.replay())
     with pytest.raises(BrokenInvariantError, match="replayed up to"):
-        scripted.give_up()
+        scripted.release()
 
 
-def test_what_others_have_committed_since_overrules_a_replayed_batch() -> None:
+def test_a_later_commit_overrules_a_replayed_batch() -> None:
     scripted = Scripted()
     (each,) = scripted.plan.ranges
     scripted.finish(scripted.replay())
     scripted.commit(each.from_offset + 1)
-    scripted.give_up()
+    scripted.release()
 
 
-def test_what_is_committed_may_go() -> None:
+def test_a_committed_partition_may_be_released() -> None:
     scripted = Scripted()
     scripted.finish()
     scripted.commit()
-    scripted.give_up()
+    scripted.release()
 
 
-def test_whoever_has_no_more_time_says_so() -> None:
+def test_a_member_out_of_time_reports_uncommitted_partitions() -> None:
     scripted = Scripted()
-    given_up = PartitionsGivenUp(0.0, tuple(scripted.plan.partitions()))
-    scripted.history.listeners()[facts.Happened](facts.Happened("q1.1", given_up))
-    scripted.give_up()
+    uncommitted = PartitionsGivenUp(0.0, tuple(scripted.plan.partitions()))
+    scripted.history.listeners()[facts.Happened](facts.Happened("q1.1", uncommitted))
+    scripted.release()

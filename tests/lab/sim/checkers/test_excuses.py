@@ -1,4 +1,4 @@
-"""What a checker excuses, it excuses of whom it must, and for no longer than it must."""
+"""Each exception of a checker is limited to its member and its time."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from spark_groups.client.channels import Channel, Outgoing
 from spark_groups.lab.coordinator.topic_images import TopicImage
 from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.checkers.checker import BrokenInvariantError
-from spark_groups.lab.sim.checkers.full_heartbeats import FullHeartbeats
-from spark_groups.lab.sim.checkers.no_final_failure import ABSENCE_HEARD_S, NoFinalFailure
-from spark_groups.lab.sim.checkers.only_assigned import OnlyAssigned
+from spark_groups.lab.sim.checkers.failures import ABSENCE_AGE_S, FullHeartbeats, NoFinalFailure
+from spark_groups.lab.sim.checkers.ownership import OnlyAssigned
 from spark_groups.lab.sim.history import History
 from spark_groups.protocol.messages import HeartbeatRequest, HeartbeatResponse
 from spark_groups.types import Assignment, BatchPlan, OffsetRange, TopicIdPartition
@@ -28,7 +27,7 @@ def beat(**said: Any) -> HeartbeatRequest:
     return HeartbeatRequest(group_id="g", member_id="q1.1.1", member_epoch=1, **said)
 
 
-def test_a_full_heartbeat_has_topics_and_a_rebalance_timeout_too() -> None:
+def test_a_full_heartbeat_also_has_topics_and_a_rebalance_timeout() -> None:
     owned = Assignment(frozenset())
     full = beat(topic_partitions=owned, subscribed_topic_names=("a",), rebalance_timeout_ms=1000)
     listeners = FullHeartbeats(scene(), History()).listeners()
@@ -38,28 +37,28 @@ def test_a_full_heartbeat_has_topics_and_a_rebalance_timeout_too() -> None:
         if request.is_full:
             listeners[facts.Sent](sent)
             continue
-        with pytest.raises(BrokenInvariantError, match="does not say everything"):
+        with pytest.raises(BrokenInvariantError, match="sends no full one"):
             listeners[facts.Sent](sent)
 
 
-def test_only_what_the_coordinator_said_last_is_planned() -> None:
+def test_only_the_last_assignment_is_planned() -> None:
     listeners = OnlyAssigned(scene(), History()).listeners()
     plan = BatchPlan("g", "q1.1.1", 1, (OffsetRange(KEY.topic_id, "a", 0, 0, 5),))
     triggered = facts.Triggered("q1", CLIENT, plan)
 
-    def told(assignment: Assignment | None) -> None:
+    def answer(assignment: Assignment | None) -> None:
         response = HeartbeatResponse(assignment=assignment)
         listeners[facts.Answered](facts.Answered("q1.1", beat(), response))
 
-    told(Assignment(frozenset({KEY})))
-    told(None)
+    answer(Assignment(frozenset({KEY})))
+    answer(None)
     listeners[facts.Triggered](triggered)
-    told(Assignment(frozenset()))
-    with pytest.raises(BrokenInvariantError, match="which it may not use"):
+    answer(Assignment(frozenset()))
+    with pytest.raises(BrokenInvariantError, match="which it is not assigned"):
         listeners[facts.Triggered](triggered)
 
 
-def test_a_topic_that_is_back_is_not_believed_to_be_away_for_ever() -> None:
+def test_a_recreated_topic_does_not_count_as_missing_for_ever() -> None:
     found = scene()
     listeners = NoFinalFailure(found, History()).listeners()
     name = sorted(found.storage.image.by_name)[0]
@@ -67,9 +66,9 @@ def test_a_topic_that_is_back_is_not_believed_to_be_away_for_ever() -> None:
     unavailable = facts.Unavailable("q1", f"there is no {name}")
     listeners[facts.Unavailable](unavailable)
     listeners[facts.Triggered](facts.Triggered("q1", CLIENT, None))
-    found.schedule.run_until(2 * ABSENCE_HEARD_S)
-    # Nothing was asked meanwhile: it says now what it heard then.
+    found.schedule.run_until(2 * ABSENCE_AGE_S)
+    # No plan was made meanwhile: the member reports an old answer.
     listeners[facts.Unavailable](unavailable)
     listeners[facts.Triggered](facts.Triggered("q1", CLIENT, None))
-    with pytest.raises(BrokenInvariantError, match="no topic was away"):
+    with pytest.raises(BrokenInvariantError, match="no topic was missing"):
         listeners[facts.Unavailable](unavailable)

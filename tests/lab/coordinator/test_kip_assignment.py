@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_groups.lab.coordinator import assigning
+from spark_groups.lab.coordinator import heartbeat, subscriptions
 from spark_groups.lab.coordinator.effects import Outcome, Timer, TimerKey, TimerKind
 from spark_groups.lab.coordinator.group import GroupState
 from spark_groups.lab.coordinator.member import ClientAssignor
@@ -20,7 +20,7 @@ DUE = TimerKey(TimerKind.ASSIGNMENT, "g")
 
 def fired(driven: Driven) -> Outcome[None]:
     timer = driven.timers.pop(DUE, Timer(DUE, driven.now))
-    outcome = assigning.fired(driven.group, timer, driven.profile, driven.context)
+    outcome = heartbeat.target_due(driven.group, timer, driven.profile, driven.context)
     driven.take(outcome)
     return outcome
 
@@ -44,7 +44,7 @@ def test_member_failure(pair: Driven) -> None:
 def test_partition_added(pair: Driven) -> None:
     grown = replace(pair.topics.by_name["foo"], partition_count=7)
     pair.topics = pair.topics.with_topic(grown)
-    outcome = assigning.topics_changed(pair.group, pair.profile, pair.context)
+    outcome = subscriptions.topics_changed(pair.group, pair.profile, pair.context)
     assert record_types(outcome) == [4, 3]
     pair.take(outcome)
     assert record_types(fired(pair)) == [7, 6]
@@ -56,7 +56,7 @@ def test_after_a_fail_over_metadata_patterns_and_the_target_are_checked() -> Non
     driven.topics = topics.without("bar")
     driven.send("m1", 0, **JOIN, subscribed_topic_regex=".*")
     driven.topics = topics
-    outcome = assigning.loaded(driven.group, driven.profile, driven.context)
+    outcome = subscriptions.loaded(driven.group, driven.profile, driven.context)
     assert record_types(outcome) == [16, 4, 3]
     driven.take(outcome)
     assert record_types(fired(driven)) == [7, 6]
@@ -66,7 +66,7 @@ def test_after_a_fail_over_metadata_patterns_and_the_target_are_checked() -> Non
 def test_after_a_fail_over_a_target_that_is_behind_is_computed(pair: Driven) -> None:
     pair.fire(TimerKind.SESSION, "m1")
     pair.timers.clear()
-    outcome = assigning.loaded(pair.group, pair.profile, pair.context)
+    outcome = subscriptions.loaded(pair.group, pair.profile, pair.context)
     assert outcome.records == ()
     pair.take(outcome)
     assert record_types(fired(pair)) == [7, 6]
@@ -78,8 +78,8 @@ def test_kafka_leaves_all_of_it_to_a_heartbeat(profile: Profile) -> None:
     driven.join("m1", "foo")
     driven.topics = driven.topics.without("foo")
     nothing: Outcome[None] = Outcome(None)
-    assert assigning.topics_changed(driven.group, profile, driven.context) == nothing
-    assert assigning.loaded(driven.group, profile, driven.context) == nothing
+    assert subscriptions.topics_changed(driven.group, profile, driven.context) == nothing
+    assert subscriptions.loaded(driven.group, profile, driven.context) == nothing
 
 
 def test_a_target_that_members_compute_is_not_computed_here(pair: Driven) -> None:
@@ -98,7 +98,7 @@ def test_an_assignor_that_cannot_assign_leaves_it_to_the_next_heartbeat(pair: Dr
     assert fired(pair).records == ()
 
 
-def test_a_group_that_is_empty_needs_no_target() -> None:
+def test_an_empty_group_needs_no_target() -> None:
     driven = Driven(KAFKA_4_4)
     driven.join("m1", "foo")
     driven.send("m1", -1)

@@ -1,0 +1,161 @@
+"""The state of the group at the coordinator."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from spark_groups.lab.coordinator.group import ConsumerGroup, GroupState
+from spark_groups.lab.coordinator.member import GroupMember
+from spark_groups.lab.coordinator.records import TargetMemberValue
+from spark_groups.lab.sim import facts
+from spark_groups.lab.sim.checkers.checker import Checker, on
+from spark_groups.lab.sim.history import History
+from spark_groups.lab.sim.scene import Scene
+from spark_groups.protocol.events import EpochChanged
+from spark_groups.types import TopicIdPartition
+
+SLACK_S: Final = 2.0
+"""Allowed delay: a failed append is retried after a second."""
+
+
+class TimeoutsEnforced(Checker):
+    """The coordinator removes members by their session and rebalance timeouts.
+
+    Each coordinator starts the timeouts again when it takes over.
+    """
+
+    def __init__(self, scene: Scene, history: History) -> None:
+        super().__init__(scene, history)
+        self._revoking: dict[str, tuple[object, float]] = {}
+        """The partitions that each member must revoke, and since when."""
+
+    @on(facts.GroupChanged)
+    def _changed(self, fact: facts.GroupChanged) -> None:
+        self._check(fact.group)
+
+    @on(facts.Quiet)
+    def _quiet(self, _fact: facts.Quiet) -> None:
+        self._check(self.scene.coordination.group)
+
+    @on(facts.Replaced)
+    def _replaced(self, _fact: facts.Replaced) -> None:
+        self._revoking.clear()
+
+    def _check(self, group: ConsumerGroup) -> None:
+        coordination = self.scene.coordination
+        if not coordination.answers:
+            return
+        now = self.scene.now
+        for member in group.members.values():
+            last_heartbeat_at = coordination.heard_at.get(member.member_id, now)
+            silent_s = self._overdue_s(last_heartbeat_at, self.scene.swarm.session_s)
+            if silent_s > 0:
+                self.fail(
+                    f"{member.member_id} has been silent {silent_s:.1f} s"
+                    " longer than its session timeout"
+                )
+            self._check_revocation(member)
+        for gone in self._revoking.keys() - group.members.keys():
+            del self._revoking[gone]
+
+    def _check_revocation(self, member: GroupMember) -> None:
+        if not member.pending_revocation:
+            self._revoking.pop(member.member_id, None)
+            return
+        revoking = frozenset(member.pending_revocation)
+        known, since = self._revoking.get(member.member_id, (frozenset(), self.scene.now))
+        if revoking != known:
+            self._revoking[member.member_id] = (revoking, self.scene.now)
+            return
+        slow_s = self._overdue_s(since, member.rebalance_timeout_ms / 1000)
+        if slow_s > 0:
+            self.fail(
+                f"{member.member_id} has been revoking {slow_s:.1f} s"
+                " longer than its rebalance timeout"
+            )
+
+    def _overdue_s(self, since: float, timeout_s: float) -> float:
+        # No member can be removed while appends fail.
+        due_at = max(since + timeout_s, self.scene.coordination.failing_until)
+        return self.scene.now - due_at - SLACK_S - self.scene.swarm.replication_s
+
+
+class LegalTarget(Checker):
+    """A target assigns each partition once, and only to members."""
+
+    def __init__(self, scene: Scene, history: History) -> None:
+        super().__init__(scene, history)
+        self._targets: list[tuple[str, TargetMemberValue]] = []
+        self._member_ids: list[str] = []
+
+    @on(facts.GroupChanged)
+    def _changed(self, fact: facts.GroupChanged) -> None:
+        group = fact.group
+        targets, member_ids = list(group.targets.items()), list(group.members)
+        if targets == self._targets and member_ids == self._member_ids:
+            # Most changes are commits.
+            return
+        self._targets, self._member_ids = targets, member_ids
+        targeted: dict[TopicIdPartition, str] = {}
+        for member_id, target in targets:
+            if member_id not in group.members:
+                self.fail(f"{member_id} has a target and is not a member")
+            for key in target.partitions.partitions:
+                if targeted.setdefault(key, member_id) != member_id:
+                    self.fail(f"{key} is assigned to {targeted[key]} and to {member_id}")
+
+
+class MemberEpochs(Checker):
+    """Member epochs never go back, and never exceed the target's or the group's.
+
+    An epoch that a coordinator lost before replicating it was never sent to a member.
+    """
+
+    def __init__(self, scene: Scene, history: History) -> None:
+        super().__init__(scene, history)
+        self._epochs: dict[str, int] = {}
+
+    @on(facts.Happened)
+    def _happened(self, fact: facts.Happened) -> None:
+        event = fact.event
+        if isinstance(event, EpochChanged):
+            before = self._epochs.get(event.member_id, 0)
+            if event.member_epoch < before:
+                self.fail(f"{event.member_id} is at {event.member_epoch} after {before}")
+            self._epochs[event.member_id] = event.member_epoch
+
+    @on(facts.GroupChanged)
+    def _changed(self, fact: facts.GroupChanged) -> None:
+        group, assignment_epoch = fact.group, fact.group.assignment_epoch
+        if assignment_epoch > group.group_epoch:
+            self.fail(f"the target is at {assignment_epoch}, the group at {group.group_epoch}")
+        for member in group.members.values():
+            if member.member_epoch > assignment_epoch:
+                self.fail(
+                    f"{member.member_id} is at {member.member_epoch}, the target at"
+                    f" {assignment_epoch}"
+                )
+
+
+class StableGroup(Checker):
+    """In a STABLE group each member has its target, and all partitions are assigned.
+
+    The latter needs a coordinator that has compared the group with the current topics, and has
+    resolved its patterns with them.
+    """
+
+    @on(facts.GroupChanged)
+    def _changed(self, fact: facts.GroupChanged) -> None:
+        group = fact.group
+        if group.state is not GroupState.STABLE:
+            return
+        for member in group.members.values():
+            target = group.targets.get(member.member_id)
+            wanted = target.partitions.partitions if target else frozenset()
+            if wanted != member.assigned.keys() or member.pending_revocation:
+                self.fail(f"the group is stable, but {member.member_id} does not have its target")
+        is_compared = group.topics_version == self.scene.storage.image.version
+        if is_compared and not self.scene.swarm.by_pattern:
+            held = {key for member in group.members.values() for key in member.assigned}
+            if missing := self.scene.storage.logs.keys() ^ held:
+                self.fail(f"the group is stable, but unassigned or missing are {missing}")
