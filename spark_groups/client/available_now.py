@@ -86,7 +86,7 @@ class AvailableNowEnd:
             unresolved=len(pending) - len(withheld),
             holders=tuple(sorted({target.holders.get(key, "") for key in pending} - {""})),
             unready=tuple(sorted(self.positions.ledger.unready())),
-            is_told=bool(pending) or target.settled(member.member_epoch),
+            is_target_known=bool(pending) or target.settled(member.member_epoch),
             has_waited=self.settling.when_unsettled is WhenUnsettled.WAIT,
         )
 

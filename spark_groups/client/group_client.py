@@ -22,7 +22,7 @@ from spark_groups.client.channels import (
     in_order,
 )
 from spark_groups.client.client_config import ClientConfig
-from spark_groups.client.liveness import LEAVE_S, Attendance, Liveness
+from spark_groups.client.liveness import LEAVE_S, Liveness, QueryActivity
 from spark_groups.client.metrics import Metrics
 from spark_groups.client.planner import BatchPlanner
 from spark_groups.client.positions import Positions
@@ -145,7 +145,7 @@ class GroupClient:
         )
         self.planner = BatchPlanner(self.positions)
         self.revocation = Revocation(self.positions)
-        self.attendance = Attendance(self.member, self.ledger, Liveness(config.liveness), emit)
+        self.liveness = Liveness(self.member, self.ledger, QueryActivity(config.liveness), emit)
         self.available_now = AvailableNowEnd(
             config.settling,
             self.positions,
@@ -267,7 +267,7 @@ class GroupClient:
             self.absent.due_at(),
             self._fetch_pause.not_before,
             self._leave_by,
-            self.attendance.next_wakeup(),
+            self.liveness.next_wakeup(),
             self.revocation.next_wakeup(now),
         ):
             if due_at is not None and due_at > now and (next_at is None or due_at < next_at):
@@ -289,7 +289,7 @@ class GroupClient:
 
         A member that had left because nobody called joins again.
         """
-        self.attendance.called(now)
+        self.liveness.called(now)
         if self.last_called_at is not None:
             wanted_ms = timeout_for_gap(now - self.last_called_at, self.member.rebalance_timeout_ms)
             if wanted_ms is not None:
@@ -300,7 +300,7 @@ class GroupClient:
 
     def call_ended(self, now: float) -> None:
         """Note that Spark was answered: its silence counts from now on."""
-        self.attendance.call_ended(now)
+        self.liveness.call_ended(now)
 
     def replay(self, plan: BatchPlan, now: float) -> None:
         """Take it that Spark runs an old plan again; one of another group is none of ours."""
@@ -417,7 +417,7 @@ class GroupClient:
             leave_by: When to stop waiting, in seconds.
             will_return: True for a static member that keeps its partitions.
         """
-        self.attendance.leaves()
+        self.liveness.leaves()
         if self.member.state in (MemberState.PREPARE_LEAVING, MemberState.LEAVING):
             return
         self.member.leave(now, will_return=will_return)
@@ -426,7 +426,7 @@ class GroupClient:
 
     def expect_calls_every(self, gap_s: float) -> None:
         """Take it that the query's trigger lets `gap_s` seconds pass between two calls."""
-        self.attendance.liveness.expect_calls_every(gap_s)
+        self.liveness.activity.expect_calls_every(gap_s)
 
     def fail(self, reason: str, now: float) -> None:
         """Give up for good: a broker refused who this client is."""
@@ -488,12 +488,12 @@ class GroupClient:
     @property
     def is_member(self) -> bool:
         """True from the answer to a join until the member leaves by itself."""
-        return self.attendance.is_member
+        return self.liveness.is_member
 
     @property
     def is_absent(self) -> bool:
         """True from when the member leaves a silent query until it joins again."""
-        return self.attendance.is_absent
+        return self.liveness.is_absent
 
     @property
     def may_describe(self) -> bool:
@@ -618,10 +618,10 @@ class GroupClient:
         member = self.member
         if member.events:
             self._take_member_events(now)
-        if self.attendance.must_leave(now):
+        if self.liveness.must_leave(now):
             # A static member is kept its place until its session is over.
             self.leave(now, leave_by=now + LEAVE_S, will_return=True)
-        elif self.attendance.may_return():
+        elif self.liveness.may_return():
             self._leave_by = None
             self.search.reached()
             self._drop(Assignment(frozenset(self.ledger.owned)), "the member had left", now)

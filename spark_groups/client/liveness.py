@@ -64,7 +64,7 @@ class Sign(Enum):
     GONE = "no batch runs, and nobody called for longer than is allowed"
 
 
-class Liveness:
+class QueryActivity:
     """Follows calls and batches.
 
     Args:
@@ -167,12 +167,12 @@ class Liveness:
 
 
 @dataclass(slots=True)
-class Attendance:
+class Liveness:
     """Decides when the member of a silent query leaves and when it joins again."""
 
     member: Member
     ledger: Ledger
-    liveness: Liveness
+    activity: QueryActivity
     emit: Callable[[Event], None]
     is_absent: bool = field(default=False, init=False)
     """True from when the member leaves until it joins again."""
@@ -187,35 +187,35 @@ class Attendance:
 
     def called(self, now: float) -> None:
         """Note that Spark calls: an absent member is to come back."""
-        self.liveness.call_began(now)
+        self.activity.call_began(now)
         if self.is_absent and not self._is_called_back:
             self._is_called_back = True
             self.emit(QueryReturned(*self._who(now)))
 
     def call_ended(self, now: float) -> None:
         """Note that Spark was answered."""
-        self.liveness.call_ended(now)
+        self.activity.call_ended(now)
 
     def must_leave(self, now: float) -> bool:
         """Tell whether the member must leave now; says why, and says that a batch runs for long."""
-        self.liveness.follow(self.ledger.in_flight, now)
+        self.activity.follow(self.ledger.in_flight, now)
         if self.is_absent or self.member.state not in ACTIVE:
             return False
-        sign = self.liveness.judge(now)
+        sign = self.activity.judge(now)
         if sign is Sign.NONE:
             return False
         match sign:
             case Sign.LONG_BATCH:
-                age_s = self.liveness.batch_age_s(now) or 0.0
+                age_s = self.activity.batch_age_s(now) or 0.0
                 self.emit(BatchRunsLong(*self._who(now), age_s))
                 return False
             case Sign.OVERDUE_BATCH:
-                age_s = self.liveness.batch_age_s(now) or 0.0
-                limit_s = self.liveness.max_batch_s
+                age_s = self.activity.batch_age_s(now) or 0.0
+                limit_s = self.activity.max_batch_s
                 self.emit(BatchOverdue(*self._who(now), age_s, limit_s))
             case Sign.GONE:
-                idle_s = self.liveness.idle_s(now) or 0.0
-                limit_s = self.liveness.idle_limit_s
+                idle_s = self.activity.idle_s(now) or 0.0
+                limit_s = self.activity.idle_limit_s
                 self.emit(QueryGone(*self._who(now), idle_s, limit_s))
         self.is_absent = self._is_sent_away = True
         return True
@@ -237,7 +237,7 @@ class Attendance:
     def next_wakeup(self) -> float | None:
         """Return when to look again."""
         is_judged = self.member.state in ACTIVE and not self.is_absent
-        return self.liveness.next_wakeup() if is_judged else None
+        return self.activity.next_wakeup() if is_judged else None
 
     def _who(self, now: float) -> tuple[float, str, int]:
         return now, self.member.member_id, self.member.member_epoch

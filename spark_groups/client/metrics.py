@@ -213,7 +213,7 @@ class Metrics:
         match event:
             case member.EpochChanged(previous=0) if event.member_id not in self.joined_as:
                 self.joined_as.append(event.member_id)
-            case member.RevocationTold() if self._revoking_since is None:
+            case member.RevocationRequested() if self._revoking_since is None:
                 self._revoking_since = event.at
             case member.PartitionsRevoked():
                 self._add(Took.PARTITION_REVOKED_LATENCY, self._revoking_since, event.at)

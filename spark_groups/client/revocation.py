@@ -36,31 +36,31 @@ class RevocationBudget:
             self._offsets_per_s = self._batch_offsets / (now - self._batch_began_at)
         self._batch_began_at = None
 
-    def is_over(self, told_at: float, timeout_s: float, now: float) -> bool:
+    def is_over(self, requested_at: float, timeout_s: float, now: float) -> bool:
         """Tell whether what is contested must be given up, so that the rest is kept."""
-        return now >= self.give_up_at(told_at, timeout_s)
+        return now >= self.give_up_at(requested_at, timeout_s)
 
-    def give_up_at(self, told_at: float, timeout_s: float) -> float:
+    def give_up_at(self, requested_at: float, timeout_s: float) -> float:
         """Return when the budget is over, in seconds."""
-        return _mark(told_at, timeout_s, GIVE_UP_PERCENT)
+        return _mark(requested_at, timeout_s, GIVE_UP_PERCENT)
 
     def warnings(
-        self, told_at: float, timeout_s: float, contested: Assignment, now: float
+        self, requested_at: float, timeout_s: float, contested: Assignment, now: float
     ) -> Iterator[RevocationBudgetUsed]:
         """Yield each warning that is due, once for each revocation."""
-        if self._told_at != told_at:
-            self._told_at = told_at
+        if self._told_at != requested_at:
+            self._told_at = requested_at
             self._warned = set()
         for percent in WARN_PERCENT:
-            if now >= _mark(told_at, timeout_s, percent) and percent not in self._warned:
+            if now >= _mark(requested_at, timeout_s, percent) and percent not in self._warned:
                 self._warned.add(percent)
                 yield RevocationBudgetUsed(
                     now, percent, tuple(contested), self._fitting_offsets(timeout_s, now)
                 )
 
-    def next_mark(self, told_at: float, timeout_s: float, now: float) -> float | None:
+    def next_mark(self, requested_at: float, timeout_s: float, now: float) -> float | None:
         """Return when the next warning, or the giving up, is due."""
-        marks = [_mark(told_at, timeout_s, each) for each in (*WARN_PERCENT, GIVE_UP_PERCENT)]
+        marks = [_mark(requested_at, timeout_s, each) for each in (*WARN_PERCENT, GIVE_UP_PERCENT)]
         return next((mark for mark in marks if mark > now), None)
 
     def _fitting_offsets(self, timeout_s: float, now: float) -> int | None:
@@ -86,19 +86,19 @@ class RevocationHold:
         self._held = NO_PARTITIONS
         self._is_released = True
 
-    def begin(self, revoking: Assignment, release_by: float, now: float) -> RevocationHeld | None:
+    def begin(self, revoking: Assignment, deadline: float, now: float) -> RevocationHeld | None:
         """Hold a revocation, unless nobody wants that or it is held already.
 
         Args:
             revoking: Everything that is to be given up; a larger set is another revocation.
-            release_by: When the budget is over, in seconds.
+            deadline: When the budget is over, in seconds.
             now: Seconds.
         """
         if not self.is_wanted or revoking == self._held:
             return None
         self._number += 1
         self._held, self._is_released = revoking, False
-        return RevocationHeld(now, self._number, tuple(sorted(revoking)), release_by)
+        return RevocationHeld(now, self._number, tuple(sorted(revoking)), deadline)
 
     def holds(self) -> bool:
         """Tell whether the acknowledgement has to wait."""
@@ -134,16 +134,16 @@ class Revocation:
             positions.commits.pending(),
             settle_first=positions.resolver.settle_first,
         )
-        told_at, timeout_s = member.revocation_told_at, member.revocation_timeout_s
-        if contested and told_at is not None:
-            for warning in budget.warnings(told_at, timeout_s, contested, now):
+        requested_at, timeout_s = member.revocation_requested_at, member.revocation_timeout_s
+        if contested and requested_at is not None:
+            for warning in budget.warnings(requested_at, timeout_s, contested, now):
                 positions.emit(warning)
-            if not budget.is_over(told_at, timeout_s, now):
+            if not budget.is_over(requested_at, timeout_s, now):
                 return False
             positions.emit(PartitionsGivenUp(now, tuple(contested)))
-        elif told_at is not None and not budget.is_over(told_at, timeout_s, now):
-            release_by = budget.give_up_at(told_at, timeout_s)
-            held = self.hold.begin(member.revoking, release_by, now)
+        elif requested_at is not None and not budget.is_over(requested_at, timeout_s, now):
+            deadline = budget.give_up_at(requested_at, timeout_s)
+            held = self.hold.begin(member.revoking, deadline, now)
             if held is not None:
                 positions.emit(held)
             return not self.hold.holds()
@@ -152,14 +152,16 @@ class Revocation:
     def next_wakeup(self, now: float) -> float | None:
         """Return when to look again although nothing came in."""
         member = self.positions.member
-        if member.revocation_told_at is None:
+        if member.revocation_requested_at is None:
             return None
-        return self.budget.next_mark(member.revocation_told_at, member.revocation_timeout_s, now)
+        return self.budget.next_mark(
+            member.revocation_requested_at, member.revocation_timeout_s, now
+        )
 
 
-def _mark(told_at: float, timeout_s: float, percent: int) -> float:
+def _mark(requested_at: float, timeout_s: float, percent: int) -> float:
     """The one formula for when a share is used up, so that a wake-up is never just too early."""
-    return told_at + timeout_s * percent / 100
+    return requested_at + timeout_s * percent / 100
 
 
 def timeout_for_gap(gap_s: float, rebalance_timeout_ms: int) -> int | None:

@@ -76,8 +76,8 @@ def take_snapshot(client: GroupClient, now: float) -> dict[str, Any]:
 
 def _deadlines(client: GroupClient, now: float) -> dict[str, Any]:
     """What the member waits for, since when, and for how long it may."""
-    member, liveness = client.member, client.attendance.liveness
-    told_at, due_at = member.revocation_told_at, member.next_wakeup()
+    member, liveness = client.member, client.liveness.activity
+    requested_at, due_at = member.revocation_requested_at, member.next_wakeup()
     failing_since = client.failing_since
     return {
         "last_heartbeat_age_s": _age(member.last_accepted_sent_at, now),
@@ -94,8 +94,8 @@ def _deadlines(client: GroupClient, now: float) -> dict[str, Any]:
         "idle_s": _rounded(liveness.idle_s(now)),
         "idle_limit_s": _rounded(liveness.idle_limit_s),
         "left_because_idle": client.is_absent,
-        "revocation_age_s": _age(told_at, now),
-        "revocation_timeout_s": None if told_at is None else member.revocation_timeout_s,
+        "revocation_age_s": _age(requested_at, now),
+        "revocation_timeout_s": None if requested_at is None else member.revocation_timeout_s,
         "uncommitted_age_s": _rounded(client.metrics.uncommitted_age_s(now)),
     }
 

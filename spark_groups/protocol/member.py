@@ -26,7 +26,7 @@ from spark_groups.protocol.events import (
     PartitionsAssigned,
     PartitionsLost,
     PartitionsRevoked,
-    RevocationTold,
+    RevocationRequested,
 )
 from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.membership import PLANNING, SILENT, MemberInput, MemberState, next_state
@@ -188,7 +188,7 @@ class Member:
         self.revoking = NO_PARTITIONS
         """What is to be revoked and not given up yet: the owned without the assigned."""
         self.failure: str | None = None
-        self.revocation_told_at: float | None = None
+        self.revocation_requested_at: float | None = None
         """Since when the coordinator may count: its answer may have been late, or the second."""
         self.revocation_timeout_s = 0.0
         """As it was when that was told: a larger one holds from the next revocation on."""
@@ -222,9 +222,9 @@ class Member:
     @property
     def revocation_deadline(self) -> float | None:
         """When the coordinator removes the member unless the revocation is acknowledged."""
-        if self.revocation_told_at is None:
+        if self.revocation_requested_at is None:
             return None
-        return self.revocation_told_at + self.revocation_timeout_s
+        return self.revocation_requested_at + self.revocation_timeout_s
 
     @property
     def may_commit(self) -> bool:
@@ -257,7 +257,7 @@ class Member:
         """
         revoked = self.revoking
         self._hold(self.assigned, self.assigned)
-        self.revocation_told_at = None
+        self.revocation_requested_at = None
         self._move(MemberInput.REVOKED)
         self._emit(PartitionsRevoked, now, partitions=revoked)
         self.pace.at_once(now)
@@ -294,7 +294,7 @@ class Member:
         was_leaving = self.state is MemberState.LEAVING
         self._emit(PartitionsLost, now, partitions=lost, reason=reason)
         self._hold(NO_PARTITIONS, NO_PARTITIONS)
-        self.revocation_told_at = None
+        self.revocation_requested_at = None
         self.last_accepted_sent_at = None
         self._move(MemberInput.LOST)
         if was_leaving:
@@ -405,7 +405,7 @@ class Member:
 
     def _accepted(self, request: HeartbeatRequest, response: HeartbeatResponse, now: float) -> None:
         self.last_accepted_sent_at = self.pace.last_sent_at
-        told_at = self.pace.unanswered_since
+        requested_at = self.pace.unanswered_since
         self.instance_wait.ended()
         self.pace.answered(
             now,
@@ -421,9 +421,11 @@ class Member:
         if self.state is MemberState.LEAVING:
             self.pace.at_once(now)
         else:
-            self._reconcile(response.assignment, told_at, now)
+            self._reconcile(response.assignment, requested_at, now)
 
-    def _reconcile(self, assignment: Assignment | None, told_at: float | None, now: float) -> None:
+    def _reconcile(
+        self, assignment: Assignment | None, requested_at: float | None, now: float
+    ) -> None:
         was_revoking = self.revoking
         if assignment is not None:
             added = assignment - self.owned
@@ -433,13 +435,13 @@ class Member:
         revoking = self.revoking
         if revoking:
             if revoking - was_revoking:
-                self.revocation_told_at = told_at
+                self.revocation_requested_at = requested_at
                 self.revocation_timeout_s = self._report.rebalance_timeout_s
                 deadline = self.revocation_deadline
-                self._emit(RevocationTold, now, partitions=revoking, deadline=deadline)
+                self._emit(RevocationRequested, now, partitions=revoking, deadline=deadline)
             self._move(MemberInput.REVOKE)
             return
-        self.revocation_told_at = None
+        self.revocation_requested_at = None
         changed = not self._report.knows(self.owned)
         self._move(MemberInput.ADDED if changed else MemberInput.UNCHANGED)
         if changed or self.state is MemberState.ACKNOWLEDGING:
@@ -476,7 +478,7 @@ class Member:
         if self.owned:
             self._emit(PartitionsLost, now, partitions=self.owned, reason=message)
         self._hold(NO_PARTITIONS, NO_PARTITIONS)
-        self.revocation_told_at = None
+        self.revocation_requested_at = None
         self.failure = message
         self.instance_wait.ended()
         self._move(MemberInput.FAILED)

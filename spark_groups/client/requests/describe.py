@@ -52,7 +52,7 @@ class TargetAssignment:
     def __init__(self) -> None:
         self.pending = NO_PARTITIONS
         """In the target, not released by their owners yet; fresh as of the last description."""
-        self.untold = NO_PARTITIONS
+        self.unreported = NO_PARTITIONS
         """Given to the member as of the last description, but it was never told or has forgotten:
         the answer that told it got lost, and only a full heartbeat repeats it."""
         self.holders: dict[TopicIdPartition, str] = {}
@@ -122,7 +122,7 @@ class TargetAssignment:
         self.assignment_epoch = response.assignment_epoch
         self.group_state = response.group_state
         self.pending = member.target_assignment - owned
-        self.untold = member.assignment - owned
+        self.unreported = member.assignment - owned
         others = [each for each in response.members if each.member_id != member_id]
         self.holders = {
             key: f"{each.member_id} (client {each.client_id}, host {each.client_host.lstrip('/')})"
@@ -311,7 +311,7 @@ class Descriptions:
                 for each in pending
             }
             self.pending.refresh(pending, names, now)
-        if more and target.untold:
+        if more and target.unreported:
             member.report_in_full(now)
         if more is not None and member.state is not MemberState.JOINING:
             member.pace.expect(now, more=more)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from spark_groups.client.requests.list_offsets import AskedOfLeaders
+from spark_groups.client.requests.list_offsets import LeaderQueries
 from spark_groups.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
 
-class LeaderEpochs(AskedOfLeaders):
+class LeaderEpochs(LeaderQueries):
     """Asks new leaders to confirm positions."""
 
     def next_request(self, _now: float) -> OffsetForLeaderEpochRequest | None:

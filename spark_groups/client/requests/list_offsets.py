@@ -20,7 +20,7 @@ from spark_groups.protocol.messages import (
 
 
 @dataclass(slots=True)
-class AskedOfLeaders:
+class LeaderQueries:
     """What leaders are asked about positions, and what each of their answers means."""
 
     channel: ClassVar = Channel.CLUSTER
@@ -50,7 +50,7 @@ class AskedOfLeaders:
         self.pause.failed(now)
 
 
-class StartOffsets(AskedOfLeaders):
+class StartOffsets(LeaderQueries):
     """Lists where partitions start of which nothing is committed."""
 
     def next_request(self, _now: float) -> ListOffsetsRequest | None:
@@ -67,7 +67,7 @@ class StartOffsets(AskedOfLeaders):
         self.take(resolved, "ListOffsets", now)
 
 
-class DoubtedEnds(AskedOfLeaders):
+class DoubtedEnds(LeaderQueries):
     """Lists the ends of logs that are doubted, or that finished runs wait for."""
 
     def next_request(self, _now: float) -> ListOffsetsRequest | None:

@@ -7,7 +7,7 @@ import pytest
 from spark_groups.client.requests.settings import ASK_AGAIN_S, READ_AGAIN_S, SessionTimeout
 from spark_groups.protocol.events import SessionTimeoutKnown, SessionTooShort, SettingsUnknown
 from spark_groups.protocol.messages import GroupSettingsResponse
-from tests.client.hands import Hands, accepted, indexes
+from tests.client.harness import ClientHarness, accepted, indexes
 
 
 def known(session_timeout_ms: int) -> GroupSettingsResponse:
@@ -107,37 +107,37 @@ def test_command_that_the_brokers_would_refuse_says_what_to_raise_first(
 
 
 def test_client_owns_nothing_once_its_session_may_be_over() -> None:
-    hands = Hands()
-    hands.settings = known(8_000)
-    hands.own(0, offsets={0: 5})
-    assert hands.client.member.session_timeout_ms == 8_000
-    proven_at = hands.client.member.last_accepted_sent_at or 0.0
-    assert indexes(hands.client.readable(proven_at + 8.0)) == [0]
-    assert not hands.client.readable(proven_at + 8.1)
-    (event,) = hands.find(SessionTimeoutKnown)
+    harness = ClientHarness()
+    harness.settings = known(8_000)
+    harness.own(0, offsets={0: 5})
+    assert harness.client.member.session_timeout_ms == 8_000
+    proven_at = harness.client.member.last_accepted_sent_at or 0.0
+    assert indexes(harness.client.readable(proven_at + 8.0)) == [0]
+    assert not harness.client.readable(proven_at + 8.1)
+    (event,) = harness.find(SessionTimeoutKnown)
     assert isinstance(event, SessionTimeoutKnown)
     assert event.session_timeout_ms == 8_000
 
 
 def test_client_that_may_not_read_them_says_so_once_and_goes_on() -> None:
-    hands = Hands()
-    hands.own(0, offsets={0: 5})
+    harness = ClientHarness()
+    harness.own(0, offsets={0: 5})
     for _ in range(30):
-        hands.wait(5.0)
-        hands.beat(accepted(hands.client.member.member_epoch))
-    assert hands.settings_read >= 3
-    assert len(hands.find(SettingsUnknown)) == 1
-    assert indexes(hands.client.readable(hands.now)) == [0]
+        harness.wait(5.0)
+        harness.beat(accepted(harness.client.member.member_epoch))
+    assert harness.settings_read >= 3
+    assert len(harness.find(SettingsUnknown)) == 1
+    assert indexes(harness.client.readable(harness.now)) == [0]
 
 
 @pytest.mark.parametrize(("instance_id", "warned"), [("i1", 1), (None, 0)])
 def test_only_static_members_are_warned_of_a_session_that_a_restart_outlasts(
     instance_id: str | None, warned: int
 ) -> None:
-    hands = Hands(instance_id=instance_id, restart_s=61.0)
-    hands.settings = known(45_000)
-    hands.own(0, offsets={0: 5})
-    found = hands.find(SessionTooShort)
+    harness = ClientHarness(instance_id=instance_id, restart_s=61.0)
+    harness.settings = known(45_000)
+    harness.own(0, offsets={0: 5})
+    found = harness.find(SessionTooShort)
     assert len(found) == warned
     assert all(
         isinstance(each, SessionTooShort) and "session.timeout.ms=135000" in each.command
