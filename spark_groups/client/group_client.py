@@ -1,9 +1,8 @@
-"""GroupClient: one Spark query as one member of a group; everything that is decided on the driver.
+"""GroupClient: one Spark query as one member of a group; makes all decisions of the driver.
 
-In: answers to its requests, what Spark proves (`finish`, `replay`), what Spark wants (`plan`,
-`leave`); each with `now`. Out: requests to send (`poll_requests`), events, and the next instant at
-which it wants to be woken. It has no socket, no clock and no thread, and runs unchanged in the
-simulation. Whoever drives it calls one method at a time.
+In, each with `now`: responses, Spark's proofs (`finish`, `replay`) and calls (`plan`, `leave`).
+Out: requests to send (`poll_requests`), events, and the time of the next poll. It has no socket, no
+clock and no thread, and runs unchanged in the simulation. Calls must not overlap.
 """
 
 from __future__ import annotations
@@ -85,9 +84,9 @@ class GroupClient:
     """A member, its ledger, and the decisions between them.
 
     Args:
-        config: How it behaves.
-        new_member_id: Gives a fresh member id (a UUID) each time it is called.
-        checkpointed: The plan that Spark's checkpoint ended at; its member id is released.
+        config: The configuration.
+        new_member_id: Returns a new member id (a UUID) with each call.
+        checkpointed: The last plan in Spark's checkpoint; its member id is released.
     """
 
     def __init__(
@@ -159,10 +158,7 @@ class GroupClient:
         self._leave_by: float | None = None
 
     def _take_checkpoint(self, plan: BatchPlan) -> None:
-        """Note what the checkpoint says of the group and its topics.
-
-        What a group has committed, its counts, and its members are nothing to another group.
-        """
+        """Note the checkpoint's topics, and its member and counts if it is of the same group."""
         for each in plan.topics:
             self.topics.remember(each.name, each.topic_id)
         if plan.group_id != self.config.member.group_id:
@@ -174,7 +170,7 @@ class GroupClient:
                 self.topics.note_count(each.topic_id, each.known_count)
 
     def _cluster_questions(self) -> Callable[[float], Asked | None]:
-        """Return what finds the next request to any broker: one pause for all, after an error."""
+        """Return the function that returns the next request to any broker; all share one pause."""
         member, positions, search = self.member, self.positions, self.search
         pause = self._cluster_pause
         names = self._names = TopicNames(
@@ -208,7 +204,7 @@ class GroupClient:
         return next_request
 
     def _offsets_questions(self) -> Callable[[float], Asked | None]:
-        """Return what finds the next request about offsets; what is only shown comes last."""
+        """Return the function that returns the next request to the coordinator about offsets."""
         positions, search, pending = self.positions, self.search, self.pending_offsets
         described = self._names.end_first_sight
         return in_order(
@@ -221,11 +217,11 @@ class GroupClient:
     # What the driver carries.
 
     def start(self, now: float) -> None:
-        """Become a member of the group."""
+        """Join the group."""
         self.member.join(now)
 
     def poll_requests(self, now: float) -> list[Outgoing]:
-        """Return the requests to send now; an answer or a failure frees its channel."""
+        """Return the requests to send now; a response or a failure frees the channel."""
         self._advance(now)
         member = self.member
         self.metrics.follow(member.state, now, has_uncommitted=self.commits.is_pending)
@@ -233,7 +229,7 @@ class GroupClient:
         return self._channels.poll(now, self.search.node)
 
     def handle_response(self, outgoing: Outgoing, response: Response, now: float) -> None:
-        """Take the answer to a request of `poll_requests`."""
+        """Process the response to a request of `poll_requests`."""
         asked = self._channels.ended(outgoing)
         if asked is not None:
             requester, sent_at = asked
@@ -244,7 +240,7 @@ class GroupClient:
         self._advance(now)
 
     def handle_failure(self, outgoing: Outgoing, failed: RequestFailed, now: float) -> None:
-        """Take it that a request of `poll_requests` got no answer."""
+        """Note that a request of `poll_requests` got no response."""
         asked = self._channels.ended(outgoing)
         if asked is not None:
             request = outgoing.request
@@ -255,7 +251,7 @@ class GroupClient:
         self._advance(now)
 
     def next_wakeup(self, now: float) -> float | None:
-        """Return when to poll again although nothing came in."""
+        """Return when to poll again without input."""
         next_at: float | None = None
         for due_at in (
             self.member.next_wakeup(),
@@ -275,7 +271,7 @@ class GroupClient:
         return next_at
 
     def poll_events(self) -> list[Event]:
-        """Count and return what happened since the last call, and forget it."""
+        """Return, count and forget the events since the last call."""
         events = list(self._events)
         self._events.clear()
         for each in events:
@@ -285,10 +281,8 @@ class GroupClient:
     # What Spark proves and wants.
 
     def called(self, now: float) -> None:
-        """Note that Spark called; calls too far apart ask the coordinator for more time.
-
-        A member that had left because nobody called joins again.
-        """
+        """Note that Spark called: rare calls raise the rebalance timeout, and an absent member
+        rejoins."""
         self.liveness.called(now)
         if self.last_called_at is not None:
             wanted_ms = timeout_for_gap(now - self.last_called_at, self.member.rebalance_timeout_ms)
@@ -299,19 +293,19 @@ class GroupClient:
         self._advance(now)
 
     def call_ended(self, now: float) -> None:
-        """Note that Spark was answered: its silence counts from now on."""
+        """Note that Spark's call returned: idle time counts from now."""
         self.liveness.call_ended(now)
 
     def replay(self, plan: BatchPlan, now: float) -> None:
-        """Take it that Spark runs an old plan again; one of another group is none of ours."""
+        """Note that Spark runs an old plan again; a plan of another group is ignored."""
         if plan.group_id == self.config.member.group_id:
             self.ledger.replay(plan)
         self._advance(now)
 
     def finish(self, plan: BatchPlan, now: float) -> None:
-        """Take it as proven that a batch is finished; idempotent.
+        """Note that a batch is proven finished; idempotent.
 
-        What it read is committed with its own member epoch, unless its partitions were lost.
+        Its offsets are committed with its own member epoch, unless its partitions were lost.
         """
         if plan.group_id != self.config.member.group_id:
             return
@@ -329,7 +323,7 @@ class GroupClient:
         self._advance(now)
 
     def readable(self, now: float) -> frozenset[TopicIdPartition]:
-        """Return the partitions whose ends are to be listed for the next plan."""
+        """Return the partitions whose log ends the next plan needs."""
         if self.ledger.in_flight is not None or not self._ownership_is_proven(now):
             return frozenset()
         return frozenset(self.ledger.positions(self.member.assigned))
@@ -337,14 +331,14 @@ class GroupClient:
     def listed(
         self, ends: Mapping[TopicIdPartition, int], leader_epochs: Mapping[TopicIdPartition, int]
     ) -> bool:
-        """Take the log ends that were listed for the next plan.
+        """Note the log ends for the next plan.
 
         Args:
             ends: Log ends of `readable` partitions.
-            leader_epochs: Under which leader epoch each end was listed.
+            leader_epochs: The leader epoch under which each end was listed.
 
         Returns:
-            True if new leaders have to confirm positions: `is_validating` until they have.
+            True if new leaders must confirm positions: `is_validating` until they have.
         """
         return self.validator.compare(ends, leader_epochs)
 
@@ -362,12 +356,12 @@ class GroupClient:
 
         Args:
             limit: How much to read.
-            ends: Log ends (last stable offsets under read_committed), taken by `listed`.
+            ends: Log ends (last stable offsets under read_committed), after `listed`.
             now: Seconds.
-            leader_epochs: Under which leader epoch each end was listed.
+            leader_epochs: The leader epoch under which each end was listed.
 
         Raises:
-            GroupError: The member was refused for good.
+            GroupError: The member failed for good.
             CheckpointError: The checkpoint is of another group.
             DataLossError: Offsets are gone and `failOnDataLoss` is true.
         """
@@ -385,32 +379,23 @@ class GroupClient:
         return plan
 
     def prepare_available_now(self) -> None:
-        """Read up to what is there when each partition becomes ours, and no further."""
+        """Read each partition up to its end at the time of its assignment, and no further."""
         self.planner.prepare_available_now()
         self.available_now.prepare()
 
     def hold_revocations(self, is_wanted: bool, now: float) -> None:
-        """Hold each revocation until it is released, or its budget is over; or do so no more.
-
-        Args:
-            is_wanted: Whether a rebalance listener wants to be told before partitions are gone.
-            now: Seconds.
-        """
+        """Hold each revocation for a rebalance listener until it is released or its budget is used
+        up."""
         self.revocation.hold.is_wanted = is_wanted
         self._advance(now)
 
     def release_revocation(self, number: int, now: float) -> None:
-        """Let a held revocation go.
-
-        Args:
-            number: That of its `RevocationHeld`.
-            now: Seconds.
-        """
+        """Release a held revocation by the number of its `RevocationHeld`."""
         self.revocation.hold.release(number)
         self._advance(now)
 
     def leave(self, now: float, *, leave_by: float, will_return: bool = False) -> None:
-        """Commit what is finished, then leave the group.
+        """Commit finished batches, then leave the group.
 
         Args:
             now: Seconds.
@@ -425,11 +410,11 @@ class GroupClient:
         self._advance(now)
 
     def expect_calls_every(self, gap_s: float) -> None:
-        """Take it that the query's trigger lets `gap_s` seconds pass between two calls."""
+        """Note that the query's trigger calls every `gap_s` seconds."""
         self.liveness.activity.expect_calls_every(gap_s)
 
     def fail(self, reason: str, now: float) -> None:
-        """Give up for good: a broker refused who this client is."""
+        """Fail for good: a broker refused the client's credentials."""
         self.member.fail(reason, now)
 
     # What can be seen.
@@ -448,32 +433,32 @@ class GroupClient:
 
     @property
     def assigned(self) -> Assignment:
-        """What the coordinator says may be used."""
+        """The coordinator's current assignment."""
         return self.member.assigned
 
     @property
     def owned(self) -> Assignment:
-        """The assigned partitions, and those that are still to be revoked."""
+        """The assigned partitions, and those to revoke."""
         return self.member.owned
 
     @property
     def revoking(self) -> Assignment:
-        """What is to be revoked and not given up yet."""
+        """The partitions to revoke."""
         return self.member.revoking
 
     @property
     def partitions(self) -> Mapping[TopicIdPartition, OwnedPartition]:
-        """Where each owned partition stands."""
+        """The state of each owned partition."""
         return self.ledger.owned
 
     @property
     def instance_deadline(self) -> float | None:
-        """Until when the join waits for the instance id, None while it does not."""
+        """When the wait for the instance id ends, None without a wait."""
         return self.member.instance_deadline
 
     @property
     def coordinator(self) -> Node | None:
-        """The group's coordinator, None while it is looked for."""
+        """The group's coordinator, None if unknown."""
         return self.search.node
 
     @property
@@ -487,60 +472,56 @@ class GroupClient:
 
     @property
     def is_member(self) -> bool:
-        """True from the answer to a join until the member leaves by itself."""
+        """True from the answer to a join until the member leaves an idle query."""
         return self.liveness.is_member
 
     @property
     def is_absent(self) -> bool:
-        """True from when the member leaves a silent query until it joins again."""
+        """True from when the member leaves an idle query until it rejoins."""
         return self.liveness.is_absent
 
     @property
     def may_describe(self) -> bool:
-        """False while the group's description is refused: nobody tells what is still to come."""
+        """False while ConsumerGroupDescribe is refused: pending partitions are not visible."""
         return not self.target.is_refused
 
     @property
     def is_validating(self) -> bool:
-        """True while positions wait for the word of a new leader."""
+        """True while a new leader must confirm positions."""
         return self.validator.is_waiting
 
     @property
     def uncommitted(self) -> frozenset[TopicIdPartition]:
-        """The partitions that have a commit which is not known to be accepted."""
+        """The partitions with a commit that is not known to be accepted."""
         return self.commits.pending()
 
     @property
     def pending(self) -> Assignment:
-        """Meant for this member and not released by their owners, as of the last description."""
+        """Target partitions that their owners have not released, as of the last description."""
         return self.target.pending - self.member.owned
 
     def withheld(self) -> tuple[WithheldRange, ...]:
-        """Return what waits in the pending partitions."""
+        """Return the unread offsets of the pending partitions."""
         return self.pending_offsets.withheld(self.pending)
 
     @property
     def is_in_doubt(self) -> bool:
-        """True while a topic that AvailableNow names may not exist, or not be planned yet."""
+        """True while a topic named under AvailableNow may not exist, or may not be assigned yet."""
         return self.available_now.is_in_doubt
 
     def latest_offsets(self) -> dict[TopicPartition, int]:
-        """Return the ends of the member's partitions, as last listed."""
+        """Return the log ends of the member's partitions, as last listed."""
         return {
             TopicPartition(self.topics.name(key.topic_id) or "", key.partition): end
             for key, end in self.planner.log_ends.items()
         }
 
     def topic_name(self, topic_id: TopicId) -> str | None:
-        """Return the name of a topic id, None if it is not known."""
+        """Return the name of a topic id, None if it is unknown."""
         return self.topics.name(topic_id)
 
     def is_news_near(self, since: float) -> bool:
-        """Tell whether a plan made now would be outdated in a moment.
-
-        Args:
-            since: What began before is not waited for, in seconds.
-        """
+        """Return whether a plan made now would soon be outdated by what began after `since`."""
         sent_at = self.member.pace.last_sent_at
         is_asking = self._channels.is_under_way(Channel.HEARTBEAT)
         if is_asking and sent_at is not None and sent_at >= since:
@@ -548,13 +529,13 @@ class GroupClient:
         return self._assigned_at >= since and bool(self.ledger.unready())
 
     def check(self) -> None:
-        """Raise what makes it impossible to go on.
+        """Raise what prevents the query from continuing.
 
         Raises:
-            GroupError: The member was refused for good.
+            GroupError: The member failed for good.
             CheckpointError: The checkpoint is of another group.
             DataLossError: Offsets are gone and `failOnDataLoss` is true.
-            AvailableNowError: A topic that is named does not exist, under AvailableNow.
+            AvailableNowError: A named topic does not exist, under AvailableNow.
         """
         if self.member.failure is not None:
             raise GroupError(
@@ -565,32 +546,27 @@ class GroupClient:
 
     @property
     def may_begin_available_now(self) -> bool:
-        """True once AvailableNow knows what it is to read, and that all of it exists."""
+        """True once the member owns its whole target assignment and all named topics exist."""
         return self.is_settled and not self.available_now.is_in_doubt
 
     def is_available_now_over(self, waited_s: float, now: float) -> bool:
-        """Tell whether AvailableNow ends, where nothing is left to read and that can be believed.
+        """Return whether AvailableNow ends, given that there is nothing to read.
 
         Args:
-            waited_s: For how many seconds nothing could be read.
+            waited_s: How long nothing could be read, in seconds.
             now: Seconds.
 
         Raises:
-            AvailableNowError: Partitions did not come, and `availableNowUnsettled` is not `warn`.
+            AvailableNowError: Partitions are missing, and `availableNowUnsettled` is not `warn`.
         """
         return not self.available_now.is_in_doubt and self.available_now.is_over(
             is_settled=self.is_settled, waited_s=waited_s, now=now
         )
 
     def can_tell(self, ends: Mapping[TopicIdPartition, int], now: float) -> bool:
-        """Tell whether "nothing to read" can be believed: ownership is proven, all ends are known.
+        """Return whether "nothing to read" is certain: ownership is proven and all ends are known.
 
-        An end that is doubted may be that of an old leader, and a finished run that is not settled
-        keeps its partition from being planned: then there may be more.
-
-        Args:
-            ends: The ends that were listed for `readable`.
-            now: Seconds.
+        A doubted end, or an unsettled finished run, may hide more to read.
         """
         wanted = self.ledger.positions(self.member.assigned)
         uncertain = self.validator.doubted() | self.ledger.undecided()
@@ -599,9 +575,9 @@ class GroupClient:
 
     @property
     def is_settled(self) -> bool:
-        """True once the member has all it is meant to have and may plan all of it.
+        """True once the member may plan its whole target assignment.
 
-        Where nobody may describe the group, what it has must be taken for all, if it is anything.
+        Without DESCRIBE permission, any non-empty assignment counts as complete.
         """
         told = self.target.settled(self.member.member_epoch)
         has_all = told or (self.target.is_refused and bool(self.member.assigned))

@@ -1,13 +1,9 @@
-"""Whether a member is in order, for whoever may restart its process: a probe, or a person.
+"""Whether a member is healthy, for liveness and readiness probes and for people.
 
-Everything that can end a membership or hold others up has a deadline. A probe that waits for the
-deadline is too late: the coordinator has acted by then. So half of each is what a member has for
-itself, and the other half is for whoever restarts it (Kafka's health checks are to respond
-negatively well before max.poll.interval.ms elapses).
-
-A restart is asked for only where it helps. A member without partitions is in order: it stands by.
-A broker that cannot be reached is not reached by a restart either, and a long batch that nobody
-waits for would only begin anew.
+Everything that can end a membership or delay other members has a deadline. A probe that waits for
+the deadline is too late, because the coordinator has acted by then, so a member is unhealthy after
+half of it. A restart is asked for only if it helps: not if brokers are unreachable, nor for a long
+batch that delays no other member.
 """
 
 from __future__ import annotations
@@ -20,11 +16,11 @@ from typing import Any, Final
 from spark_groups.protocol.membership import MemberState
 
 SHARE: Final = 0.5
-"""How much of a deadline a member has for itself."""
+"""The part of a deadline after which a member is unhealthy."""
 
 
 class Condition(Enum):
-    """How it stands with a member; the gravest first."""
+    """The condition of a member; the gravest first."""
 
     FAILED = "refused for good: its query ends"
     STUCK = "half of a deadline has gone by, and only a restart of the process helps"
@@ -46,33 +42,28 @@ _OUTSIDE: Final = {
 }
 
 View = Mapping[str, Any]
-"""A snapshot, as `client.snapshot.take_snapshot` writes it; what is missing is unknown."""
+"""A snapshot of `client.snapshot.take_snapshot`; missing keys are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How it stands with a member, and why.
-
-    Args:
-        condition: The gravest that was found.
-        reasons: A sentence for each thing that is wrong.
-    """
+    """The condition of a member, with a sentence for each problem."""
 
     condition: Condition
     reasons: tuple[str, ...] = ()
 
     @property
     def is_live(self) -> bool:
-        """False if its process should be restarted."""
+        """False if the process should be restarted."""
         return self.condition not in NOT_LIVE
 
     @property
     def is_ready(self) -> bool:
-        """True if it does all that it is meant to do."""
+        """True if the member is in the group and healthy."""
         return self.condition in READY
 
     def as_plain(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return plain values."""
         return {
             "condition": self.condition.name,
             "is_live": self.is_live,
@@ -82,11 +73,7 @@ class Health:
 
 
 def assess(view: View) -> Health:
-    """Return how it stands with a member at the instant of its snapshot.
-
-    Args:
-        view: The snapshot; its ages are seconds as of now.
-    """
+    """Return the health of a member at the time of its snapshot."""
     found = [(condition, text) for condition, check in _CHECKS for text in check(view)]
     if not found:
         return Health(Condition.READING if view.get("assigned") else Condition.STANDBY)
@@ -180,7 +167,7 @@ _CHECKS: Final[tuple[tuple[Condition, Check], ...]] = (
 
 
 def _silence_s(view: View) -> float | None:
-    """Return for how long no heartbeat was accepted, if that is longer than it should be."""
+    """Return the age of the last accepted heartbeat, if too old."""
     if view.get("state") == MemberState.UNSUBSCRIBED.name:
         return None
     age_s = view.get("last_heartbeat_age_s")
@@ -188,7 +175,7 @@ def _silence_s(view: View) -> float | None:
 
 
 def _is_own_fault(view: View) -> bool:
-    """Whether a heartbeat is due and nothing but this process keeps it from being sent."""
+    """Whether a heartbeat is due and only this process keeps it from being sent."""
     return bool(view.get("heartbeat_overdue_s")) and view.get("unreachable_age_s") is None
 
 

@@ -1,4 +1,4 @@
-"""What a client is and does right now, as plain values for the CLI, notebooks and health checks."""
+"""The state of a client as plain values, for the CLI, notebooks and health checks."""
 
 from __future__ import annotations
 
@@ -15,12 +15,7 @@ from spark_groups.types import TopicId, TopicIdPartition, topic_id_text
 
 
 def take_snapshot(client: GroupClient, now: float) -> dict[str, Any]:
-    """Return the client's view of itself; ages are seconds, unknown is None, never 0.
-
-    Args:
-        client: The client.
-        now: Seconds.
-    """
+    """Return the client's state; ages are seconds, unknown values are None, never 0."""
     member, ledger = client.member, client.ledger
     in_flight = ledger.in_flight
     return {
@@ -75,7 +70,7 @@ def take_snapshot(client: GroupClient, now: float) -> dict[str, Any]:
 
 
 def _deadlines(client: GroupClient, now: float) -> dict[str, Any]:
-    """What the member waits for, since when, and for how long it may."""
+    """What the member waits for, since when, and for how long."""
     member, liveness = client.member, client.liveness.activity
     requested_at, due_at = member.revocation_requested_at, member.next_wakeup()
     failing_since = client.failing_since
@@ -109,7 +104,7 @@ def _left(until: float | None, now: float) -> float | None:
 
 
 def _rounded(seconds: float | None) -> float | None:
-    """Seconds that JSON can carry: a limit that is none is None."""
+    """An infinite limit is None, because JSON has no infinity."""
     return None if seconds is None or isinf(seconds) else round(seconds, 3)
 
 

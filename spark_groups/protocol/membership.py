@@ -1,9 +1,9 @@
-"""The states of a member and the one table of legal moves; nothing else writes the state.
+"""The states of a member and the table of legal transitions; nothing else writes the state.
 
-Theory of operation: a member is driven by what the coordinator answers and by what its owner has
-finished. Both are reduced to a `MemberInput`; the table says where each input leads from each
-state. A pair that is not in the table is a bug of the caller and raises, and leaves the state as it
-was. Names are those of Kafka's client (org.apache.kafka.clients.consumer.internals.MemberState).
+The coordinator's answers and the owner's progress are reduced to a `MemberInput`; the table gives
+the next state. A pair that is not in the table is a bug of the caller: it raises and leaves the
+state unchanged. Names are those of Kafka's client
+(org.apache.kafka.clients.consumer.internals.MemberState).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 
 class MemberState(Enum):
-    """Where a member is in its life."""
+    """The states of a member."""
 
     UNSUBSCRIBED = "not a member; sends nothing"
     JOINING = "sends a full heartbeat with epoch 0 until it is answered"
@@ -27,7 +27,7 @@ class MemberState(Enum):
 
 
 class MemberInput(Enum):
-    """What can happen to a member."""
+    """The inputs of the state machine."""
 
     JOIN = "its owner wants to be a member"
     UNCHANGED = "a heartbeat was accepted; nothing is to be revoked, nothing new was assigned"
@@ -50,9 +50,9 @@ ACTIVE: Final = (
     MemberState.ACKNOWLEDGING,
     MemberState.FENCED,
 )
-"""A member, or about to be one; neither leaving nor refused."""
+"""A member, or joining; neither leaving nor failed."""
 PLANNING: Final = (MemberState.STABLE, MemberState.RECONCILING, MemberState.ACKNOWLEDGING)
-"""May read what it was assigned."""
+"""May read its assignment."""
 
 _S = MemberState
 _I = MemberInput
@@ -125,14 +125,14 @@ TRANSITIONS: dict[MemberState, dict[MemberInput, MemberState]] = {
 
 
 class IllegalTransitionError(Exception):
-    """An input that a member in this state cannot have; the state is unchanged."""
+    """A member in this state cannot have this input; the state is unchanged."""
 
 
 def next_state(state: MemberState, member_input: MemberInput) -> MemberState:
-    """Return the state that an input leads to.
+    """Return the next state.
 
     Raises:
-        IllegalTransitionError: The table has no such move.
+        IllegalTransitionError: The table has no such transition.
     """
     try:
         return TRANSITIONS[state][member_input]

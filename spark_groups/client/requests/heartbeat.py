@@ -1,10 +1,9 @@
 """ConsumerGroupHeartbeat: the member's own, and those that release its earlier member ids.
 
-A query that was killed is still a member until its session is over. Whoever starts again from its
-checkpoint leaves in its name: a static member for a return (-2), so that its partitions stay where
-they are, a dynamic one for good (-1). A query may have changed its `group.instance.id` between two
-runs: where the coordinator does not know the old member by it, it is released as a dynamic one,
-which works for static ones too (measured).
+A killed query stays a member until its session expires. A query that restarts from its checkpoint
+leaves on behalf of that member: a static one with epoch -2, which keeps its partitions, a dynamic
+one with -1. If `group.instance.id` changed between two runs and the coordinator does not know the
+old member by it, it is released as a dynamic one, which works for static ones too (measured).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from spark_groups.protocol.messages import (
 
 @dataclass(slots=True)
 class _ToCoordinator:
-    """What heartbeats prove, whoever they are about: whether the group can be reached."""
+    """What every heartbeat proves: whether the group is reachable."""
 
     channel: ClassVar = Channel.HEARTBEAT
     timeout_s: ClassVar = 5.0
@@ -55,7 +54,7 @@ class _ToCoordinator:
 
 @dataclass(slots=True)
 class Releases(_ToCoordinator):
-    """The member ids that are still to be released, in order; they go before the member's own."""
+    """Member ids to release, in order; they precede the member's own heartbeats."""
 
     _waiting: deque[HeartbeatRequest] = field(default_factory=deque, init=False)
 
@@ -76,7 +75,7 @@ class Releases(_ToCoordinator):
         return self._waiting[0]
 
     def answered(self, request: HeartbeatRequest, response: HeartbeatResponse, now: float) -> None:
-        """Take the id as released, unless the coordinator could not say anything about it."""
+        """Note the id as released, unless the coordinator could not decide."""
         self._heard(request, response, now)
         if rule_for(response.error_code).heartbeat in (Reaction.RETRY, Reaction.REDISCOVER):
             self.coordinator.pause.failed(now)
@@ -88,7 +87,7 @@ class Releases(_ToCoordinator):
             self._waiting.appendleft(self._leave(request.member_id, None))
 
     def failed(self, _request: HeartbeatRequest, _failure: RequestFailed, now: float) -> None:
-        """Send it again once the coordinator was looked for."""
+        """Retry once the coordinator is found."""
         self._unheard()
         self.coordinator.pause.failed(now)
 
@@ -104,7 +103,7 @@ class Releases(_ToCoordinator):
 
 @dataclass(slots=True)
 class Heartbeats(_ToCoordinator):
-    """The member's own heartbeats, when its pace says that one is due."""
+    """The member's own heartbeats."""
 
     releases: Releases
     session: SessionTimeout
@@ -115,7 +114,7 @@ class Heartbeats(_ToCoordinator):
         return self.member.poll_heartbeat(now)
 
     def answered(self, request: HeartbeatRequest, response: HeartbeatResponse, now: float) -> None:
-        """Take the assignment, the epoch and the interval; or the error."""
+        """Process assignment, epoch and interval, or the error."""
         self._heard(request, response, now)
         reaction = rule_for(response.error_code).heartbeat
         self.member.handle_response(response, now)
@@ -125,7 +124,7 @@ class Heartbeats(_ToCoordinator):
             self.coordinator.lost()
 
     def failed(self, request: HeartbeatRequest, failure: RequestFailed, now: float) -> None:
-        """Look for the coordinator; the next heartbeat is full."""
+        """Find the coordinator; the next heartbeat is full."""
         self._unheard()
         self.member.handle_failure(now)
         is_join = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
