@@ -141,7 +141,9 @@ class Reaction(Enum):
     RETRY = "retry after a pause"
     REFRESH_TOPICS = "fetch fresh metadata, then retry"
     DROP_TOPIC = "the topic is gone: drop its partitions and report it"
-    REFRESH_EPOCH = "wait for the next heartbeat's member epoch, then commit what is still owned"
+    REFRESH_EPOCH = (
+        "wait for the next heartbeat's member epoch, then commit the partitions still owned"
+    )
     REDISCOVER = "look up the coordinator, then retry"
     AWAIT_INSTANCE = "wait for the instance id, at most twice the session timeout"
     REJOIN_SAME_ID = "all partitions are lost: rejoin under the same member id"
@@ -234,7 +236,7 @@ ERROR_RULES: dict[int, ErrorRule] = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: _fatal(
         "the principal needs READ and DESCRIBE on every topic subscribed"
     ),
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: _fatal("the principal may not talk to this cluster"),
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: _fatal("the principal has no right on this cluster"),
     ErrorCode.SASL_AUTHENTICATION_FAILED: _fatal("correct kafka.sasl.jaas.config"),
     ErrorCode.UNSUPPORTED_SASL_MECHANISM: _fatal(
         "set kafka.sasl.mechanism to one that the listener offers"
@@ -246,15 +248,15 @@ ERROR_RULES: dict[int, ErrorRule] = {
         "the consumer group protocol needs Apache Kafka 4.0 or later with the feature"
         " group.version=1 (kafka-features.sh upgrade --feature group.version=1)"
     ),
-    ErrorCode.INVALID_CONFIG: _fatal("choose a value that the broker takes"),
+    ErrorCode.INVALID_CONFIG: _fatal("choose a value that the broker accepts"),
     ErrorCode.INVALID_REQUEST: _fatal(),
     ErrorCode.GROUP_ID_NOT_FOUND: ErrorRule(
         _R.REJOIN_NEW_ID,
         _R.REJOIN_NEW_ID,
         _R.FAIL,
-        "the group is gone, or is one of classic consumers that cannot be converted: the broker's"
-        " group.consumer.migration.policy has to be bidirectional or upgrade, and all consumers"
-        " have to use an assignor of Kafka's own; or stop them first",
+        "the group was deleted, or is a classic group that cannot be converted: the broker's"
+        " group.consumer.migration.policy must be bidirectional or upgrade, and all consumers"
+        " must use one of Kafka's assignors; or stop them first",
     ),
     ErrorCode.NON_EMPTY_GROUP: _fatal("the group has members: stop them first"),
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: _fatal(
@@ -271,7 +273,7 @@ ERROR_RULES: dict[int, ErrorRule] = {
     ErrorCode.INVALID_COMMIT_OFFSET_SIZE: ErrorRule(_R.FAIL, _R.RETRY, _R.FAIL),
     ErrorCode.ILLEGAL_GENERATION: ErrorRule(_R.FAIL, _R.REFRESH_EPOCH, _R.FAIL),
     ErrorCode.OFFSET_OUT_OF_RANGE: _fatal(
-        "these offsets are gone: keep them for longer (retention.ms), or set failOnDataLoss=false"
+        "these offsets are gone: raise the topic's retention.ms, or set failOnDataLoss=false"
     ),
 }
 """A code that is not in this table gets `UNKNOWN_RULE`."""

@@ -44,7 +44,7 @@ class AvailableNowEnd:
         if absent.is_wanted and absent.missing:
             raise AvailableNowError(
                 "subscribe names topics that do not exist or that this user may not describe:"
-                f" {', '.join(absent.missing)}. AvailableNow would end as if they had been read:"
+                f" {', '.join(absent.missing)}. AvailableNow would end without reading them:"
                 " correct the names, create the topics, or leave them out"
             )
 

@@ -20,10 +20,10 @@ class Channel(Enum):
 
     HEARTBEAT = "to the coordinator: heartbeats, and nothing else"
     OFFSETS = "to the coordinator: commits, fetches, descriptions"
-    SEARCH = "to any broker: who the coordinator is, and nothing else"
-    CLUSTER = "to any broker: metadata, settings, where partitions start"
+    SEARCH = "to any broker: FindCoordinator, and nothing else"
+    CLUSTER = "to any broker: metadata, settings, log offsets"
 
-    # Each channel is one object: its identity is a hash that costs no call, unlike its name's.
+    # The hash of the identity costs no call, unlike that of the name.
     __hash__ = object.__hash__
 
     @property

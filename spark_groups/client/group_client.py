@@ -214,7 +214,7 @@ class GroupClient:
             PendingFetch(positions, pending),
         )
 
-    # What the driver carries.
+    # Requests and events.
 
     def start(self, now: float) -> None:
         """Join the group."""
@@ -278,11 +278,13 @@ class GroupClient:
             self.metrics.happened(each)
         return events
 
-    # What Spark proves and wants.
+    # Calls of Spark.
 
     def called(self, now: float) -> None:
-        """Note that Spark called: rare calls raise the rebalance timeout, and an absent member
-        rejoins."""
+        """Note that Spark called: an absent member rejoins.
+
+        Rare calls raise the rebalance timeout.
+        """
         self.liveness.called(now)
         if self.last_called_at is not None:
             wanted_ms = timeout_for_gap(now - self.last_called_at, self.member.rebalance_timeout_ms)
@@ -384,8 +386,7 @@ class GroupClient:
         self.available_now.prepare()
 
     def hold_revocations(self, is_wanted: bool, now: float) -> None:
-        """Hold each revocation for a rebalance listener until it is released or its budget is used
-        up."""
+        """Hold each revocation for a rebalance listener, within its time budget."""
         self.revocation.hold.is_wanted = is_wanted
         self._advance(now)
 
@@ -417,7 +418,7 @@ class GroupClient:
         """Fail for good: a broker refused the client's credentials."""
         self.member.fail(reason, now)
 
-    # What can be seen.
+    # State.
 
     @property
     def member_id(self) -> str:
@@ -579,30 +580,30 @@ class GroupClient:
 
         Without DESCRIBE permission, any non-empty assignment counts as complete.
         """
-        told = self.target.settled(self.member.member_epoch)
-        has_all = told or (self.target.is_refused and bool(self.member.assigned))
+        has_target = self.target.settled(self.member.member_epoch)
+        has_all = has_target or (self.target.is_refused and bool(self.member.assigned))
         return self.member.state is MemberState.STABLE and has_all and not self.ledger.unready()
 
     @property
     def has_left(self) -> bool:
         return self.member.state is MemberState.UNSUBSCRIBED
 
-    # What follows from every input.
+    # After every input.
 
     def _advance(self, now: float) -> None:
-        # Mostly there is nothing to do: each part is asked in the cheapest way whether there is.
+        # Usually there is nothing to do: each part has a cheap check for that.
         member = self.member
         if member.events:
             self._take_member_events(now)
         if self.liveness.must_leave(now):
-            # A static member is kept its place until its session is over.
+            # A static member keeps its partitions until its session expires.
             self.leave(now, leave_by=now + LEAVE_S, will_return=True)
-        elif self.liveness.may_return():
+        elif self.liveness.may_rejoin():
             self._leave_by = None
             self.search.reached()
             self._drop(Assignment(frozenset(self.ledger.owned)), "the member had left", now)
             member.return_to_group(now)
-        # What an earlier run finished is committed before its partition is given up.
+        # Offsets of an earlier run are committed before their partition is released.
         inheritance = self.ledger.inherit(member.member_epoch)
         if inheritance is not NOTHING_INHERITED:
             self._take_inheritance(inheritance, now)
@@ -613,7 +614,7 @@ class GroupClient:
         if not member.revoking.partitions:
             self.revocation.hold.forget()
         if self._leave_by is not None:
-            self._go_on_leaving(now, self._leave_by)
+            self._continue_leaving(now, self._leave_by)
         if member.events:
             self._take_member_events(now)
 
@@ -635,7 +636,7 @@ class GroupClient:
                         self.deleted.unread_left.pop(key, None)
                     self.target.changed(now)
                 case PartitionsRevoked(partitions=partitions):
-                    self._drop(partitions, "given up before they were committed", now)
+                    self._drop(partitions, "revoked before they were committed", now)
                     self.target.changed(now)
                 case PartitionsLost(partitions=partitions, reason=reason):
                     self._drop(partitions, reason, now)
@@ -653,7 +654,7 @@ class GroupClient:
         if unsettled:
             self._emit(RangesLost(now, unsettled, reason))
 
-    def _go_on_leaving(self, now: float, leave_by: float) -> None:
+    def _continue_leaving(self, now: float, leave_by: float) -> None:
         if self.member.state is MemberState.PREPARE_LEAVING and (
             not self.commits.is_pending or now >= leave_by
         ):

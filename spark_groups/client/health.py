@@ -22,11 +22,11 @@ SHARE: Final = 0.5
 class Condition(Enum):
     """The condition of a member; the gravest first."""
 
-    FAILED = "refused for good: its query ends"
-    STUCK = "half of a deadline has gone by, and only a restart of the process helps"
-    CUT_OFF = "half of its session has gone by without an accepted heartbeat; brokers are silent"
-    OUTSIDE = "no member of the group: it has not joined yet, or is about to leave"
-    SLOW = "half of the rebalance time-out has gone by in one batch; nobody waits for it"
+    FAILED = "the member failed for good: its query ends"
+    STUCK = "half of a deadline has passed, and only a restart of the process helps"
+    CUT_OFF = "half of the session timeout has passed without a heartbeat; brokers do not answer"
+    OUTSIDE = "not a member of the group: joining or leaving"
+    SLOW = "a batch has used half of the rebalance timeout; no other member waits for it"
     STANDBY = "a member that owns no partition"
     READING = "a member that owns partitions"
 
@@ -34,11 +34,11 @@ class Condition(Enum):
 NOT_LIVE: Final = (Condition.FAILED, Condition.STUCK)
 READY: Final = (Condition.STANDBY, Condition.READING)
 _OUTSIDE: Final = {
-    MemberState.UNSUBSCRIBED.name: "it is no member of the group",
-    MemberState.JOINING.name: "it has asked to join the group",
-    MemberState.FENCED.name: "it was fenced, and joins again",
-    MemberState.PREPARE_LEAVING.name: "it is about to leave",
-    MemberState.LEAVING.name: "it is about to leave",
+    MemberState.UNSUBSCRIBED.name: "it is not a member of the group",
+    MemberState.JOINING.name: "it is joining the group",
+    MemberState.FENCED.name: "it was fenced and will rejoin",
+    MemberState.PREPARE_LEAVING.name: "it is leaving the group",
+    MemberState.LEAVING.name: "it is leaving the group",
 }
 
 View = Mapping[str, Any]
@@ -89,7 +89,7 @@ def _failed(view: View) -> Iterator[str]:
 def _does_not_send(view: View) -> Iterator[str]:
     age_s = _silence_s(view)
     if age_s is not None and _is_own_fault(view):
-        yield f"{_silent(view, age_s)}, and the next one was not sent although it is due"
+        yield f"{_silent(view, age_s)}, and the next one is overdue"
 
 
 def _is_cut_off(view: View) -> Iterator[str]:
@@ -103,14 +103,14 @@ def _holds_up_a_revocation(view: View) -> Iterator[str]:
     if _is_over_its_share(age_s, limit_s) and not any(_is_cut_off(view)):
         partitions = len(view.get("revoking", ()))
         yield (
-            f"{partitions} partitions are to be given up since {age_s:.0f} s; the coordinator"
-            f" removes the member after {limit_s:g} s"
+            f"a revocation of {partitions} partitions has been pending for {age_s:.0f} s; the"
+            f" coordinator removes the member after {limit_s:g} s"
         )
 
 
 def _is_not_called(view: View) -> Iterator[str]:
     if view.get("left_because_idle"):
-        yield "the member left a query that is silent, or whose batch took longer than maxBatchTime"
+        yield "the member left: its query is idle, or a batch took longer than maxBatchTime"
     age_s, limit_s = view.get("idle_s"), view.get("idle_limit_s")
     if _is_over_its_share(age_s, limit_s):
         yield (
@@ -132,14 +132,14 @@ def _does_not_commit(view: View) -> Iterator[str]:
     age_s, limit_s = view.get("uncommitted_age_s"), _rebalance_timeout_s(view)
     if _is_over_its_share(age_s, limit_s) and not any(_is_cut_off(view)):
         partitions = len(view.get("uncommitted", ()))
-        yield f"offsets of {partitions} partitions have waited {age_s:.0f} s for being committed"
+        yield f"offsets of {partitions} partitions have been uncommitted for {age_s:.0f} s"
 
 
 def _is_outside(view: View) -> Iterator[str]:
     state = view.get("state")
     if state in _OUTSIDE:
         left_s = view.get("instance_wait_left_s")
-        waits = "" if left_s is None else f"; it waits {left_s:.0f} s for its instance id at most"
+        waits = "" if left_s is None else f"; it waits up to {left_s:.0f} s for its instance id"
         yield f"{_OUTSIDE[state]}{waits}"
 
 
@@ -147,8 +147,8 @@ def _is_slow(view: View) -> Iterator[str]:
     age_s, limit_s = view.get("batch_age_s"), _rebalance_timeout_s(view)
     if _is_over_its_share(age_s, limit_s):
         yield (
-            f"a batch has been running for {age_s:.0f} s: a revocation would have to wait for it,"
-            f" and the rebalance time-out is {limit_s:g} s"
+            f"a batch has been running for {age_s:.0f} s: a revocation would wait for it, and the"
+            f" rebalance timeout is {limit_s:g} s"
         )
 
 
@@ -180,7 +180,7 @@ def _is_own_fault(view: View) -> bool:
 
 
 def _silent(view: View, age_s: float) -> str:
-    return f"no heartbeat was accepted for {age_s:.0f} s of a session of {view['proven_for_s']:g} s"
+    return f"no heartbeat was accepted for {age_s:.0f} s (limit: {view['proven_for_s']:g} s)"
 
 
 def _rebalance_timeout_s(view: View) -> float | None:

@@ -56,10 +56,10 @@ ADAPTIVE: Final = LivenessLimits()
 class Sign(Enum):
     """A finding about a query."""
 
-    NONE = "nothing that needs to be said"
-    LONG_BATCH = "a batch runs for long: to be said, no more"
-    OVERDUE_BATCH = "a batch has run for longer than it may"
-    GONE = "no batch runs, and nobody called for longer than is allowed"
+    NONE = "nothing to report"
+    LONG_BATCH = "a batch runs for long: to report only"
+    OVERDUE_BATCH = "a batch exceeded its limit"
+    GONE = "no batch runs, and Spark has not called within the limit"
 
 
 class QueryActivity:
@@ -113,7 +113,7 @@ class QueryActivity:
         if in_flight is self._batch:
             return
         if self._batch is not None and self._seen_at is not None:
-            # The end of a batch is heard of in a call, or from a listener.
+            # Spark reports the end of a batch in a call, or through a listener.
             self._seen_at = max(self._seen_at, now)
         self._batch = in_flight
         self._batch_began_at = None if in_flight is None else now
@@ -166,8 +166,8 @@ class Liveness:
     emit: Callable[[Event], None]
     is_absent: bool = field(default=False, init=False)
     """True from when the member leaves until it rejoins."""
-    _is_called_back: bool = field(default=False, init=False)
-    _is_sent_away: bool = field(default=False, init=False)
+    _will_rejoin: bool = field(default=False, init=False)
+    _leaves_idle_query: bool = field(default=False, init=False)
     _is_over: bool = field(default=False, init=False)
 
     @property
@@ -178,8 +178,8 @@ class Liveness:
     def called(self, now: float) -> None:
         """Note that Spark calls: an absent member will rejoin."""
         self.activity.call_began(now)
-        if self.is_absent and not self._is_called_back:
-            self._is_called_back = True
+        if self.is_absent and not self._will_rejoin:
+            self._will_rejoin = True
             self.emit(QueryReturned(*self._who(now)))
 
     def call_ended(self, now: float) -> None:
@@ -207,21 +207,21 @@ class Liveness:
                 idle_s = self.activity.idle_s(now) or 0.0
                 limit_s = self.activity.idle_limit_s
                 self.emit(QueryGone(*self._who(now), idle_s, limit_s))
-        self.is_absent = self._is_sent_away = True
+        self.is_absent = self._leaves_idle_query = True
         return True
 
     def leaves(self) -> None:
         """Note that the member leaves; it rejoins only if `must_leave` decided that."""
-        self._is_over = self._is_over or not self._is_sent_away
-        self._is_sent_away = False
+        self._is_over = self._is_over or not self._leaves_idle_query
+        self._leaves_idle_query = False
 
-    def may_return(self) -> bool:
+    def may_rejoin(self) -> bool:
         """Return whether the member rejoins now; True once for each return."""
-        if self._is_over or not self._is_called_back:
+        if self._is_over or not self._will_rejoin:
             return False
         if self.member.state is not MemberState.UNSUBSCRIBED:
             return False
-        self.is_absent = self._is_called_back = False
+        self.is_absent = self._will_rejoin = False
         return True
 
     def next_wakeup(self) -> float | None:

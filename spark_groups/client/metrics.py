@@ -32,24 +32,24 @@ MEMBER_IDS_KEPT: Final = 16
 class Count(Enum):
     """Counters; the value is their help text."""
 
-    HEARTBEAT = "heartbeats that were answered, or got no answer"
-    HEARTBEAT_FAILED = "heartbeats that were refused, or got no answer"
-    COMMIT = "offset commits that were answered, or got no answer"
-    COMMIT_FAILED = "offset commits that were refused, in part or as a whole, or got no answer"
-    COMMIT_FENCED = "offset commits that were refused because of the member's id or epoch"
-    REBALANCE = "assignments that were put in place"
-    FAILED_REBALANCE = "assignments that were not put in place, because the membership was lost"
-    MEMBERSHIPS_LOST = "times that the member was fenced, or refused for good"
-    PARTITIONS_ASSIGNED = "partitions that were assigned"
-    PARTITIONS_REVOKED = "partitions that were given up"
-    PARTITIONS_LOST = "partitions that were lost with the membership"
-    PARTITIONS_GIVEN_UP = "partitions that were given up uncommitted, so that the rest is kept"
-    BATCHES_PLANNED = "batches that were planned"
-    BATCHES_FINISHED = "batches that are proven finished"
-    OFFSETS_FINISHED = "offsets that finished batches have read"
-    OFFSETS_LOST = "offsets that were read and not committed: they are read again"
+    HEARTBEAT = "heartbeats sent, with or without a response"
+    HEARTBEAT_FAILED = "heartbeats refused, or without a response"
+    COMMIT = "offset commits sent, with or without a response"
+    COMMIT_FAILED = "offset commits refused, in part or as a whole, or without a response"
+    COMMIT_FENCED = "offset commits refused because of the member id or the member epoch"
+    REBALANCE = "rebalances completed"
+    FAILED_REBALANCE = "rebalances not completed, because the membership was lost"
+    MEMBERSHIPS_LOST = "times that the member was fenced, or failed for good"
+    PARTITIONS_ASSIGNED = "partitions assigned"
+    PARTITIONS_REVOKED = "partitions revoked"
+    PARTITIONS_LOST = "partitions lost with the membership"
+    PARTITIONS_GIVEN_UP = "partitions released without a commit, to keep the others"
+    BATCHES_PLANNED = "batches planned"
+    BATCHES_FINISHED = "batches proven finished"
+    OFFSETS_FINISHED = "offsets read by finished batches"
+    OFFSETS_LOST = "offsets read but not committed, which are read again"
 
-    # Each is one object: its identity is a hash that costs no call, unlike that of its name.
+    # The hash of the identity costs no call, unlike that of the name.
     __hash__ = object.__hash__
 
 
@@ -58,10 +58,10 @@ class Took(Enum):
 
     __hash__ = object.__hash__
 
-    HEARTBEAT_RESPONSE_TIME = "from a heartbeat to its answer"
-    COMMIT_LATENCY = "from an offset commit to its answer"
-    REBALANCE_LATENCY = "from the word of a new assignment until the coordinator knows it in place"
-    PARTITION_REVOKED_LATENCY = "from the word of a revocation until it is acknowledged"
+    HEARTBEAT_RESPONSE_TIME = "from a heartbeat to its response"
+    COMMIT_LATENCY = "from an offset commit to its response"
+    REBALANCE_LATENCY = "from a new assignment until its acknowledgement"
+    PARTITION_REVOKED_LATENCY = "from a revocation until its acknowledgement"
     BATCH_TIME = "from the plan of a batch until it is proven finished"
 
 
@@ -265,7 +265,7 @@ class Metrics:
 def _asked(request: Request) -> _Asked | None:
     match request:
         case HeartbeatRequest(member_epoch=member_epoch):
-            # A goodbye, or one in the name of an earlier run, proves nothing about this member.
+            # A leave, also one for an earlier member id, proves nothing about this member.
             return _HEARTBEAT if member_epoch >= 0 else None
         case OffsetCommitRequest():
             return _COMMIT

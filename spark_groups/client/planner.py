@@ -50,7 +50,7 @@ class BatchPlanner:
         """
         member = self.positions.member
         positions = self._usable(ends, leader_epochs, now)
-        # An end that is doubted may be that of another topic, created again under the name.
+        # A doubted end may be that of a topic created again under this name.
         listed = {key: ends[key] for key in positions}
         self.log_ends.update(listed)
         clipped = self._clip(listed)
@@ -70,8 +70,8 @@ class BatchPlanner:
             self.positions.topics.read(),
         )
         if plan == self._last:
-            # Read anew where a log was cut. Spark takes the same text for no news: an empty batch
-            # goes between.
+            # Read again after a truncation. Spark ignores an unchanged offset, so an empty
+            # batch goes between.
             plan = replace(plan, ranges=())
         self._last = plan
         self.positions.ledger.record(plan, leader_epochs)

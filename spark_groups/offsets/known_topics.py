@@ -2,9 +2,9 @@
 
 The known count of a topic is never raised; it is stored with committed offsets and in plans. If
 neither has one, the member that begins to read the topic uses the count it saw first. The count
-tells partitions that were added later, which start at their beginning, from those that were there,
-for which `startingOffsets` applies. A topic that was created later, or that a pattern matches
-later, has count 0.
+distinguishes partitions added later, which start at their beginning, from earlier ones, for which
+`startingOffsets` applies. A topic that was created later, or that a pattern matches later, has
+count 0.
 """
 
 from __future__ import annotations

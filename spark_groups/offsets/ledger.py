@@ -106,8 +106,7 @@ class OwnedPartition:
         return is_untouched and self.position in run.boundaries[:-1]
 
     def can_inherit(self, run: FinishedRun) -> bool:
-        """Return whether a finished run may be settled: the leader has confirmed the committed
-        offset."""
+        """Return whether a finished run may be settled: the committed offset is confirmed."""
         is_heard = self.listed_end != NO_OFFSET
         return is_heard or self.leader_epoch == NO_LEADER_EPOCH or run.leader_epoch >= 0
 
@@ -347,7 +346,7 @@ class Ledger:
             owned = self.owned.get(key)
             tenure, leader_epoch = self._planned_at[key]
             if owned and owned.tenure == tenure:
-                # It may be looked up anew: what is found then must not undo what was read.
+                # Its position may be fetched again, which must not undo this read.
                 is_known = owned.phase not in BEFORE_START
                 runs = self._committing if is_known else self._undecided
                 self._note_run(key, each, runs, leader_epoch)

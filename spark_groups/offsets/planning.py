@@ -30,8 +30,7 @@ class PlanLimit:
     max_trigger_delay_s: float = 900.0
 
     def holds_back(self, backlog: int, waited_s: float) -> bool:
-        """Return whether a backlog of so many offsets must wait; `waited_s` counts from the last
-        batch."""
+        """Return whether a backlog must wait for more; `waited_s` counts from the last batch."""
         return (
             self.min_offsets is not None
             and backlog < self.min_offsets

@@ -192,13 +192,13 @@ class PositionResolver:
                 self._start_forgotten(key, owned, resolved, now)
             else:
                 self._start(key, owned, resolved, member_epoch, now)
-        # Of what is forgotten the loss is told.
-        told = {key: owned for key, owned in waiting.items() if key.topic_id not in forgotten}
-        resolved.events += self._tell_read_whole(told, read_by_group, now)
+        # For forgotten topics the loss is reported instead.
+        others = {key: owned for key, owned in waiting.items() if key.topic_id not in forgotten}
+        resolved.events += self._read_whole_events(others, read_by_group, now)
         return resolved
 
     def _count(self, topic_id: TopicId, read_by_group: set[TopicId]) -> int:
-        """Return the known count of a topic; 0 if the group has read it and the count is unknown."""
+        """Return the known count of a topic; 0 if it is unknown but the group has read it."""
         known = self._topics.known_count(topic_id)
         if known is None:
             known = 0 if topic_id in read_by_group else self._topics.first_count(topic_id)
@@ -243,9 +243,9 @@ class PositionResolver:
                 f"the checkpoint was written in the group {self._former_group_id!r}, but this query"
                 f" reads in the group {self._group_id!r}, which has committed nothing for"
                 f" {', '.join(sorted(unread))}: startingOffsets would skip rows, or read them all"
-                " again. To begin anew, give the query a new checkpointLocation. To go on where"
-                f" {self._former_group_id!r} stands, stop all members of {self._group_id!r} and"
-                f" run: {command}"
+                " again. To start over, give the query a new checkpointLocation. To continue from"
+                f" the offsets of {self._former_group_id!r}, stop all members of"
+                f" {self._group_id!r} and run: {command}"
             )
             return False
         if found:
@@ -256,7 +256,7 @@ class PositionResolver:
             )
         return resolved.reaction is Reaction.ACCEPT
 
-    def _tell_read_whole(
+    def _read_whole_events(
         self,
         waiting: Mapping[TopicIdPartition, OwnedPartition],
         read_by_group: set[TopicId],
@@ -287,10 +287,10 @@ class PositionResolver:
     def _may_be_old(self, key: TopicIdPartition, owned: OwnedPartition, *, is_read: bool) -> bool:
         """Return whether a partition without an offset may have existed when the group began."""
         if not self._topics.was_checkpointed(key.topic_id):
-            # Where "earliest" applies anyway nobody expects anything else.
+            # With "earliest" the beginning is expected anyway.
             if not is_read or self._starting.default is StartingPoint.EARLIEST:
                 return False
-            # Nobody knows the count, unless the topic itself was created since.
+            # The count is unknown, unless the topic itself was created since.
             return owned.known_count == 0 and self._topics.first_count(key.topic_id) > 0
         if owned.known_count == 0:
             return self._topics.first_count(key.topic_id) > 0
@@ -305,7 +305,7 @@ class PositionResolver:
         if not listing:
             return None
         questions = {key: self._question(self._ledger.owned[key]) for key in listing}
-        # One that cannot be answered must not keep the other from being asked: they take turns.
+        # They take turns, so that one without an answer does not block the other.
         others = (each for each in questions.values() if each != self._listed_last)
         chosen = next(others, questions[listing[0]])
         return ListOffsetsRequest(
@@ -341,10 +341,10 @@ class PositionResolver:
             if position is not None:
                 leader_epoch = response.leader_epochs.get(key, NO_LEADER_EPOCH)
                 self._settle(key, owned, position, leader_epoch, member_epoch)
-        resolved.events += self._tell_unlisted(unlisted, now)
+        resolved.events += self._start_unknown_events(unlisted, now)
         return resolved
 
-    def _tell_unlisted(
+    def _start_unknown_events(
         self, unlisted: dict[int, list[TopicIdPartition]], now: float
     ) -> list[StartUnknown]:
         """Return the starting positions that failed since the last report."""
@@ -404,7 +404,7 @@ class PositionResolver:
         """Fetch again: a commit was dropped because its topic is unknown."""
         owned = self._ledger.owned.get(commit.key)
         if owned is not None and owned.tenure == commit.tenure:
-            # A coordinator may know less than others for a moment: nothing is given up for it.
+            # A coordinator may lag behind: nothing is released for that.
             owned.topic_gone = True
             owned.phase = Phase.FETCHING
             self._ledger.release_run(commit.key)
@@ -441,15 +441,15 @@ class PositionResolver:
         if self._fail_on_data_loss:
             resolved.data_loss = message
             return
-        # Whatever partition of it is assigned next starts at its beginning, too.
+        # Its other partitions will start at their beginning too.
         owned.known_count = self._topics.note_count(key.topic_id, 0)
         self._list(owned, EARLIEST_TIMESTAMP)
 
     def _what_to_do(self, topic_or_partition: str) -> str:
         command = self._reset_command("--topic", topic_or_partition, "--to-earliest")
         return (
-            f"To say where to go on, stop all members of the group and run `{command}`, or the same"
-            " with --to-latest. To start where startingOffsets says, give the query a new"
+            f"To choose where to continue, stop all members of the group and run `{command}`, or"
+            " the same with --to-latest. To start from startingOffsets, give the query a new"
             " checkpointLocation"
         )
 
@@ -469,7 +469,7 @@ class PositionResolver:
                 f"the group has no committed offset for {partition}, but this query has read it up"
                 f" to {checkpointed}: the group's offsets expired or were deleted."
                 f" {self._what_to_do(f'{topic}:{key.partition}')}. With failOnDataLoss=false it"
-                f" goes on at {checkpointed}"
+                f" continues at {checkpointed}"
             )
             resolved.events.append(DataLost(now, message))
             if self._fail_on_data_loss:
@@ -478,7 +478,7 @@ class PositionResolver:
             self._settle(key, owned, checkpointed, NO_LEADER_EPOCH, member_epoch)
             return
         if self._topics.was_created_again(key.topic_id):
-            # An offset that was named was one of the earlier topic of that name.
+            # A named offset was one of the earlier topic of that name.
             self._list(owned, EARLIEST_TIMESTAMP)
             return
         # Its offset may have been deleted, or never copied to this group: "latest" would skip.

@@ -52,7 +52,7 @@ class StartingOffsets:
         """
         wanted = self.by_partition.get(partition, self.default.value)
         is_new = known_count is not None and partition.partition >= known_count
-        # What was written before a new partition was noticed would be skipped.
+        # "latest" would skip records written before the new partition was noticed.
         return EARLIEST_TIMESTAMP if is_new and wanted == LATEST_TIMESTAMP else wanted
 
     def names_start(self, partition: TopicPartition) -> bool:

@@ -120,7 +120,7 @@ class PositionValidator:
         if now - since < DOUBT_S:
             return False
         if NO_LEADER_EPOCH < listed.leader_epoch < known:
-            # No leader this old can be in office for so long: the position's epoch is wrong.
+            # An old leader is replaced sooner than this: the position's epoch is wrong.
             owned.leader_epoch = NO_LEADER_EPOCH
             self.forget(key)
             return False
@@ -128,12 +128,12 @@ class PositionValidator:
             heard_at, listed = self._too_short.get(key, (since, listed))
             if heard_at < since + DOUBT_S:
                 return False
-        # Nothing is known of what stands above the committed offset if the end was inherited.
+        # Above the committed offset nothing is certain if the end was inherited.
         kept = min(listed.end_offset, max(owned.committed_offset, 0))
         message = (
             f"{self._name(key)} ends at {listed.end_offset}, but this group has read it up to"
-            f" {owned.position}: the log was truncated. Set failOnDataLoss=false to go on from"
-            f" {kept}"
+            f" {owned.position}: the log was truncated. Set failOnDataLoss=false to continue"
+            f" from {kept}"
         )
         found = EpochEnd(kept, listed.leader_epoch)
         self._truncated(key, found, DataLost(now, message), resolved)
@@ -179,7 +179,7 @@ class PositionValidator:
             if is_as_long and self._is_beyond_what_is_known(key):
                 self._reached(key, leader_epoch, resolved)
                 self.forget(key)
-        # The word of an old leader is no error, but it must not be asked for at once either.
+        # An old leader's answer is no error, but the retry must wait.
         if self.to_list() is not None:
             resolved.reaction = Reaction.RETRY
         for code in response.errors.values():
@@ -262,10 +262,10 @@ class PositionValidator:
         message = (
             f"{self._name(key)} was truncated: this group has read it up to {owned.position} under"
             f" leader epoch {owned.leader_epoch}, but the log of leader epoch"
-            f" {owned.current_leader_epoch} has left that one at {end_offset}. Offsets"
-            f" [{end_offset}, {owned.position}) that were read are gone, and what is written there"
-            f" now was not read (an unclean leader election does this). Set failOnDataLoss=false"
-            f" to go on from {end_offset}"
+            f" {owned.current_leader_epoch} diverges from it at {end_offset}. Offsets"
+            f" [{end_offset}, {owned.position}) that were read are gone, and their replacements"
+            f" were not read (caused by an unclean leader election). Set failOnDataLoss=false to"
+            f" continue from {end_offset}"
         )
         confirmed = EpochEnd(end_offset, owned.current_leader_epoch)
         self._truncated(key, confirmed, DataLost(now, message), resolved)

@@ -98,7 +98,7 @@ class Report:
 
     def __init__(self, everything: HeartbeatRequest) -> None:
         self.rebalance_timeout_s = 0.0
-        """What the coordinator goes by, also while the next heartbeat is to be full."""
+        """The one that the coordinator knows, also while the next heartbeat must be full."""
         self._everything = everything
         self._owned: Assignment | None = None
         self._rebalance_timeout_ms = -1
@@ -247,8 +247,7 @@ class Member:
         self.join(now)
 
     def acknowledge(self, now: float) -> None:
-        """Release all partitions to revoke: no batch reads them, and everything finished is
-        committed."""
+        """Release all partitions to revoke: none is being read, and all are committed."""
         revoked = self.revoking
         self._hold(self.assigned, self.assigned)
         self.revocation_requested_at = None
@@ -293,12 +292,12 @@ class Member:
         self.member_epoch = JOIN_GROUP_MEMBER_EPOCH
         self._report.forget()
         if fenced_while_joining and not new_id:
-            # Brokers before 4.2 refuse epoch 0 of a member they still know: free its old id.
+            # Brokers before 4.2 refuse epoch 0 of a member they still know: release its old id.
             self.abandoned_ids.append(self.member_id)
         if new_id or fenced_while_joining:
             self.member_id = self._new_member_id()
         if not fenced_while_joining:
-            # A join that is refused again and again keeps its pause, which grows.
+            # A refused join keeps its growing pause.
             self.pace.at_once(now)
 
     def leave(self, now: float, *, will_return: bool = False) -> None:
@@ -359,7 +358,7 @@ class Member:
             return Reaction.ACCEPT
         reaction = rule_for(response.error_code).heartbeat
         if self.state is MemberState.FENCED or request.member_id != self.member_id:
-            # The question was asked before a loss or a return: it is about a life that is over.
+            # The heartbeat was sent before a loss or a return: the answer is outdated.
             self.pace.at_once(now)
         elif request.member_epoch < 0:
             if reaction in (Reaction.RETRY, Reaction.REDISCOVER):
@@ -440,7 +439,7 @@ class Member:
         self.pace.refused(now, throttle_ms=response.throttle_time_ms)
         joining = self.state is MemberState.JOINING
         if joining and response.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-            # A join creates the group: only a classic group that cannot be converted has no id.
+            # A join creates a group: only classic groups that cannot be converted get this error.
             reaction = Reaction.FAIL
         if reaction in (Reaction.REJOIN_SAME_ID, Reaction.REJOIN_NEW_ID):
             self.lose(message, now, new_id=reaction is Reaction.REJOIN_NEW_ID)
@@ -470,7 +469,7 @@ class Member:
         self._move(MemberInput.FAILED)
         self._emit(MemberFailed, now, message=message)
         if self.state is MemberState.LEAVING:
-            # Whatever was refused, the others need not wait for the end of the session.
+            # Leave at once, so that other members need not wait for the session timeout.
             self.pace.at_once(now)
 
     def _await_instance(self, message: str, now: float) -> None:
@@ -482,8 +481,8 @@ class Member:
             self.fail(f"{message} ({remedy})", now)
         elif deadline is not None and asked_at is not None and asked_at > deadline:
             self.fail(
-                f"{message} (it was waited for twice as long as the session of a dead member"
-                f" lasts, so its holder lives: {remedy})",
+                f"{message} (still held after two session timeouts, so its holder is alive:"
+                f" {remedy})",
                 now,
             )
         elif say:

@@ -17,27 +17,27 @@ class MemberState(Enum):
 
     UNSUBSCRIBED = "not a member; sends nothing"
     JOINING = "sends a full heartbeat with epoch 0 until it is answered"
-    RECONCILING = "was told to revoke; keeps reporting what it owns until the revocation is done"
-    ACKNOWLEDGING = "owns exactly what it was assigned and has to report it at once"
-    STABLE = "owns what it was assigned and the coordinator knows it"
-    FENCED = "was refused; has dropped everything and will join again"
-    PREPARE_LEAVING = "commits what is finished; heartbeats go on meanwhile"
+    RECONCILING = "must revoke partitions; reports them as owned until the revocation is done"
+    ACKNOWLEDGING = "owns exactly its assignment and must report it at once"
+    STABLE = "owns its assignment, and the coordinator knows it"
+    FENCED = "lost its membership; has dropped all partitions and will rejoin"
+    PREPARE_LEAVING = "commits finished batches; heartbeats continue"
     LEAVING = "sends the last heartbeat, with epoch -1 or -2"
-    FATAL = "was refused for good; sends nothing, the reason is kept"
+    FATAL = "failed for good; sends nothing, the reason is kept"
 
 
 class MemberInput(Enum):
     """The inputs of the state machine."""
 
     JOIN = "its owner wants to be a member"
-    UNCHANGED = "a heartbeat was accepted; nothing is to be revoked, nothing new was assigned"
-    ADDED = "a heartbeat was accepted; partitions were added, none is to be revoked"
-    REVOKE = "a heartbeat was accepted; partitions are to be revoked"
-    REVOKED = "its owner is done with all partitions that are to be revoked"
+    UNCHANGED = "a heartbeat was accepted; the assignment is unchanged"
+    ADDED = "a heartbeat was accepted; partitions were added, none revoked"
+    REVOKE = "a heartbeat was accepted; partitions must be revoked"
+    REVOKED = "its owner has finished with all revoked partitions"
     LOST = "the coordinator does not know the member, or not at this epoch"
     LEAVE = "its owner wants to leave"
-    LEAVE_READY = "nothing is left to be committed"
-    LEFT = "the last heartbeat was answered, or given up"
+    LEAVE_READY = "nothing is left to commit"
+    LEFT = "the last heartbeat was answered, or timed out"
     FAILED = "the coordinator refused the member for good"
 
 

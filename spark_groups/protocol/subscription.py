@@ -20,7 +20,7 @@ LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _NOT_IN_RE2: Final = (
     (
         re.compile(r"\(\?<?[=!]"),
-        "RE2 has neither look-ahead nor look-behind: list what is wanted, as in (orders|bills)-.*",
+        "RE2 has neither look-ahead nor look-behind: list alternatives, as in (orders|bills)-.*",
     ),
     (re.compile(r"\\[1-9]|\(\?P="), "RE2 has no back-references: spell out what may be repeated"),
     (
@@ -29,7 +29,7 @@ _NOT_IN_RE2: Final = (
     ),
     (re.compile(r"\(\?>"), "RE2 has no atomic groups and needs none: write (?:...)"),
     (re.compile(r"\\Z"), "a pattern matches whole names anyway: leave \\Z out"),
-    (re.compile(r"^[*]|(?<!\\)[(|][*]"), "* repeats what is before it: write .* for anything"),
+    (re.compile(r"^[*]|(?<!\\)[(|][*]"), "* repeats the preceding element: write .* for anything"),
 )
 _META: Final = re.compile(r"[*+?{}\[\]()|.\\^$]")
 _OPEN_END: Final = re.compile(r"(?:[*+?}$]|\\z)\)*$")

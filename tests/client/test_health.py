@@ -64,11 +64,11 @@ def test_member_with_partitions_reads_and_one_without_stands_by() -> None:
     ("changes", "condition", "words"),
     [
         ({"failure": "not authorized"}, Condition.FAILED, "not authorized"),
-        ({"last_heartbeat_age_s": 22.5, "heartbeat_overdue_s": 9.0}, Condition.STUCK, "not sent"),
+        ({"last_heartbeat_age_s": 22.5, "heartbeat_overdue_s": 9.0}, Condition.STUCK, "overdue"),
         (
             {"last_heartbeat_age_s": 22.5, "unreachable_age_s": 9.0, "unreachable_reason": "gone"},
             Condition.CUT_OFF,
-            "session of 45 s: gone",
+            "(limit: 45 s): gone",
         ),
         ({"last_heartbeat_age_s": 22.5}, Condition.CUT_OFF, "no answer yet"),
         (
@@ -80,8 +80,8 @@ def test_member_with_partitions_reads_and_one_without_stands_by() -> None:
         ({"left_because_idle": True, "state": "UNSUBSCRIBED"}, Condition.STUCK, "left"),
         ({"batch_age_s": 30.0, "batch_limit_s": 60.0}, Condition.STUCK, "maxBatchTime"),
         ({"uncommitted_age_s": 150.0, "uncommitted": ["orders-0"]}, Condition.STUCK, "committed"),
-        ({"batch_age_s": 150.0}, Condition.SLOW, "rebalance time-out is 300 s"),
-        ({"state": "JOINING", "instance_wait_left_s": 12.0}, Condition.OUTSIDE, "waits 12 s"),
+        ({"batch_age_s": 150.0}, Condition.SLOW, "rebalance timeout is 300 s"),
+        ({"state": "JOINING", "instance_wait_left_s": 12.0}, Condition.OUTSIDE, "waits up to 12 s"),
     ],
 )
 def test_what_is_wrong_is_found_at_half_of_its_deadline(

@@ -62,5 +62,5 @@ def test_wait_for_an_instance_id_is_counted_anew_when_the_coordinator_fails_over
     harness.client.check()
     while harness.now < 40.0 and harness.client.member.failure is None:
         harness.beat(unreleased)
-    with pytest.raises(GroupError, match="its holder lives"):
+    with pytest.raises(GroupError, match="its holder is alive"):
         harness.client.check()

@@ -685,4 +685,4 @@ def test_what_to_do_about_lost_offsets_is_said_with_a_command() -> None:
             f"`spark-groups reset-offsets g --topic {what} --to-earliest --execute"
             " --bootstrap-server b:1`, or the same with --to-latest" in said
         )
-        assert "where startingOffsets says, give the query a new checkpointLocation" in said
+        assert "from startingOffsets, give the query a new checkpointLocation" in said

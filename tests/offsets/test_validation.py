@@ -115,7 +115,7 @@ def test_log_that_left_the_epoch_below_the_position_was_truncated() -> None:
     assert "orders-0 was truncated" in resolved.data_loss
     assert "[5, 8)" in resolved.data_loss
     assert "under leader epoch 2" in resolved.data_loss
-    assert "leader epoch 4 has left that one at 5" in resolved.data_loss
+    assert "leader epoch 4 diverges from it at 5" in resolved.data_loss
     assert scene.listed({0: (99, 4)})[0] == {}, "it is not planned from where it stood"
 
 

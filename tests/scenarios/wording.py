@@ -61,8 +61,8 @@ class Names:
         for topic_id, name in self._names.items():
             text = text.replace(str(topic_id), name)
         return re.sub(
-            r"\bepoch (\d+)",
-            lambda found: f"epoch {self.epoch_out(group_id, int(found[1]))}",
+            r"(?<=\bepoch )(\d+)|(?<= -> )(\d+)\b",
+            lambda found: str(self.epoch_out(group_id, int(found[0]))),
             text,
         )
 

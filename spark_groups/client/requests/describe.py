@@ -2,7 +2,7 @@
 
 Kafka's heartbeat names only the current assignment, so the client describes the group after each
 change; pending partitions are the target without the owned ones. Their committed offsets and log
-ends are only shown: what is planned is fetched again after the assignment. These requests come last
+ends are only shown: planning fetches them again after the assignment. These requests come last
 on their channels and are not retried before the next description.
 """
 
@@ -130,7 +130,7 @@ class TargetAssignment:
         }
         topic_ids = {key.topic_id for each in response.members for key in each.target_assignment}
         self.planned_topics = frozenset(response.topic_names.get(each, "") for each in topic_ids)
-        # An answer from before the last heartbeat's says nothing about what is settled now.
+        # An answer from before the last heartbeat's says nothing about the current assignment.
         is_current = member.member_epoch == member_epoch
         epochs_ahead = max(self.group_epoch, self.assignment_epoch) > member_epoch
         more = bool(self.pending) or epochs_ahead or not is_current

@@ -87,10 +87,10 @@ class Coordinator:
     def refused(self, request: Request, code: int, now: float) -> None:
         """Note an error in the answer to a heartbeat or to FindCoordinator."""
         name = ErrorCode.name_of(code)
-        self.unreachable(f"{type(request).__name__} was answered {name}", now)
+        self.unreachable(f"{type(request).__name__} failed with {name}", now)
         if code != ErrorCode.UNRELEASED_INSTANCE_ID:
-            # A coordinator that failed over gives whoever holds an instance id a whole session
-            # again: only refusals without a break say that the holder lives (KIP-848, "Fail Over").
+            # A coordinator that failed over starts a new session for the holder of an instance id:
+            # only uninterrupted refusals prove that the holder is alive (KIP-848, "Fail Over").
             self.member.instance_wait.ended()
 
     def react(

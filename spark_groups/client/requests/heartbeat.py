@@ -40,14 +40,16 @@ class _ToCoordinator:
     coordinator: Coordinator
     _sent_to: Node | None = field(default=None, init=False)
 
-    def _heard(self, request: HeartbeatRequest, response: HeartbeatResponse, now: float) -> None:
+    def _note_response(
+        self, request: HeartbeatRequest, response: HeartbeatResponse, now: float
+    ) -> None:
         if response.error_code == ErrorCode.NONE:
             self.coordinator.reached()
         else:
             self.coordinator.refused(request, response.error_code, now)
 
-    def _unheard(self) -> None:
-        # A coordinator that failed over gives whoever holds an instance id a whole session again.
+    def _note_failure(self) -> None:
+        # A coordinator that failed over starts a new session for the holder of an instance id.
         self.member.instance_wait.ended()
         self.coordinator.lost(self._sent_to)
 
@@ -76,7 +78,7 @@ class Releases(_ToCoordinator):
 
     def answered(self, request: HeartbeatRequest, response: HeartbeatResponse, now: float) -> None:
         """Note the id as released, unless the coordinator could not decide."""
-        self._heard(request, response, now)
+        self._note_response(request, response, now)
         if rule_for(response.error_code).heartbeat in (Reaction.RETRY, Reaction.REDISCOVER):
             self.coordinator.pause.failed(now)
             self.coordinator.lost()
@@ -88,7 +90,7 @@ class Releases(_ToCoordinator):
 
     def failed(self, _request: HeartbeatRequest, _failure: RequestFailed, now: float) -> None:
         """Retry once the coordinator is found."""
-        self._unheard()
+        self._note_failure()
         self.coordinator.pause.failed(now)
 
     def _leave(self, member_id: str, instance_id: str | None) -> HeartbeatRequest:
@@ -115,7 +117,7 @@ class Heartbeats(_ToCoordinator):
 
     def answered(self, request: HeartbeatRequest, response: HeartbeatResponse, now: float) -> None:
         """Process assignment, epoch and interval, or the error."""
-        self._heard(request, response, now)
+        self._note_response(request, response, now)
         reaction = rule_for(response.error_code).heartbeat
         self.member.handle_response(response, now)
         if reaction is Reaction.ACCEPT:
@@ -125,10 +127,10 @@ class Heartbeats(_ToCoordinator):
 
     def failed(self, request: HeartbeatRequest, failure: RequestFailed, now: float) -> None:
         """Find the coordinator; the next heartbeat is full."""
-        self._unheard()
+        self._note_failure()
         self.member.handle_failure(now)
         is_join = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
         if is_join and request.instance_id is not None and failure.may_have_arrived:
-            # The coordinator may keep the instance id for it, and then for nobody else:
-            # it refuses the same join until that is released, or its session is over.
+            # The coordinator may reserve the instance id for this join: it refuses the next one
+            # until that is released, or its session expires.
             self.releases.add(request.member_id)

@@ -59,7 +59,7 @@ class AbsentTopics:
 
     def learn(self, request: MetadataRequest, response: MetadataResponse, now: float) -> None:
         """Process metadata."""
-        # An error such as LEADER_NOT_AVAILABLE is not told of a topic that does not exist.
+        # Brokers return errors such as LEADER_NOT_AVAILABLE only for topics that exist.
         there = {topic.name for topic in response.topics} | response.errors.keys()
         for name in request.topic_names | (self._since.keys() & there):
             if name not in there:
@@ -70,7 +70,7 @@ class AbsentTopics:
             elif now - self._found_at.get(name, now) >= BELIEVED_S:
                 del self._found_at[name]
         self._ask_at = now + ASK_AGAIN_S
-        # Only an answer that names a topic absent counts, not the time that went by without one.
+        # Only a response without the topic counts, not time without a response.
         absent = request.topic_names & self._since.keys()
         believed = {name for name in absent if now - self._since[name] >= BELIEVED_S}
         kept = self._since.keys() & frozenset(self.missing)

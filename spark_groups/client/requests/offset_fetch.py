@@ -80,8 +80,8 @@ class OffsetFetches:
 
     def failed(self, _request: OffsetFetchRequest, _failure: RequestFailed, now: float) -> None:
         """Retry after a pause."""
-        # One connection may hang alone: a heartbeat tells at once whether the coordinator is
-        # there, and need not wait until it was looked for. So for each request on this channel.
+        # Only this connection may hang: a heartbeat shows whether the coordinator is reachable.
+        # The same for every request on this channel.
         self.positions.member.pace.at_once(now)
         self.pause.failed(now)
 

@@ -56,8 +56,7 @@ class SessionTimeout:
         self._due_at: float | None = 0.0
 
     def follow(self, interval_s: float, now: float) -> None:
-        """Note the heartbeat interval of a response: if it changed, the session timeout may have
-        too."""
+        """Note the heartbeat interval; if it changed, the session timeout may have too."""
         if interval_s != self._interval_s:
             self._interval_s = interval_s
             self._is_in_doubt = True
@@ -99,14 +98,14 @@ class SessionTimeout:
         if self._session_timeout_max_ms is None or wanted_ms <= self._session_timeout_max_ms:
             return command
         return (
-            f"{command} (the brokers take {self._session_timeout_max_ms} at most: raise their"
+            f"{command} (the brokers accept at most {self._session_timeout_max_ms}: raise their"
             " group.consumer.max.session.timeout.ms first)"
         )
 
     def proven_for_s(self, interval_s: float) -> float:
         """Return how long an accepted heartbeat proves ownership, in seconds."""
-        # A broker may have been given a shorter session than Kafka's own, always with shorter
-        # heartbeats: two missed ones and a pause are as long as anybody may be silent.
+        # A broker may have a shorter session timeout than Kafka's default, always with a shorter
+        # heartbeat interval: two missed heartbeats and a pause fit into any of them.
         guess_s = MISSED_HEARTBEATS * interval_s + RESENDING_S
         if self.session_timeout_ms is None:
             return min(self._assumed_session_timeout_ms / 1000, guess_s)

@@ -103,7 +103,7 @@ def test_command_that_the_brokers_would_refuse_says_what_to_raise_first(
     response = GroupSettingsResponse(session_timeout_ms=45_000, session_timeout_max_ms=maximum_ms)
     read(watch, response, 1.0)
     command = watch.command_for_restart("g", 61.0) or ""
-    assert ("the brokers take 60000 at most" in command) is is_said
+    assert ("the brokers accept at most 60000" in command) is is_said
 
 
 def test_client_owns_nothing_once_its_session_may_be_over() -> None:
