@@ -1,4 +1,4 @@
-"""A client in the harness of a test: each request is taken out and answered by name."""
+"""A test harness of a client: tests answer each request by its channel."""
 
 from __future__ import annotations
 

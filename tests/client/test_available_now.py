@@ -1,4 +1,4 @@
-"""How AvailableNow ends, by hand: what is missing, for how long that is waited for, and then."""
+"""How AvailableNow ends: missing partitions, how long it waits for them, and what then."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_no_answer_about_offsets_makes_a_heartbeat_ask_whether_the_coordinator_i
     harness.own(0)
     harness.fail(Channel.OFFSETS)
     assert harness.client.failing_since == harness.now
-    assert Channel.SEARCH not in harness.under_way, "nobody says that it is somewhere else"
+    assert Channel.SEARCH not in harness.under_way, "no answer says that it moved"
     assert isinstance(harness.request(Channel.HEARTBEAT), m.HeartbeatRequest)
     harness.beat(accepted(2))
     assert harness.client.failing_since is None
@@ -248,8 +248,8 @@ def test_start_that_cannot_be_listed_does_not_keep_the_others_from_being_listed(
         errors = dict.fromkeys(request.partitions, int(ErrorCode.LEADER_NOT_AVAILABLE))
         harness.answer(Channel.CLUSTER, m.ListOffsetsResponse(errors=errors))
     assert asked == [(-1, [0]), (-2, [1])] * 2
-    told = [(each.error, indexes(each.partitions)) for each in harness.find(StartUnknown)]
-    assert told == [("LEADER_NOT_AVAILABLE", [0]), ("LEADER_NOT_AVAILABLE", [1])]
+    reported = [(each.error, indexes(each.partitions)) for each in harness.find(StartUnknown)]
+    assert reported == [("LEADER_NOT_AVAILABLE", [0]), ("LEADER_NOT_AVAILABLE", [1])]
 
 
 def test_start_that_nobody_knows_is_told_again_when_the_problem_changes() -> None:
@@ -266,8 +266,8 @@ def test_start_that_nobody_knows_is_told_again_when_the_problem_changes() -> Non
         refused = {key(index): int(code) for index, code in errors.items()}
         found = dict.fromkeys(request.partitions - set(refused), 5)
         harness.answer(Channel.CLUSTER, m.ListOffsetsResponse(offsets=found, errors=refused))
-    told = [(each.error, indexes(each.partitions)) for each in harness.find(StartUnknown)]
-    assert told == [(missing.name, [0]), (down.name, [0])]
+    reported = [(each.error, indexes(each.partitions)) for each in harness.find(StartUnknown)]
+    assert reported == [(missing.name, [0]), (down.name, [0])]
 
 
 def test_nothing_is_asked_of_the_cluster_once_the_member_leaves() -> None:
@@ -333,7 +333,9 @@ def test_description_that_is_refused_for_good_is_told_once_and_not_waited_for() 
     refusal = m.DescribeGroupResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     harness.answer(Channel.OFFSETS, refusal)
     assert harness.client.target.is_refused
-    assert not harness.client.is_settled, "nothing is all there is to have only if that is told"
+    assert not harness.client.is_settled, (
+        "an empty assignment is complete only if the description shows it"
+    )
     harness.beat(accepted(2, parts(0)))
     harness.cluster()
     harness.beat(accepted(2))

@@ -503,9 +503,9 @@ def test_checkpoint_of_another_group_goes_on_where_this_one_has_committed() -> N
     harness = ClientHarness(checkpointed=OTHER)
     harness.client.finish(OTHER, harness.now)
     harness.own(0, offsets={0: 0})
-    (told,) = harness.find(CheckpointOfAnotherGroup)
-    assert isinstance(told, CheckpointOfAnotherGroup)
-    assert (told.former_group_id, told.topics) == ("other", ("orders",))
+    (reported,) = harness.find(CheckpointOfAnotherGroup)
+    assert isinstance(reported, CheckpointOfAnotherGroup)
+    assert (reported.former_group_id, reported.topics) == ("other", ("orders",))
     plan = planned(harness, {0: 7})
     assert plan.ranges == (OffsetRange(TOPIC, "orders", 0, 0, 7),), "nothing of it is inherited"
     assert plan.topics == (ReadTopic(TOPIC, "orders", 4),), "the count is that of this group"

@@ -131,7 +131,7 @@ def test_the_gravest_counts_and_all_reasons_are_told() -> None:
 def test_every_state_has_its_word(state: MemberState) -> None:
     condition = assess({**WELL, "state": state.name}).condition
     inside = (MemberState.STABLE, MemberState.RECONCILING, MemberState.ACKNOWLEDGING)
-    # A member that was refused for good always says why, too.
+    # A failed member always has a reason.
     expected = Condition.READING if state in (*inside, MemberState.FATAL) else Condition.OUTSIDE
     assert condition is expected
     assert (condition in READY) == (expected is Condition.READING)
@@ -174,7 +174,7 @@ def test_driver_that_keeps_no_time_any_more_is_stuck_before_the_session_ends() -
     beat_for(harness, 1.0)
     accepted_at = harness.client.member.last_accepted_sent_at
     assert accepted_at is not None
-    # Nobody polls: what is due is not sent.
+    # Without polling, due requests are not sent.
     harness.under_way.pop(Channel.HEARTBEAT, None)
     view = take_snapshot(harness.client, accepted_at + SHARE * session_s)
     assert assess(view).condition is Condition.STUCK

@@ -60,7 +60,7 @@ def before(probes: list[Probe], who: str, at: float) -> Iterator[Probe]:
 
 
 def test_calm_group_is_always_well() -> None:
-    # Whoever comes last of three gets none of two partitions.
+    # The last of three members gets none of two partitions.
     probes, _ = probed(Swarm(queries=3, partitions=2, starts_s=20.0), seed=1)
     conditions = {each.health.condition for each in probes}
     assert conditions - {Condition.OUTSIDE} == {Condition.READING, Condition.STANDBY}

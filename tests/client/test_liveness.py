@@ -96,14 +96,14 @@ def test_limit_can_be_switched_off() -> None:
 def test_batch_is_never_taken_for_a_dead_query_but_told_of_in_growing_intervals() -> None:
     liveness = QueryActivity(LivenessLimits(max_idle_s=30.0))
     called(liveness, 100.0, PLAN)
-    told = []
+    reported = []
     for _ in range(4):
         now = liveness.next_wakeup()
         assert now is not None
         assert liveness.judge(now - 0.001) is Sign.NONE
         assert liveness.judge(now) is Sign.LONG_BATCH
-        told.append(liveness.batch_age_s(now))
-    assert told == [FIRST_REPORT_S * each for each in (1, 2, 4, 8)]
+        reported.append(liveness.batch_age_s(now))
+    assert reported == [FIRST_REPORT_S * each for each in (1, 2, 4, 8)]
     assert liveness.idle_s(1e6) is None
 
 

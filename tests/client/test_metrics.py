@@ -22,9 +22,9 @@ from tests.lab.sim.scenes import Facts, world
 
 
 def counts(harness: ClientHarness) -> dict[str, int]:
-    """What was counted and is not zero."""
-    told = take_snapshot(harness.client, harness.now)["tally"]["counts"]
-    return {name: count for name, count in told.items() if count}
+    """Return the counts that are not zero."""
+    shown = take_snapshot(harness.client, harness.now)["tally"]["counts"]
+    return {name: count for name, count in shown.items() if count}
 
 
 def took(harness: ClientHarness, what: Took) -> dict[str, Any]:
@@ -43,12 +43,12 @@ def run_batch(harness: ClientHarness, until: int) -> None:
 
 def test_client_that_only_begins_has_counted_nothing() -> None:
     harness = ClientHarness()
-    told = take_snapshot(harness.client, 0.0)["tally"]
-    assert json.loads(json.dumps(told)) == told
-    assert set(told["counts"].values()) == {0}
-    assert told["errors"] == []
-    assert told["last_rebalance_age_s"] is None
-    assert {each["max_s"] for each in told["took"].values()} == {None}
+    shown = take_snapshot(harness.client, 0.0)["tally"]
+    assert json.loads(json.dumps(shown)) == shown
+    assert set(shown["counts"].values()) == {0}
+    assert shown["errors"] == []
+    assert shown["last_rebalance_age_s"] is None
+    assert {each["max_s"] for each in shown["took"].values()} == {None}
 
 
 def test_joining_is_two_heartbeats_and_one_rebalance() -> None:
@@ -163,20 +163,20 @@ def test_member_ids_of_a_client_are_kept() -> None:
 
 
 def test_goodbye_is_no_heartbeat_of_the_member() -> None:
-    tally = Metrics()
+    metrics = Metrics()
     goodbye = m.HeartbeatRequest(group_id="g", member_id="m", member_epoch=-1)
-    tally.answered(goodbye, m.HeartbeatResponse(error_code=25), 0.1, 1.0)
-    tally.unanswered(goodbye)
-    assert not any(tally.counts.values())
-    assert not tally.errors
-    assert tally.as_plain(1.0)["took"]["heartbeat_response_time"]["buckets"][-1] == 0
+    metrics.answered(goodbye, m.HeartbeatResponse(error_code=25), 0.1, 1.0)
+    metrics.unanswered(goodbye)
+    assert not any(metrics.counts.values())
+    assert not metrics.errors
+    assert metrics.as_plain(1.0)["took"]["heartbeat_response_time"]["buckets"][-1] == 0
 
 
 def test_leaving_in_a_rebalance_is_no_failure() -> None:
-    tally = Metrics()
-    tally.follow(MemberState.RECONCILING, 1.0, has_uncommitted=False)
-    tally.follow(MemberState.PREPARE_LEAVING, 2.0, has_uncommitted=False)
-    assert not any(tally.counts.values())
+    metrics = Metrics()
+    metrics.follow(MemberState.RECONCILING, 1.0, has_uncommitted=False)
+    metrics.follow(MemberState.PREPARE_LEAVING, 2.0, has_uncommitted=False)
+    assert not any(metrics.counts.values())
 
 
 def test_longest_of_late_is_forgotten() -> None:
@@ -218,7 +218,7 @@ def test_tally_of_a_simulated_run_is_what_happened_there(seed: int) -> None:
     assert counted[Count.HEARTBEAT] >= counted[Count.HEARTBEAT_FAILED]
     for query in run.queries:
         assert query.current is not None
-        tally = query.current.client.metrics.counts
-        gone = tally[Count.PARTITIONS_REVOKED] + tally[Count.PARTITIONS_LOST]
+        metrics = query.current.client.metrics.counts
+        gone = metrics[Count.PARTITIONS_REVOKED] + metrics[Count.PARTITIONS_LOST]
         owned = len(query.current.client.member.owned)
-        assert tally[Count.PARTITIONS_ASSIGNED] - gone == owned
+        assert metrics[Count.PARTITIONS_ASSIGNED] - gone == owned

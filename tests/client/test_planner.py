@@ -32,7 +32,7 @@ def ready(
 
 
 def tell_whole_log(harness: ClientHarness, log_ends: dict[int, int]) -> None:
-    """Answer the question for the ends of logs, whatever transactions have not decided."""
+    """Answer the request for log ends, including undecided transactions."""
     wait_at_most_s = 10.0
     while not isinstance(harness.request(Channel.CLUSTER), m.ListOffsetsRequest):
         harness.wait(0.1)
@@ -101,7 +101,7 @@ def test_available_now_does_not_wait_for_a_larger_backlog() -> None:
 
 def test_end_below_the_position_is_doubted_then_final() -> None:
     harness = ready({0: 8, 1: 0})
-    assert batch(harness, {0: 5, 1: 2}) == {1: (0, 2)}, "the others go on"
+    assert batch(harness, {0: 5, 1: 2}) == {1: (0, 2)}, "the others continue"
     harness.wait(DOUBT_S - 0.1)
     assert batch(harness, {0: 5, 1: 3}) == {1: (2, 3)}
     harness.wait(0.2)
@@ -189,7 +189,7 @@ def test_log_that_was_cut_and_has_grown_again_fails_the_query() -> None:
 
 
 def test_where_it_is_gone_on_with_a_cut_log_is_committed_at_once() -> None:
-    """Whoever comes next could not tell from the offset that was committed before."""
+    """The next owner could not detect it by the former committed offset."""
     harness = ready({0: 0}, fail_on_data_loss=False)
     assert batch(harness, {0: 8}, leader_epoch=2) == {0: (0, 8)}
     assert batch(harness, {0: 99}, leader_epoch=3) == {}

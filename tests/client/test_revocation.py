@@ -70,7 +70,7 @@ def test_fitting_limit_is_known_from_the_batch_that_runs_or_ran() -> None:
     assert unknown.fitting_offsets is None
     budget.batch_began(plan(1_000), 100.0)
     (running,) = budget.warnings(100.0, 100.0, parts(0), 150.0)
-    assert running.fitting_offsets == 1_000, "20 a second, for half the time-out"
+    assert running.fitting_offsets == 1_000, "20 a second, for half the timeout"
     budget.batch_finished(110.0)
     (ran,) = budget.warnings(200.0, 100.0, parts(0), 250.0)
     assert ran.fitting_offsets == 5_000
@@ -104,7 +104,7 @@ def test_a_revocation_is_held_until_it_is_released() -> None:
     hold.is_wanted = True
     held = hold.begin(parts(1, 2), 9.0, 1.0)
     assert held == RevocationHeld(1.0, 1, (key(1), key(2)), 9.0)
-    assert hold.begin(parts(1, 2), 9.0, 2.0) is None, "told once"
+    assert hold.begin(parts(1, 2), 9.0, 2.0) is None, "reported once"
     hold.release(7)
     assert hold.holds()
     hold.release(1)

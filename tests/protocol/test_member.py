@@ -239,7 +239,7 @@ def test_deadline_counts_from_the_first_refusal_and_ends_with_the_wait() -> None
     assert wait.deadline(45_000) == 95.0 + EXPIRY_S
     wait.ended()
     assert wait.deadline(45_000) is None
-    assert wait.refused(70.0), "the next wait is said anew"
+    assert wait.refused(70.0), "the next wait is reported again"
     assert wait.deadline(1_000) == 72.0 + EXPIRY_S
 
 

@@ -362,8 +362,8 @@ def test_a_right_on_topics_names_them_up_to_a_bound() -> None:
 
 
 def test_a_principal_that_only_brokers_know_is_left_to_be_looked_up() -> None:
-    nobody = Identity(principal="", bootstrap_servers=("a:9092",))
-    said = remedy_of(GROUP, nobody, group_id="g")
+    unknown = Identity(principal="", bootstrap_servers=("a:9092",))
+    said = remedy_of(GROUP, unknown, group_id="g")
     assert "--allow-principal User:NAME " in said
     assert said.endswith("the broker's log says which principal User:NAME is")
 

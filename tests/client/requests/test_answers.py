@@ -267,7 +267,7 @@ def test_topic_that_was_created_again_is_told_with_what_was_left_unread() -> Non
     (event,) = harness.find(TopicRecreated)
     assert isinstance(event, TopicRecreated)
     assert (event.old_id, event.new_id) == (TOPIC, new_id)
-    assert event.unread == 0, "what was moved away and came back was not left behind"
+    assert event.unread == 0, "a partition that moved away and came back is not unread"
 
 
 def test_missing_topics_are_told_once_and_start_at_the_beginning_later() -> None:

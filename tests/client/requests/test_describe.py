@@ -184,7 +184,7 @@ MEMBER = {"group_id": "g", "member_id": "m1", "member_epoch": 2}
 def answered(
     watch: PendingOffsets, offsets: dict[int, int], log_ends: dict[int, int], now: float = 1.0
 ) -> list[RangesWithheld]:
-    """Answer both questions; what is said then."""
+    """Answer both requests; return the events."""
     assert watch.to_fetch(**MEMBER) is not None
     assert watch.to_list() is not None
     fetched = {key(at): m.OffsetAndMetadata(offset) for at, offset in offsets.items()}
@@ -203,7 +203,7 @@ def test_ranges_are_said_once_for_each_change() -> None:
     text = event.text(lambda _: None)
     assert text.startswith("waiting for orders-2: [?, 7), orders-3: [120, 400), not released")
     watch.refresh(parts(2, 3), NAMES, 1.0 + RESOLVE_AGAIN_S)
-    assert answered(watch, {2: -1, 3: 130}, {2: 7, 3: 500}) == [], "it only went on"
+    assert answered(watch, {2: -1, 3: 130}, {2: 7, 3: 500}) == [], "the offsets only advanced"
     assert watch.withheld(parts(3)) == (WithheldRange("orders", 3, 130, 500),)
     watch.refresh(parts(3), NAMES, 9.0)
     assert len(answered(watch, {3: 130}, {3: 500})) == 1
@@ -255,7 +255,7 @@ def waiting() -> ClientHarness:
 
 
 def answer_pending(harness: ClientHarness, offset: int, end: int) -> None:
-    """Answer what is asked about partition 3."""
+    """Answer the requests about partition 3."""
     request = harness.request(Channel.OFFSETS)
     assert isinstance(request, m.OffsetFetchRequest)
     assert (request.partitions, request.member_epoch) == ({key(3)}, 2)

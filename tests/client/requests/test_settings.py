@@ -1,4 +1,4 @@
-"""When the group's settings are read, and for how long a heartbeat proves what is owned."""
+"""When the group's settings are read, and how long a heartbeat proves ownership."""
 
 from __future__ import annotations
 
