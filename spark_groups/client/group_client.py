@@ -57,7 +57,6 @@ from spark_groups.offsets.known_topics import TopicDirectory
 from spark_groups.offsets.ledger import (
     NOT_KNOWN,
     NOTHING_INHERITED,
-    Inheritance,
     Ledger,
     OwnedPartition,
 )
@@ -256,8 +255,8 @@ class GroupClient:
         for due_at in (
             self.member.next_wakeup(),
             self.commits.next_wakeup(),
-            self.target.due_at(),
-            self.session.due_at(),
+            self.target.due_at,
+            self.session.due_at,
             self.search.pause.not_before,
             self._cluster_pause.not_before,
             self.absent.due_at(),
@@ -296,7 +295,7 @@ class GroupClient:
 
     def call_ended(self, now: float) -> None:
         """Note that Spark's call returned: idle time counts from now."""
-        self.liveness.call_ended(now)
+        self.liveness.activity.call_ended(now)
 
     def replay(self, plan: BatchPlan, now: float) -> None:
         """Note that Spark runs an old plan again; a plan of another group is ignored."""
@@ -315,8 +314,7 @@ class GroupClient:
         finished = self.ledger.finish(plan)
         self.commits.add(finished.commits)
         if finished.lost:
-            reason = "lost while the batch ran"
-            self._emit(RangesLost(now, finished.lost, reason))
+            self._emit(RangesLost(now, finished.lost, "lost while the batch ran"))
         if ran:
             self.revocation.budget.batch_finished(now)
             self._emit(BatchFinished(now, plan))
@@ -606,7 +604,11 @@ class GroupClient:
         # Offsets of an earlier run are committed before their partition is released.
         inheritance = self.ledger.inherit(member.member_epoch)
         if inheritance is not NOTHING_INHERITED:
-            self._take_inheritance(inheritance, now)
+            self.commits.add(inheritance.commits)
+            if inheritance.taken:
+                self._emit(RangesInherited(now, inheritance.taken))
+            if inheritance.overruled:
+                self._emit(RangesOverruled(now, inheritance.overruled))
         is_revoking = bool(member.revoking.partitions) and member.state in _REVOCABLE
         if is_revoking and self.revocation.may_be_acknowledged(now):
             member.acknowledge(now)
@@ -617,13 +619,6 @@ class GroupClient:
             self._continue_leaving(now, self._leave_by)
         if member.events:
             self._take_member_events(now)
-
-    def _take_inheritance(self, inheritance: Inheritance, now: float) -> None:
-        self.commits.add(inheritance.commits)
-        if inheritance.taken:
-            self._emit(RangesInherited(now, inheritance.taken))
-        if inheritance.overruled:
-            self._emit(RangesOverruled(now, inheritance.overruled))
 
     def _take_member_events(self, now: float) -> None:
         for event in self.member.poll_events():

@@ -182,10 +182,6 @@ class Liveness:
             self._will_rejoin = True
             self.emit(QueryReturned(*self._who(now)))
 
-    def call_ended(self, now: float) -> None:
-        """Note that Spark's call returned."""
-        self.activity.call_ended(now)
-
     def must_leave(self, now: float) -> bool:
         """Return whether the member must leave now; reports why, and reports long batches."""
         self.activity.follow(self.ledger.in_flight, now)

@@ -179,7 +179,7 @@ class Metrics:
                 codes = set(errors.values())
                 if ErrorCode.NONE in codes and self._uncommitted_since is not None:
                     self._uncommitted_since = now
-                if any(map(_is_fencing, codes)):
+                if any(rule_for(code).offsets in _FENCING for code in codes):
                     self.counts[Count.COMMIT_FENCED] += 1
             case _:
                 return
@@ -271,10 +271,6 @@ def _asked(request: Request) -> _Asked | None:
             return _COMMIT
         case _:
             return None
-
-
-def _is_fencing(code: int) -> bool:
-    return rule_for(code).offsets in _FENCING
 
 
 def _window(now: float) -> int:

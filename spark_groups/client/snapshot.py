@@ -81,7 +81,7 @@ def _deadlines(client: GroupClient, now: float) -> dict[str, Any]:
         "unreachable_age_s": _age(failing_since, now),
         "unreachable_reason": None if failing_since is None else client.last_failure,
         "session_timeout_ms": client.session.session_timeout_ms,
-        "instance_wait_age_s": _age(member.instance_wait.began_at(), now),
+        "instance_wait_age_s": _age(member.instance_wait.since, now),
         "instance_wait_left_s": _left(member.instance_deadline, now),
         "last_call_age_s": _age(client.last_called_at, now),
         "batch_age_s": _rounded(liveness.batch_age_s(now)),

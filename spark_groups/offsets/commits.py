@@ -180,10 +180,7 @@ class CommitQueue:
                     gravest, error = reaction, code
                 self._again(each)
         self.refused += refused
-        if gravest is Reaction.ACCEPT:
-            self._backoff.succeeded()
-        else:
-            self._backoff.failed(now)
+        self._backoff.ended(now, accepted=gravest is Reaction.ACCEPT)
         return CommitOutcome(tuple(accepted), tuple(gone), refused, refusal, gravest, error)
 
     def handle_failure(self, now: float, *, may_have_arrived: bool) -> None:

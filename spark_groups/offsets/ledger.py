@@ -63,16 +63,16 @@ class OwnedPartition:
         tenure: Number of this tenure.
         assigned_epoch: The member epoch of the assignment.
         phase: The current step.
-        position: Next offset to plan, or NO_OFFSET.
-        committed_offset: The last known committed offset, or NO_OFFSET.
+        position: Next offset to plan.
+        committed_offset: The last known one.
         is_query_commit: Whether a query committed it, not an operator or another consumer.
         known_count: Partitions of the topic when the group began to read it.
         starting_timestamp: While LISTING: the timestamp in ListOffsets.
         wanted_offset: While LISTING: the offset named by `startingOffsets`, if any.
-        leader_epoch: A leader epoch whose log reached `reached_offset`, or NO_LEADER_EPOCH.
+        leader_epoch: A leader epoch whose log reached `reached_offset`.
         reached_offset: The position, or the last offset before it known to be reached.
         current_leader_epoch: While VALIDATING: the leader epoch that must confirm the position.
-        listed_end: The log end listed under one of these leader epochs, or NO_OFFSET.
+        listed_end: The log end listed under one of these leader epochs.
         topic_gone: True if the last broker asked did not know the topic.
     """
 

@@ -51,7 +51,7 @@ def plan_as_json(plan: BatchPlan) -> dict[str, object]:
     """Return a plan as the JSON value that a stream reader returns to Spark."""
     ranges: dict[TopicId, list[str]] = {each.topic_id: [] for each in plan.topics}
     for each in sorted(plan.ranges):
-        ranges[each.topic_id].append(_range_text(each))
+        ranges[each.topic_id].append(f"{each.partition}:{each.from_offset}+{len(each)}")
     has_counts = any(each.known_count is not None for each in plan.topics)
     version = PLAN_VERSION if has_counts else VERSION_WITHOUT_COUNTS
     return {
@@ -134,10 +134,6 @@ def planner_of(text: str) -> str | None:
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return member_id if isinstance(member_id, str) else None
-
-
-def _range_text(each: OffsetRange) -> str:
-    return f"{each.partition}:{each.from_offset}+{len(each)}"
 
 
 def _topics(topics: Mapping[str, Any], keys: tuple[str, ...]) -> Iterator[ReadTopic]:

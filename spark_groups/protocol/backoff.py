@@ -20,6 +20,10 @@ class Backoff:
         self.not_before = now + self._next_s
         self._next_s = min(MAX_BACKOFF_S, self._next_s * 2)
 
+    def ended(self, now: float, *, accepted: bool) -> None:
+        """Note the outcome of a request: pause unless it was accepted."""
+        self.succeeded() if accepted else self.failed(now)
+
     def succeeded(self) -> None:
         """Return to the shortest pause."""
         self.not_before = 0.0

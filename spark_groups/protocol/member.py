@@ -61,23 +61,19 @@ class InstanceWait:
     """
 
     def __init__(self) -> None:
-        self._since: float | None = None
+        self.since: float | None = None
         self._say_at = 0.0
-
-    def began_at(self) -> float | None:
-        """Return when the wait began, None if there is none."""
-        return self._since
 
     def deadline(self, session_timeout_ms: int) -> float | None:
         """Return when the session of a dead holder must have expired, None without a wait."""
-        if self._since is None:
+        if self.since is None:
             return None
-        return self._since + SESSIONS_WAITED * session_timeout_ms / 1000 + EXPIRY_S
+        return self.since + SESSIONS_WAITED * session_timeout_ms / 1000 + EXPIRY_S
 
     def refused(self, now: float) -> bool:
         """Note a refused join; return True if it should be reported."""
-        if self._since is None:
-            self._since = self._say_at = now
+        if self.since is None:
+            self.since = self._say_at = now
         if now < self._say_at:
             return False
         self._say_at += SAY_AGAIN_S
@@ -85,7 +81,7 @@ class InstanceWait:
 
     def ended(self) -> None:
         """Note that the wait is over."""
-        self._since = None
+        self.since = None
 
 
 class Report:

@@ -17,14 +17,13 @@ class MemberConfig:
         subscription: Topic names or a pattern.
         instance_id: `group.instance.id` of a static member (KIP-345).
         rack_id: `client.rack`.
-        rebalance_timeout_ms: How long the coordinator waits for a revocation
-            (`max.poll.interval.ms`).
+        rebalance_timeout_ms: `max.poll.interval.ms`.
         server_assignor: `group.remote.assignor`; None leaves the choice to the broker.
-        session_timeout_ms: The session timeout to assume while the group's is unknown.
+        session_timeout_ms: The one to assume while the group's is unknown.
         fast_heartbeats: False to use only the broker's heartbeat interval.
-        restart_s: How long a restart of the application takes, in seconds; None: unknown.
         await_instance: False to fail at once if another member holds the instance id.
-        identity: The client's principal, for errors about missing rights.
+        restart_s: How long a restart of the application takes; None: unknown.
+        identity: For errors about missing rights.
     """
 
     group_id: str

@@ -228,7 +228,7 @@ def test_wait_is_said_at_once_and_then_now_and_again() -> None:
     wait = InstanceWait()
     said = [second for second in range(35) if wait.refused(100.0 + second)]
     assert said == [0, SAY_AGAIN_S, 2 * SAY_AGAIN_S, 3 * SAY_AGAIN_S]
-    assert wait.began_at() == 100.0
+    assert wait.since == 100.0
 
 
 def test_deadline_counts_from_the_first_refusal_and_ends_with_the_wait() -> None:

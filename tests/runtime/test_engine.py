@@ -93,7 +93,7 @@ def test_only_the_last_ones_are_kept() -> None:
         timeline.add(MemberLeft(1.0, "m1", epoch), lambda _: None)
     lines = timeline.lines()
     assert len(lines) == LENGTH
-    assert f"epoch {LENGTH + 4} " in lines[-1]
+    assert f"epoch {LENGTH + 4}: " in lines[-1]
 
 
 CONFIG = MemberConfig(group_id="g", subscription=Subscription.of_names("orders"))

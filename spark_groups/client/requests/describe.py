@@ -62,7 +62,7 @@ class TargetAssignment:
         self.group_state = ""
         self.refusal = int(ErrorCode.NONE)
         """The error code that refuses descriptions, else 0."""
-        self._due_at: float | None = None
+        self.due_at: float | None = None
         self._asked_at: float | None = None
         self._settled_epoch: int | None = None
         self._nothing_since: float | None = None
@@ -78,14 +78,10 @@ class TargetAssignment:
         """True while descriptions are refused."""
         return self.refusal != ErrorCode.NONE
 
-    def due_at(self) -> float | None:
-        """Return when to describe, None if no change is expected."""
-        return self._due_at
-
     def asked(self, now: float) -> None:
         """Note that the request is in flight."""
         self._asked_at = now
-        self._due_at = None
+        self.due_at = None
 
     def unanswered(self, now: float) -> None:
         """Note that it failed: retry later."""
@@ -157,7 +153,7 @@ class TargetAssignment:
         return now - self._nothing_since < NOTHING_BELIEVED_S
 
     def _ask_at(self, due_at: float) -> None:
-        self._due_at = due_at if self._due_at is None else min(self._due_at, due_at)
+        self.due_at = due_at if self.due_at is None else min(self.due_at, due_at)
 
 
 class PendingOffsets:
@@ -269,7 +265,7 @@ class Descriptions:
 
     def next_request(self, now: float) -> DescribeGroupRequest | None:
         """Describe the group if that is due."""
-        due_at = self.target.due_at()
+        due_at = self.target.due_at
         if due_at is None or due_at > now or self.positions.member.state not in ACTIVE:
             return None
         self.target.asked(now)

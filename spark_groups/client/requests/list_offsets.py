@@ -33,10 +33,7 @@ class LeaderQueries:
     def take(self, resolved: Resolved, request: str, now: float) -> None:
         """Apply what follows from a response."""
         self.positions.take(resolved)
-        if resolved.reaction is Reaction.ACCEPT:
-            self.pause.succeeded()
-        else:
-            self.pause.failed(now)
+        self.pause.ended(now, accepted=resolved.reaction is Reaction.ACCEPT)
         self.coordinator.react(resolved.reaction, resolved.error, request, now)
 
     def failed(self, _request: Request, _failure: RequestFailed, now: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
@@ -109,8 +110,11 @@ class DeletedTopics:
         there = {topic.topic_id for topic in response.topics}
         asked = (request.topic_ids & self._given_up()) - self._answered
         self._answered |= asked
+        unread: Counter[TopicId] = Counter()
+        for key, rows in self.unread_left.items():
+            unread[key.topic_id] += rows
         return [
-            TopicDeleted(now, self._topics.name(each) or str(each), each, self._unread(each))
+            TopicDeleted(now, self._topics.name(each) or str(each), each, unread[each])
             for each in sorted(asked - there)
         ]
 
@@ -121,9 +125,6 @@ class DeletedTopics:
         """Drop a topic that was created again; return how many of its rows were not read."""
         keys = [key for key in self.unread_left if key.topic_id == topic_id]
         return sum(self.unread_left.pop(key) for key in keys)
-
-    def _unread(self, topic_id: TopicId) -> int:
-        return sum(rows for key, rows in self.unread_left.items() if key.topic_id == topic_id)
 
 
 @dataclass(slots=True)
@@ -183,10 +184,7 @@ class TopicNames:
         unknown = topics.unknown(request.topic_ids)
         there = {topic.topic_id for topic in response.topics}
         self.positions.ledger.note_topics(there=there, gone=unknown)
-        if response.errors or unknown:
-            self.pause.failed(now)
-        else:
-            self.pause.succeeded()
+        self.pause.ended(now, accepted=not (response.errors or unknown))
 
     def failed(self, _request: MetadataRequest, _failure: RequestFailed, now: float) -> None:
         """Retry after a pause."""

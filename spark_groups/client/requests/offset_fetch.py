@@ -68,10 +68,7 @@ class OffsetFetches:
             reaction = rule_for(response.error_code).offsets
             resolved = Resolved(reaction=reaction, error=response.error_code)
         positions.take(resolved)
-        if resolved.reaction is Reaction.ACCEPT:
-            self.pause.succeeded()
-        else:
-            self.pause.failed(now)
+        self.pause.ended(now, accepted=resolved.reaction is Reaction.ACCEPT)
         if resolved.reaction is Reaction.REFRESH_EPOCH:
             self.after_heartbeat = now
             positions.member.pace.at_once(now)

@@ -53,28 +53,24 @@ class SessionTimeout:
         self._interval_s: float | None = None
         self._asked_at_interval_s: float | None = None
         self._is_in_doubt = True
-        self._due_at: float | None = 0.0
+        self.due_at: float | None = 0.0
 
     def follow(self, interval_s: float, now: float) -> None:
         """Note the heartbeat interval; if it changed, the session timeout may have too."""
         if interval_s != self._interval_s:
             self._interval_s = interval_s
             self._is_in_doubt = True
-            if self._due_at is not None:
-                self._due_at = min(self._due_at, now)
-
-    def due_at(self) -> float | None:
-        """Return when to read the settings, None while the request is in flight."""
-        return self._due_at
+            if self.due_at is not None:
+                self.due_at = min(self.due_at, now)
 
     def asked(self) -> None:
         """Note that the request is in flight."""
         self._asked_at_interval_s = self._interval_s
-        self._due_at = None
+        self.due_at = None
 
     def unanswered(self, now: float) -> None:
         """Note that it failed: retry later."""
-        self._due_at = now + ASK_AGAIN_S
+        self.due_at = now + ASK_AGAIN_S
 
     def handle_response(self, response: GroupSettingsResponse, now: float) -> bool:
         """Process a response; return True if anything changed."""
@@ -85,7 +81,7 @@ class SessionTimeout:
         else:
             self.reason = response.reason
         self._is_in_doubt = self._asked_at_interval_s != self._interval_s
-        self._due_at = now if self._is_in_doubt else now + READ_AGAIN_S
+        self.due_at = now if self._is_in_doubt else now + READ_AGAIN_S
         return before != (self.session_timeout_ms, self.reason)
 
     def command_for_restart(self, group_id: str, restart_s: float | None) -> str | None:
@@ -127,7 +123,7 @@ class GroupSettings:
 
     def next_request(self, now: float) -> GroupSettingsRequest | None:
         """Read the settings if they may have changed."""
-        due_at = self.session.due_at()
+        due_at = self.session.due_at
         if due_at is None or due_at > now or self.coordinator.node is None:
             return None
         self.session.asked()

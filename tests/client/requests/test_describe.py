@@ -63,17 +63,17 @@ def take(
 
 
 def test_nothing_is_asked_before_something_changed() -> None:
-    assert TargetAssignment().due_at() is None
+    assert TargetAssignment().due_at is None
 
 
 def test_changes_are_asked_about_soon_but_not_in_a_crowd() -> None:
     watch = TargetAssignment()
     watch.changed(1.0)
-    assert watch.due_at() == 1.0
+    assert watch.due_at == 1.0
     watch.asked(1.0)
-    assert watch.due_at() is None
+    assert watch.due_at is None
     watch.changed(1.1)
-    assert watch.due_at() == pytest.approx(1.0 + DESCRIBE_SPACING_S)
+    assert watch.due_at == pytest.approx(1.0 + DESCRIBE_SPACING_S)
 
 
 def test_refusal_for_good_is_remembered_and_seldom_asked_about_until_there_is_a_description() -> (
@@ -86,7 +86,7 @@ def test_refusal_for_good_is_remembered_and_seldom_asked_about_until_there_is_a_
         assert not watch.settled(5)
     watch = TargetAssignment()
     take(watch, DescribeGroupResponse(error_code=9999))
-    assert watch.due_at() == 1.0 + REFUSED_AGAIN_S
+    assert watch.due_at == 1.0 + REFUSED_AGAIN_S
     take(watch, description(target=NO_PARTITIONS))
     assert not watch.is_refused
 
@@ -95,7 +95,7 @@ def test_nothing_is_not_believed_at_once() -> None:
     watch = TargetAssignment()
     assert take(watch, description(target=NO_PARTITIONS), now=1.0) is True
     assert not watch.settled(5)
-    assert watch.due_at() == 1.0 + NOTHING_AGAIN_S
+    assert watch.due_at == 1.0 + NOTHING_AGAIN_S
     assert take(watch, description(target=NO_PARTITIONS), now=1.5) is True
     assert take(watch, description(target=NO_PARTITIONS), now=1.0 + NOTHING_BELIEVED_S) is False
     assert watch.settled(5)
@@ -113,7 +113,7 @@ def test_pending_is_the_target_without_what_is_owned() -> None:
     assert take(watch, description(target=parts(0, 1)), owned=parts(0)) is True
     assert watch.pending == parts(1)
     assert not watch.settled(5)
-    assert watch.due_at() == 1.0 + DESCRIBE_AGAIN_S
+    assert watch.due_at == 1.0 + DESCRIBE_AGAIN_S
     assert (watch.group_epoch, watch.assignment_epoch) == (5, 5)
     assert watch.group_state == "Reconciling"
 
@@ -135,7 +135,7 @@ def test_settled_until_the_next_change() -> None:
     assert take(watch, description(target=parts(0)), owned=parts(0)) is False
     assert watch.settled(5)
     assert not watch.settled(6)
-    assert watch.due_at() is None
+    assert watch.due_at is None
     watch.changed(2.0)
     assert not watch.settled(5)
 
@@ -166,7 +166,7 @@ def test_answer_without_the_member_tells_nothing_and_is_asked_again(
     watch.asked(3.0)
     assert take(watch, answer, now=3.5) is None
     assert watch.pending == parts(1)
-    assert watch.due_at() == 3.5 + DESCRIBE_AGAIN_S
+    assert watch.due_at == 3.5 + DESCRIBE_AGAIN_S
 
 
 def test_question_that_failed_does_not_put_off_a_change_that_came_meanwhile() -> None:
@@ -174,7 +174,7 @@ def test_question_that_failed_does_not_put_off_a_change_that_came_meanwhile() ->
     watch.asked(1.0)
     watch.changed(1.1)
     watch.unanswered(2.0)
-    assert watch.due_at() == pytest.approx(1.25)
+    assert watch.due_at == pytest.approx(1.25)
 
 
 NAMES = {TOPIC: "orders"}

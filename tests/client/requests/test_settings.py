@@ -21,16 +21,16 @@ def read(watch: SessionTimeout, response: GroupSettingsResponse, now: float) -> 
 
 def test_settings_are_read_at_the_start_and_again_now_and_then() -> None:
     watch = SessionTimeout(45_000)
-    assert watch.due_at() == 0.0
+    assert watch.due_at == 0.0
     watch.asked()
-    assert watch.due_at() is None
+    assert watch.due_at is None
     assert watch.handle_response(known(30_000), 1.0)
-    assert watch.due_at() == 1.0 + READ_AGAIN_S
+    assert watch.due_at == 1.0 + READ_AGAIN_S
     assert not read(watch, known(30_000), 61.0), "the same is no news"
     assert read(watch, known(10_000), 121.0)
     watch.asked()
     watch.unanswered(200.0)
-    assert watch.due_at() == 200.0 + ASK_AGAIN_S
+    assert watch.due_at == 200.0 + ASK_AGAIN_S
     assert watch.session_timeout_ms == 10_000
 
 
@@ -39,9 +39,9 @@ def test_another_heartbeat_interval_has_them_read_at_once() -> None:
     watch.follow(5.0, 0.5)
     read(watch, known(45_000), 1.0)
     watch.follow(5.0, 6.0)
-    assert watch.due_at() == 1.0 + READ_AGAIN_S
+    assert watch.due_at == 1.0 + READ_AGAIN_S
     watch.follow(0.5, 7.0)
-    assert watch.due_at() == 7.0
+    assert watch.due_at == 7.0
 
 
 def test_interval_that_changes_while_they_are_read_has_them_read_once_more() -> None:
@@ -50,7 +50,7 @@ def test_interval_that_changes_while_they_are_read_has_them_read_once_more() -> 
     watch.asked()
     watch.follow(0.5, 1.0)
     watch.handle_response(known(45_000), 1.5)
-    assert watch.due_at() == 1.5
+    assert watch.due_at == 1.5
     assert watch.proven_for_s(0.5) == 6.0, "not believed yet"
     read(watch, known(2_000), 2.0)
     assert watch.proven_for_s(0.5) == 2.0
