@@ -50,30 +50,29 @@ __all__ = [
     "simulate",
 ]
 
-_HOMES = {
-    "AtLast": "spark_groups.spark.processing.strategies",
-    "EmbeddedKafka": "spark_groups.lab.broker.embedded",
-    "Fate": "spark_groups.spark.processing.strategies",
-    "GroupListener": "spark_groups.spark.control.listener",
-    "GroupNotFoundError": "spark_groups.errors",
-    "NoDeadline": "spark_groups.spark.processing.strategies",
-    "PartitionsMoved": "spark_groups.spark.control.listener",
-    "ProgressDeadline": "spark_groups.spark.processing.strategies",
-    "Recirculate": "spark_groups.spark.processing.strategies",
-    "Record": "spark_groups.spark.processing.record",
-    "RecordProcessing": "spark_groups.spark.processing.process",
-    "Relinquish": "spark_groups.spark.processing.strategies",
-    "RetryTo": "spark_groups.spark.processing.strategies",
-    "SkipOrDeadLetter": "spark_groups.spark.processing.strategies",
-    "UnprocessableError": "spark_groups.errors",
-    "describe": "spark_groups.observation.observe",
-    "figures": "spark_groups.spark.control.figures",
-    "foreach_batch_rows": "spark_groups.spark.source.batch_rows",
-    "listen": "spark_groups.spark.control.listener",
-    "process_records": "spark_groups.spark.processing.process",
-    "register": "spark_groups.spark.source.registration",
-    "simulate": "spark_groups.lab.commands.simulation",
+_NAMES = {
+    "spark_groups.errors": ("GroupNotFoundError", "UnprocessableError"),
+    "spark_groups.lab.broker.embedded": ("EmbeddedKafka",),
+    "spark_groups.lab.commands.simulation": ("simulate",),
+    "spark_groups.observation.observe": ("describe",),
+    "spark_groups.spark.control.figures": ("figures",),
+    "spark_groups.spark.control.listener": ("GroupListener", "PartitionsMoved", "listen"),
+    "spark_groups.spark.processing.process": ("RecordProcessing", "process_records"),
+    "spark_groups.spark.processing.record": ("Record",),
+    "spark_groups.spark.processing.strategies": (
+        "AtLast",
+        "Fate",
+        "NoDeadline",
+        "ProgressDeadline",
+        "Recirculate",
+        "Relinquish",
+        "RetryTo",
+        "SkipOrDeadLetter",
+    ),
+    "spark_groups.spark.source.batch_rows": ("foreach_batch_rows",),
+    "spark_groups.spark.source.registration": ("register",),
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:

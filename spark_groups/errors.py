@@ -1,23 +1,4 @@
-"""Everything that can be raised, and what a member does about each of Kafka's error codes.
-
-SparkGroupsError
-├── OptionsError             options of a source, a job or a command are wrong; lists all
-├── BrokerUnreachableError   no broker answered within the time allowed; names the addresses
-├── ProtocolError            an answer that cannot be read, or a legal answer nobody can act on
-├── EmbeddedKafkaError       the embedded broker could not be fetched, started or stopped
-├── GroupError               the group refused this member for good; carries Kafka's own message
-│   ├── AccessError          who we are, or what we trust, was refused; never tried again
-│   └── DeadOwnershipError   the member cannot prove that it still owns what it would plan
-├── GroupNotFoundError       there is no consumer group of that name to be shown
-├── RecordsError             records that a broker sent cannot be decoded; names partition, offset
-│   └── MessageFormatError   they are of a message format older than v2
-├── AvailableNowError        AvailableNow cannot read all that it is meant to
-├── CheckpointError          the checkpoint holds what cannot be read, or is of another group
-├── DeliveryError            records that had to be written were not acknowledged in time
-├── RelinquishedError        a batch gave its partitions up before its deadline: start it again
-├── UnprocessableError       an application says so of a record: trying again cannot help
-└── DataLossError            offsets that should be read are gone (`failOnDataLoss`)
-"""
+"""The exceptions of this package, and what a member does about each of Kafka's error codes."""
 
 from __future__ import annotations
 
@@ -31,15 +12,15 @@ class SparkGroupsError(Exception):
 
 
 class OptionsError(SparkGroupsError):
-    """Options are unknown, missing or contradict each other; the message lists all."""
+    """Options of a source, a job or a command are unknown, missing or contradictory; lists all."""
 
 
 class BrokerUnreachableError(SparkGroupsError):
-    """No broker answered within the time allowed."""
+    """No broker answered in time; the message names the addresses."""
 
 
 class ProtocolError(SparkGroupsError):
-    """A peer sent bytes that are not what the protocol allows."""
+    """A broker sent bytes that the protocol does not allow, or an answer of no use."""
 
 
 class EmbeddedKafkaError(SparkGroupsError):
@@ -47,11 +28,11 @@ class EmbeddedKafkaError(SparkGroupsError):
 
 
 class GroupError(SparkGroupsError):
-    """The group refused this member for good; the message is the coordinator's, with a remedy."""
+    """The coordinator refused this member for good; carries Kafka's message and a remedy."""
 
 
 class AccessError(GroupError):
-    """A broker and this client do not take each other; the message names the option to set."""
+    """TLS or authentication failed and is not retried; the message names the option to set."""
 
 
 class DeadOwnershipError(GroupError):
@@ -59,43 +40,43 @@ class DeadOwnershipError(GroupError):
 
 
 class GroupNotFoundError(SparkGroupsError):
-    """There is no such group, or it is not one of the consumer protocol; the message says which."""
+    """The group does not exist, or is not a consumer group; the message says which."""
 
 
 class RecordsError(SparkGroupsError):
-    """Records that a broker sent cannot be decoded; the message says where, and what is wrong."""
+    """Records from a broker cannot be decoded; the message names partition and offset."""
 
 
 class MessageFormatError(RecordsError):
-    """Records are of message format v0 or v1, older than Kafka 0.11."""
+    """Records have message format v0 or v1, older than Kafka 0.11."""
 
 
 class CheckpointError(SparkGroupsError):
-    """Spark's checkpoint holds an offset that cannot be read, or is one of another group."""
+    """Spark's checkpoint holds an unreadable offset, or belongs to another group."""
 
 
 class DeliveryError(SparkGroupsError):
-    """Records that had to be written before a batch ends were not acknowledged; says why."""
+    """Records that a batch must write were not acknowledged in time."""
 
 
 class RelinquishedError(SparkGroupsError):
-    """A batch gave up its partitions before its deadline; the query may be started again."""
+    """A batch released its partitions before its deadline; the query may be restarted."""
 
 
 class UnprocessableError(SparkGroupsError):
-    """Raised by an application about a record that no further attempt can get processed."""
+    """An application raises this for a record that no retry can process."""
 
 
 class AvailableNowError(SparkGroupsError):
-    """AvailableNow cannot read all that it is meant to: a topic or partitions are missing."""
+    """A topic or partitions are missing that AvailableNow has to read."""
 
 
 class DataLossError(SparkGroupsError):
-    """Offsets that should have been read are gone, and `failOnDataLoss` is true."""
+    """Offsets that the query has to read are gone, and `failOnDataLoss` is true."""
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes that requests of members and operators can be answered with.
+    """Kafka's error codes in answers to members and operators.
 
     Source: org.apache.kafka.common.protocol.Errors.
     """
@@ -146,7 +127,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def name_of(cls, code: int) -> str:
-        """Return the name of a code, also of one that this table does not have."""
+        """Return the name of a code, known or not."""
         try:
             return cls(code).name
         except ValueError:
@@ -154,47 +135,33 @@ class ErrorCode(IntEnum):
 
 
 class Reaction(Enum):
-    """What a member does about an error."""
+    """What a member does about an error; the gravest last."""
 
     ACCEPT = "the request succeeded"
-    RETRY = "send it again after a pause"
-    REDISCOVER = "ask who the coordinator is, then send it again"
-    REJOIN_SAME_ID = "everything is lost: join again under the same member id"
-    REJOIN_NEW_ID = "everything is lost: join again under a new member id"
-    AWAIT_INSTANCE = "wait for the instance id, at most for twice the session time-out"
-    REFRESH_EPOCH = "wait for the next heartbeat's member epoch, then check what is still owned"
-    REFRESH_TOPICS = "ask for fresh metadata, then send it again"
-    DROP_TOPIC = "the topic is gone: drop its partitions and say so"
-    FAIL = "give up with a message that says what to do"
+    RETRY = "retry after a pause"
+    REFRESH_TOPICS = "fetch fresh metadata, then retry"
+    DROP_TOPIC = "the topic is gone: drop its partitions and report it"
+    REFRESH_EPOCH = (
+        "wait for the next heartbeat's member epoch, then commit the partitions still owned"
+    )
+    REDISCOVER = "look up the coordinator, then retry"
+    AWAIT_INSTANCE = "wait for the instance id, at most twice the session timeout"
+    REJOIN_SAME_ID = "all partitions are lost: rejoin under the same member id"
+    REJOIN_NEW_ID = "all partitions are lost: rejoin under a new member id"
+    FAIL = "fail with a message that says what to do"
 
 
-GRAVITY: Final = (
-    Reaction.ACCEPT,
-    Reaction.RETRY,
-    Reaction.REFRESH_TOPICS,
-    Reaction.DROP_TOPIC,
-    Reaction.REFRESH_EPOCH,
-    Reaction.REDISCOVER,
-    Reaction.AWAIT_INSTANCE,
-    Reaction.REJOIN_SAME_ID,
-    Reaction.REJOIN_NEW_ID,
-    Reaction.FAIL,
-)
-"""All reactions, the gravest last: where partitions of one answer differ, it is what counts."""
+_BY_GRAVITY: Final = tuple(Reaction)
 
 
 def printable(text: str) -> str:
-    """Return a text with a question mark for all that could move a terminal's cursor.
-
-    Args:
-        text: What a broker, a peer or a file said.
-    """
+    """Return a text with a question mark for each character that could move a terminal's cursor."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
 def is_graver(reaction: Reaction, other: Reaction) -> bool:
-    """Tell whether a reaction is graver than another."""
-    return GRAVITY.index(reaction) > GRAVITY.index(other)
+    """Return whether a reaction is graver than another."""
+    return _BY_GRAVITY.index(reaction) > _BY_GRAVITY.index(other)
 
 
 REPORT_IT: Final = "try again; if that does not help, report it with the broker's version"
@@ -205,16 +172,20 @@ class ErrorRule:
     """What a member does when a request of each kind is answered with one code.
 
     Args:
-        heartbeat: Reaction to it in a ConsumerGroupHeartbeat.
-        offsets: Reaction to it in an OffsetCommit or an OffsetFetch.
-        lookup: Reaction to it in FindCoordinator, Metadata, ListOffsets, ConsumerGroupDescribe.
-        remedy: What a person does about it, where the member gives up.
+        heartbeat: Reaction in a ConsumerGroupHeartbeat.
+        offsets: Reaction in an OffsetCommit or an OffsetFetch.
+        lookup: Reaction in FindCoordinator, Metadata, ListOffsets, ConsumerGroupDescribe.
+        remedy: What the user does about it, where the member fails.
     """
 
     heartbeat: Reaction
     offsets: Reaction
     lookup: Reaction
     remedy: str = REPORT_IT
+
+
+def _fatal(remedy: str = REPORT_IT) -> ErrorRule:
+    return ErrorRule(Reaction.FAIL, Reaction.FAIL, Reaction.FAIL, remedy)
 
 
 _R = Reaction
@@ -259,84 +230,59 @@ ERROR_RULES: dict[int, ErrorRule] = {
     ErrorCode.INCONSISTENT_TOPIC_ID: ErrorRule(
         _R.FAIL, _R.DROP_TOPIC, _R.REFRESH_TOPICS, "the topic was created again: try again"
     ),
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: ErrorRule(
-        _R.FAIL, _R.FAIL, _R.FAIL, "the principal needs READ and DESCRIBE on the group"
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: _fatal(
+        "the principal needs READ and DESCRIBE on the group"
     ),
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: ErrorRule(
-        _R.FAIL, _R.FAIL, _R.FAIL, "the principal needs READ and DESCRIBE on every topic subscribed"
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: _fatal(
+        "the principal needs READ and DESCRIBE on every topic subscribed"
     ),
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ErrorRule(
-        _R.FAIL, _R.FAIL, _R.FAIL, "the principal may not talk to this cluster"
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: _fatal("the principal has no right on this cluster"),
+    ErrorCode.SASL_AUTHENTICATION_FAILED: _fatal("correct kafka.sasl.jaas.config"),
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM: _fatal(
+        "set kafka.sasl.mechanism to one that the listener offers"
     ),
-    ErrorCode.SASL_AUTHENTICATION_FAILED: ErrorRule(
-        _R.FAIL, _R.FAIL, _R.FAIL, "correct kafka.sasl.jaas.config"
+    ErrorCode.ILLEGAL_SASL_STATE: _fatal(
+        "the listener has no SASL: correct kafka.security.protocol"
     ),
-    ErrorCode.UNSUPPORTED_SASL_MECHANISM: ErrorRule(
-        _R.FAIL, _R.FAIL, _R.FAIL, "set kafka.sasl.mechanism to one that the listener offers"
-    ),
-    ErrorCode.ILLEGAL_SASL_STATE: ErrorRule(
-        _R.FAIL, _R.FAIL, _R.FAIL, "the listener has no SASL: correct kafka.security.protocol"
-    ),
-    ErrorCode.UNSUPPORTED_VERSION: ErrorRule(
-        _R.FAIL,
-        _R.FAIL,
-        _R.FAIL,
+    ErrorCode.UNSUPPORTED_VERSION: _fatal(
         "the consumer group protocol needs Apache Kafka 4.0 or later with the feature"
-        " group.version=1 (kafka-features.sh upgrade --feature group.version=1)",
+        " group.version=1 (kafka-features.sh upgrade --feature group.version=1)"
     ),
-    ErrorCode.INVALID_CONFIG: ErrorRule(
-        _R.FAIL, _R.FAIL, _R.FAIL, "choose a value that the broker takes"
-    ),
-    ErrorCode.INVALID_REQUEST: ErrorRule(_R.FAIL, _R.FAIL, _R.FAIL),
+    ErrorCode.INVALID_CONFIG: _fatal("choose a value that the broker accepts"),
+    ErrorCode.INVALID_REQUEST: _fatal(),
     ErrorCode.GROUP_ID_NOT_FOUND: ErrorRule(
         _R.REJOIN_NEW_ID,
         _R.REJOIN_NEW_ID,
         _R.FAIL,
-        "the group is gone, or is one of classic consumers that cannot be converted: the broker's"
-        " group.consumer.migration.policy has to be bidirectional or upgrade, and all consumers"
-        " have to use an assignor of Kafka's own; or stop them first",
+        "the group was deleted, or is a classic group that cannot be converted: the broker's"
+        " group.consumer.migration.policy must be bidirectional or upgrade, and all consumers"
+        " must use one of Kafka's assignors; or stop them first",
     ),
-    ErrorCode.NON_EMPTY_GROUP: ErrorRule(
-        _R.FAIL, _R.FAIL, _R.FAIL, "the group has members: stop them first"
+    ErrorCode.NON_EMPTY_GROUP: _fatal("the group has members: stop them first"),
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: _fatal(
+        "members of the group subscribe to the topic: stop them first"
     ),
-    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: ErrorRule(
-        _R.FAIL, _R.FAIL, _R.FAIL, "members of the group subscribe to the topic: stop them first"
+    ErrorCode.GROUP_MAX_SIZE_REACHED: _fatal(
+        "the group is full: raise the broker's group.consumer.max.size"
     ),
-    ErrorCode.GROUP_MAX_SIZE_REACHED: ErrorRule(
-        _R.FAIL, _R.FAIL, _R.FAIL, "the group is full: raise the broker's group.consumer.max.size"
+    ErrorCode.UNSUPPORTED_ASSIGNOR: _fatal(
+        "choose a kafka.group.remote.assignor that the broker offers"
     ),
-    ErrorCode.UNSUPPORTED_ASSIGNOR: ErrorRule(
-        _R.FAIL, _R.FAIL, _R.FAIL, "choose a kafka.group.remote.assignor that the broker offers"
-    ),
-    ErrorCode.INVALID_REGULAR_EXPRESSION: ErrorRule(
-        _R.FAIL, _R.FAIL, _R.FAIL, "subscribePattern must be an RE2 expression"
-    ),
-    ErrorCode.OFFSET_METADATA_TOO_LARGE: ErrorRule(
-        _R.FAIL, _R.FAIL, _R.FAIL, "raise the broker's offset.metadata.max.bytes"
-    ),
+    ErrorCode.INVALID_REGULAR_EXPRESSION: _fatal("subscribePattern must be an RE2 expression"),
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: _fatal("raise the broker's offset.metadata.max.bytes"),
     ErrorCode.INVALID_COMMIT_OFFSET_SIZE: ErrorRule(_R.FAIL, _R.RETRY, _R.FAIL),
     ErrorCode.ILLEGAL_GENERATION: ErrorRule(_R.FAIL, _R.REFRESH_EPOCH, _R.FAIL),
-    ErrorCode.OFFSET_OUT_OF_RANGE: ErrorRule(
-        _R.FAIL,
-        _R.FAIL,
-        _R.FAIL,
-        "these offsets are gone: keep them for longer (retention.ms), or set failOnDataLoss=false",
+    ErrorCode.OFFSET_OUT_OF_RANGE: _fatal(
+        "these offsets are gone: raise the topic's retention.ms, or set failOnDataLoss=false"
     ),
 }
-"""The one table. A code that is not in it gets `UNKNOWN_RULE`: fatal, but never in silence."""
+"""A code that is not in this table gets `UNKNOWN_RULE`."""
 
-UNKNOWN_RULE = ErrorRule(
-    _R.FAIL,
-    _R.FAIL,
-    _R.FAIL,
-    "this version of spark-groups does not know the code: look for a newer one, or report it",
+UNKNOWN_RULE = _fatal(
+    "this version of spark-groups does not know the code: look for a newer one, or report it"
 )
 
 
 def rule_for(code: int) -> ErrorRule:
-    """Return what to do about an error code of any request.
-
-    Args:
-        code: Kafka's error code, known or not.
-    """
+    """Return what to do about an error code, known or not."""
     return ERROR_RULES.get(code, UNKNOWN_RULE)

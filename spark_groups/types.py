@@ -1,7 +1,7 @@
-"""The values that every layer speaks of: partitions, assignments, offset ranges, batch plans.
+"""Values that every layer shares: partitions, assignments, offset ranges, batch plans.
 
-All of them are frozen. Whatever decides is keyed by topic id, because a topic that is deleted and
-created again is another topic; names are for people and for the requests that still want them.
+Decisions are keyed by topic id, because a topic that is deleted and created again is another topic;
+names are for people and for requests that still need them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ TopicId = uuid.UUID
 
 
 def topic_id_text(topic_id: TopicId) -> str:
-    """Write a topic id as Kafka's tools do: URL-safe base64, without padding."""
+    """Return a topic id as Kafka's tools write it: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode("ascii")
 
 
 def sum_of_known(numbers: Iterable[int | None]) -> int | None:
-    """Return the sum of the numbers that are known; None if there are some and none is known."""
+    """Return the sum of the known numbers; None if there are numbers but none is known."""
     listed = list(numbers)
     known = [each for each in listed if each is not None]
     return sum(known) if known or not listed else None
@@ -43,7 +43,7 @@ def parse_topic_id(text: str) -> TopicId:
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic by name: how people, librdkafka and older requests call it."""
+    """A partition by topic name, as people, librdkafka and older requests call it."""
 
     topic: str
     partition: int
@@ -53,10 +53,7 @@ class TopicPartition(NamedTuple):
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition of a topic by id: how the group protocol, plans and the ledger call it.
-
-    There are thousands of them in each trigger, so they are made and compared as tuples are.
-    """
+    """A partition by topic id, as the group protocol, plans and the ledger call it."""
 
     topic_id: TopicId
     partition: int
@@ -67,17 +64,13 @@ class TopicIdPartition(NamedTuple):
 
 @values.dataclass(frozen=True, slots=True)
 class Assignment:
-    """A set of partitions by topic id, with the algebra that reconciliation is written in.
-
-    Args:
-        partitions: The partitions; each once.
-    """
+    """A set of partitions by topic id."""
 
     partitions: frozenset[TopicIdPartition] = frozenset()
 
     @classmethod
     def of(cls, by_topic: Mapping[TopicId, Iterable[int]]) -> Assignment:
-        """Build an assignment from partition indexes by topic id, as the wire has it."""
+        """Build an assignment from partition indexes by topic id, as on the wire."""
         return cls(
             frozenset(
                 TopicIdPartition(topic_id, partition)
@@ -87,7 +80,7 @@ class Assignment:
         )
 
     def by_topic(self) -> dict[TopicId, tuple[int, ...]]:
-        """Return sorted partition indexes by topic id, as the wire wants it."""
+        """Return sorted partition indexes by topic id, as on the wire."""
         grouped: dict[TopicId, list[int]] = {}
         for each in self.partitions:
             grouped.setdefault(each.topic_id, []).append(each.partition)
@@ -121,13 +114,6 @@ NO_PARTITIONS = Assignment()
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
     """The offsets [from_offset, until_offset) of one partition that a batch reads.
-
-    Args:
-        topic_id: The topic the offsets belong to.
-        topic: Its name when the range was planned.
-        partition: Index of the partition.
-        from_offset: First offset read.
-        until_offset: First offset not read; never below `from_offset`.
 
     Raises:
         ValueError: The range ends before it begins, or an offset is negative.
@@ -167,10 +153,9 @@ class ReadTopic(NamedTuple):
     """A topic that a query has read.
 
     Args:
-        topic_id: Its id.
-        name: Its name.
-        known_count: How many partitions it had when the group began to read it; None if nobody
-            knows.
+        topic_id: Topic id.
+        name: Topic name.
+        known_count: Partitions of the topic when the group began to read it; None: unknown.
     """
 
     topic_id: TopicId
@@ -180,15 +165,14 @@ class ReadTopic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """What one micro-batch reads, and as whom: the end offset that Spark's checkpoint keeps.
+    """What one micro-batch reads: the end offset in Spark's checkpoint.
 
     Args:
         group_id: The consumer group.
-        member_id: The member that planned; another one for every incarnation of a query.
-        member_epoch: The epoch the member had; what its offset commit is fenced by.
+        member_id: The member that planned; a query has a new one after each restart.
+        member_epoch: The member epoch that fences the offset commit of this batch.
         ranges: Offset ranges, sorted, at most one for each partition.
-        topics: All topics the query is known to have read, sorted, each once; those of `ranges`
-            are among them.
+        topics: All topics the query is known to have read, sorted, including those of `ranges`.
     """
 
     group_id: str

@@ -166,7 +166,8 @@ def _logged() -> Iterator[tuple[str, str, str]]:
     for module in (member_events, offset_events):
         for kind in ast.parse(inspect.getsource(module)).body:
             if isinstance(kind, ast.ClassDef) and _is_kind(getattr(module, kind.name)):
-                texts = [_sentence(each) for each in _texts(kind)]
+                template = getattr(module, kind.name)._TEXT
+                texts = [template] if template else [_sentence(each) for each in _texts(kind)]
                 levels = [
                     each.attr
                     for method in kind.body
@@ -176,7 +177,7 @@ def _logged() -> Iterator[tuple[str, str, str]]:
                 ]
                 levels = levels or [getattr(module, kind.name)._SEVERITY.name]
                 for level, text in zip(levels, texts, strict=True):
-                    yield kind.name, level, text
+                    yield kind.name, level, re.sub(r"\{[^}]*\}", "…", text)
 
 
 def _is_kind(kind: type) -> bool:
@@ -186,8 +187,6 @@ def _is_kind(kind: type) -> bool:
 def _texts(kind: ast.ClassDef) -> Iterator[ast.expr]:
     for each in kind.body:
         match each:
-            case ast.Assign(targets=[ast.Name(id="_TEXT")], value=template):
-                yield template
             case ast.FunctionDef(name="_says"):
                 returns = (node for node in ast.walk(each) if isinstance(node, ast.Return))
                 yield from (node.value for node in sorted(returns, key=_line) if node.value)
@@ -201,7 +200,7 @@ def _sentence(text: ast.expr) -> str:
     """Return an f-string or a template with an ellipsis for each value."""
     match text:
         case ast.Constant(value=str(value)):
-            return re.sub(r"\{[^}]*\}", "…", value)
+            return value
         case ast.JoinedStr(values=values):
             return "".join(_sentence(each) for each in values)
         case ast.Call(func=ast.Attribute(value=ast.JoinedStr() as joined)):

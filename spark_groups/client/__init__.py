@@ -1,4 +1,4 @@
-"""One Spark query as one member of a consumer group: all that the driver decides, and no I/O."""
+"""One Spark query as one member of a consumer group, without I/O."""
 
 from spark_groups.client.channels import Channel, Outgoing
 from spark_groups.client.client_config import ClientConfig

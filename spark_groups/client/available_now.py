@@ -1,4 +1,4 @@
-"""The end of AvailableNow: whether all is read that this member is meant to read."""
+"""Decides whether an AvailableNow query has read everything."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_groups.offsets.settling import Settling, WhenUnsettled
 
 @dataclass(slots=True)
 class AvailableNowEnd:
-    """Decides what to do once nothing is left to read: to wait for more, to end, or to fail."""
+    """Decides whether to wait, to end, or to fail once there is nothing left to read."""
 
     settling: Settling
     positions: Positions
@@ -26,38 +26,38 @@ class AvailableNowEnd:
     _said_nothing_matches: bool = field(default=False, init=False)
 
     def prepare(self) -> None:
-        """Take it that the query runs under AvailableNow."""
+        """Note that the query runs under AvailableNow."""
         self.absent.is_wanted = True
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether a topic that is named may not exist, or may not be planned by the group yet."""
+        """Whether a named topic may not exist, or may not have been assigned by the group yet."""
         return not self.absent.in_doubt <= self.target.planned_topics
 
     def check(self) -> None:
-        """Raise what makes it useless to begin.
+        """Raise if it is useless to begin.
 
         Raises:
-            AvailableNowError: A topic that is named does not exist.
+            AvailableNowError: A named topic does not exist.
         """
         absent = self.absent
         if absent.is_wanted and absent.missing:
             raise AvailableNowError(
                 "subscribe names topics that do not exist or that this user may not describe:"
-                f" {', '.join(absent.missing)}. AvailableNow would end as if they had been read:"
+                f" {', '.join(absent.missing)}. AvailableNow would end without reading them:"
                 " correct the names, create the topics, or leave them out"
             )
 
     def is_over(self, *, is_settled: bool, waited_s: float, now: float) -> bool:
-        """Tell whether to end although nothing more could be read; says what is left unread.
+        """Return whether to end although nothing more could be read; reports unread partitions.
 
         Args:
-            is_settled: Whether the member has all that it is meant to have.
-            waited_s: For how many seconds nothing could be read.
+            is_settled: Whether the member owns its whole target assignment.
+            waited_s: How long nothing could be read, in seconds.
             now: Seconds.
 
         Raises:
-            AvailableNowError: Partitions did not come, and `availableNowUnsettled` is not `warn`.
+            AvailableNowError: Partitions are missing, and `availableNowUnsettled` is not `warn`.
         """
         if is_settled:
             self._look_for_a_match(now)
@@ -86,12 +86,12 @@ class AvailableNowEnd:
             unresolved=len(pending) - len(withheld),
             holders=tuple(sorted({target.holders.get(key, "") for key in pending} - {""})),
             unready=tuple(sorted(self.positions.ledger.unready())),
-            is_told=bool(pending) or target.settled(member.member_epoch),
+            is_target_known=bool(pending) or target.settled(member.member_epoch),
             has_waited=self.settling.when_unsettled is WhenUnsettled.WAIT,
         )
 
     def _look_for_a_match(self, now: float) -> None:
-        """Say so, once, if a pattern gave the whole group nothing."""
+        """Report, once, that a pattern matches no topic of the whole group."""
         subscription = self.positions.member.config.subscription
         if (
             subscription.topic_regex is None

@@ -1,8 +1,8 @@
-"""What a client wants to send, and over which of its connections.
+"""The client's four channels: one connection each, with one request in flight.
 
-A broker answers one connection strictly in order, so a heartbeat must never share one with a commit
-(measured: a heartbeat behind a 2 s request waited 1.9 s), nor the search for a coordinator with a
-question to a leader that is dead. Each channel carries one request at a time.
+A broker answers one connection in order, so a heartbeat must never share one with a commit
+(measured: a heartbeat behind a 2 s request waited 1.9 s), nor FindCoordinator with a request to a
+dead leader.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from spark_groups.values import dataclass
 
 
 class Channel(Enum):
-    """The four ways out of a client."""
+    """The four channels of a client."""
 
     HEARTBEAT = "to the coordinator: heartbeats, and nothing else"
     OFFSETS = "to the coordinator: commits, fetches, descriptions"
-    SEARCH = "to any broker: who the coordinator is, and nothing else"
-    CLUSTER = "to any broker: metadata, settings, where partitions start"
+    SEARCH = "to any broker: FindCoordinator, and nothing else"
+    CLUSTER = "to any broker: metadata, settings, log offsets"
 
-    # Each channel is one object: its identity is a hash that costs no call, unlike its name's.
+    # The hash of the identity costs no call, unlike that of the name.
     __hash__ = object.__hash__
 
     @property
@@ -36,8 +36,8 @@ class Outgoing:
     """A request to send now.
 
     Args:
-        channel: The connection to use; nothing else is under way on it.
-        request: What to send.
+        channel: The connection to use.
+        request: The request.
         node: The coordinator, on the two channels that lead to it.
         timeout_s: How long it may take.
     """
@@ -49,10 +49,9 @@ class Outgoing:
 
 
 class Requester(Protocol):
-    """One kind of request: what to send next, and what its answer or failure means.
+    """One kind of request: when to send it, and what its answer or failure means.
 
-    `channel` says which connection carries it, `timeout_s` how long it may take; a broker's own
-    limit for a commit is 5 s.
+    A broker's own limit for a commit is 5 s, so `timeout_s` must be longer.
     """
 
     @property
@@ -62,25 +61,21 @@ class Requester(Protocol):
     def timeout_s(self) -> float: ...
 
     def next_request(self, now: float) -> Request | None:
-        """Return the request to send now, None if none is due; it is taken as sent."""
+        """Return the request to send now, None if none is due; it counts as sent."""
 
     def answered(self, request: Any, response: Any, now: float) -> None:
-        """Take the answer to a request of `next_request`."""
+        """Process the answer to a request of `next_request`."""
 
     def failed(self, request: Any, failure: RequestFailed, now: float) -> None:
-        """Take it that a request of `next_request` got no answer."""
+        """Note that a request of `next_request` got no answer."""
 
 
 Asked = tuple[Requester, Request]
-"""Who asks, and what."""
+"""A requester and its request."""
 
 
 def in_order(*requesters: Requester) -> Callable[[float], Asked | None]:
-    """Return what finds the next request: that of the first requester that has one.
-
-    Args:
-        requesters: The most urgent first.
-    """
+    """Return a function that returns the request of the first requester that has one."""
 
     def next_request(now: float) -> Asked | None:
         for requester in requesters:
@@ -93,11 +88,11 @@ def in_order(*requesters: Requester) -> Callable[[float], Asked | None]:
 
 
 class InTurn:
-    """Questions that take turns: what cannot be answered must not keep the rest from being asked.
+    """Requesters that take turns, so that one without an answer does not block the rest.
 
     Args:
-        questions: In the order of their first turns: who asks, and what finds the next request. A
-            requester may have several, if their answers mean the same.
+        questions: Each requester with the method that returns its next request; a requester may
+            have several, if their answers mean the same.
     """
 
     def __init__(self, *questions: tuple[Requester, Callable[[float], Request | None]]) -> None:
@@ -105,7 +100,7 @@ class InTurn:
         self._turn = 0
 
     def next(self, now: float) -> Asked | None:
-        """Return the next request, and who asks; None if none is due."""
+        """Return the next request and its requester; None if none is due."""
         count = len(self._questions)
         for each in range(self._turn, self._turn + count):
             requester, next_request = self._questions[each % count]
@@ -117,10 +112,10 @@ class InTurn:
 
 
 class Channels:
-    """Keeps at most one request under way on each channel.
+    """Keeps at most one request in flight on each channel.
 
     Args:
-        routes: What finds the next request of each channel, in the order of polling.
+        routes: The function that returns the next request of each channel, in polling order.
     """
 
     def __init__(self, routes: Mapping[Channel, Callable[[float], Asked | None]]) -> None:
@@ -129,14 +124,14 @@ class Channels:
             for channel, next_request in routes.items()
         )
         self._under_way: dict[Channel, tuple[Requester, float]] = {}
-        """Who asked what is under way on a channel, and when."""
+        """The requester of each request in flight, and when it was sent."""
 
     def poll(self, now: float, coordinator: Node | None) -> list[Outgoing]:
-        """Return the requests to send now, at most one for each channel that is free.
+        """Return the requests to send now, at most one for each free channel.
 
         Args:
             now: Seconds.
-            coordinator: The group's coordinator, None while it is looked for.
+            coordinator: The group's coordinator, None if unknown.
         """
         outgoing = []
         for channel, leads_to_coordinator, next_request in self._routes:
@@ -152,23 +147,19 @@ class Channels:
         return outgoing
 
     def ended(self, outgoing: Outgoing) -> tuple[Requester, float] | None:
-        """Take a request as answered or failed: its channel is free.
-
-        Returns:
-            Who asked, and when; None if nothing was under way.
-        """
+        """Free the channel of a request; return its requester and send time, if in flight."""
         return self._under_way.pop(outgoing.channel, None)
 
     def is_under_way(self, channel: Channel) -> bool:
-        """Tell whether a request is under way on a channel."""
+        """Return whether a request is in flight on a channel."""
         return channel in self._under_way
 
 
 def check_kind(request: Request, response: Response) -> None:
-    """Raise if a response is not of the request's kind.
+    """Raise if a response does not match its request.
 
     Raises:
-        TypeError: It is not.
+        TypeError: It does not.
     """
     if not isinstance(response, _RESPONSES[type(request)]):
         raise TypeError(f"{type(response).__name__} is no answer to {request}")

@@ -1,4 +1,4 @@
-"""How a client behaves, for as long as it lives."""
+"""The fixed configuration of a client."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from spark_groups.protocol.member_config import MemberConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """How a client behaves, for as long as it lives.
+    """The fixed configuration of a client.
 
     Args:
-        member: Group, subscription and what else the coordinator is told.
-        starting_offsets: Where the group starts in what it has never read.
+        member: Group, subscription and other member properties.
+        starting_offsets: `startingOffsets`.
         read_committed: True for `kafka.isolation.level=read_committed`.
         fail_on_data_loss: `failOnDataLoss`.
-        liveness: How long the query may be silent before its member leaves.
-        settling: How AvailableNow ends where partitions do not come.
-        command_options: What a command of `spark-groups` needs to reach the same brokers, for
-            messages that tell what to run.
+        liveness: How long the query may be idle before its member leaves.
+        settling: How AvailableNow ends if partitions are missing.
+        command_options: The options with which `spark-groups` reaches the same brokers, for
+            messages that name a command.
     """
 
     member: MemberConfig

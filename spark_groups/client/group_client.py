@@ -1,9 +1,8 @@
-"""GroupClient: one Spark query as one member of a group; everything that is decided on the driver.
+"""GroupClient: one Spark query as one member of a group; makes all decisions of the driver.
 
-In: answers to its requests, what Spark proves (`finish`, `replay`), what Spark wants (`plan`,
-`leave`); each with `now`. Out: requests to send (`poll_requests`), events, and the next instant at
-which it wants to be woken. It has no socket, no clock and no thread, and runs unchanged in the
-simulation. Whoever drives it calls one method at a time.
+In, each with `now`: responses, Spark's proofs (`finish`, `replay`) and calls (`plan`, `leave`).
+Out: requests to send (`poll_requests`), events, and the time of the next poll. It has no socket, no
+clock and no thread, and runs unchanged in the simulation. Calls must not overlap.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from spark_groups.client.channels import (
     in_order,
 )
 from spark_groups.client.client_config import ClientConfig
-from spark_groups.client.liveness import LEAVE_S, Attendance, Liveness
+from spark_groups.client.liveness import LEAVE_S, Liveness, QueryActivity
 from spark_groups.client.metrics import Metrics
 from spark_groups.client.planner import BatchPlanner
 from spark_groups.client.positions import Positions
@@ -58,7 +57,6 @@ from spark_groups.offsets.known_topics import TopicDirectory
 from spark_groups.offsets.ledger import (
     NOT_KNOWN,
     NOTHING_INHERITED,
-    Inheritance,
     Ledger,
     OwnedPartition,
 )
@@ -85,9 +83,9 @@ class GroupClient:
     """A member, its ledger, and the decisions between them.
 
     Args:
-        config: How it behaves.
-        new_member_id: Gives a fresh member id (a UUID) each time it is called.
-        checkpointed: The plan that Spark's checkpoint ended at; its member id is released.
+        config: The configuration.
+        new_member_id: Returns a new member id (a UUID) with each call.
+        checkpointed: The last plan in Spark's checkpoint; its member id is released.
     """
 
     def __init__(
@@ -145,7 +143,7 @@ class GroupClient:
         )
         self.planner = BatchPlanner(self.positions)
         self.revocation = Revocation(self.positions)
-        self.attendance = Attendance(self.member, self.ledger, Liveness(config.liveness), emit)
+        self.liveness = Liveness(self.member, self.ledger, QueryActivity(config.liveness), emit)
         self.available_now = AvailableNowEnd(
             config.settling,
             self.positions,
@@ -159,10 +157,7 @@ class GroupClient:
         self._leave_by: float | None = None
 
     def _take_checkpoint(self, plan: BatchPlan) -> None:
-        """Note what the checkpoint says of the group and its topics.
-
-        What a group has committed, its counts, and its members are nothing to another group.
-        """
+        """Note the checkpoint's topics, and its member and counts if it is of the same group."""
         for each in plan.topics:
             self.topics.remember(each.name, each.topic_id)
         if plan.group_id != self.config.member.group_id:
@@ -174,7 +169,7 @@ class GroupClient:
                 self.topics.note_count(each.topic_id, each.known_count)
 
     def _cluster_questions(self) -> Callable[[float], Asked | None]:
-        """Return what finds the next request to any broker: one pause for all, after an error."""
+        """Return the function that returns the next request to any broker; all share one pause."""
         member, positions, search = self.member, self.positions, self.search
         pause = self._cluster_pause
         names = self._names = TopicNames(
@@ -208,7 +203,7 @@ class GroupClient:
         return next_request
 
     def _offsets_questions(self) -> Callable[[float], Asked | None]:
-        """Return what finds the next request about offsets; what is only shown comes last."""
+        """Return the function that returns the next request to the coordinator about offsets."""
         positions, search, pending = self.positions, self.search, self.pending_offsets
         described = self._names.end_first_sight
         return in_order(
@@ -218,14 +213,14 @@ class GroupClient:
             PendingFetch(positions, pending),
         )
 
-    # What the driver carries.
+    # Requests and events.
 
     def start(self, now: float) -> None:
-        """Become a member of the group."""
+        """Join the group."""
         self.member.join(now)
 
     def poll_requests(self, now: float) -> list[Outgoing]:
-        """Return the requests to send now; an answer or a failure frees its channel."""
+        """Return the requests to send now; a response or a failure frees the channel."""
         self._advance(now)
         member = self.member
         self.metrics.follow(member.state, now, has_uncommitted=self.commits.is_pending)
@@ -233,7 +228,7 @@ class GroupClient:
         return self._channels.poll(now, self.search.node)
 
     def handle_response(self, outgoing: Outgoing, response: Response, now: float) -> None:
-        """Take the answer to a request of `poll_requests`."""
+        """Process the response to a request of `poll_requests`."""
         asked = self._channels.ended(outgoing)
         if asked is not None:
             requester, sent_at = asked
@@ -244,7 +239,7 @@ class GroupClient:
         self._advance(now)
 
     def handle_failure(self, outgoing: Outgoing, failed: RequestFailed, now: float) -> None:
-        """Take it that a request of `poll_requests` got no answer."""
+        """Note that a request of `poll_requests` got no response."""
         asked = self._channels.ended(outgoing)
         if asked is not None:
             request = outgoing.request
@@ -255,19 +250,19 @@ class GroupClient:
         self._advance(now)
 
     def next_wakeup(self, now: float) -> float | None:
-        """Return when to poll again although nothing came in."""
+        """Return when to poll again without input."""
         next_at: float | None = None
         for due_at in (
             self.member.next_wakeup(),
             self.commits.next_wakeup(),
-            self.target.due_at(),
-            self.session.due_at(),
+            self.target.due_at,
+            self.session.due_at,
             self.search.pause.not_before,
             self._cluster_pause.not_before,
             self.absent.due_at(),
             self._fetch_pause.not_before,
             self._leave_by,
-            self.attendance.next_wakeup(),
+            self.liveness.next_wakeup(),
             self.revocation.next_wakeup(now),
         ):
             if due_at is not None and due_at > now and (next_at is None or due_at < next_at):
@@ -275,21 +270,21 @@ class GroupClient:
         return next_at
 
     def poll_events(self) -> list[Event]:
-        """Count and return what happened since the last call, and forget it."""
+        """Return, count and forget the events since the last call."""
         events = list(self._events)
         self._events.clear()
         for each in events:
             self.metrics.happened(each)
         return events
 
-    # What Spark proves and wants.
+    # Calls of Spark.
 
     def called(self, now: float) -> None:
-        """Note that Spark called; calls too far apart ask the coordinator for more time.
+        """Note that Spark called: an absent member rejoins.
 
-        A member that had left because nobody called joins again.
+        Rare calls raise the rebalance timeout.
         """
-        self.attendance.called(now)
+        self.liveness.called(now)
         if self.last_called_at is not None:
             wanted_ms = timeout_for_gap(now - self.last_called_at, self.member.rebalance_timeout_ms)
             if wanted_ms is not None:
@@ -299,19 +294,19 @@ class GroupClient:
         self._advance(now)
 
     def call_ended(self, now: float) -> None:
-        """Note that Spark was answered: its silence counts from now on."""
-        self.attendance.call_ended(now)
+        """Note that Spark's call returned: idle time counts from now."""
+        self.liveness.activity.call_ended(now)
 
     def replay(self, plan: BatchPlan, now: float) -> None:
-        """Take it that Spark runs an old plan again; one of another group is none of ours."""
+        """Note that Spark runs an old plan again; a plan of another group is ignored."""
         if plan.group_id == self.config.member.group_id:
             self.ledger.replay(plan)
         self._advance(now)
 
     def finish(self, plan: BatchPlan, now: float) -> None:
-        """Take it as proven that a batch is finished; idempotent.
+        """Note that a batch is proven finished; idempotent.
 
-        What it read is committed with its own member epoch, unless its partitions were lost.
+        Its offsets are committed with its own member epoch, unless its partitions were lost.
         """
         if plan.group_id != self.config.member.group_id:
             return
@@ -319,8 +314,7 @@ class GroupClient:
         finished = self.ledger.finish(plan)
         self.commits.add(finished.commits)
         if finished.lost:
-            reason = "lost while the batch ran"
-            self._emit(RangesLost(now, finished.lost, reason))
+            self._emit(RangesLost(now, finished.lost, "lost while the batch ran"))
         if ran:
             self.revocation.budget.batch_finished(now)
             self._emit(BatchFinished(now, plan))
@@ -329,7 +323,7 @@ class GroupClient:
         self._advance(now)
 
     def readable(self, now: float) -> frozenset[TopicIdPartition]:
-        """Return the partitions whose ends are to be listed for the next plan."""
+        """Return the partitions whose log ends the next plan needs."""
         if self.ledger.in_flight is not None or not self._ownership_is_proven(now):
             return frozenset()
         return frozenset(self.ledger.positions(self.member.assigned))
@@ -337,14 +331,14 @@ class GroupClient:
     def listed(
         self, ends: Mapping[TopicIdPartition, int], leader_epochs: Mapping[TopicIdPartition, int]
     ) -> bool:
-        """Take the log ends that were listed for the next plan.
+        """Note the log ends for the next plan.
 
         Args:
             ends: Log ends of `readable` partitions.
-            leader_epochs: Under which leader epoch each end was listed.
+            leader_epochs: The leader epoch under which each end was listed.
 
         Returns:
-            True if new leaders have to confirm positions: `is_validating` until they have.
+            True if new leaders must confirm positions: `is_validating` until they have.
         """
         return self.validator.compare(ends, leader_epochs)
 
@@ -362,12 +356,12 @@ class GroupClient:
 
         Args:
             limit: How much to read.
-            ends: Log ends (last stable offsets under read_committed), taken by `listed`.
+            ends: Log ends (last stable offsets under read_committed), after `listed`.
             now: Seconds.
-            leader_epochs: Under which leader epoch each end was listed.
+            leader_epochs: The leader epoch under which each end was listed.
 
         Raises:
-            GroupError: The member was refused for good.
+            GroupError: The member failed for good.
             CheckpointError: The checkpoint is of another group.
             DataLossError: Offsets are gone and `failOnDataLoss` is true.
         """
@@ -385,39 +379,29 @@ class GroupClient:
         return plan
 
     def prepare_available_now(self) -> None:
-        """Read up to what is there when each partition becomes ours, and no further."""
+        """Read each partition up to its end at the time of its assignment, and no further."""
         self.planner.prepare_available_now()
         self.available_now.prepare()
 
     def hold_revocations(self, is_wanted: bool, now: float) -> None:
-        """Hold each revocation until it is released, or its budget is over; or do so no more.
-
-        Args:
-            is_wanted: Whether a rebalance listener wants to be told before partitions are gone.
-            now: Seconds.
-        """
+        """Hold each revocation for a rebalance listener, within its time budget."""
         self.revocation.hold.is_wanted = is_wanted
         self._advance(now)
 
     def release_revocation(self, number: int, now: float) -> None:
-        """Let a held revocation go.
-
-        Args:
-            number: That of its `RevocationHeld`.
-            now: Seconds.
-        """
+        """Release a held revocation by the number of its `RevocationHeld`."""
         self.revocation.hold.release(number)
         self._advance(now)
 
     def leave(self, now: float, *, leave_by: float, will_return: bool = False) -> None:
-        """Commit what is finished, then leave the group.
+        """Commit finished batches, then leave the group.
 
         Args:
             now: Seconds.
             leave_by: When to stop waiting, in seconds.
             will_return: True for a static member that keeps its partitions.
         """
-        self.attendance.leaves()
+        self.liveness.leaves()
         if self.member.state in (MemberState.PREPARE_LEAVING, MemberState.LEAVING):
             return
         self.member.leave(now, will_return=will_return)
@@ -425,14 +409,14 @@ class GroupClient:
         self._advance(now)
 
     def expect_calls_every(self, gap_s: float) -> None:
-        """Take it that the query's trigger lets `gap_s` seconds pass between two calls."""
-        self.attendance.liveness.expect_calls_every(gap_s)
+        """Note that the query's trigger calls every `gap_s` seconds."""
+        self.liveness.activity.expect_calls_every(gap_s)
 
     def fail(self, reason: str, now: float) -> None:
-        """Give up for good: a broker refused who this client is."""
+        """Fail for good: a broker refused the client's credentials."""
         self.member.fail(reason, now)
 
-    # What can be seen.
+    # State.
 
     @property
     def member_id(self) -> str:
@@ -448,32 +432,32 @@ class GroupClient:
 
     @property
     def assigned(self) -> Assignment:
-        """What the coordinator says may be used."""
+        """The coordinator's current assignment."""
         return self.member.assigned
 
     @property
     def owned(self) -> Assignment:
-        """The assigned partitions, and those that are still to be revoked."""
+        """The assigned partitions, and those to revoke."""
         return self.member.owned
 
     @property
     def revoking(self) -> Assignment:
-        """What is to be revoked and not given up yet."""
+        """The partitions to revoke."""
         return self.member.revoking
 
     @property
     def partitions(self) -> Mapping[TopicIdPartition, OwnedPartition]:
-        """Where each owned partition stands."""
+        """The state of each owned partition."""
         return self.ledger.owned
 
     @property
     def instance_deadline(self) -> float | None:
-        """Until when the join waits for the instance id, None while it does not."""
+        """When the wait for the instance id ends, None without a wait."""
         return self.member.instance_deadline
 
     @property
     def coordinator(self) -> Node | None:
-        """The group's coordinator, None while it is looked for."""
+        """The group's coordinator, None if unknown."""
         return self.search.node
 
     @property
@@ -487,60 +471,56 @@ class GroupClient:
 
     @property
     def is_member(self) -> bool:
-        """True from the answer to a join until the member leaves by itself."""
-        return self.attendance.is_member
+        """True from the answer to a join until the member leaves an idle query."""
+        return self.liveness.is_member
 
     @property
     def is_absent(self) -> bool:
-        """True from when the member leaves a silent query until it joins again."""
-        return self.attendance.is_absent
+        """True from when the member leaves an idle query until it rejoins."""
+        return self.liveness.is_absent
 
     @property
     def may_describe(self) -> bool:
-        """False while the group's description is refused: nobody tells what is still to come."""
+        """False while ConsumerGroupDescribe is refused: pending partitions are not visible."""
         return not self.target.is_refused
 
     @property
     def is_validating(self) -> bool:
-        """True while positions wait for the word of a new leader."""
+        """True while a new leader must confirm positions."""
         return self.validator.is_waiting
 
     @property
     def uncommitted(self) -> frozenset[TopicIdPartition]:
-        """The partitions that have a commit which is not known to be accepted."""
+        """The partitions with a commit that is not known to be accepted."""
         return self.commits.pending()
 
     @property
     def pending(self) -> Assignment:
-        """Meant for this member and not released by their owners, as of the last description."""
+        """Target partitions that their owners have not released, as of the last description."""
         return self.target.pending - self.member.owned
 
     def withheld(self) -> tuple[WithheldRange, ...]:
-        """Return what waits in the pending partitions."""
+        """Return the unread offsets of the pending partitions."""
         return self.pending_offsets.withheld(self.pending)
 
     @property
     def is_in_doubt(self) -> bool:
-        """True while a topic that AvailableNow names may not exist, or not be planned yet."""
+        """True while a topic named under AvailableNow may not exist, or may not be assigned yet."""
         return self.available_now.is_in_doubt
 
     def latest_offsets(self) -> dict[TopicPartition, int]:
-        """Return the ends of the member's partitions, as last listed."""
+        """Return the log ends of the member's partitions, as last listed."""
         return {
             TopicPartition(self.topics.name(key.topic_id) or "", key.partition): end
             for key, end in self.planner.log_ends.items()
         }
 
     def topic_name(self, topic_id: TopicId) -> str | None:
-        """Return the name of a topic id, None if it is not known."""
+        """Return the name of a topic id, None if it is unknown."""
         return self.topics.name(topic_id)
 
     def is_news_near(self, since: float) -> bool:
-        """Tell whether a plan made now would be outdated in a moment.
-
-        Args:
-            since: What began before is not waited for, in seconds.
-        """
+        """Return whether a plan made now would soon be outdated by what began after `since`."""
         sent_at = self.member.pace.last_sent_at
         is_asking = self._channels.is_under_way(Channel.HEARTBEAT)
         if is_asking and sent_at is not None and sent_at >= since:
@@ -548,13 +528,13 @@ class GroupClient:
         return self._assigned_at >= since and bool(self.ledger.unready())
 
     def check(self) -> None:
-        """Raise what makes it impossible to go on.
+        """Raise what prevents the query from continuing.
 
         Raises:
-            GroupError: The member was refused for good.
+            GroupError: The member failed for good.
             CheckpointError: The checkpoint is of another group.
             DataLossError: Offsets are gone and `failOnDataLoss` is true.
-            AvailableNowError: A topic that is named does not exist, under AvailableNow.
+            AvailableNowError: A named topic does not exist, under AvailableNow.
         """
         if self.member.failure is not None:
             raise GroupError(
@@ -565,32 +545,27 @@ class GroupClient:
 
     @property
     def may_begin_available_now(self) -> bool:
-        """True once AvailableNow knows what it is to read, and that all of it exists."""
+        """True once the member owns its whole target assignment and all named topics exist."""
         return self.is_settled and not self.available_now.is_in_doubt
 
     def is_available_now_over(self, waited_s: float, now: float) -> bool:
-        """Tell whether AvailableNow ends, where nothing is left to read and that can be believed.
+        """Return whether AvailableNow ends, given that there is nothing to read.
 
         Args:
-            waited_s: For how many seconds nothing could be read.
+            waited_s: How long nothing could be read, in seconds.
             now: Seconds.
 
         Raises:
-            AvailableNowError: Partitions did not come, and `availableNowUnsettled` is not `warn`.
+            AvailableNowError: Partitions are missing, and `availableNowUnsettled` is not `warn`.
         """
         return not self.available_now.is_in_doubt and self.available_now.is_over(
             is_settled=self.is_settled, waited_s=waited_s, now=now
         )
 
     def can_tell(self, ends: Mapping[TopicIdPartition, int], now: float) -> bool:
-        """Tell whether "nothing to read" can be believed: ownership is proven, all ends are known.
+        """Return whether "nothing to read" is certain: ownership is proven and all ends are known.
 
-        An end that is doubted may be that of an old leader, and a finished run that is not settled
-        keeps its partition from being planned: then there may be more.
-
-        Args:
-            ends: The ends that were listed for `readable`.
-            now: Seconds.
+        A doubted end, or an unsettled finished run, may hide more to read.
         """
         wanted = self.ledger.positions(self.member.assigned)
         uncertain = self.validator.doubted() | self.ledger.undecided()
@@ -599,37 +574,41 @@ class GroupClient:
 
     @property
     def is_settled(self) -> bool:
-        """True once the member has all it is meant to have and may plan all of it.
+        """True once the member may plan its whole target assignment.
 
-        Where nobody may describe the group, what it has must be taken for all, if it is anything.
+        Without DESCRIBE permission, any non-empty assignment counts as complete.
         """
-        told = self.target.settled(self.member.member_epoch)
-        has_all = told or (self.target.is_refused and bool(self.member.assigned))
+        has_target = self.target.settled(self.member.member_epoch)
+        has_all = has_target or (self.target.is_refused and bool(self.member.assigned))
         return self.member.state is MemberState.STABLE and has_all and not self.ledger.unready()
 
     @property
     def has_left(self) -> bool:
         return self.member.state is MemberState.UNSUBSCRIBED
 
-    # What follows from every input.
+    # After every input.
 
     def _advance(self, now: float) -> None:
-        # Mostly there is nothing to do: each part is asked in the cheapest way whether there is.
+        # Usually there is nothing to do: each part has a cheap check for that.
         member = self.member
         if member.events:
             self._take_member_events(now)
-        if self.attendance.must_leave(now):
-            # A static member is kept its place until its session is over.
+        if self.liveness.must_leave(now):
+            # A static member keeps its partitions until its session expires.
             self.leave(now, leave_by=now + LEAVE_S, will_return=True)
-        elif self.attendance.may_return():
+        elif self.liveness.may_rejoin():
             self._leave_by = None
             self.search.reached()
             self._drop(Assignment(frozenset(self.ledger.owned)), "the member had left", now)
             member.return_to_group(now)
-        # What an earlier run finished is committed before its partition is given up.
+        # Offsets of an earlier run are committed before their partition is released.
         inheritance = self.ledger.inherit(member.member_epoch)
         if inheritance is not NOTHING_INHERITED:
-            self._take_inheritance(inheritance, now)
+            self.commits.add(inheritance.commits)
+            if inheritance.taken:
+                self._emit(RangesInherited(now, inheritance.taken))
+            if inheritance.overruled:
+                self._emit(RangesOverruled(now, inheritance.overruled))
         is_revoking = bool(member.revoking.partitions) and member.state in _REVOCABLE
         if is_revoking and self.revocation.may_be_acknowledged(now):
             member.acknowledge(now)
@@ -637,16 +616,9 @@ class GroupClient:
         if not member.revoking.partitions:
             self.revocation.hold.forget()
         if self._leave_by is not None:
-            self._go_on_leaving(now, self._leave_by)
+            self._continue_leaving(now, self._leave_by)
         if member.events:
             self._take_member_events(now)
-
-    def _take_inheritance(self, inheritance: Inheritance, now: float) -> None:
-        self.commits.add(inheritance.commits)
-        if inheritance.taken:
-            self._emit(RangesInherited(now, inheritance.taken))
-        if inheritance.overruled:
-            self._emit(RangesOverruled(now, inheritance.overruled))
 
     def _take_member_events(self, now: float) -> None:
         for event in self.member.poll_events():
@@ -659,7 +631,7 @@ class GroupClient:
                         self.deleted.unread_left.pop(key, None)
                     self.target.changed(now)
                 case PartitionsRevoked(partitions=partitions):
-                    self._drop(partitions, "given up before they were committed", now)
+                    self._drop(partitions, "revoked before they were committed", now)
                     self.target.changed(now)
                 case PartitionsLost(partitions=partitions, reason=reason):
                     self._drop(partitions, reason, now)
@@ -677,7 +649,7 @@ class GroupClient:
         if unsettled:
             self._emit(RangesLost(now, unsettled, reason))
 
-    def _go_on_leaving(self, now: float, leave_by: float) -> None:
+    def _continue_leaving(self, now: float, leave_by: float) -> None:
         if self.member.state is MemberState.PREPARE_LEAVING and (
             not self.commits.is_pending or now >= leave_by
         ):

@@ -1,13 +1,9 @@
-"""Whether a member is in order, for whoever may restart its process: a probe, or a person.
+"""Whether a member is healthy, for liveness and readiness probes and for people.
 
-Everything that can end a membership or hold others up has a deadline. A probe that waits for the
-deadline is too late: the coordinator has acted by then. So half of each is what a member has for
-itself, and the other half is for whoever restarts it (Kafka's health checks are to respond
-negatively well before max.poll.interval.ms elapses).
-
-A restart is asked for only where it helps. A member without partitions is in order: it stands by.
-A broker that cannot be reached is not reached by a restart either, and a long batch that nobody
-waits for would only begin anew.
+Everything that can end a membership or delay other members has a deadline. A probe that waits for
+the deadline is too late, because the coordinator has acted by then, so a member is unhealthy after
+half of it. A restart is asked for only if it helps: not if brokers are unreachable, nor for a long
+batch that delays no other member.
 """
 
 from __future__ import annotations
@@ -20,17 +16,17 @@ from typing import Any, Final
 from spark_groups.protocol.membership import MemberState
 
 SHARE: Final = 0.5
-"""How much of a deadline a member has for itself."""
+"""The part of a deadline after which a member is unhealthy."""
 
 
 class Condition(Enum):
-    """How it stands with a member; the gravest first."""
+    """The condition of a member; the gravest first."""
 
-    FAILED = "refused for good: its query ends"
-    STUCK = "half of a deadline has gone by, and only a restart of the process helps"
-    CUT_OFF = "half of its session has gone by without an accepted heartbeat; brokers are silent"
-    OUTSIDE = "no member of the group: it has not joined yet, or is about to leave"
-    SLOW = "half of the rebalance time-out has gone by in one batch; nobody waits for it"
+    FAILED = "the member failed for good: its query ends"
+    STUCK = "half of a deadline has passed, and only a restart of the process helps"
+    CUT_OFF = "half of the session timeout has passed without a heartbeat; brokers do not answer"
+    OUTSIDE = "not a member of the group: joining or leaving"
+    SLOW = "a batch has used half of the rebalance timeout; no other member waits for it"
     STANDBY = "a member that owns no partition"
     READING = "a member that owns partitions"
 
@@ -38,41 +34,36 @@ class Condition(Enum):
 NOT_LIVE: Final = (Condition.FAILED, Condition.STUCK)
 READY: Final = (Condition.STANDBY, Condition.READING)
 _OUTSIDE: Final = {
-    MemberState.UNSUBSCRIBED.name: "it is no member of the group",
-    MemberState.JOINING.name: "it has asked to join the group",
-    MemberState.FENCED.name: "it was fenced, and joins again",
-    MemberState.PREPARE_LEAVING.name: "it is about to leave",
-    MemberState.LEAVING.name: "it is about to leave",
+    MemberState.UNSUBSCRIBED.name: "it is not a member of the group",
+    MemberState.JOINING.name: "it is joining the group",
+    MemberState.FENCED.name: "it was fenced and will rejoin",
+    MemberState.PREPARE_LEAVING.name: "it is leaving the group",
+    MemberState.LEAVING.name: "it is leaving the group",
 }
 
 View = Mapping[str, Any]
-"""A snapshot, as `client.snapshot.take_snapshot` writes it; what is missing is unknown."""
+"""A snapshot of `client.snapshot.take_snapshot`; missing keys are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How it stands with a member, and why.
-
-    Args:
-        condition: The gravest that was found.
-        reasons: A sentence for each thing that is wrong.
-    """
+    """The condition of a member, with a sentence for each problem."""
 
     condition: Condition
     reasons: tuple[str, ...] = ()
 
     @property
     def is_live(self) -> bool:
-        """False if its process should be restarted."""
+        """False if the process should be restarted."""
         return self.condition not in NOT_LIVE
 
     @property
     def is_ready(self) -> bool:
-        """True if it does all that it is meant to do."""
+        """True if the member is in the group and healthy."""
         return self.condition in READY
 
     def as_plain(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return plain values."""
         return {
             "condition": self.condition.name,
             "is_live": self.is_live,
@@ -82,11 +73,7 @@ class Health:
 
 
 def assess(view: View) -> Health:
-    """Return how it stands with a member at the instant of its snapshot.
-
-    Args:
-        view: The snapshot; its ages are seconds as of now.
-    """
+    """Return the health of a member at the time of its snapshot."""
     found = [(condition, text) for condition, check in _CHECKS for text in check(view)]
     if not found:
         return Health(Condition.READING if view.get("assigned") else Condition.STANDBY)
@@ -102,7 +89,7 @@ def _failed(view: View) -> Iterator[str]:
 def _does_not_send(view: View) -> Iterator[str]:
     age_s = _silence_s(view)
     if age_s is not None and _is_own_fault(view):
-        yield f"{_silent(view, age_s)}, and the next one was not sent although it is due"
+        yield f"{_silent(view, age_s)}, and the next one is overdue"
 
 
 def _is_cut_off(view: View) -> Iterator[str]:
@@ -116,14 +103,14 @@ def _holds_up_a_revocation(view: View) -> Iterator[str]:
     if _is_over_its_share(age_s, limit_s) and not any(_is_cut_off(view)):
         partitions = len(view.get("revoking", ()))
         yield (
-            f"{partitions} partitions are to be given up since {age_s:.0f} s; the coordinator"
-            f" removes the member after {limit_s:g} s"
+            f"a revocation of {partitions} partitions has been pending for {age_s:.0f} s; the"
+            f" coordinator removes the member after {limit_s:g} s"
         )
 
 
 def _is_not_called(view: View) -> Iterator[str]:
     if view.get("left_because_idle"):
-        yield "the member left a query that is silent, or whose batch took longer than maxBatchTime"
+        yield "the member left: its query is idle, or a batch took longer than maxBatchTime"
     age_s, limit_s = view.get("idle_s"), view.get("idle_limit_s")
     if _is_over_its_share(age_s, limit_s):
         yield (
@@ -145,14 +132,14 @@ def _does_not_commit(view: View) -> Iterator[str]:
     age_s, limit_s = view.get("uncommitted_age_s"), _rebalance_timeout_s(view)
     if _is_over_its_share(age_s, limit_s) and not any(_is_cut_off(view)):
         partitions = len(view.get("uncommitted", ()))
-        yield f"offsets of {partitions} partitions have waited {age_s:.0f} s for being committed"
+        yield f"offsets of {partitions} partitions have been uncommitted for {age_s:.0f} s"
 
 
 def _is_outside(view: View) -> Iterator[str]:
     state = view.get("state")
     if state in _OUTSIDE:
         left_s = view.get("instance_wait_left_s")
-        waits = "" if left_s is None else f"; it waits {left_s:.0f} s for its instance id at most"
+        waits = "" if left_s is None else f"; it waits up to {left_s:.0f} s for its instance id"
         yield f"{_OUTSIDE[state]}{waits}"
 
 
@@ -160,8 +147,8 @@ def _is_slow(view: View) -> Iterator[str]:
     age_s, limit_s = view.get("batch_age_s"), _rebalance_timeout_s(view)
     if _is_over_its_share(age_s, limit_s):
         yield (
-            f"a batch has been running for {age_s:.0f} s: a revocation would have to wait for it,"
-            f" and the rebalance time-out is {limit_s:g} s"
+            f"a batch has been running for {age_s:.0f} s: a revocation would wait for it, and the"
+            f" rebalance timeout is {limit_s:g} s"
         )
 
 
@@ -180,7 +167,7 @@ _CHECKS: Final[tuple[tuple[Condition, Check], ...]] = (
 
 
 def _silence_s(view: View) -> float | None:
-    """Return for how long no heartbeat was accepted, if that is longer than it should be."""
+    """Return the age of the last accepted heartbeat, if too old."""
     if view.get("state") == MemberState.UNSUBSCRIBED.name:
         return None
     age_s = view.get("last_heartbeat_age_s")
@@ -188,12 +175,12 @@ def _silence_s(view: View) -> float | None:
 
 
 def _is_own_fault(view: View) -> bool:
-    """Whether a heartbeat is due and nothing but this process keeps it from being sent."""
+    """Whether a heartbeat is due and only this process keeps it from being sent."""
     return bool(view.get("heartbeat_overdue_s")) and view.get("unreachable_age_s") is None
 
 
 def _silent(view: View, age_s: float) -> str:
-    return f"no heartbeat was accepted for {age_s:.0f} s of a session of {view['proven_for_s']:g} s"
+    return f"no heartbeat was accepted for {age_s:.0f} s (limit: {view['proven_for_s']:g} s)"
 
 
 def _rebalance_timeout_s(view: View) -> float | None:

@@ -1,8 +1,4 @@
-"""What a client has done so far, counted: in Kafka's words, where its consumer counts the same.
-
-This is the one place that counts. Everything comes by here: each answer and each failure of a
-request, each event, and the state that follows. What is counted is shown by the snapshot.
-"""
+"""Counters and timers of a client, named as in Kafka's consumer where it has the same."""
 
 from __future__ import annotations
 
@@ -28,44 +24,44 @@ from spark_groups.protocol.messages import (
 )
 
 WINDOW_S: Final = 30.0
-"""A maximum is that of this window and the one before, as in Kafka's own metrics."""
+"""A maximum covers this window and the one before, as in Kafka's metrics."""
 NO_ANSWER: Final = "no answer"
 MEMBER_IDS_KEPT: Final = 16
 
 
 class Count(Enum):
-    """What is counted; the value says what one of it is."""
+    """Counters; the value is their help text."""
 
-    HEARTBEAT = "heartbeats that were answered, or got no answer"
-    HEARTBEAT_FAILED = "heartbeats that were refused, or got no answer"
-    COMMIT = "offset commits that were answered, or got no answer"
-    COMMIT_FAILED = "offset commits that were refused, in part or as a whole, or got no answer"
-    COMMIT_FENCED = "offset commits that were refused because of the member's id or epoch"
-    REBALANCE = "assignments that were put in place"
-    FAILED_REBALANCE = "assignments that were not put in place, because the membership was lost"
-    MEMBERSHIPS_LOST = "times that the member was fenced, or refused for good"
-    PARTITIONS_ASSIGNED = "partitions that were assigned"
-    PARTITIONS_REVOKED = "partitions that were given up"
-    PARTITIONS_LOST = "partitions that were lost with the membership"
-    PARTITIONS_GIVEN_UP = "partitions that were given up uncommitted, so that the rest is kept"
-    BATCHES_PLANNED = "batches that were planned"
-    BATCHES_FINISHED = "batches that are proven finished"
-    OFFSETS_FINISHED = "offsets that finished batches have read"
-    OFFSETS_LOST = "offsets that were read and not committed: they are read again"
+    HEARTBEAT = "heartbeats sent, with or without a response"
+    HEARTBEAT_FAILED = "heartbeats refused, or without a response"
+    COMMIT = "offset commits sent, with or without a response"
+    COMMIT_FAILED = "offset commits refused, in part or as a whole, or without a response"
+    COMMIT_FENCED = "offset commits refused because of the member id or the member epoch"
+    REBALANCE = "rebalances completed"
+    FAILED_REBALANCE = "rebalances not completed, because the membership was lost"
+    MEMBERSHIPS_LOST = "times that the member was fenced, or failed for good"
+    PARTITIONS_ASSIGNED = "partitions assigned"
+    PARTITIONS_REVOKED = "partitions revoked"
+    PARTITIONS_LOST = "partitions lost with the membership"
+    PARTITIONS_GIVEN_UP = "partitions released without a commit, to keep the others"
+    BATCHES_PLANNED = "batches planned"
+    BATCHES_FINISHED = "batches proven finished"
+    OFFSETS_FINISHED = "offsets read by finished batches"
+    OFFSETS_LOST = "offsets read but not committed, which are read again"
 
-    # Each is one object: its identity is a hash that costs no call, unlike that of its name.
+    # The hash of the identity costs no call, unlike that of the name.
     __hash__ = object.__hash__
 
 
 class Took(Enum):
-    """What is timed; the value says from when until when."""
+    """Timers; the value says from when until when."""
 
     __hash__ = object.__hash__
 
-    HEARTBEAT_RESPONSE_TIME = "from a heartbeat to its answer"
-    COMMIT_LATENCY = "from an offset commit to its answer"
-    REBALANCE_LATENCY = "from the word of a new assignment until the coordinator knows it in place"
-    PARTITION_REVOKED_LATENCY = "from the word of a revocation until it is acknowledged"
+    HEARTBEAT_RESPONSE_TIME = "from a heartbeat to its response"
+    COMMIT_LATENCY = "from an offset commit to its response"
+    REBALANCE_LATENCY = "from a new assignment until its acknowledgement"
+    PARTITION_REVOKED_LATENCY = "from a revocation until its acknowledgement"
     BATCH_TIME = "from the plan of a batch until it is proven finished"
 
 
@@ -82,7 +78,7 @@ BOUNDS_S: Final[dict[Took, tuple[float, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """How the requests of one kind are counted."""
+    """The metrics of one kind of request."""
 
     name: str
     asked: Count
@@ -122,7 +118,7 @@ _OUTSIDE: Final = (MemberState.FENCED, MemberState.FATAL)
 
 
 class Spread:
-    """How long something took each time, as a histogram, and the longest of the last while.
+    """Durations as a histogram, with a recent maximum.
 
     Args:
         bounds_s: Upper bounds of its buckets, ascending, without infinity.
@@ -133,10 +129,10 @@ class Spread:
         self._buckets = [0] * (len(bounds_s) + 1)
         self._sum_s = 0.0
         self._longest_s: dict[int, float] = {}
-        """By the number of its window: this one and the one before."""
+        """By number of the window: this one and the one before."""
 
     def add(self, seconds: float, now: float) -> None:
-        """Count one."""
+        """Add a duration."""
         self._buckets[bisect_left(self._bounds_s, seconds)] += 1
         self._sum_s += seconds
         window = _window(now)
@@ -145,7 +141,7 @@ class Spread:
         self._longest_s[window] = max(seconds, self._longest_s.get(window, seconds))
 
     def as_plain(self, now: float) -> dict[str, Any]:
-        """Return its buckets, each with those below it, its sum, and the longest of late."""
+        """Return cumulative buckets, the sum, and the maximum of the last 30 to 60 s."""
         recent = self._recent(_window(now)).values()
         return {
             "buckets": list(accumulate(self._buckets)),
@@ -159,14 +155,14 @@ class Spread:
 
 
 class Metrics:
-    """Counts what a client does, from its beginning on."""
+    """Counts since the client began."""
 
     def __init__(self) -> None:
         self.counts: Counter[Count] = Counter()
         self.errors: Counter[tuple[str, str]] = Counter()
-        """By request and name of the error: once for each answer that has it."""
+        """By request and error name: once for each response with it."""
         self.joined_as: deque[str] = deque(maxlen=MEMBER_IDS_KEPT)
-        """The member ids it has had, the present one last: a lost membership may cost one."""
+        """The last member ids, the current one last."""
         self._spreads = {took: Spread(bounds_s) for took, bounds_s in BOUNDS_S.items()}
         self._rebalancing_since: float | None = None
         self._revoking_since: float | None = None
@@ -175,14 +171,7 @@ class Metrics:
         self._uncommitted_since: float | None = None
 
     def answered(self, request: Request, response: Response, took_s: float, now: float) -> None:
-        """Count the answer to a request.
-
-        Args:
-            request: What was asked.
-            response: The answer.
-            took_s: Seconds in between.
-            now: Seconds.
-        """
+        """Count the response to a request, which took so many seconds."""
         match response:
             case HeartbeatResponse(error_code=code):
                 codes = {code}
@@ -190,7 +179,7 @@ class Metrics:
                 codes = set(errors.values())
                 if ErrorCode.NONE in codes and self._uncommitted_since is not None:
                     self._uncommitted_since = now
-                if any(map(_is_fencing, codes)):
+                if any(rule_for(code).offsets in _FENCING for code in codes):
                     self.counts[Count.COMMIT_FENCED] += 1
             case _:
                 return
@@ -201,7 +190,7 @@ class Metrics:
             self._spreads[asked.took].add(took_s, now)
 
     def unanswered(self, request: Request) -> None:
-        """Count a request that got no answer."""
+        """Count a request without a response."""
         asked = _asked(request)
         if asked is not None:
             self._count(asked, {NO_ANSWER})
@@ -213,7 +202,7 @@ class Metrics:
         match event:
             case member.EpochChanged(previous=0) if event.member_id not in self.joined_as:
                 self.joined_as.append(event.member_id)
-            case member.RevocationTold() if self._revoking_since is None:
+            case member.RevocationRequested() if self._revoking_since is None:
                 self._revoking_since = event.at
             case member.PartitionsRevoked():
                 self._add(Took.PARTITION_REVOKED_LATENCY, self._revoking_since, event.at)
@@ -227,13 +216,7 @@ class Metrics:
                 self._batch_since = None
 
     def follow(self, state: MemberState, now: float, *, has_uncommitted: bool) -> None:
-        """Take the state that the client is in after whatever came in.
-
-        Args:
-            state: That of the member.
-            now: Seconds.
-            has_uncommitted: Whether offsets wait for being committed.
-        """
+        """Note the member's state and whether offsets wait to be committed."""
         if not has_uncommitted:
             self._uncommitted_since = None
         elif self._uncommitted_since is None:
@@ -245,11 +228,11 @@ class Metrics:
             self._rebalance_ended(state, now)
 
     def uncommitted_age_s(self, now: float) -> float | None:
-        """Return for how long offsets have waited without any being accepted; None: none wait."""
+        """Return how long offsets have waited without any being accepted; None: none wait."""
         return None if self._uncommitted_since is None else now - self._uncommitted_since
 
     def as_plain(self, now: float) -> dict[str, Any]:
-        """Return everything counted, as plain values by the names of `Count` and `Took`."""
+        """Return everything as plain values, by the names of `Count` and `Took`."""
         age_s = None if self._rebalanced_at is None else round(now - self._rebalanced_at, 3)
         return {
             "counts": {each.name.lower(): self.counts[each] for each in Count},
@@ -282,16 +265,12 @@ class Metrics:
 def _asked(request: Request) -> _Asked | None:
     match request:
         case HeartbeatRequest(member_epoch=member_epoch):
-            # A goodbye, or one in the name of an earlier run, proves nothing about this member.
+            # A leave, also one for an earlier member id, proves nothing about this member.
             return _HEARTBEAT if member_epoch >= 0 else None
         case OffsetCommitRequest():
             return _COMMIT
         case _:
             return None
-
-
-def _is_fencing(code: int) -> bool:
-    return rule_for(code).offsets in _FENCING
 
 
 def _window(now: float) -> int:

@@ -1,4 +1,4 @@
-"""The next micro-batch of a member: which partitions, from where, up to where."""
+"""Plans the next micro-batch of a member."""
 
 from __future__ import annotations
 
@@ -18,22 +18,18 @@ class BatchPlanner:
 
     positions: Positions
     log_ends: dict[TopicIdPartition, int] = field(default_factory=dict, init=False)
-    """Ends of what may be read, as last listed."""
+    """Log ends, as last listed."""
     _recorded_member_id: str | None = field(default=None, init=False)
     _last_ranges_at: float | None = field(default=None, init=False)
     _last: BatchPlan | None = field(default=None, init=False)
     _targets: dict[TopicIdPartition, int] | None = field(default=None, init=False)
 
     def prepare_available_now(self) -> None:
-        """Read up to what is there when each partition becomes ours, and no further."""
+        """Read each partition up to its end at the time of its assignment, and no further."""
         self._targets = {}
 
     def forget(self, key: TopicIdPartition) -> int:
-        """Drop what is known of a partition that is not ours any more.
-
-        Returns:
-            How many rows of it were left unread.
-        """
+        """Drop a partition that is no longer owned; return how many of its rows were not read."""
         owned = self.positions.ledger.owned.get(key)
         self.positions.validator.forget(key)
         if self._targets is not None:
@@ -49,18 +45,12 @@ class BatchPlanner:
     ) -> BatchPlan | None:
         """Return the next batch and record it, or None: nothing to read, nothing to record.
 
-        Args:
-            limit: How much to read.
-            ends: Log ends, listed just now.
-            now: Seconds.
-            leader_epochs: Under which leader epoch each end was listed.
-
         Raises:
             DataLossError: A log was truncated and `failOnDataLoss` is true.
         """
         member = self.positions.member
         positions = self._usable(ends, leader_epochs, now)
-        # An end that is doubted may be that of another topic, created again under the name.
+        # A doubted end may be that of a topic created again under this name.
         listed = {key: ends[key] for key in positions}
         self.log_ends.update(listed)
         clipped = self._clip(listed)
@@ -80,8 +70,8 @@ class BatchPlanner:
             self.positions.topics.read(),
         )
         if plan == self._last:
-            # Read anew where a log was cut. Spark takes the same text for no news: an empty batch
-            # goes between.
+            # Read again after a truncation. Spark ignores an unchanged offset, so an empty
+            # batch goes between.
             plan = replace(plan, ranges=())
         self._last = plan
         self.positions.ledger.record(plan, leader_epochs)
@@ -113,7 +103,7 @@ class BatchPlanner:
         ends: Mapping[TopicIdPartition, int],
         now: float,
     ) -> bool:
-        """Tell whether there is too little for a batch, which AvailableNow never waits for."""
+        """Return whether the backlog is too small for a batch; never under AvailableNow."""
         if self._targets is not None or limit.min_offsets is None:
             return False
         backlog = sum(max(0, end - positions[key]) for key, end in ends.items())

@@ -1,4 +1,4 @@
-"""Where owned partitions stand: what answers decide about it, and whether the query must fail."""
+"""Positions of owned partitions, and what responses change about them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spark_groups.protocol.member import Member
 
 @dataclass(slots=True)
 class Positions:
-    """What is owned and where it stands; takes what answers decided about it."""
+    """Owned partitions and their positions."""
 
     member: Member
     ledger: Ledger
@@ -27,17 +27,17 @@ class Positions:
     validator: PositionValidator
     emit: Callable[[Event], None]
     data_loss: str | None = field(default=None, init=False)
-    """Why the query must fail because of lost offsets, if it must."""
+    """Why the query must fail because offsets are lost, if it must."""
     refusal: str | None = field(default=None, init=False)
     """Why the query must fail because of its checkpoint, if it must."""
 
     @property
     def must_fail(self) -> bool:
-        """Whether the query is about to fail: asking for the same again tells nothing new."""
+        """Whether the query is about to fail: then no more requests for positions are sent."""
         return self.data_loss is not None or self.refusal is not None
 
     def check(self) -> None:
-        """Raise what makes it impossible to go on.
+        """Raise what prevents the query from continuing.
 
         Raises:
             CheckpointError: The checkpoint is of another group.
@@ -49,11 +49,7 @@ class Positions:
             raise DataLossError(self.data_loss)
 
     def take(self, resolved: Resolved) -> None:
-        """Take what an answer decided.
-
-        A position that moved back is committed at once: the offset that stands has lost its
-        meaning, and whoever comes next could no longer tell.
-        """
+        """Apply what follows from a response."""
         for event in resolved.events:
             self.emit(event)
         self.data_loss = resolved.data_loss or self.data_loss

@@ -1,4 +1,4 @@
-"""How much of the rebalance timeout a revocation has used, and what waits for a listener."""
+"""The time budget of a revocation, and its hold for a rebalance listener."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_REBALANCE_TIMEOUT_MS: Final = 3_600_000
 
 
 class RevocationBudget:
-    """Follows one revocation after another against its deadline."""
+    """Follows each revocation against its deadline."""
 
     def __init__(self) -> None:
         self._told_at: float | None = None
@@ -26,41 +26,41 @@ class RevocationBudget:
         self._batch_offsets = 0
 
     def batch_began(self, plan: BatchPlan, now: float) -> None:
-        """Note a batch that begins to run."""
+        """Note that a batch begins."""
         self._batch_began_at = now
         self._batch_offsets = sum(len(each) for each in plan.ranges)
 
     def batch_finished(self, now: float) -> None:
-        """Note that it is finished: its speed says which limit would have fitted."""
+        """Note that the batch is finished, to measure its speed."""
         if self._batch_began_at is not None and now > self._batch_began_at and self._batch_offsets:
             self._offsets_per_s = self._batch_offsets / (now - self._batch_began_at)
         self._batch_began_at = None
 
-    def is_over(self, told_at: float, timeout_s: float, now: float) -> bool:
-        """Tell whether what is contested must be given up, so that the rest is kept."""
-        return now >= self.give_up_at(told_at, timeout_s)
+    def is_over(self, requested_at: float, timeout_s: float, now: float) -> bool:
+        """Return whether contested partitions must be released, so that the rest is kept."""
+        return now >= self.give_up_at(requested_at, timeout_s)
 
-    def give_up_at(self, told_at: float, timeout_s: float) -> float:
-        """Return when the budget is over, in seconds."""
-        return _mark(told_at, timeout_s, GIVE_UP_PERCENT)
+    def give_up_at(self, requested_at: float, timeout_s: float) -> float:
+        """Return when the budget is used up, in seconds."""
+        return _mark(requested_at, timeout_s, GIVE_UP_PERCENT)
 
     def warnings(
-        self, told_at: float, timeout_s: float, contested: Assignment, now: float
+        self, requested_at: float, timeout_s: float, contested: Assignment, now: float
     ) -> Iterator[RevocationBudgetUsed]:
         """Yield each warning that is due, once for each revocation."""
-        if self._told_at != told_at:
-            self._told_at = told_at
+        if self._told_at != requested_at:
+            self._told_at = requested_at
             self._warned = set()
         for percent in WARN_PERCENT:
-            if now >= _mark(told_at, timeout_s, percent) and percent not in self._warned:
+            if now >= _mark(requested_at, timeout_s, percent) and percent not in self._warned:
                 self._warned.add(percent)
                 yield RevocationBudgetUsed(
                     now, percent, tuple(contested), self._fitting_offsets(timeout_s, now)
                 )
 
-    def next_mark(self, told_at: float, timeout_s: float, now: float) -> float | None:
-        """Return when the next warning, or the giving up, is due."""
-        marks = [_mark(told_at, timeout_s, each) for each in (*WARN_PERCENT, GIVE_UP_PERCENT)]
+    def next_mark(self, requested_at: float, timeout_s: float, now: float) -> float | None:
+        """Return when the next warning, or the release, is due."""
+        marks = [_mark(requested_at, timeout_s, each) for each in (*WARN_PERCENT, GIVE_UP_PERCENT)]
         return next((mark for mark in marks if mark > now), None)
 
     def _fitting_offsets(self, timeout_s: float, now: float) -> int | None:
@@ -71,103 +71,97 @@ class RevocationBudget:
 
 
 class RevocationHold:
-    """Holds the acknowledgement of a revocation until a rebalance listener has let it go.
+    """Holds the acknowledgement of a revocation until a rebalance listener has finished.
 
-    A listener in the query's driver may want to do something with partitions before they are
-    anybody else's. It is told when nothing reads them any more and what was finished is committed;
-    the acknowledgement then waits for its word, never longer than the budget of the revocation.
-    Each revocation has a number of its own.
+    The listener is called when no batch reads the partitions and everything finished is committed.
+    The acknowledgement waits for it until the budget is used up. Each revocation has its own
+    number.
     """
 
     def __init__(self) -> None:
         self.is_wanted = False
-        """Whether anybody listens: nothing is held for nobody."""
+        """Whether there is a listener."""
         self._number = 0
         self._held = NO_PARTITIONS
         self._is_released = True
 
-    def begin(self, revoking: Assignment, release_by: float, now: float) -> RevocationHeld | None:
-        """Hold a revocation, unless nobody wants that or it is held already.
+    def begin(self, revoking: Assignment, deadline: float, now: float) -> RevocationHeld | None:
+        """Hold a revocation; None without a listener, or if it is held already.
 
-        Args:
-            revoking: Everything that is to be given up; a larger set is another revocation.
-            release_by: When the budget is over, in seconds.
-            now: Seconds.
+        A larger set of partitions is another revocation.
         """
         if not self.is_wanted or revoking == self._held:
             return None
         self._number += 1
         self._held, self._is_released = revoking, False
-        return RevocationHeld(now, self._number, tuple(sorted(revoking)), release_by)
+        return RevocationHeld(now, self._number, tuple(sorted(revoking)), deadline)
 
     def holds(self) -> bool:
-        """Tell whether the acknowledgement has to wait."""
+        """Return whether the acknowledgement must wait."""
         return self.is_wanted and not self._is_released
 
     def release(self, number: int) -> None:
-        """Let a revocation go; a number that is over means nothing.
-
-        Args:
-            number: That of its `RevocationHeld`.
-        """
+        """Release a revocation by its number; an old number is ignored."""
         if number == self._number:
             self._is_released = True
 
     def forget(self) -> None:
-        """Take it that the revocation is over: acknowledged, or its partitions lost."""
+        """Note that the revocation is over: acknowledged, or its partitions lost."""
         self._held, self._is_released = NO_PARTITIONS, True
 
 
 @dataclass(slots=True)
 class Revocation:
-    """When a revocation may be acknowledged: everything read of it is committed, or time is up."""
+    """Decides when to acknowledge a revocation: its reads are committed, or time is up."""
 
     positions: Positions
     budget: RevocationBudget = field(default_factory=RevocationBudget, init=False)
     hold: RevocationHold = field(default_factory=RevocationHold, init=False)
 
     def may_be_acknowledged(self, now: float) -> bool:
-        """Tell whether to acknowledge it now; emits what it waits for, or what is given up."""
+        """Return whether to acknowledge now; emits warnings, and released partitions."""
         positions, member, budget = self.positions, self.positions.member, self.budget
         contested = positions.ledger.contested(
             member.revoking,
             positions.commits.pending(),
             settle_first=positions.resolver.settle_first,
         )
-        told_at, timeout_s = member.revocation_told_at, member.revocation_timeout_s
-        if contested and told_at is not None:
-            for warning in budget.warnings(told_at, timeout_s, contested, now):
+        requested_at, timeout_s = member.revocation_requested_at, member.revocation_timeout_s
+        if contested and requested_at is not None:
+            for warning in budget.warnings(requested_at, timeout_s, contested, now):
                 positions.emit(warning)
-            if not budget.is_over(told_at, timeout_s, now):
+            if not budget.is_over(requested_at, timeout_s, now):
                 return False
             positions.emit(PartitionsGivenUp(now, tuple(contested)))
-        elif told_at is not None and not budget.is_over(told_at, timeout_s, now):
-            release_by = budget.give_up_at(told_at, timeout_s)
-            held = self.hold.begin(member.revoking, release_by, now)
+        elif requested_at is not None and not budget.is_over(requested_at, timeout_s, now):
+            deadline = budget.give_up_at(requested_at, timeout_s)
+            held = self.hold.begin(member.revoking, deadline, now)
             if held is not None:
                 positions.emit(held)
             return not self.hold.holds()
         return True
 
     def next_wakeup(self, now: float) -> float | None:
-        """Return when to look again although nothing came in."""
+        """Return when to look again without input."""
         member = self.positions.member
-        if member.revocation_told_at is None:
+        if member.revocation_requested_at is None:
             return None
-        return self.budget.next_mark(member.revocation_told_at, member.revocation_timeout_s, now)
+        return self.budget.next_mark(
+            member.revocation_requested_at, member.revocation_timeout_s, now
+        )
 
 
-def _mark(told_at: float, timeout_s: float, percent: int) -> float:
-    """The one formula for when a share is used up, so that a wake-up is never just too early."""
-    return told_at + timeout_s * percent / 100
+def _mark(requested_at: float, timeout_s: float, percent: int) -> float:
+    """The only formula for it, so that a wakeup is never just too early."""
+    return requested_at + timeout_s * percent / 100
 
 
 def timeout_for_gap(gap_s: float, rebalance_timeout_ms: int) -> int | None:
-    """Return the larger rebalance time-out that calls this far apart need, None if it is enough.
+    """Return the larger rebalance timeout that such a gap between calls needs, None if none.
 
     Args:
         gap_s: Seconds between two calls of Spark.
-        rebalance_timeout_ms: The time-out that holds now.
+        rebalance_timeout_ms: The current rebalance timeout.
     """
     if gap_s * 2_000 <= rebalance_timeout_ms:
         return None

@@ -1,4 +1,4 @@
-"""What a client is and does right now, as plain values for the CLI, notebooks and health checks."""
+"""The state of a client as plain values, for the CLI, notebooks and health checks."""
 
 from __future__ import annotations
 
@@ -15,12 +15,7 @@ from spark_groups.types import TopicId, TopicIdPartition, topic_id_text
 
 
 def take_snapshot(client: GroupClient, now: float) -> dict[str, Any]:
-    """Return the client's view of itself; ages are seconds, unknown is None, never 0.
-
-    Args:
-        client: The client.
-        now: Seconds.
-    """
+    """Return the client's state; ages are seconds, unknown values are None, never 0."""
     member, ledger = client.member, client.ledger
     in_flight = ledger.in_flight
     return {
@@ -75,9 +70,9 @@ def take_snapshot(client: GroupClient, now: float) -> dict[str, Any]:
 
 
 def _deadlines(client: GroupClient, now: float) -> dict[str, Any]:
-    """What the member waits for, since when, and for how long it may."""
-    member, liveness = client.member, client.attendance.liveness
-    told_at, due_at = member.revocation_told_at, member.next_wakeup()
+    """What the member waits for, since when, and for how long."""
+    member, liveness = client.member, client.liveness.activity
+    requested_at, due_at = member.revocation_requested_at, member.next_wakeup()
     failing_since = client.failing_since
     return {
         "last_heartbeat_age_s": _age(member.last_accepted_sent_at, now),
@@ -86,7 +81,7 @@ def _deadlines(client: GroupClient, now: float) -> dict[str, Any]:
         "unreachable_age_s": _age(failing_since, now),
         "unreachable_reason": None if failing_since is None else client.last_failure,
         "session_timeout_ms": client.session.session_timeout_ms,
-        "instance_wait_age_s": _age(member.instance_wait.began_at(), now),
+        "instance_wait_age_s": _age(member.instance_wait.since, now),
         "instance_wait_left_s": _left(member.instance_deadline, now),
         "last_call_age_s": _age(client.last_called_at, now),
         "batch_age_s": _rounded(liveness.batch_age_s(now)),
@@ -94,8 +89,8 @@ def _deadlines(client: GroupClient, now: float) -> dict[str, Any]:
         "idle_s": _rounded(liveness.idle_s(now)),
         "idle_limit_s": _rounded(liveness.idle_limit_s),
         "left_because_idle": client.is_absent,
-        "revocation_age_s": _age(told_at, now),
-        "revocation_timeout_s": None if told_at is None else member.revocation_timeout_s,
+        "revocation_age_s": _age(requested_at, now),
+        "revocation_timeout_s": None if requested_at is None else member.revocation_timeout_s,
         "uncommitted_age_s": _rounded(client.metrics.uncommitted_age_s(now)),
     }
 
@@ -109,7 +104,7 @@ def _left(until: float | None, now: float) -> float | None:
 
 
 def _rounded(seconds: float | None) -> float | None:
-    """Seconds that JSON can carry: a limit that is none is None."""
+    """An infinite limit is None, because JSON has no infinity."""
     return None if seconds is None or isinf(seconds) else round(seconds, 3)
 
 

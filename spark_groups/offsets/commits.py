@@ -1,10 +1,9 @@
-"""The offset commits of one member: what is to be committed, what is under way, what came of it.
+"""The offset commits of one member: pending, in flight, and their outcome.
 
-One request is under way at a time, of at most 1,000 partitions (a commit of about 1 MB fails for
-ever, measured), all of one member epoch. Before a request goes out, partitions whose tenure has
-ended are taken out: one that was lost spoils the request for all (KIP-1251).
-
-A commit whose answer was lost is sent again and then looked up: only what OffsetFetch shows counts.
+One request is in flight at a time, of at most 1,000 partitions (a commit of about 1 MB always
+fails, measured), all of one member epoch. Partitions whose tenure has ended are removed before: a
+lost partition makes the coordinator refuse the whole request (KIP-1251). A commit whose answer was
+lost is sent again, then verified with OffsetFetch.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ MAX_PARTITIONS_PER_COMMIT: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class PendingCommit:
-    """An offset that is to be committed.
+    """An offset to commit.
 
     Args:
         key: The partition.
-        tenure: The tenure it was read in; when that ends, so does the commit.
-        member_epoch: The epoch it is fenced by: that of the plan, or a newer one after a refusal.
+        tenure: The tenure in which it was read; the commit is dropped when that ends.
+        member_epoch: The member epoch that fences it: the plan's, or a newer one after a refusal.
         committed_offset: The next offset to read.
         known_count: Partitions of the topic when the group began to read it.
-        leader_epoch: A leader epoch whose log reached the offset, NO_LEADER_EPOCH if not known.
-        uncertain: True once a request that held it got no answer.
+        leader_epoch: A leader epoch whose log reached the offset, or NO_LEADER_EPOCH.
+        uncertain: True once a request with it got no answer.
         refused_at: When it was last refused as stale: it waits for a heartbeat sent after that.
     """
 
@@ -55,15 +54,15 @@ class PendingCommit:
 
 @dataclass(frozen=True, slots=True)
 class CommitOutcome:
-    """What the answer to a commit decided.
+    """The outcome of an OffsetCommit response.
 
     Args:
         accepted: Offsets that are committed now.
-        gone: Offsets of topics that do not exist any more: dropped.
-        refused: How many partitions were refused as stale and wait for a newer epoch.
-        refusal: The error code of that.
-        reaction: The gravest reaction that concerns the member as a whole, or ACCEPT.
-        error: Name of the error behind it.
+        gone: Offsets of topics that do not exist: dropped.
+        refused: How many partitions were refused as stale and wait for a newer member epoch.
+        refusal: The error code of these.
+        reaction: The gravest other reaction, or ACCEPT.
+        error: The error code of that.
     """
 
     accepted: tuple[PendingCommit, ...] = ()
@@ -75,18 +74,18 @@ class CommitOutcome:
 
 
 class CommitQueue:
-    """Pending offset commits by partition; bounded by the partitions owned."""
+    """Pending offset commits by partition."""
 
     def __init__(self) -> None:
         self.refused = 0
-        """How many partitions were refused as stale and sent again, since the beginning."""
+        """How many partitions were refused as stale so far."""
         self._queued: dict[TopicIdPartition, PendingCommit] = {}
         self._sent: dict[TopicIdPartition, PendingCommit] = {}
         self._unverified: dict[TopicIdPartition, PendingCommit] = {}
         self._backoff = Backoff()
 
     def add(self, commits: Iterable[PendingCommit]) -> None:
-        """Queue commits; a later offset of a partition takes the place of an earlier one."""
+        """Queue commits; a later offset of a partition replaces an earlier one."""
         is_first = not self.is_pending
         for each in commits:
             if not is_first and not each.uncertain and self._is_uncertain(each.key):
@@ -96,20 +95,20 @@ class CommitQueue:
             self._queued[each.key] = each
 
     def pending(self) -> frozenset[TopicIdPartition]:
-        """Return the partitions that have a commit which is not known to be accepted."""
+        """Return the partitions with a commit that is not known to be accepted."""
         return frozenset((*self._queued, *self._sent, *self._unverified))
 
     @property
     def is_pending(self) -> bool:
-        """True while any partition has a commit which is not known to be accepted."""
+        """True while any partition has such a commit."""
         return bool(self._queued or self._sent or self._unverified)
 
     def unverified(self) -> frozenset[TopicIdPartition]:
-        """Return the partitions whose committed offset is to be looked up."""
+        """Return the partitions whose committed offset must be fetched."""
         return frozenset(self._unverified)
 
     def drop(self, keys: Iterable[TopicIdPartition]) -> tuple[PendingCommit, ...]:
-        """Forget commits that were not accepted; what is under way is not waited for either."""
+        """Drop the commits of partitions, and return them."""
         dropped = []
         for key in keys:
             for commits in (self._queued, self._sent, self._unverified):
@@ -126,13 +125,13 @@ class CommitQueue:
         proven_at: float | None,
         tenure: Callable[[TopicIdPartition], int | None],
     ) -> dict[TopicIdPartition, PendingCommit]:
-        """Return the commits of the next request and take them as under way; empty: none is due.
+        """Return the commits of the next request, which is then in flight; empty: none is due.
 
         Args:
             now: Seconds.
-            member_epoch: The member's epoch now.
-            proven_at: When the last heartbeat that was accepted had been sent.
-            tenure: The tenure of a partition now, None if it is not owned.
+            member_epoch: The current member epoch.
+            proven_at: When the last accepted heartbeat was sent.
+            tenure: Returns the tenure of a partition, None if it is not owned.
         """
         if self._sent or not self._queued or now < self._backoff.not_before:
             return {}
@@ -159,7 +158,7 @@ class CommitQueue:
         return chosen
 
     def handle_response(self, response: OffsetCommitResponse, now: float) -> CommitOutcome:
-        """Take the answer to the request under way."""
+        """Process the answer to the request in flight."""
         sent, self._sent = self._sent, {}
         accepted, gone, refused, refusal = [], [], 0, int(ErrorCode.NONE)
         gravest, error = Reaction.ACCEPT, int(ErrorCode.NONE)
@@ -181,24 +180,21 @@ class CommitQueue:
                     gravest, error = reaction, code
                 self._again(each)
         self.refused += refused
-        if gravest is Reaction.ACCEPT:
-            self._backoff.succeeded()
-        else:
-            self._backoff.failed(now)
+        self._backoff.ended(now, accepted=gravest is Reaction.ACCEPT)
         return CommitOutcome(tuple(accepted), tuple(gone), refused, refusal, gravest, error)
 
     def handle_failure(self, now: float, *, may_have_arrived: bool) -> None:
-        """Take it that the request under way got no answer: it is sent again, then looked up."""
+        """Note that the request in flight got no answer: it is sent again, then verified."""
         sent, self._sent = self._sent, {}
         for each in sent.values():
             self._again(replace(each, uncertain=each.uncertain or may_have_arrived))
         self._backoff.failed(now)
 
     def verified(self, key: TopicIdPartition, committed_offset: int) -> PendingCommit | None:
-        """Take what OffsetFetch shows for an uncertain commit.
+        """Compare an uncertain commit with the fetched offset.
 
         Returns:
-            The commit if it stands; None if it does not, or was not asked for: it is sent again.
+            The commit if it was accepted; else None, and it is sent again.
         """
         each = self._unverified.pop(key, None)
         if each is None:
@@ -209,11 +205,10 @@ class CommitQueue:
         return None
 
     def next_wakeup(self) -> float | None:
-        """Return when the next request may go out, None if nothing is queued."""
+        """Return when the next request may be sent, None if nothing is queued."""
         return self._backoff.not_before if self._queued and not self._sent else None
 
     def _is_uncertain(self, key: TopicIdPartition) -> bool:
-        """Tell whether an earlier commit of a partition may have been accepted, or may yet be."""
         if key in self._unverified:
             return True
         earlier = (self._queued.get(key), self._sent.get(key))
@@ -234,7 +229,7 @@ def commit_request(
     member_id: str,
     instance_id: str | None,
 ) -> OffsetCommitRequest:
-    """Write the request for commits that share one member epoch."""
+    """Return the request for commits of one member epoch."""
     return OffsetCommitRequest(
         group_id=group_id,
         member_id=member_id,

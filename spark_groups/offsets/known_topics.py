@@ -1,13 +1,10 @@
-"""What a member knows of topics: names of ids, and how many partitions they had at the beginning.
+"""Topics known to a member: names of ids, and partition counts when the group began to read them.
 
-The count when the group began to read a topic is never raised: of two that are known, the smaller
-counts. It stands beside committed offsets and in plans. Where neither says it, the member that
-begins to read the topic for the group takes the count that it saw first.
-
-That count tells a partition that was added later (it starts at its beginning) from
-one that was there already (`startingOffsets` applies). A topic that did not exist then, or that
-was deleted and created again since, had none. Neither has one that a pattern matches later, whether
-it is new or was only hidden before: to begin at its beginning loses nothing.
+The known count of a topic is never raised; it is stored with committed offsets and in plans. If
+neither has one, the member that begins to read the topic uses the count it saw first. The count
+distinguishes partitions added later, which start at their beginning, from earlier ones, for which
+`startingOffsets` applies. A topic that was created later, or that a pattern matches later, has
+count 0.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ MAX_TOPICS_REMEMBERED: Final = 1_000
 
 
 class TopicDirectory:
-    """Names, partition counts and first sights of topics; grows with the topics seen, no more."""
+    """Names, partition counts and first counts of topics."""
 
     def __init__(self) -> None:
         self._topics: dict[TopicId, TopicMetadata] = {}
@@ -36,21 +33,21 @@ class TopicDirectory:
         self._created_again: set[TopicId] = set()
 
     def saw_absent(self, names: Iterable[str]) -> None:
-        """Note topics that are subscribed and do not exist."""
+        """Note subscribed topics that do not exist."""
         self._absent_names.update(name for name in names if name not in self._ids_by_name)
 
     def end_first_sight(self) -> None:
-        """Take every topic that is learnt from now on for one that was created since."""
+        """Treat every topic learned from now on as created later."""
         self._first_sight_over = True
 
     def remember(self, name: str, topic_id: TopicId) -> None:
-        """Note the id a topic had for an earlier run of this query, from its checkpoint."""
+        """Note a topic of the checkpoint."""
         self._ids_by_name.setdefault(name, topic_id)
         self._read[topic_id] = name
         self._checkpointed.add(topic_id)
 
     def was_checkpointed(self, topic_id: TopicId) -> bool:
-        """Tell whether an earlier run of this query has read a topic, by its checkpoint."""
+        """Return whether the checkpoint names a topic."""
         return topic_id in self._checkpointed
 
     def note_read(self, topic_ids: Iterable[TopicId]) -> None:
@@ -60,32 +57,24 @@ class TopicDirectory:
                 self._read[topic_id] = self._topics[topic_id].name
 
     def read(self) -> tuple[ReadTopic, ...]:
-        """Return the topics this query has read, also in earlier runs."""
+        """Return the topics that this query has read, also in earlier runs."""
         return tuple(
             ReadTopic(topic_id, name, self._known_counts.get(topic_id))
             for topic_id, name in self._read.items()
         )
 
     def note_count(self, topic_id: TopicId, known_count: int) -> int:
-        """Take how many partitions a topic had when the group began to read it.
-
-        Returns:
-            The smallest count that is known.
-        """
+        """Note a known count of a topic; return the smallest so far."""
         smallest = min(known_count, self._known_counts.get(topic_id, known_count))
         self._known_counts[topic_id] = smallest
         return smallest
 
     def known_count(self, topic_id: TopicId) -> int | None:
-        """Return how many partitions a topic had when the group began to read it, if known."""
+        """Return the partitions of a topic when the group began to read it, if known."""
         return self._known_counts.get(topic_id)
 
     def learn(self, topic: TopicMetadata) -> TopicId | None:
-        """Take fresh metadata of a topic.
-
-        Returns:
-            The id that a topic of this name had before, if it was created again since.
-        """
+        """Store fresh metadata; return the former id of the name if the topic was created again."""
         before = self._ids_by_name.get(topic.name)
         is_new = before != topic.topic_id and (
             before is not None or self._first_sight_over or topic.name in self._absent_names
@@ -101,27 +90,27 @@ class TopicDirectory:
         return before if before != topic.topic_id else None
 
     def name(self, topic_id: TopicId) -> str | None:
-        """Return the name of a topic id, None if it is not known."""
+        """Return the name of a topic id, None if it is unknown."""
         topic = self._topics.get(topic_id)
         return topic.name if topic else None
 
     def ids_of(self, names: Iterable[str]) -> set[TopicId]:
-        """Return the ids of those names whose topics are known."""
+        """Return the ids of known topics among these names."""
         ids = {self._ids_by_name.get(name) for name in names}
         return {each for each in ids if each is not None and each in self._topics}
 
     def partition_count(self, topic_id: TopicId) -> int:
-        """Return how many partitions a topic has by the last metadata seen."""
+        """Return the latest partition count of a topic."""
         return self._topics[topic_id].partition_count
 
     def first_count(self, topic_id: TopicId) -> int:
-        """Return how many partitions a topic had when the member first knew of it."""
+        """Return the partition count of a topic when the member first saw it."""
         return self._first_counts[topic_id]
 
     def was_created_again(self, topic_id: TopicId) -> bool:
-        """Tell whether another topic had the name of this one before."""
+        """Return whether another topic had this topic's name before."""
         return topic_id in self._created_again
 
     def unknown(self, topic_ids: Iterable[TopicId]) -> frozenset[TopicId]:
-        """Return those ids whose names are not known yet."""
+        """Return the ids without a known name."""
         return frozenset(topic_ids).difference(self._topics)

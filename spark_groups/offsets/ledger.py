@@ -1,14 +1,12 @@
-"""What this member may read and commit, partition by partition.
+"""The partitions that this member may read and commit.
 
-A *tenure* is one unbroken time of owning a partition: a plan remembers the tenure of each of its
-partitions, and what it finished is committed only while that tenure lasts. Member epochs cannot
-serve for this, they move on while a partition is kept.
+A *tenure* is one unbroken time of owning a partition. A plan remembers the tenure of each
+partition, and its offsets are committed only while that tenure lasts. Member epochs cannot replace
+tenures: they change while a partition is kept.
 
-The ledger also says when a revocation may be acknowledged, and keeps what this query has finished
-until it is committed. When a partition comes back after a loss, or after a restart, and a query has
-committed an offset at which such a *finished run* began, the run is *inherited*: its end is the
-position. In every other case the committed offset wins, also where somebody else committed the
-same one.
+The ledger keeps what this query finished until it is committed. When a partition returns after a
+loss or a restart, and a query committed an offset where such a *finished run* began, the run is
+*inherited*: its end is the position. Otherwise the committed offset wins.
 """
 
 from __future__ import annotations
@@ -32,19 +30,19 @@ from spark_groups.types import (
 from spark_groups.values import dataclass
 
 VOID: Final = -1
-"""No tenure: what a batch has read of a log that was cut meanwhile is never taken over."""
+"""No tenure: reads of a log that was truncated meanwhile are never inherited."""
 FINISHED_KEPT: Final = 16
-"""How many finished batches are remembered, for proofs that come late."""
+"""How many finished batches are remembered, for late proofs."""
 NOT_KNOWN: Final[Mapping[TopicIdPartition, int]] = MappingProxyType({})
-"""No leader epoch of any partition."""
+"""No leader epochs."""
 
 
 MAX_BOUNDARIES: Final = 16
-"""How many commit points of a finished run are kept; to forget one costs re-reading, no more."""
+"""How many commit points of a finished run are kept; forgetting one only costs reading again."""
 
 
 class Phase(Enum):
-    """How far an assigned partition is on its way to being planned."""
+    """The steps from assignment to planning."""
 
     FETCHING = "its committed offset is asked for"
     LISTING = "nothing is committed: where it starts is asked for"
@@ -54,30 +52,28 @@ class Phase(Enum):
 
 
 BEFORE_START: Final = (Phase.FETCHING, Phase.LISTING, Phase.SETTLING)
-"""Where it is not known, or not committed, where a partition starts."""
+"""The starting position is unknown or not committed."""
 
 
 @dataclass(slots=True)
 class OwnedPartition:
-    """One partition while it is owned.
+    """An owned partition.
 
     Args:
-        tenure: Which unbroken time of ownership this is.
-        assigned_epoch: The member epoch at which it was assigned.
-        phase: How far it is.
-        position: Next offset to plan, NO_OFFSET until it is known.
-        committed_offset: The last offset known to be committed, NO_OFFSET if there is none.
-        is_query_commit: Whether a query committed that, and not an operator or another consumer.
+        tenure: Number of this tenure.
+        assigned_epoch: The member epoch of the assignment.
+        phase: The current step.
+        position: Next offset to plan.
+        committed_offset: The last known one.
+        is_query_commit: Whether a query committed it, not an operator or another consumer.
         known_count: Partitions of the topic when the group began to read it.
-        starting_timestamp: While LISTING: which offset is asked for.
-        wanted_offset: While LISTING: the first offset that `startingOffsets` names, if it does.
-        leader_epoch: A leader epoch whose log is known to have reached `reached_offset`;
-            NO_LEADER_EPOCH if none is.
-        reached_offset: The position, or an offset before it where that is all that is known.
-        current_leader_epoch: While VALIDATING: the leader epoch that has to confirm it.
-        listed_end: The log end that was listed under `leader_epoch`, or under the one that has to
-            confirm it; NO_OFFSET until the leader of the moment was heard.
-        topic_gone: True if nobody knew its topic when it was last asked about.
+        starting_timestamp: While LISTING: the timestamp in ListOffsets.
+        wanted_offset: While LISTING: the offset named by `startingOffsets`, if any.
+        leader_epoch: A leader epoch whose log reached `reached_offset`.
+        reached_offset: The position, or the last offset before it known to be reached.
+        current_leader_epoch: While VALIDATING: the leader epoch that must confirm the position.
+        listed_end: The log end listed under one of these leader epochs.
+        topic_gone: True if the last broker asked did not know the topic.
     """
 
     tenure: int
@@ -102,15 +98,15 @@ class OwnedPartition:
         self.listed_end = NO_OFFSET
 
     def is_where_commits_were_lost(self, run: FinishedRun) -> bool:
-        """Tell whether a query has committed where a batch of a finished run began.
+        """Return whether a query committed where a batch of a finished run began.
 
-        An operator who sets an offset, or another consumer that commits, wants to go on from there.
+        If an operator or another consumer committed, reading must continue there instead.
         """
         is_untouched = self.is_query_commit and self.committed_offset == self.position
         return is_untouched and self.position in run.boundaries[:-1]
 
     def can_inherit(self, run: FinishedRun) -> bool:
-        """Tell whether a finished run may be settled: what is committed was confirmed."""
+        """Return whether a finished run may be settled: the committed offset is confirmed."""
         is_heard = self.listed_end != NO_OFFSET
         return is_heard or self.leader_epoch == NO_LEADER_EPOCH or run.leader_epoch >= 0
 
@@ -126,14 +122,12 @@ class OwnedPartition:
 
 @dataclass(slots=True)
 class FinishedRun:
-    """What this query has finished of a partition and is not known to be committed.
+    """Offsets of a partition that this query finished and that are not known to be committed.
 
     Args:
-        topic: Name of the topic.
-        boundaries: Where each batch began, and where the last one ended: any of them but the last
-            may be the committed offset of the query, if the commits that followed were lost.
-        leader_epoch: A leader epoch whose log reached its end, NO_LEADER_EPOCH if not known: the
-            plan in the checkpoint does not tell.
+        topic: Topic name.
+        boundaries: Where each batch began, and where the last one ended.
+        leader_epoch: A leader epoch whose log reached the end, or NO_LEADER_EPOCH.
     """
 
     topic: str
@@ -145,7 +139,7 @@ class FinishedRun:
         return self.boundaries[-1]
 
     def extend(self, each: OffsetRange, leader_epoch: int) -> None:
-        """Add a batch that goes on where the last one ended, or begin anew with it."""
+        """Add a batch that continues the run, or begin a new run with it."""
         if self.until_offset == each.from_offset:
             self.boundaries.append(each.until_offset)
             del self.boundaries[1 : len(self.boundaries) - MAX_BOUNDARIES + 1]
@@ -156,12 +150,11 @@ class FinishedRun:
 
 @dataclass(frozen=True, slots=True)
 class FinishedBatch:
-    """What is to be done about a batch that is proven finished.
+    """What follows from a finished batch.
 
     Args:
         commits: Offsets to commit.
-        lost: Ranges that were read, but whose partitions were lost meanwhile: never committed
-            unless they come back untouched.
+        lost: Ranges whose partitions were lost meanwhile: not committed unless inherited later.
     """
 
     commits: tuple[PendingCommit, ...] = ()
@@ -170,11 +163,11 @@ class FinishedBatch:
 
 @dataclass(frozen=True, slots=True)
 class Inheritance:
-    """What became of inherited ranges whose partitions are owned now.
+    """The outcome for finished runs whose partitions are owned again.
 
     Args:
-        taken: Ranges that nobody else committed past: their end is the new position.
-        overruled: Ranges whose partition was committed otherwise: that wins.
+        taken: Ranges whose end is the new position.
+        overruled: Ranges whose partition has another committed offset.
         commits: Offsets to commit for `taken`.
     """
 
@@ -187,7 +180,7 @@ NOTHING_INHERITED: Final = Inheritance()
 
 
 class _PlannedAt(NamedTuple):
-    """How the partition of a planned range stood: its tenure, and what its end was listed under."""
+    """The tenure of a planned partition, and the leader epoch under which its end was listed."""
 
     tenure: int
     leader_epoch: int
@@ -200,13 +193,13 @@ class Ledger:
         self.owned: dict[TopicIdPartition, OwnedPartition] = {}
         """Changed only by `assign` and `drop`."""
         self.in_flight: BatchPlan | None = None
-        """The batch that Spark was handed and has not been proven to finish."""
+        """The batch that Spark runs, until it is proven finished."""
         self._committing: dict[TopicIdPartition, FinishedRun] = {}
-        """Finished runs whose commit is under way in the tenure that lasts."""
+        """Finished runs whose commit is in flight in the current tenure."""
         self._undecided: dict[TopicIdPartition, FinishedRun] = {}
-        """All others: they are inherited, or the committed offset overrules them."""
+        """All others: they will be inherited or overruled."""
         self._topic_ids: frozenset[TopicId] | None = frozenset()
-        """Counted anew when what is owned has changed; None until then."""
+        """Cached; None after a change."""
         self._tenures = 0
         self._planned: BatchPlan | None = None
         self._planned_at: dict[TopicIdPartition, _PlannedAt] = {}
@@ -220,14 +213,14 @@ class Ledger:
             self.owned[key] = OwnedPartition(self._tenures, member_epoch)
 
     def drop(self, partitions: Iterable[TopicIdPartition]) -> None:
-        """End the tenure of each partition, whatever is unfinished."""
+        """End the tenure of each partition."""
         self._topic_ids = None
         for key in partitions:
             self.owned.pop(key, None)
             self.release_run(key)
 
     def topic_ids(self) -> frozenset[TopicId]:
-        """Return the topics of the partitions that are owned."""
+        """Return the topics of the owned partitions."""
         if self._topic_ids is None:
             self._topic_ids = frozenset(key.topic_id for key in self.owned)
         return self._topic_ids
@@ -238,30 +231,25 @@ class Ledger:
         return owned.tenure if owned else None
 
     def in_phase(self, phase: Phase) -> list[TopicIdPartition]:
-        """Return the partitions that are in one phase."""
+        """Return the partitions in one phase."""
         return [key for key, owned in self.owned.items() if owned.phase is phase]
 
     def note_topics(self, *, there: Collection[TopicId], gone: Collection[TopicId]) -> None:
-        """Note which topics a broker knows, and which not; one that lags behind may learn of them.
-
-        Args:
-            there: Topics that exist.
-            gone: Topics that were asked about and not known.
-        """
+        """Note which topics the last broker knew; a lagging broker may learn of them later."""
         for key, owned in self.owned.items():
             if key.topic_id in there or key.topic_id in gone:
                 owned.topic_gone = key.topic_id in gone
 
     def unready(self) -> frozenset[TopicIdPartition]:
-        """Return the partitions that may not be planned yet, or not at the moment."""
+        """Return the owned partitions that may not be planned now."""
         return frozenset(k for k, owned in self.owned.items() if owned.phase is not Phase.READY)
 
     def unstarted(self) -> frozenset[TopicIdPartition]:
-        """Return the partitions of which it is not known and committed where they start."""
+        """Return the partitions whose starting position is unknown or not committed."""
         return frozenset(k for k, owned in self.owned.items() if owned.phase in BEFORE_START)
 
     def move_back(self, key: TopicIdPartition, position: int, leader_epoch: int) -> None:
-        """Go on from where a log was cut, in a new tenure: what was read beyond it is void."""
+        """Continue from where a log was truncated, in a new tenure; later reads are void."""
         self._tenures += 1
         self._committing.pop(key, None)
         self._undecided.pop(key, None)
@@ -271,14 +259,14 @@ class Ledger:
         owned.stand_at(position, leader_epoch)
 
     def commit_of_position(self, key: TopicIdPartition, member_epoch: int) -> PendingCommit:
-        """Return the commit that says where an owned partition stands, whatever was read of it."""
+        """Return a commit of the position of an owned partition."""
         owned = self.owned[key]
         known = owned.leader_epoch if owned.reached_offset == owned.position else NO_LEADER_EPOCH
         place = (owned.position, owned.known_count, known)
         return PendingCommit(key, owned.tenure, member_epoch, *place)
 
     def undecided(self) -> frozenset[TopicIdPartition]:
-        """Return partitions that are ready, but have finished runs that are not settled yet."""
+        """Return the ready partitions with unsettled finished runs."""
         if not self._undecided:
             return frozenset()
         return frozenset(
@@ -288,11 +276,7 @@ class Ledger:
         )
 
     def positions(self, assigned: Assignment) -> dict[TopicIdPartition, int]:
-        """Return the position of every partition that may be planned.
-
-        Args:
-            assigned: What the coordinator says may be used; a partition to revoke is not in it.
-        """
+        """Return the position of every assigned partition that may be planned."""
         usable = assigned.partitions
         return {
             key: owned.position
@@ -301,7 +285,7 @@ class Ledger:
         }
 
     def checkpointed_offset(self, key: TopicIdPartition) -> int | None:
-        """Return how far this query's own checkpoint has read a partition, if it says so."""
+        """Return how far this query's checkpoint has read a partition, if it names it."""
         run = self._run(key)
         if run is not None:
             return run.until_offset
@@ -317,7 +301,7 @@ class Ledger:
 
         Args:
             plan: The plan.
-            leader_epochs: Under which leader epoch each end was listed; its log reaches them.
+            leader_epochs: The leader epoch under which each end was listed.
         """
         self.in_flight = self._planned = plan
         self._planned_at = {}
@@ -332,20 +316,20 @@ class Ledger:
             self._planned_at[key] = _PlannedAt(owned.tenure, leader_epoch)
 
     def release_run(self, key: TopicIdPartition) -> None:
-        """Take it that the commit of a finished run was dropped: the run may be inherited anew."""
+        """Note that the commit of a finished run was dropped: the run may be inherited."""
         run = self._committing.pop(key, None)
         if run is not None:
             self._undecided[key] = run
 
     def replay(self, plan: BatchPlan) -> None:
-        """Take it that Spark runs an old plan again: its partitions are read, whoever owns them."""
+        """Note that Spark runs an old plan again: its partitions are being read."""
         if plan != self._planned and plan not in self._finished:
             self.in_flight = plan
 
     def finish(self, plan: BatchPlan) -> FinishedBatch:
-        """Take it as proven that a batch is finished; a second time nothing happens.
+        """Note that a batch is proven finished; idempotent.
 
-        A query that ends proves its last batch again (see `spark.shutdown`).
+        A query proves its last batch again when it ends (`spark.source.shutdown`).
         """
         if plan in self._finished and plan != self.in_flight:
             return FinishedBatch()
@@ -362,7 +346,7 @@ class Ledger:
             owned = self.owned.get(key)
             tenure, leader_epoch = self._planned_at[key]
             if owned and owned.tenure == tenure:
-                # It may be looked up anew: what is found then must not undo what was read.
+                # Its position may be fetched again, which must not undo this read.
                 is_known = owned.phase not in BEFORE_START
                 runs = self._committing if is_known else self._undecided
                 self._note_run(key, each, runs, leader_epoch)
@@ -376,7 +360,7 @@ class Ledger:
         return FinishedBatch(tuple(commits), tuple(lost))
 
     def settled(self, commit: PendingCommit) -> None:
-        """Take it that a commit was accepted: what it covers is finished for good."""
+        """Note an accepted commit: runs up to it are finished for good."""
         run = self._committing.get(commit.key)
         if run is None or self.tenure(commit.key) != commit.tenure:
             return
@@ -385,7 +369,7 @@ class Ledger:
             del self._committing[commit.key]
 
     def uncommitted(self, key: TopicIdPartition) -> OffsetRange | None:
-        """Return what was finished of a partition and is not known to be committed."""
+        """Return the finished range of a partition that is not known to be committed."""
         run = self._run(key)
         if run is None:
             return None
@@ -393,14 +377,10 @@ class Ledger:
         return OffsetRange(key.topic_id, run.topic, key.partition, first, until)
 
     def inherit(self, member_epoch: int) -> Inheritance:
-        """Settle the finished runs whose partitions came back and are ready.
+        """Settle the finished runs whose partitions are owned again and ready.
 
-        The leader of the moment must have confirmed what is committed, where that can be. An end
-        that its log has not reached, or not yet, is committed when one has: a commit without a
-        leader epoch would hide that the log was cut.
-
-        Args:
-            member_epoch: The member's epoch now; what the runs are committed under.
+        The leader must have confirmed the committed offset, if it can. An end that its log has not
+        reached is committed later: a commit without a leader epoch would hide a truncation.
         """
         if not self._undecided:
             return NOTHING_INHERITED
@@ -436,17 +416,15 @@ class Ledger:
         *,
         settle_first: bool,
     ) -> Assignment:
-        """Return the partitions that keep a revocation from being acknowledged.
+        """Return the partitions that delay the acknowledgement of a revocation.
 
-        Those with finished runs that are not settled yet are among them: as soon as it is known
-        what is committed, and confirmed by the leader, the runs are committed or overruled.
+        Unsettled finished runs do: they will be committed or overruled soon.
 
         Args:
-            revoking: What is to be revoked; it is released as a whole or not at all.
-            pending: Partitions with a commit under way.
-            settle_first: True if a partition must not be given up before where it starts is
-                committed: otherwise "latest" loses what arrives during a hand-over. A topic that
-                is gone has nothing to lose.
+            revoking: The partitions to revoke; they are released as a whole.
+            pending: Partitions with a commit in flight.
+            settle_first: True if the starting position must be committed before: otherwise "latest"
+                would skip what arrives during a hand-over.
         """
         if not revoking:
             return NO_PARTITIONS
@@ -472,7 +450,6 @@ class Ledger:
         runs: dict[TopicIdPartition, FinishedRun],
         leader_epoch: int,
     ) -> None:
-        """Add a finished range to the run of its partition, which goes where it belongs now."""
         run = self._committing.pop(key, None) or self._undecided.pop(key, None)
         if run is None:
             run = FinishedRun(each.topic, [each.from_offset, each.until_offset], leader_epoch)

@@ -1,21 +1,19 @@
-"""A batch plan as the offset that Spark keeps in its checkpoint, and back.
+"""A batch plan as the offset in Spark's checkpoint, and back.
 
-Spark takes an offset as JSON and compares the text, so one plan has exactly one text: keys in a
-fixed order, topics and partitions sorted, nothing volatile. The ranges of a topic are one string,
-`<partition>:<first offset>+<count>` separated by commas, because ten thousand of them as JSON
-numbers would fill the checkpoint with brackets and spaces.
+Spark compares offsets as JSON text, so one plan has exactly one text: keys in a fixed order, topics
+and partitions sorted, nothing volatile. The ranges of a topic are one string, `<partition>:<first
+offset>+<count>` separated by commas, to keep checkpoints small.
 
     {"version": 2, "group": "flights", "member": "2f6b...", "member_epoch": 7,
      "topics": {"AbCd...": {"name": "departures", "partitions": 4,
                             "ranges": "0:1000+50,3:980+12"}}}
 
 Topics are keyed by id, because a topic that is deleted and created again is another topic. A topic
-without ranges is one that the query has read before: where it stands is for the group to say, and
-if the group does not know any more, that is a loss. `partitions` is how many partitions the topic
-had when the group began to read it, null where nobody knows.
+without ranges was read earlier. `partitions` is the topic's partition count when the group began to
+read it, null if unknown.
 
-Version 1 has no `partitions`. Checkpoints that have it are read, and a plan that knows no count is
-still written so: a plan that Spark runs again must have the text that stands in the checkpoint.
+Version 1 has no `partitions`. A plan without known counts is still written in version 1: a plan
+that Spark runs again must have the text in the checkpoint.
 """
 
 from __future__ import annotations
@@ -38,8 +36,8 @@ from spark_groups.types import (
 PLAN_VERSION: Final = 2
 VERSION_WITHOUT_COUNTS: Final = 1
 NOTHING_PLANNED: Final[Mapping[str, object]] = {"version": VERSION_WITHOUT_COUNTS}
-"""The offset before the first plan; the same for every query and every version of this package,
-so that it needs no memory: Spark compares it with what stands in the checkpoint."""
+"""The offset before the first plan, the same for every query and version of this package: Spark
+compares it with the checkpoint's."""
 
 _PLAN_KEYS: Final = ("version", "group", "member", "member_epoch", "topics")
 _TOPIC_KEYS: Final[Mapping[int, tuple[str, ...]]] = {
@@ -50,14 +48,10 @@ _RANGE: Final = re.compile(r"(0|[1-9]\d{0,9}):(0|[1-9]\d{0,18})\+(0|[1-9]\d{0,18
 
 
 def plan_as_json(plan: BatchPlan) -> dict[str, object]:
-    """Return a plan as the JSON value that a stream reader hands to Spark.
-
-    Args:
-        plan: What a batch reads, and as whom.
-    """
+    """Return a plan as the JSON value that a stream reader returns to Spark."""
     ranges: dict[TopicId, list[str]] = {each.topic_id: [] for each in plan.topics}
     for each in sorted(plan.ranges):
-        ranges[each.topic_id].append(_range_text(each))
+        ranges[each.topic_id].append(f"{each.partition}:{each.from_offset}+{len(each)}")
     has_counts = any(each.known_count is not None for each in plan.topics)
     version = PLAN_VERSION if has_counts else VERSION_WITHOUT_COUNTS
     return {
@@ -77,26 +71,16 @@ def plan_as_json(plan: BatchPlan) -> dict[str, object]:
 
 
 def plan_text(plan: BatchPlan | None) -> str:
-    """Return a plan as the text that stands in Spark's checkpoint and in its progress.
-
-    Args:
-        plan: What a batch reads, and as whom; None: nothing planned yet.
-    """
+    """Return a plan as the text in Spark's checkpoint and progress; None: nothing planned yet."""
     # PySpark writes what a reader returns with json.dumps as it comes: so must this.
     return json.dumps(dict(NOTHING_PLANNED) if plan is None else plan_as_json(plan))
 
 
 def plan_from_json(value: object) -> BatchPlan | None:
-    """Read the JSON value that Spark hands back to a stream reader.
-
-    Args:
-        value: What `json.loads` made of the offset.
-
-    Returns:
-        The plan; None where nothing was planned yet.
+    """Read the JSON value that Spark passes to a stream reader; None: nothing planned yet.
 
     Raises:
-        CheckpointError: It is not an offset of this source, or a newer version wrote it.
+        CheckpointError: It is not an offset of this source, or is of a newer version.
     """
     if not isinstance(value, dict):
         raise _wrong("it is not a JSON object")
@@ -127,16 +111,10 @@ def plan_from_json(value: object) -> BatchPlan | None:
 
 
 def parse_plan_text(text: str) -> BatchPlan | None:
-    """Read an offset as it stands in Spark's checkpoint or progress.
-
-    Args:
-        text: The JSON text.
-
-    Returns:
-        The plan; None where nothing was planned yet.
+    """Read an offset in Spark's checkpoint or progress; None: nothing planned yet.
 
     Raises:
-        CheckpointError: It is not an offset of this source, or a newer version wrote it.
+        CheckpointError: It is not an offset of this source, or is of a newer version.
     """
     try:
         value = json.loads(text)
@@ -146,23 +124,16 @@ def parse_plan_text(text: str) -> BatchPlan | None:
 
 
 def planner_of(text: str) -> str | None:
-    """Return the member that planned a batch.
+    """Return the id of the member that planned a batch, None if it is of another source.
 
     Args:
-        text: Where the batch ended, as Spark's progress shows it for any source.
-
-    Returns:
-        The member id; None if no member of this source planned it.
+        text: The batch's end offset in Spark's progress.
     """
     try:
         member_id = json.loads(text)["member"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return member_id if isinstance(member_id, str) else None
-
-
-def _range_text(each: OffsetRange) -> str:
-    return f"{each.partition}:{each.from_offset}+{len(each)}"
 
 
 def _topics(topics: Mapping[str, Any], keys: tuple[str, ...]) -> Iterator[ReadTopic]:

@@ -1,8 +1,7 @@
 """From positions and log ends to the offset ranges of one micro-batch.
 
-The rate limit is divided as Spark's Kafka source divides it (KafkaMicroBatchStream.rateLimit): in
-proportion to the backlog, rounded up where it would be less than one record, so that no small
-partition starves.
+The limit is divided as in Spark's Kafka source (KafkaMicroBatchStream.rateLimit): in proportion to
+the backlog, rounded up below one record, so that no small partition starves.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ K = TypeVar("K")
 
 @dataclass(frozen=True, slots=True)
 class PlanLimit:
-    """How much one micro-batch may and should read.
+    """How much one micro-batch reads.
 
     Args:
-        max_offsets: `maxOffsetsPerTrigger`; None: all there is.
+        max_offsets: `maxOffsetsPerTrigger`; None: no limit.
         min_offsets: `minOffsetsPerTrigger`; a smaller backlog waits.
-        max_trigger_delay_s: `maxTriggerDelay`: how long it waits at most.
+        max_trigger_delay_s: `maxTriggerDelay`: the longest wait.
     """
 
     max_offsets: int | None = None
@@ -31,12 +30,7 @@ class PlanLimit:
     max_trigger_delay_s: float = 900.0
 
     def holds_back(self, backlog: int, waited_s: float) -> bool:
-        """Tell whether a backlog is too small to be read yet.
-
-        Args:
-            backlog: Offsets between the positions and the ends.
-            waited_s: Seconds since the last batch with ranges.
-        """
+        """Return whether a backlog must wait for more; `waited_s` counts from the last batch."""
         return (
             self.min_offsets is not None
             and backlog < self.min_offsets
@@ -47,11 +41,11 @@ class PlanLimit:
 def divide(
     positions: Mapping[K, int], ends: Mapping[K, int], max_offsets: int | None
 ) -> dict[K, tuple[int, int]]:
-    """Return the ranges [from, until) to read, for the partitions that have something to read.
+    """Return the ranges [from, until) to read, for the partitions with a backlog.
 
     Args:
         positions: Next offset to read, by partition.
-        ends: End of what may be read, by partition; one without an end is left out.
+        ends: Log end by partition; one without an end is left out.
         max_offsets: How many offsets in all, None for no limit.
     """
     backlog = [

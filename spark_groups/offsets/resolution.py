@@ -1,11 +1,10 @@
-"""From assigned to planned: where a partition stands, and where it starts if it never stood.
+"""The starting position of each assigned partition.
 
-An error is never taken for "no committed offset". Where the group starts is committed, and that
-commit accepted, before the partition is planned or given up; its metadata keeps how many
-partitions the topic had, so that a partition added later starts at its beginning. Where a group
-has committed offsets of a topic and nobody knows that count any more, every partition without one
-starts at its beginning: rows may be read again, and none is skipped. So does a partition without
-an offset of a topic that the checkpoint has read: its offset may have been deleted.
+An error never counts as "no committed offset". The starting position is committed before the
+partition is planned or released, with the topic's partition count as metadata, so that a partition
+added later starts at its beginning. If a group has committed offsets of a topic but that count is
+unknown, every partition without an offset starts at its beginning: rows may be read twice, none is
+skipped. The same holds for a topic in the checkpoint: its offset may have been deleted.
 """
 
 from __future__ import annotations
@@ -47,16 +46,15 @@ from spark_groups.types import TopicId, TopicIdPartition, TopicPartition
 
 @dataclass(slots=True)
 class Resolved:
-    """What an answer decided.
+    """What follows from an answer.
 
     Args:
         reaction: The gravest reaction, or ACCEPT.
-        error: Kafka's code behind it.
-        events: What happened.
-        data_loss: Why the query must fail because of lost offsets, if it must.
+        error: Kafka's error code of that.
+        events: Events to emit.
+        data_loss: Why the query must fail because offsets are lost, if it must.
         refusal: Why the query must fail because of its checkpoint, if it must.
-        to_commit: Partitions whose position is to be committed: it is below what was read, because
-            their log was cut; or it was inherited, and a log is known to have reached it.
+        to_commit: Partitions whose position must be committed.
     """
 
     reaction: Reaction = Reaction.ACCEPT
@@ -67,24 +65,13 @@ class Resolved:
     to_commit: list[TopicIdPartition] = field(default_factory=list)
 
     def react(self, reaction: Reaction, error: int) -> None:
-        """Take a reaction and the code behind it, unless there is a graver one already."""
+        """Keep the gravest reaction and its error code."""
         if is_graver(reaction, self.reaction):
             self.reaction, self.error = reaction, error
 
 
 class PositionResolver:
-    """Moves owned partitions from FETCHING to READY.
-
-    Args:
-        ledger: What is owned.
-        commits: Where first positions are committed.
-        topics: Names and partition counts.
-        starting: `startingOffsets`.
-        group_id: The group.
-        read_committed: True to stay below the last stable offset.
-        fail_on_data_loss: `failOnDataLoss`.
-        command_options: What a command of `spark-groups` needs to reach the brokers.
-    """
+    """Moves owned partitions from FETCHING to READY."""
 
     def __init__(
         self,
@@ -107,45 +94,38 @@ class PositionResolver:
         self._read_committed = read_committed
         self._fail_on_data_loss = fail_on_data_loss
         self._asked: dict[TopicIdPartition, int] = {}
-        """Tenure at which each partition was asked for: an older answer says nothing any more."""
+        """The tenure of each requested partition: an answer about an earlier one is ignored."""
         self._listed_last: tuple[int, bool] | None = None
         self._unlisted: dict[TopicIdPartition, int] = {}
-        """The error code that was told of each partition whose start is not known."""
+        """The error reported for each partition whose starting offset is unknown."""
         self._former_group_id = ""
         self._former_topics: set[str] = set()
-        """What the checkpoint has read in another group, and this one is not known to have."""
+        """Topics of another group's checkpoint that this group is not known to have read."""
 
     def came_from(self, former_group_id: str, topics: Iterable[str]) -> None:
-        """Take it that the checkpoint was written in another group.
-
-        Args:
-            former_group_id: That group.
-            topics: Names of the topics that the query has read there.
-        """
+        """Note that the checkpoint was written in another group, which read these topics."""
         self._former_group_id = former_group_id
         self._former_topics = set(topics)
 
     @property
     def is_new_to_its_group(self) -> bool:
-        """True while the group is not known to have read all that the checkpoint of another has."""
+        """True until the group is known to have read all topics of another group's checkpoint."""
         return bool(self._former_topics)
 
     @property
     def settle_first(self) -> bool:
-        """True if a partition must not be given up before where it starts is committed."""
+        """True if a partition must not be released before its starting position is committed."""
         return (
             self._starting.default is StartingPoint.LATEST
             or LATEST_TIMESTAMP in self._starting.by_partition.values()
         )
 
     def to_fetch(self) -> frozenset[TopicIdPartition]:
-        """Return the partitions to ask OffsetFetch for, empty if none is due.
+        """Return the partitions for OffsetFetch, empty if none is due.
 
-        Where "latest" may apply, all partitions of a topic are asked for: what is kept beside the
-        others' offsets tells how many partitions the group knew. So they are while nobody knows
-        that count, which is committed for those who read with "latest" later. Where the checkpoint
-        is of another group, all partitions of all its topics are asked for before anything is
-        read: the first plan makes it a checkpoint of this group.
+        If "latest" may apply, or the known count is missing, all partitions of a topic are fetched:
+        the metadata of the others has the count. If the checkpoint is another group's, all
+        partitions of its topics are fetched before anything is read.
         """
         fetching = [
             key
@@ -171,7 +151,7 @@ class PositionResolver:
     def handle_fetch(
         self, response: OffsetFetchResponse, *, member_epoch: int, now: float
     ) -> Resolved:
-        """Take what is committed for the partitions asked for."""
+        """Process the committed offsets."""
         resolved = Resolved()
         waiting = {
             key: owned
@@ -212,17 +192,13 @@ class PositionResolver:
                 self._start_forgotten(key, owned, resolved, now)
             else:
                 self._start(key, owned, resolved, member_epoch, now)
-        # Of what is forgotten the loss is told.
-        told = {key: owned for key, owned in waiting.items() if key.topic_id not in forgotten}
-        resolved.events += self._tell_read_whole(told, read_by_group, now)
+        # For forgotten topics the loss is reported instead.
+        others = {key: owned for key, owned in waiting.items() if key.topic_id not in forgotten}
+        resolved.events += self._read_whole_events(others, read_by_group, now)
         return resolved
 
     def _count(self, topic_id: TopicId, read_by_group: set[TopicId]) -> int:
-        """Return how many partitions a topic had when the group began to read it.
-
-        Where nobody knows it is 0: every partition without a committed offset is then taken for
-        one that was added later.
-        """
+        """Return the known count of a topic; 0 if it is unknown but the group has read it."""
         known = self._topics.known_count(topic_id)
         if known is None:
             known = 0 if topic_id in read_by_group else self._topics.first_count(topic_id)
@@ -230,7 +206,7 @@ class PositionResolver:
         return known
 
     def _is_uncertain(self, topic_id: TopicId, read_by_group: set[TopicId]) -> bool:
-        """Tell whether offsets that could not be read may say what must be known of a topic."""
+        """Return whether a failed partition may hold the metadata that a topic needs."""
         if not self._is_surveyed(topic_id):
             return False
         return topic_id not in read_by_group or self._topics.known_count(topic_id) is None
@@ -242,10 +218,10 @@ class PositionResolver:
         resolved: Resolved,
         now: float,
     ) -> bool:
-        """Refuse the checkpoint of another group while this one has not read its topics.
+        """Refuse another group's checkpoint if this group has not read its topics.
 
         Returns:
-            Whether partitions may be started: they may not before all these topics are judged.
+            Whether partitions may start: not before all these topics are checked.
         """
         unread, found = set(), set()
         answered = {key.topic_id for key in response.offsets}
@@ -267,9 +243,9 @@ class PositionResolver:
                 f"the checkpoint was written in the group {self._former_group_id!r}, but this query"
                 f" reads in the group {self._group_id!r}, which has committed nothing for"
                 f" {', '.join(sorted(unread))}: startingOffsets would skip rows, or read them all"
-                " again. To begin anew, give the query a new checkpointLocation. To go on where"
-                f" {self._former_group_id!r} stands, stop all members of {self._group_id!r} and"
-                f" run: {command}"
+                " again. To start over, give the query a new checkpointLocation. To continue from"
+                f" the offsets of {self._former_group_id!r}, stop all members of"
+                f" {self._group_id!r} and run: {command}"
             )
             return False
         if found:
@@ -280,13 +256,13 @@ class PositionResolver:
             )
         return resolved.reaction is Reaction.ACCEPT
 
-    def _tell_read_whole(
+    def _read_whole_events(
         self,
         waiting: Mapping[TopicIdPartition, OwnedPartition],
         read_by_group: set[TopicId],
         now: float,
     ) -> list[PartitionsReadWhole]:
-        """Return which partitions start at their beginning although they may not be new."""
+        """Return the partitions that start at their beginning although they may not be new."""
         by_topic: dict[str, list[int]] = {}
         for key, owned in sorted(waiting.items()):
             name = self._topics.name(key.topic_id) or ""
@@ -309,18 +285,12 @@ class PositionResolver:
         ]
 
     def _may_be_old(self, key: TopicIdPartition, owned: OwnedPartition, *, is_read: bool) -> bool:
-        """Tell whether a partition without an offset may have been there when the group began.
-
-        Args:
-            key: The partition.
-            owned: What is known of it.
-            is_read: Whether the group has committed an offset of the topic.
-        """
+        """Return whether a partition without an offset may have existed when the group began."""
         if not self._topics.was_checkpointed(key.topic_id):
-            # Where "earliest" applies anyway nobody expects anything else.
+            # With "earliest" the beginning is expected anyway.
             if not is_read or self._starting.default is StartingPoint.EARLIEST:
                 return False
-            # Nobody knows the count, unless the topic itself was created since.
+            # The count is unknown, unless the topic itself was created since.
             return owned.known_count == 0 and self._topics.first_count(key.topic_id) > 0
         if owned.known_count == 0:
             return self._topics.first_count(key.topic_id) > 0
@@ -330,12 +300,12 @@ class PositionResolver:
         return reset_command(self._group_id, self._command_options, *words)
 
     def to_list(self) -> ListOffsetsRequest | None:
-        """Return the request for where partitions start, None if none is due."""
+        """Return the ListOffsets request for starting positions, None if none is due."""
         listing = self._ledger.in_phase(Phase.LISTING)
         if not listing:
             return None
         questions = {key: self._question(self._ledger.owned[key]) for key in listing}
-        # One that cannot be answered must not keep the other from being asked: they take turns.
+        # They take turns, so that one without an answer does not block the other.
         others = (each for each in questions.values() if each != self._listed_last)
         chosen = next(others, questions[listing[0]])
         return ListOffsetsRequest(
@@ -352,7 +322,7 @@ class PositionResolver:
         member_epoch: int,
         now: float,
     ) -> Resolved:
-        """Take where partitions start; their first positions are queued to be committed."""
+        """Process starting positions; they are queued to be committed."""
         resolved = Resolved()
         self._listed_last = (request.timestamp_ms, request.read_committed)
         unlisted: dict[int, list[TopicIdPartition]] = {}
@@ -371,13 +341,13 @@ class PositionResolver:
             if position is not None:
                 leader_epoch = response.leader_epochs.get(key, NO_LEADER_EPOCH)
                 self._settle(key, owned, position, leader_epoch, member_epoch)
-        resolved.events += self._tell_unlisted(unlisted, now)
+        resolved.events += self._start_unknown_events(unlisted, now)
         return resolved
 
-    def _tell_unlisted(
+    def _start_unknown_events(
         self, unlisted: dict[int, list[TopicIdPartition]], now: float
     ) -> list[StartUnknown]:
-        """Return what is new about starts that are not known."""
+        """Return the starting positions that failed since the last report."""
         listing = self._ledger.in_phase(Phase.LISTING)
         self._unlisted = {key: self._unlisted[key] for key in listing if key in self._unlisted}
         events = []
@@ -401,7 +371,7 @@ class PositionResolver:
         resolved: Resolved,
         now: float,
     ) -> int | None:
-        """Return where a partition starts; None if `startingOffsets` names what is not there."""
+        """Return the starting position; None if `startingOffsets` is beyond the log end."""
         wanted = owned.wanted_offset
         if wanted is None or wanted <= listed:
             return listed if wanted is None else wanted
@@ -417,7 +387,7 @@ class PositionResolver:
         return listed
 
     def settled(self, commits: Iterable[PendingCommit], now: float) -> Resolved:
-        """Take accepted commits: they are what is committed now; some may have been first ones."""
+        """Process accepted commits."""
         resolved = Resolved()
         for commit in commits:
             owned = self._ledger.owned.get(commit.key)
@@ -431,16 +401,16 @@ class PositionResolver:
         return resolved
 
     def unsettled(self, commit: PendingCommit) -> None:
-        """Take a commit that was dropped because its topic is not known: begin anew with it."""
+        """Fetch again: a commit was dropped because its topic is unknown."""
         owned = self._ledger.owned.get(commit.key)
         if owned is not None and owned.tenure == commit.tenure:
-            # A coordinator may know less than others for a moment: nothing is given up for it.
+            # A coordinator may lag behind: nothing is released for that.
             owned.topic_gone = True
             owned.phase = Phase.FETCHING
             self._ledger.release_run(commit.key)
 
     def _read_by_group(self, response: OffsetFetchResponse) -> set[TopicId]:
-        """Return topics of which the group is known to have committed anything."""
+        """Return topics with any committed offset."""
         # Partitions that were added since may be the only ones with an offset, and not asked for.
         return committed_topics(response.offsets) | {
             key.topic_id
@@ -449,10 +419,10 @@ class PositionResolver:
         }
 
     def _forgotten(self, read_by_group: set[TopicId]) -> set[TopicId]:
-        """Return topics that this query has read, and of which the group knows no offset any more.
+        """Return topics that this query has read but whose offsets the group has lost.
 
-        Only where "latest" may apply are all partitions of a topic asked for; elsewhere the group
-        starts at the beginning, which loses nothing.
+        Only if "latest" may apply: otherwise the group starts at the beginning, which loses
+        nothing.
         """
         if not self.settle_first:
             return set()
@@ -471,15 +441,15 @@ class PositionResolver:
         if self._fail_on_data_loss:
             resolved.data_loss = message
             return
-        # Whatever partition of it is assigned next starts at its beginning, too.
+        # Its other partitions will start at their beginning too.
         owned.known_count = self._topics.note_count(key.topic_id, 0)
         self._list(owned, EARLIEST_TIMESTAMP)
 
     def _what_to_do(self, topic_or_partition: str) -> str:
         command = self._reset_command("--topic", topic_or_partition, "--to-earliest")
         return (
-            f"To say where to go on, stop all members of the group and run `{command}`, or the same"
-            " with --to-latest. To start where startingOffsets says, give the query a new"
+            f"To choose where to continue, stop all members of the group and run `{command}`, or"
+            " the same with --to-latest. To start from startingOffsets, give the query a new"
             " checkpointLocation"
         )
 
@@ -499,7 +469,7 @@ class PositionResolver:
                 f"the group has no committed offset for {partition}, but this query has read it up"
                 f" to {checkpointed}: the group's offsets expired or were deleted."
                 f" {self._what_to_do(f'{topic}:{key.partition}')}. With failOnDataLoss=false it"
-                f" goes on at {checkpointed}"
+                f" continues at {checkpointed}"
             )
             resolved.events.append(DataLost(now, message))
             if self._fail_on_data_loss:
@@ -508,7 +478,7 @@ class PositionResolver:
             self._settle(key, owned, checkpointed, NO_LEADER_EPOCH, member_epoch)
             return
         if self._topics.was_created_again(key.topic_id):
-            # An offset that was named was one of the earlier topic of that name.
+            # A named offset was one of the earlier topic of that name.
             self._list(owned, EARLIEST_TIMESTAMP)
             return
         # Its offset may have been deleted, or never copied to this group: "latest" would skip.

@@ -1,4 +1,4 @@
-"""How AvailableNow ends where partitions that are meant for it have not been released."""
+"""How AvailableNow ends if partitions of its target assignment are not released."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from enum import Enum
 from typing import Final
 
 BEYOND_SESSION_S: Final = 10.0
-"""How long `wait` goes on after the session of a holder that is gone must have ended."""
+"""How long `wait` waits after the session timeout of a dead owner."""
 
 
 class WhenUnsettled(Enum):
-    """What AvailableNow does about partitions that do not come: `availableNowUnsettled`."""
+    """`availableNowUnsettled`."""
 
     WARN = "warn"
     FAIL = "fail"
@@ -24,18 +24,14 @@ class Settling:
 
     Args:
         timeout_s: `availableNowSettleTimeout`, in seconds.
-        when_unsettled: What happens after it.
+        when_unsettled: What happens after that.
     """
 
     timeout_s: float = 10.0
     when_unsettled: WhenUnsettled = WhenUnsettled.WARN
 
     def limit_s(self, session_timeout_ms: int) -> float:
-        """Return for how many seconds partitions are waited for.
-
-        Args:
-            session_timeout_ms: The group's session time-out.
-        """
+        """Return how many seconds to wait for partitions."""
         if self.when_unsettled is not WhenUnsettled.WAIT:
             return self.timeout_s
         return max(self.timeout_s, session_timeout_ms / 1000 + BEYOND_SESSION_S)

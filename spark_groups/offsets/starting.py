@@ -1,12 +1,9 @@
 """Where a partition without a committed offset starts.
 
-Spark's `startingOffsets` says where a *group* starts that has never read a topic. It must not be
-asked again later, or "latest" would skip what arrived meanwhile: so the first resolved position is
-committed at once, and beside it how many partitions the topic had then. A partition beyond that
-count was added later and starts at its beginning.
-
-Beside an offset that an operator has set stands that it was: it is no commit of a query, and what
-a query has finished before does not count any more.
+Spark's `startingOffsets` applies when the *group* first reads a topic. The first position is
+committed at once, with the topic's partition count as metadata: resolving "latest" again later
+would skip records. A partition beyond that count was added later and starts at its beginning. The
+metadata also marks offsets set by an operator, which end finished runs.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ from spark_groups.types import TopicId, TopicIdPartition, TopicPartition
 
 
 class StartingPoint(Enum):
-    """The two names that `startingOffsets` may have; the value is ListOffsets' timestamp."""
+    """The names in `startingOffsets`; the value is ListOffsets' timestamp."""
 
     EARLIEST = EARLIEST_TIMESTAMP
     LATEST = LATEST_TIMESTAMP
@@ -39,7 +36,7 @@ class StartingOffsets:
     """Spark's `startingOffsets`.
 
     Args:
-        default: Where a partition starts that is not named.
+        default: For partitions that are not named.
         by_partition: -2 earliest, -1 latest, or the first offset to read, by partition.
     """
 
@@ -51,47 +48,42 @@ class StartingOffsets:
 
         Args:
             partition: A partition without a committed offset.
-            known_count: How many partitions the topic had when the group began to read it; None
-                if the group has not.
+            known_count: Partitions of the topic when the group began to read it; None: it has not.
         """
         wanted = self.by_partition.get(partition, self.default.value)
         is_new = known_count is not None and partition.partition >= known_count
-        # What was written before a new partition was noticed would be skipped.
+        # "latest" would skip records written before the new partition was noticed.
         return EARLIEST_TIMESTAMP if is_new and wanted == LATEST_TIMESTAMP else wanted
 
     def names_start(self, partition: TopicPartition) -> bool:
-        """Tell whether an offset of a partition is named, or its beginning."""
+        """Return whether an offset of a partition is named, or its beginning."""
         return self.by_partition.get(partition, LATEST_TIMESTAMP) != LATEST_TIMESTAMP
 
     def skips(self, partition: TopicPartition) -> bool:
-        """Tell whether a partition may start at its end."""
+        """Return whether a partition may start at its end."""
         return self.by_partition.get(partition, self.default.value) == LATEST_TIMESTAMP
 
 
 @lru_cache(maxsize=64)
 def commit_metadata(known_count: int, *, is_reset: bool = False) -> str:
-    """Write what is kept beside a committed offset.
+    """Return the metadata of an offset commit.
 
     Args:
-        known_count: How many partitions the topic had when the group began to read it.
-        is_reset: Whether an operator has set the offset.
+        known_count: Partitions of the topic when the group began to read it.
+        is_reset: Whether an operator set the offset.
     """
     reset = {"reset": True} if is_reset else {}
     return json.dumps({"partitions": known_count, **reset}, separators=(",", ":"))
 
 
 def parse_commit_metadata(metadata: str) -> int | None:
-    """Return the partition count kept beside an offset, None where somebody else wrote it."""
+    """Return the partition count in an offset's metadata, None if another client wrote it."""
     count = _fields(metadata).get("partitions")
     return count if type(count) is int and 0 <= count < 2**31 else None
 
 
 def is_query_commit(metadata: str) -> bool:
-    """Tell whether a query has committed an offset, and not an operator or another consumer.
-
-    Args:
-        metadata: What is kept beside the offset.
-    """
+    """Return whether a query committed an offset, not an operator or another consumer."""
     return parse_commit_metadata(metadata) is not None and not _fields(metadata).get("reset")
 
 
@@ -105,16 +97,12 @@ def _fields(metadata: str) -> Mapping[str, object]:
 
 
 def committed_topics(offsets: Mapping[TopicIdPartition, OffsetAndMetadata]) -> set[TopicId]:
-    """Return the topics of which anything is committed."""
+    """Return the topics with any committed offset."""
     return {key.topic_id for key, each in offsets.items() if each.committed_offset != NO_OFFSET}
 
 
 def known_counts(offsets: Mapping[TopicIdPartition, OffsetAndMetadata]) -> dict[TopicId, int]:
-    """Return how many partitions topics had when the group began to read them, as far as known.
-
-    Args:
-        offsets: What is committed.
-    """
+    """Return the partition counts in the metadata of committed offsets, by topic."""
     counts: dict[TopicId, int] = {}
     for key, committed in offsets.items():
         count = parse_commit_metadata(committed.metadata)
@@ -124,11 +112,11 @@ def known_counts(offsets: Mapping[TopicIdPartition, OffsetAndMetadata]) -> dict[
 
 
 def reset_command(group_id: str, command_options: str, *words: str) -> str:
-    """Return a command that sets offsets of a group.
+    """Return a command that resets offsets of a group.
 
     Args:
         group_id: The group.
-        command_options: What it needs to reach the brokers.
+        command_options: The options that reach the brokers.
         words: Which offsets, and where to.
     """
     command = shlex.join(("spark-groups", "reset-offsets", group_id, *words, "--execute"))

@@ -1,15 +1,11 @@
-"""Whether the log still has what was read of it: leader epochs, and logs that were truncated.
+"""Detects truncated logs by leader epochs.
 
-A position is kept with a leader epoch whose log is known to have reached it: the epoch under which
-the end was listed that it was planned from. When the leader changes, the new one says how far its
-log agrees with that epoch (KIP-320); if that is below the position, records that were read are
-gone, and others may stand in their place. A log that has grown past the position again shows only
-this way. Where an epoch is not known, an end below the position is doubted for some seconds, as a
-new leader's answer may be old. It is believed once the leader has said where the whole log ends:
-a query with read_committed lists the last stable offset, which may be below.
-
-Under one leader epoch a log does not shrink: an end below the position is then a last stable
-offset, and is waited for.
+A position has a leader epoch whose log reached it: the one under which its end was listed. When the
+leader changes, the new leader reports how far its log agrees with that epoch (KIP-320); if that is
+below the position, records that were read are gone and others may replace them. Without a known
+epoch, an end below the position is doubted for some seconds, as a new leader's answer may be old,
+and until the leader has reported the end of the whole log: under read_committed the listed end is
+the last stable offset. Under one leader epoch a log does not shrink.
 """
 
 from __future__ import annotations
@@ -36,17 +32,11 @@ from spark_groups.protocol.messages import (
 from spark_groups.types import TopicIdPartition
 
 DOUBT_S: Final = 5.0
-"""How long an end below the position, or the word of an old leader, is not taken for the truth."""
+"""How long an end below the position, or an old leader's answer, is doubted."""
 
 
 class PositionValidator:
-    """Decides which positions may be planned from, and asks about those whose leader changed.
-
-    Args:
-        ledger: What is owned.
-        topics: Names of topics.
-        fail_on_data_loss: `failOnDataLoss`.
-    """
+    """Decides which positions may be planned from, and validates those whose leader changed."""
 
     def __init__(self, ledger: Ledger, topics: TopicDirectory, fail_on_data_loss: bool) -> None:
         self._ledger = ledger
@@ -54,15 +44,15 @@ class PositionValidator:
         self._fail_on_data_loss = fail_on_data_loss
         self._doubted_since: dict[TopicIdPartition, float] = {}
         self._too_short: dict[TopicIdPartition, tuple[float, EpochEnd]] = {}
-        """Ends of whole logs that are below a doubted position, and when they were heard."""
+        """Log ends below a doubted position, and when they were received."""
 
     def compare(
         self, ends: Mapping[TopicIdPartition, int], leader_epochs: Mapping[TopicIdPartition, int]
     ) -> bool:
-        """Take the leader epochs under which ends were listed.
+        """Note the leader epochs under which ends were listed.
 
         Returns:
-            True if positions have to be confirmed by a new leader; they are not planned until then.
+            True if a new leader must confirm positions; they are not planned until then.
         """
         found = False
         for key, listed in leader_epochs.items():
@@ -84,12 +74,12 @@ class PositionValidator:
         leader_epochs: Mapping[TopicIdPartition, int],
         now: float,
     ) -> tuple[dict[TopicIdPartition, int], Resolved]:
-        """Return the positions that may be planned from, and what was found out about others.
+        """Return the positions that may be planned from, and what follows for the others.
 
         Args:
-            positions: Positions of partitions that are ready, `compare` included.
-            ends: Log ends.
-            leader_epochs: Under which leader epoch each end was listed.
+            positions: Positions of ready partitions.
+            ends: Log ends, after `compare`.
+            leader_epochs: The leader epoch under which each end was listed.
             now: Seconds.
         """
         usable: dict[TopicIdPartition, int] = {}
@@ -118,7 +108,7 @@ class PositionValidator:
         resolved: Resolved,
         now: float,
     ) -> bool:
-        """Tell whether a partition may be planned of which something is not as it was."""
+        """Return whether a partition with an unexpected end or leader epoch may be planned."""
         known = owned.leader_epoch
         if known == listed.leader_epoch and owned.reached_offset == owned.position and known >= 0:
             return False
@@ -130,7 +120,7 @@ class PositionValidator:
         if now - since < DOUBT_S:
             return False
         if NO_LEADER_EPOCH < listed.leader_epoch < known:
-            # No leader this old can be in office for so long: the position's epoch is wrong.
+            # An old leader is replaced sooner than this: the position's epoch is wrong.
             owned.leader_epoch = NO_LEADER_EPOCH
             self.forget(key)
             return False
@@ -138,25 +128,25 @@ class PositionValidator:
             heard_at, listed = self._too_short.get(key, (since, listed))
             if heard_at < since + DOUBT_S:
                 return False
-        # Nothing is known of what stands above the committed offset if the end was inherited.
+        # Above the committed offset nothing is certain if the end was inherited.
         kept = min(listed.end_offset, max(owned.committed_offset, 0))
         message = (
             f"{self._name(key)} ends at {listed.end_offset}, but this group has read it up to"
-            f" {owned.position}: the log was truncated. Set failOnDataLoss=false to go on from"
-            f" {kept}"
+            f" {owned.position}: the log was truncated. Set failOnDataLoss=false to continue"
+            f" from {kept}"
         )
         found = EpochEnd(kept, listed.leader_epoch)
         self._truncated(key, found, DataLost(now, message), resolved)
         return not self._fail_on_data_loss
 
     def doubted(self) -> frozenset[TopicIdPartition]:
-        """Return the partitions whose listed ends are not taken for the truth yet."""
+        """Return the partitions whose listed ends are doubted."""
         return frozenset(self._doubted_since)
 
     def to_list(self) -> ListOffsetsRequest | None:
-        """Return the request for ends of whole logs, None if none is due.
+        """Return the request for log ends, None if none is due.
 
-        Finished runs wait for them, and positions that may only be beyond a last stable offset.
+        Finished runs wait for them, and positions that may be beyond the last stable offset.
         """
         undecided = self._ledger.undecided()
         if not undecided and not self._doubted_since:
@@ -172,7 +162,7 @@ class PositionValidator:
         return ListOffsetsRequest(partitions=waiting, timestamp_ms=LATEST_TIMESTAMP)
 
     def handle_list(self, response: ListOffsetsResponse, now: float) -> Resolved:
-        """Take the ends that `to_list` asked for."""
+        """Process the log ends."""
         self.compare(response.offsets, response.leader_epochs)
         resolved = Resolved()
         for key, end in response.offsets.items():
@@ -189,7 +179,7 @@ class PositionValidator:
             if is_as_long and self._is_beyond_what_is_known(key):
                 self._reached(key, leader_epoch, resolved)
                 self.forget(key)
-        # The word of an old leader is no error, but it must not be asked for at once either.
+        # An old leader's answer is no error, but the retry must wait.
         if self.to_list() is not None:
             resolved.reaction = Reaction.RETRY
         for code in response.errors.values():
@@ -211,7 +201,7 @@ class PositionValidator:
 
     @property
     def is_waiting(self) -> bool:
-        """True while positions wait for the word of a new leader."""
+        """True while a new leader must confirm positions."""
         return bool(self._ledger.in_phase(Phase.VALIDATING))
 
     def handle_ends(
@@ -220,7 +210,7 @@ class PositionValidator:
         response: OffsetForLeaderEpochResponse,
         now: float,
     ) -> Resolved:
-        """Take how far the leaders' logs agree with the epochs of positions."""
+        """Process how far the leaders' logs agree with the epochs of positions."""
         resolved = Resolved()
         for key, lookup in request.lookups.items():
             owned = self._ledger.owned.get(key)
@@ -240,16 +230,16 @@ class PositionValidator:
         return resolved
 
     def _is_beyond_what_is_known(self, key: TopicIdPartition) -> bool:
-        """Tell whether no leader epoch is known of which the log reached a doubted position."""
+        """Return whether no known leader epoch has reached a doubted position."""
         owned = self._ledger.owned.get(key)
         if owned is None or owned.phase is not Phase.READY or key not in self._doubted_since:
             return False
         return owned.leader_epoch == NO_LEADER_EPOCH or owned.reached_offset != owned.position
 
     def _reached(self, key: TopicIdPartition, leader_epoch: int, resolved: Resolved) -> None:
-        """Take it that the log of a leader epoch has reached a position: only now it is committed.
+        """Note that a leader epoch's log has reached an inherited position, and commit it.
 
-        It was inherited, and by a commit without a leader epoch nobody could tell a cut.
+        A commit without a leader epoch would hide a truncation.
         """
         owned = self._ledger.owned[key]
         owned.stand_at(owned.position, leader_epoch)
@@ -257,7 +247,7 @@ class PositionValidator:
             resolved.to_commit.append(key)
 
     def forget(self, key: TopicIdPartition) -> None:
-        """Drop the doubts about a partition: they are settled, or it is not ours any more."""
+        """Drop the doubts about a partition."""
         self._doubted_since.pop(key, None)
         self._too_short.pop(key, None)
 
@@ -272,10 +262,10 @@ class PositionValidator:
         message = (
             f"{self._name(key)} was truncated: this group has read it up to {owned.position} under"
             f" leader epoch {owned.leader_epoch}, but the log of leader epoch"
-            f" {owned.current_leader_epoch} has left that one at {end_offset}. Offsets"
-            f" [{end_offset}, {owned.position}) that were read are gone, and what is written there"
-            f" now was not read (an unclean leader election does this). Set failOnDataLoss=false"
-            f" to go on from {end_offset}"
+            f" {owned.current_leader_epoch} diverges from it at {end_offset}. Offsets"
+            f" [{end_offset}, {owned.position}) that were read are gone, and their replacements"
+            f" were not read (caused by an unclean leader election). Set failOnDataLoss=false to"
+            f" continue from {end_offset}"
         )
         confirmed = EpochEnd(end_offset, owned.current_leader_epoch)
         self._truncated(key, confirmed, DataLost(now, message), resolved)

@@ -1,4 +1,4 @@
-"""How long to pause before something that failed is tried again."""
+"""The pause before a retry."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MAX_BACKOFF_S: Final = 1.0
 
 
 class Backoff:
-    """When something that failed may be tried again; the pause doubles up to a limit."""
+    """When to retry; the pause doubles up to a limit."""
 
     def __init__(self) -> None:
         self.not_before = 0.0
@@ -20,7 +20,11 @@ class Backoff:
         self.not_before = now + self._next_s
         self._next_s = min(MAX_BACKOFF_S, self._next_s * 2)
 
+    def ended(self, now: float, *, accepted: bool) -> None:
+        """Note the outcome of a request: pause unless it was accepted."""
+        self.succeeded() if accepted else self.failed(now)
+
     def succeeded(self) -> None:
-        """Begin anew with the shortest pause."""
+        """Return to the shortest pause."""
         self.not_before = 0.0
         self._next_s = FIRST_BACKOFF_S

@@ -1,23 +1,33 @@
-"""What happens to a member, as values, each with its severity and its sentence."""
+"""Events of a member as values, each with its severity and its log line."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from spark_groups.types import Assignment, TopicId, TopicIdPartition
 
+if TYPE_CHECKING:
+    from typing import dataclass_transform
+else:
+
+    def dataclass_transform(**_: Any) -> Any:
+        return lambda decorated: decorated
+
+
 SHOWN = 8
-"""How many partitions a sentence names before it counts the rest."""
+"""How many partitions a log line names before it counts the rest."""
 
 NameOf = Callable[[TopicId], str | None]
-"""Returns the name of a topic id, None if it is not known."""
+"""Returns the name of a topic id, None if it is unknown."""
+
+E = TypeVar("E")
 
 
 class Severity(Enum):
-    """How loud an event is; the names and values of the logging levels."""
+    """Names and values of the logging levels."""
 
     DEBUG = 10
     INFO = 20
@@ -31,226 +41,190 @@ class Event:
 
     _SEVERITY: ClassVar[Severity] = Severity.INFO
     _TEXT: ClassVar[str] = ""
-    """Its sentence; a name in braces stands for a field, as `_Shown` shows it."""
     at: float
 
     @property
     def severity(self) -> Severity:
-        """How loud it is."""
         return self._SEVERITY
 
     def text(self, name_of: NameOf) -> str:
-        """Return the event as one sentence, for logs, the snapshot's timeline and transcripts.
-
-        Args:
-            name_of: Returns the name of a topic id.
-        """
+        """Return the log line, also shown in snapshots and transcripts."""
         return self._says(name_of)
 
     def _says(self, name_of: NameOf) -> str:
-        return self._TEXT.format_map(_Shown(self, name_of))
+        return self._TEXT.format_map(_Shown(self, name_of)).rstrip()
+
+
+@dataclass_transform(frozen_default=True)
+def event(text: str = "", severity: Severity = Severity.INFO) -> Callable[[type[E]], type[E]]:
+    """Make a class of events.
+
+    Args:
+        text: The log line; a name in braces stands for a field, as `_Shown` formats it.
+        severity: How loud it is.
+    """
+
+    def decorate(kind: type[E]) -> type[E]:
+        kind._SEVERITY, kind._TEXT = severity, text  # type: ignore[attr-defined]
+        return dataclass(frozen=True, slots=True)(kind)
+
+    return decorate
 
 
 @dataclass(frozen=True, slots=True)
 class MemberEvent(Event):
-    """Something that happened to a member.
-
-    Args:
-        at: When, in seconds of the member's clock.
-        member_id: The member it happened to.
-        member_epoch: The epoch it had then.
-    """
+    """Something that happened to a member; `member_epoch` is the one it had afterwards."""
 
     member_id: str
     member_epoch: int
 
     def text(self, name_of: NameOf) -> str:
-        """Return the event as one sentence about the member.
-
-        Args:
-            name_of: Returns the name of a topic id.
-        """
-        return f"member {self.member_id} at epoch {self.member_epoch} {self._says(name_of)}"
+        """Return the log line, which begins with the member."""
+        return f"member {self.member_id} at epoch {self.member_epoch}: {self._says(name_of)}"
 
 
-@dataclass(frozen=True, slots=True)
+@event("member epoch {previous} -> {member_epoch}")
 class EpochChanged(MemberEvent):
-    """The coordinator moved the member to another epoch; `previous` is 0 after a join."""
+    """The coordinator sent another member epoch; `previous` is 0 after a join."""
 
-    _TEXT = "came from epoch {previous}"
     previous: int
 
 
-@dataclass(frozen=True, slots=True)
+@event("assigned {partitions}")
 class PartitionsAssigned(MemberEvent):
-    """Partitions became usable."""
+    """The coordinator assigned partitions."""
 
-    _TEXT = "was assigned {partitions}"
     partitions: Assignment
 
 
-@dataclass(frozen=True, slots=True)
-class RevocationTold(MemberEvent):
-    """Partitions are to be given up until `deadline`, in seconds of the member's clock."""
+@event("asked to revoke {partitions} within {left_s:.0f} s")
+class RevocationRequested(MemberEvent):
+    """The coordinator asked for partitions, until `deadline` of the client's clock."""
 
-    _TEXT = "is to give up {partitions} within {left_s:.0f} s"
     partitions: Assignment
     deadline: float
 
-    @property
-    def left_s(self) -> float:
-        """How many seconds it has."""
-        return self.deadline - self.at
 
-
-@dataclass(frozen=True, slots=True)
+@event("revoked {partitions}")
 class PartitionsRevoked(MemberEvent):
-    """Partitions were given up: nothing reads them and all that was finished is committed."""
+    """The member stopped reading partitions, committed them, and acknowledged the revocation."""
 
-    _TEXT = "gave up {partitions}"
     partitions: Assignment
 
 
-@dataclass(frozen=True, slots=True)
+@event("lost {partitions}: {reason}", Severity.WARNING)
 class PartitionsLost(MemberEvent):
-    """Partitions are gone at once, with whatever was not committed."""
+    """The member lost partitions at once, with everything uncommitted."""
 
-    _SEVERITY = Severity.WARNING
-    _TEXT = "lost {partitions}: {reason}"
     partitions: Assignment
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@event(
+    "instance id {instance_id!r} is held by another member; retrying for up to {left_s:.0f} s",
+    Severity.WARNING,
+)
 class InstanceUnreleased(MemberEvent):
-    """The instance id is still held by another member; the join is repeated until `deadline`."""
+    """Another member holds the instance id; the join is retried until `deadline`."""
 
-    _SEVERITY = Severity.WARNING
-    _TEXT = "waits up to {left_s:.0f} s until instance id {instance_id!r} is released"
     instance_id: str
     deadline: float
 
-    @property
-    def left_s(self) -> float:
-        """How many seconds it still waits."""
-        return self.deadline - self.at
 
-
-@dataclass(frozen=True, slots=True)
+@event("session timeout is {session_timeout_ms} ms")
 class SessionTimeoutKnown(MemberEvent):
     """The group's session timeout was read, or was changed by an operator."""
 
-    _TEXT = "has a session of {session_timeout_ms} ms without a heartbeat"
     session_timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@event("session timeout is unknown, using an estimate: {reason}")
 class SettingsUnknown(MemberEvent):
-    """The group's settings may not be read; a guess holds in their place."""
+    """The group's settings cannot be read."""
 
-    _TEXT = "may not know the session time-out and assumes one: {reason}"
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@event(
+    "the application took {restart_s:.0f} s to start, but the session timeout is"
+    " {session_timeout_ms} ms: a restart of this static member would lose its partitions;"
+    " run: {command}",
+    Severity.WARNING,
+)
 class SessionTooShort(MemberEvent):
     """A static member's application takes longer to start than its session lasts."""
 
-    _SEVERITY = Severity.WARNING
-    _TEXT = (
-        "is static, but the application took {restart_s:.0f} s to start and its session"
-        " lasts {session_timeout_ms} ms: a restart gives its partitions away;"
-        " {command}"
-    )
     session_timeout_ms: int
     restart_s: float
     command: str
 
 
-@dataclass(frozen=True, slots=True)
+@event("a batch has been running for {batch_age_s:.0f} s", Severity.WARNING)
 class BatchRunsLong(MemberEvent):
-    """A batch runs for long; said again each time it has taken twice as long."""
+    """A batch runs for long; reported again each time its duration has doubled."""
 
-    _SEVERITY = Severity.WARNING
-    _TEXT = "waits for a batch that has been running for {batch_age_s:.0f} s"
     batch_age_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@event(
+    "leaving the group: a batch has been running for {batch_age_s:.0f} s, maxBatchTime is"
+    " {limit_s:g} s; its offsets will not be committed",
+    Severity.ERROR,
+)
 class BatchOverdue(MemberEvent):
-    """A batch has run for longer than it may: the member leaves."""
+    """A batch exceeded `maxBatchTime`: the member leaves."""
 
-    _SEVERITY = Severity.ERROR
-    _TEXT = (
-        "leaves: a batch has been running for {batch_age_s:.0f} s, maxBatchTime is"
-        " {limit_s:g} s; what it reads is not committed"
-    )
     batch_age_s: float
     limit_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@event(
+    "leaving the group: Spark has not called for {idle_s:.0f} s and no batch is running"
+    " (limit: {limit_s:g} s, maxIdleTime); the member rejoins if Spark calls again",
+    Severity.ERROR,
+)
 class QueryGone(MemberEvent):
-    """Nobody called and no batch ran for longer than is allowed: the member leaves."""
+    """Spark has neither called nor run a batch for too long: the member leaves."""
 
-    _SEVERITY = Severity.ERROR
-    _TEXT = (
-        "leaves: Spark has not called for {idle_s:.0f} s and no batch runs (limit:"
-        " {limit_s:g} s, maxIdleTime); it joins again if Spark calls"
-    )
     idle_s: float
     limit_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@event("rejoining the group: Spark called again", Severity.WARNING)
 class QueryReturned(MemberEvent):
-    """A query that was taken for dead called after all: the member joins again."""
-
-    _SEVERITY = Severity.WARNING
-    _TEXT = "joins again: Spark called after all"
+    """Spark called after the member had left an idle query."""
 
 
-@dataclass(frozen=True, slots=True)
+@event("heartbeat refused: {error} {message}", Severity.WARNING)
 class HeartbeatRefused(MemberEvent):
-    """The coordinator answered a heartbeat with an error that is not final."""
+    """The coordinator answered a heartbeat with a retriable error."""
 
-    _SEVERITY = Severity.WARNING
     error: str
     message: str
 
-    def _says(self, _: NameOf) -> str:
-        return f"was refused a heartbeat: {self.error} {self.message}".rstrip()
 
-
-@dataclass(frozen=True, slots=True)
+@event("failed and will not retry: {message}", Severity.ERROR)
 class MemberFailed(MemberEvent):
-    """The member was refused for good."""
+    """The member failed for good."""
 
-    _SEVERITY = Severity.ERROR
-    _TEXT = "was refused for good: {message}"
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@event("left the group")
 class MemberLeft(MemberEvent):
-    """The member is out of the group, or gave up saying goodbye."""
-
-    _TEXT = "left the group"
+    """The member left the group, or stopped waiting for the answer to its last heartbeat."""
 
 
 class _Shown:
-    """The fields of an event as sentences show them: partitions by name, the first of many.
+    """The fields of an event as log lines show them: partitions by name, the first of many."""
 
-    Args:
-        event: The event.
-        name_of: Returns the name of a topic id.
-    """
-
-    def __init__(self, event: Event, name_of: NameOf) -> None:
-        self._event = event
+    def __init__(self, shown: Event, name_of: NameOf) -> None:
+        self._event = shown
         self._name_of = name_of
 
     def __getitem__(self, field: str) -> object:
+        if field == "left_s":
+            return getattr(self._event, "deadline") - self._event.at  # noqa: B009
         value = getattr(self._event, field)
         if field == "ranges":
             named = [
@@ -266,12 +240,7 @@ class _Shown:
 
 
 def names_of(partitions: Iterable[TopicIdPartition], name_of: NameOf) -> str:
-    """Return the names of partitions, sorted.
-
-    Args:
-        partitions: The partitions.
-        name_of: Returns the name of a topic id.
-    """
+    """Return the names of partitions, sorted; the first `SHOWN` of them."""
     named = [
         f"{name_of(key.topic_id) or key.topic_id}-{key.partition}" for key in sorted(partitions)
     ]
@@ -283,7 +252,7 @@ def listed(named: list[str], unnamed: int = 0) -> str:
 
     Args:
         named: The names.
-        unnamed: How many there are without a name.
+        unnamed: How many more there are that have no name here.
     """
     rest = len(named[SHOWN:]) + unnamed
     return ", ".join(named[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,12 +1,12 @@
 """A member of a consumer group: KIP-848's heartbeat protocol without sockets, clock or threads.
 
-In: `join`, the answers to its heartbeats, `acknowledge` when its owner has finished with what is
-to be revoked, `leave`. Out: at most one heartbeat at a time (`poll_heartbeat`), events, and the
-instant at which it wants to be asked again (`next_wakeup`). Every input carries `now`.
+In: `join`, answers to heartbeats, `acknowledge` when the owner has stopped reading revoked
+partitions and committed them, `leave`. Out: at most one heartbeat at a time (`poll_heartbeat`),
+events, and the time of the next poll (`next_wakeup`).
 
-What is not visible in the code: a lost assignment is repeated only in answer to a full heartbeat,
-so after any failure the next one is full; a join carries an empty owned list, anything else is
-refused; the epoch of a successful answer is always taken, even while leaving.
+The coordinator repeats a lost assignment only in answer to a full heartbeat, so the next heartbeat
+after a failure is full. A join has an empty list of owned partitions. The member epoch of a
+successful answer is always taken, even while leaving.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spark_groups.protocol.events import (
     PartitionsAssigned,
     PartitionsLost,
     PartitionsRevoked,
-    RevocationTold,
+    RevocationRequested,
 )
 from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.membership import PLANNING, SILENT, MemberInput, MemberState, next_state
@@ -49,40 +49,31 @@ _COMMITTING: Final = (*PLANNING, MemberState.PREPARE_LEAVING)
 SAY_AGAIN_S: Final = 10.0
 SESSIONS_WAITED: Final = 2
 EXPIRY_S: Final = 1.0
-"""How much later than the session time-out a coordinator may find a member expired."""
+"""How much later than the session timeout a coordinator may detect that a member expired."""
 
 
 class InstanceWait:
     """The wait for an instance id that another member still holds (UNRELEASED_INSTANCE_ID).
 
-    A static member that died without a word holds its instance id until its session is over. Its
-    successor joins again and again for two sessions, and reports it: at once, then every ten
-    seconds. The session of a dead member begins again where the coordinator moves, or where a join
-    arrives late.
+    A static member that died holds its instance id until its session expires. Its successor retries
+    the join for two session timeouts and reports it every ten seconds. The dead member's session
+    restarts when the coordinator moves or a join arrives late.
     """
 
     def __init__(self) -> None:
-        self._since: float | None = None
+        self.since: float | None = None
         self._say_at = 0.0
 
-    def began_at(self) -> float | None:
-        """Return since when it waits, None if it does not."""
-        return self._since
-
     def deadline(self, session_timeout_ms: int) -> float | None:
-        """Return when a holder that is dead must have been found out, None without a wait.
-
-        Args:
-            session_timeout_ms: Of the group, as far as it is known by now.
-        """
-        if self._since is None:
+        """Return when the session of a dead holder must have expired, None without a wait."""
+        if self.since is None:
             return None
-        return self._since + SESSIONS_WAITED * session_timeout_ms / 1000 + EXPIRY_S
+        return self.since + SESSIONS_WAITED * session_timeout_ms / 1000 + EXPIRY_S
 
     def refused(self, now: float) -> bool:
-        """Note that the instance id is not released yet; True where that is to be said."""
-        if self._since is None:
-            self._since = self._say_at = now
+        """Note a refused join; return True if it should be reported."""
+        if self.since is None:
+            self.since = self._say_at = now
         if now < self._say_at:
             return False
         self._say_at += SAY_AGAIN_S
@@ -90,20 +81,20 @@ class InstanceWait:
 
     def ended(self) -> None:
         """Note that the wait is over."""
-        self._since = None
+        self.since = None
 
 
 class Report:
-    """What the coordinator is known to know: a heartbeat says everything, or what changed since.
+    """What the coordinator knows of this member: a heartbeat carries everything, or the changes.
 
     Args:
-        everything: A heartbeat with all that never changes: group, instance id, rack,
+        everything: A heartbeat with the fields that never change: group, instance id, rack,
             subscription, assignor.
     """
 
     def __init__(self, everything: HeartbeatRequest) -> None:
         self.rebalance_timeout_s = 0.0
-        """What the coordinator goes by, also while the next heartbeat is to be full."""
+        """The one that the coordinator knows, also while the next heartbeat must be full."""
         self._everything = everything
         self._owned: Assignment | None = None
         self._rebalance_timeout_ms = -1
@@ -114,7 +105,7 @@ class Report:
         self._rebalance_timeout_ms = -1
 
     def accepted(self, request: HeartbeatRequest) -> None:
-        """Note what an accepted heartbeat said."""
+        """Note the fields of an accepted heartbeat."""
         if request.topic_partitions is not None:
             self._owned = request.topic_partitions
         if request.rebalance_timeout_ms != -1:
@@ -122,11 +113,11 @@ class Report:
             self.rebalance_timeout_s = request.rebalance_timeout_ms / 1000
 
     def knows(self, owned: Assignment) -> bool:
-        """Tell whether the coordinator was told that exactly this is owned."""
+        """Return whether the coordinator knows exactly these owned partitions."""
         return self._owned == owned
 
     def bare(self, member_id: str, member_epoch: int) -> HeartbeatRequest:
-        """Return a heartbeat that says nothing but who sends it."""
+        """Return a heartbeat with nothing but the ids and the epoch."""
         return HeartbeatRequest(
             group_id=self._everything.group_id,
             member_id=member_id,
@@ -143,14 +134,14 @@ class Report:
         rebalance_timeout_ms: int,
         acknowledge: bool,
     ) -> HeartbeatRequest:
-        """Return a heartbeat with all that the coordinator has not been told yet.
+        """Return a heartbeat with everything that the coordinator does not know yet.
 
         Args:
-            member_id: Who sends it.
-            member_epoch: The epoch it has.
-            owned: What it owns.
-            rebalance_timeout_ms: How long it may take to give partitions up.
-            acknowledge: True to report what is owned although it is the same as before.
+            member_id: Member id.
+            member_epoch: Member epoch.
+            owned: The owned partitions.
+            rebalance_timeout_ms: The rebalance timeout to report.
+            acknowledge: True to report `owned` even if it is unchanged.
         """
         if self._owned is None:
             return replace(
@@ -169,11 +160,11 @@ class Report:
 
 
 class Member:
-    """The sans-IO heartbeat state machine.
+    """The heartbeat state machine, without I/O.
 
     Args:
-        config: What the member is.
-        new_member_id: Gives a fresh member id (a UUID) each time it is called.
+        config: The member's fixed properties.
+        new_member_id: Returns a new member id (a UUID) with each call.
     """
 
     def __init__(self, config: MemberConfig, new_member_id: Callable[[], str]) -> None:
@@ -182,24 +173,25 @@ class Member:
         self.member_id = new_member_id()
         self.member_epoch = JOIN_GROUP_MEMBER_EPOCH
         self.assigned = NO_PARTITIONS
-        """What the coordinator says may be used."""
+        """The coordinator's current assignment."""
         self.owned = NO_PARTITIONS
-        """What is reported as owned: the assigned and what is still to be revoked."""
+        """The partitions reported as owned: the assigned ones and those to revoke."""
         self.revoking = NO_PARTITIONS
-        """What is to be revoked and not given up yet: the owned without the assigned."""
+        """The owned partitions that are not assigned any more."""
         self.failure: str | None = None
-        self.revocation_told_at: float | None = None
-        """Since when the coordinator may count: its answer may have been late, or the second."""
+        self.revocation_requested_at: float | None = None
+        """The earliest time from which the coordinator may count the rebalance timeout."""
         self.revocation_timeout_s = 0.0
-        """As it was when that was told: a larger one holds from the next revocation on."""
+        """The rebalance timeout of the current revocation; a raised one applies to the next."""
         self.last_accepted_sent_at: float | None = None
-        """When the last heartbeat that was accepted had been sent: the session is proven since."""
+        """When the last accepted heartbeat was sent."""
         self.abandoned_ids: list[str] = []
-        """Member ids of its own that the coordinator may still keep; the driver releases them."""
+        """Earlier member ids of this member that the coordinator may still know; the client
+        releases them."""
         self.pace = Pace(fast=config.fast_heartbeats)
         self.rebalance_timeout_ms = config.rebalance_timeout_ms
         self.session_timeout_ms = config.session_timeout_ms
-        """As it is in force; whoever reads the group's settings writes it."""
+        """The effective session timeout; the client updates it from the group's settings."""
         self.instance_wait = InstanceWait()
         self._new_member_id = new_member_id
         self._in_flight: HeartbeatRequest | None = None
@@ -217,27 +209,27 @@ class Member:
         )
         self._leave_epoch = LEAVE_GROUP_MEMBER_EPOCH
         self.events: list[MemberEvent] = []
-        """What happened since `poll_events` was called last."""
+        """Events since the last `poll_events`."""
 
     @property
     def revocation_deadline(self) -> float | None:
-        """When the coordinator removes the member unless the revocation is acknowledged."""
-        if self.revocation_told_at is None:
+        """When the coordinator removes the member unless it acknowledges the revocation."""
+        if self.revocation_requested_at is None:
             return None
-        return self.revocation_told_at + self.revocation_timeout_s
+        return self.revocation_requested_at + self.revocation_timeout_s
 
     @property
     def may_commit(self) -> bool:
-        """True while the coordinator takes commits of this member."""
+        """True while the coordinator accepts commits of this member."""
         return self.member_epoch > 0 and self.state in _COMMITTING
 
     @property
     def instance_deadline(self) -> float | None:
-        """Until when the join waits for the instance id, None while it does not."""
+        """When the wait for the instance id ends, None without a wait."""
         return self.instance_wait.deadline(self.session_timeout_ms)
 
     def join(self, now: float) -> None:
-        """Become a member, or become one again after a loss."""
+        """Join the group, or rejoin after a loss."""
         self._move(MemberInput.JOIN)
         self._report.forget()
         self.pace.at_once(now)
@@ -251,41 +243,33 @@ class Member:
         self.join(now)
 
     def acknowledge(self, now: float) -> None:
-        """Give up everything that is to be revoked: nothing reads it, nothing of it is uncommitted.
-
-        After calling this, poll for the heartbeat that tells the coordinator.
-        """
+        """Release all partitions to revoke: none is being read, and all are committed."""
         revoked = self.revoking
         self._hold(self.assigned, self.assigned)
-        self.revocation_told_at = None
+        self.revocation_requested_at = None
         self._move(MemberInput.REVOKED)
         self._emit(PartitionsRevoked, now, partitions=revoked)
         self.pace.at_once(now)
         self.pace.expect(now, more=True)
 
     def raise_rebalance_timeout(self, rebalance_timeout_ms: int, now: float) -> None:
-        """Ask for a larger rebalance time-out by heartbeat; works at any time (measured).
-
-        Args:
-            rebalance_timeout_ms: Milliseconds; not smaller than what holds now.
-            now: Seconds.
-        """
+        """Report a larger rebalance timeout in the next heartbeat; ignored unless larger."""
         if rebalance_timeout_ms > self.rebalance_timeout_ms:
             self.rebalance_timeout_ms = rebalance_timeout_ms
             self.pace.at_once(now)
 
     def report_in_full(self, now: float) -> None:
-        """Make the next heartbeat full: its answer repeats an assignment that got lost."""
+        """Make the next heartbeat full: its answer repeats a lost assignment."""
         self._report.forget()
         self.pace.at_once(now)
 
     def lose(self, reason: str, now: float, *, new_id: bool) -> None:
-        """Drop everything: the coordinator no longer takes this member for one at this epoch.
+        """Drop everything: the coordinator does not know this member, or not at this epoch.
 
         Args:
-            reason: Kafka's own words.
+            reason: Kafka's message.
             now: Seconds.
-            new_id: True to join again under a new member id.
+            new_id: True to rejoin under a new member id.
         """
         if self.state in SILENT:
             return
@@ -294,7 +278,7 @@ class Member:
         was_leaving = self.state is MemberState.LEAVING
         self._emit(PartitionsLost, now, partitions=lost, reason=reason)
         self._hold(NO_PARTITIONS, NO_PARTITIONS)
-        self.revocation_told_at = None
+        self.revocation_requested_at = None
         self.last_accepted_sent_at = None
         self._move(MemberInput.LOST)
         if was_leaving:
@@ -304,16 +288,16 @@ class Member:
         self.member_epoch = JOIN_GROUP_MEMBER_EPOCH
         self._report.forget()
         if fenced_while_joining and not new_id:
-            # Brokers before 4.2 refuse epoch 0 of a member they still know: free its old id.
+            # Brokers before 4.2 refuse epoch 0 of a member they still know: release its old id.
             self.abandoned_ids.append(self.member_id)
         if new_id or fenced_while_joining:
             self.member_id = self._new_member_id()
         if not fenced_while_joining:
-            # A join that is refused again and again keeps its pause, which grows.
+            # A refused join keeps its growing pause.
             self.pace.at_once(now)
 
     def leave(self, now: float, *, will_return: bool = False) -> None:
-        """Prepare to leave: heartbeats go on until `leave_now`.
+        """Prepare to leave: heartbeats continue until `leave_now`.
 
         Args:
             now: Seconds.
@@ -325,7 +309,7 @@ class Member:
         self.pace.at_once(now)
 
     def leave_now(self, now: float) -> None:
-        """Send the last heartbeat: nothing is left to be committed, or the time for it is over."""
+        """Send the last heartbeat: nothing is left to commit, or time is up."""
         if self.pace.last_sent_at is None:
             self._left(now)
             return
@@ -335,14 +319,15 @@ class Member:
     def give_up_leaving(self, now: float) -> None:
         """Stop waiting for the answer to the last heartbeat.
 
-        Should the member return, the id that it had is released first: nobody may have heard it.
+        If the member returns, it first releases its old member id, which the coordinator may still
+        know.
         """
         if self.state is MemberState.LEAVING:
             self.abandoned_ids.append(self.member_id)
             self._left(now)
 
     def poll_heartbeat(self, now: float) -> HeartbeatRequest | None:
-        """Return the heartbeat to send now, if one is due and none is in flight."""
+        """Return the heartbeat to send now, None unless one is due and none is in flight."""
         due_at = self.next_wakeup()
         if due_at is None or due_at > now:
             return None
@@ -354,26 +339,22 @@ class Member:
         return request
 
     def next_wakeup(self) -> float | None:
-        """Return when to poll again, None while nothing but an answer can change anything."""
+        """Return when to poll again, None while only an answer can change anything."""
         return None if self._is_quiet() else self.pace.due_at()
 
     def poll_events(self) -> list[MemberEvent]:
-        """Return and forget what happened since the last call."""
+        """Return and forget the events since the last call."""
         events, self.events = self.events, []
         return events
 
     def handle_response(self, response: HeartbeatResponse, now: float) -> Reaction:
-        """Take the answer to the heartbeat in flight.
-
-        Returns:
-            What was decided; `REDISCOVER` asks the caller to look for the coordinator.
-        """
+        """Process the answer to the heartbeat in flight, and return the reaction to it."""
         request, self._in_flight = self._in_flight, None
         if request is None or self.state in SILENT:
             return Reaction.ACCEPT
         reaction = rule_for(response.error_code).heartbeat
         if self.state is MemberState.FENCED or request.member_id != self.member_id:
-            # The question was asked before a loss or a return: it is about a life that is over.
+            # The heartbeat was sent before a loss or a return: the answer is outdated.
             self.pace.at_once(now)
         elif request.member_epoch < 0:
             if reaction in (Reaction.RETRY, Reaction.REDISCOVER):
@@ -387,7 +368,7 @@ class Member:
         return reaction
 
     def handle_failure(self, now: float) -> None:
-        """Take it that the heartbeat in flight got no answer."""
+        """Note that the heartbeat in flight got no answer."""
         self._in_flight = None
         self._report.forget()
         self.pace.failed(now)
@@ -405,7 +386,7 @@ class Member:
 
     def _accepted(self, request: HeartbeatRequest, response: HeartbeatResponse, now: float) -> None:
         self.last_accepted_sent_at = self.pace.last_sent_at
-        told_at = self.pace.unanswered_since
+        requested_at = self.pace.unanswered_since
         self.instance_wait.ended()
         self.pace.answered(
             now,
@@ -421,9 +402,11 @@ class Member:
         if self.state is MemberState.LEAVING:
             self.pace.at_once(now)
         else:
-            self._reconcile(response.assignment, told_at, now)
+            self._reconcile(response.assignment, requested_at, now)
 
-    def _reconcile(self, assignment: Assignment | None, told_at: float | None, now: float) -> None:
+    def _reconcile(
+        self, assignment: Assignment | None, requested_at: float | None, now: float
+    ) -> None:
         was_revoking = self.revoking
         if assignment is not None:
             added = assignment - self.owned
@@ -433,13 +416,13 @@ class Member:
         revoking = self.revoking
         if revoking:
             if revoking - was_revoking:
-                self.revocation_told_at = told_at
+                self.revocation_requested_at = requested_at
                 self.revocation_timeout_s = self._report.rebalance_timeout_s
                 deadline = self.revocation_deadline
-                self._emit(RevocationTold, now, partitions=revoking, deadline=deadline)
+                self._emit(RevocationRequested, now, partitions=revoking, deadline=deadline)
             self._move(MemberInput.REVOKE)
             return
-        self.revocation_told_at = None
+        self.revocation_requested_at = None
         changed = not self._report.knows(self.owned)
         self._move(MemberInput.ADDED if changed else MemberInput.UNCHANGED)
         if changed or self.state is MemberState.ACKNOWLEDGING:
@@ -452,7 +435,7 @@ class Member:
         self.pace.refused(now, throttle_ms=response.throttle_time_ms)
         joining = self.state is MemberState.JOINING
         if joining and response.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-            # A join creates the group: only a classic group that cannot be converted has no id.
+            # A join creates a group: only classic groups that cannot be converted get this error.
             reaction = Reaction.FAIL
         if reaction in (Reaction.REJOIN_SAME_ID, Reaction.REJOIN_NEW_ID):
             self.lose(message, now, new_id=reaction is Reaction.REJOIN_NEW_ID)
@@ -470,19 +453,19 @@ class Member:
             self._emit(HeartbeatRefused, now, error=name, message=response.error_message or "")
 
     def fail(self, message: str, now: float) -> None:
-        """Give up for good; the reason is kept in `failure`."""
+        """Fail for good; the reason is kept in `failure`."""
         if self.state in SILENT:
             return
         if self.owned:
             self._emit(PartitionsLost, now, partitions=self.owned, reason=message)
         self._hold(NO_PARTITIONS, NO_PARTITIONS)
-        self.revocation_told_at = None
+        self.revocation_requested_at = None
         self.failure = message
         self.instance_wait.ended()
         self._move(MemberInput.FAILED)
         self._emit(MemberFailed, now, message=message)
         if self.state is MemberState.LEAVING:
-            # Whatever was refused, the others need not wait for the end of the session.
+            # Leave at once, so that other members need not wait for the session timeout.
             self.pace.at_once(now)
 
     def _await_instance(self, message: str, now: float) -> None:
@@ -494,8 +477,8 @@ class Member:
             self.fail(f"{message} ({remedy})", now)
         elif deadline is not None and asked_at is not None and asked_at > deadline:
             self.fail(
-                f"{message} (it was waited for twice as long as the session of a dead member"
-                f" lasts, so its holder lives: {remedy})",
+                f"{message} (still held after two session timeouts, so its holder is alive:"
+                f" {remedy})",
                 now,
             )
         elif say:

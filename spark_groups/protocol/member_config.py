@@ -1,4 +1,4 @@
-"""What a member is, for as long as it lives."""
+"""The fixed properties of a member."""
 
 from __future__ import annotations
 
@@ -10,22 +10,20 @@ from spark_groups.protocol.subscription import Subscription
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberConfig:
-    """What a member is, for as long as it lives.
+    """The fixed properties of a member.
 
     Args:
         group_id: The consumer group.
         subscription: Topic names or a pattern.
         instance_id: `group.instance.id` of a static member (KIP-345).
         rack_id: `client.rack`.
-        rebalance_timeout_ms: How long the coordinator waits for a revocation
-            (`max.poll.interval.ms`).
+        rebalance_timeout_ms: `max.poll.interval.ms`.
         server_assignor: `group.remote.assignor`; None leaves the choice to the broker.
-        session_timeout_ms: The session time-out as long as the group's own is not known.
-        fast_heartbeats: False to keep to the broker's heartbeat interval.
-        restart_s: How many seconds a restart of the application takes that the member belongs to,
-            as far as that is known: a static member has to be back within its session.
-        await_instance: False to fail at once where another member holds the instance id.
-        identity: Who the member is to the brokers, for errors about missing rights.
+        session_timeout_ms: The one to assume while the group's is unknown.
+        fast_heartbeats: False to use only the broker's heartbeat interval.
+        await_instance: False to fail at once if another member holds the instance id.
+        restart_s: How long a restart of the application takes; None: unknown.
+        identity: For errors about missing rights.
     """
 
     group_id: str

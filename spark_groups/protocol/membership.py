@@ -1,9 +1,9 @@
-"""The states of a member and the one table of legal moves; nothing else writes the state.
+"""The states of a member and the table of legal transitions; nothing else writes the state.
 
-Theory of operation: a member is driven by what the coordinator answers and by what its owner has
-finished. Both are reduced to a `MemberInput`; the table says where each input leads from each
-state. A pair that is not in the table is a bug of the caller and raises, and leaves the state as it
-was. Names are those of Kafka's client (org.apache.kafka.clients.consumer.internals.MemberState).
+The coordinator's answers and the owner's progress are reduced to a `MemberInput`; the table gives
+the next state. A pair that is not in the table is a bug of the caller: it raises and leaves the
+state unchanged. Names are those of Kafka's client
+(org.apache.kafka.clients.consumer.internals.MemberState).
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from typing import Final
 
 
 class MemberState(Enum):
-    """Where a member is in its life."""
+    """The states of a member."""
 
     UNSUBSCRIBED = "not a member; sends nothing"
     JOINING = "sends a full heartbeat with epoch 0 until it is answered"
-    RECONCILING = "was told to revoke; keeps reporting what it owns until the revocation is done"
-    ACKNOWLEDGING = "owns exactly what it was assigned and has to report it at once"
-    STABLE = "owns what it was assigned and the coordinator knows it"
-    FENCED = "was refused; has dropped everything and will join again"
-    PREPARE_LEAVING = "commits what is finished; heartbeats go on meanwhile"
+    RECONCILING = "must revoke partitions; reports them as owned until the revocation is done"
+    ACKNOWLEDGING = "owns exactly its assignment and must report it at once"
+    STABLE = "owns its assignment, and the coordinator knows it"
+    FENCED = "lost its membership; has dropped all partitions and will rejoin"
+    PREPARE_LEAVING = "commits finished batches; heartbeats continue"
     LEAVING = "sends the last heartbeat, with epoch -1 or -2"
-    FATAL = "was refused for good; sends nothing, the reason is kept"
+    FATAL = "failed for good; sends nothing, the reason is kept"
 
 
 class MemberInput(Enum):
-    """What can happen to a member."""
+    """The inputs of the state machine."""
 
     JOIN = "its owner wants to be a member"
-    UNCHANGED = "a heartbeat was accepted; nothing is to be revoked, nothing new was assigned"
-    ADDED = "a heartbeat was accepted; partitions were added, none is to be revoked"
-    REVOKE = "a heartbeat was accepted; partitions are to be revoked"
-    REVOKED = "its owner is done with all partitions that are to be revoked"
+    UNCHANGED = "a heartbeat was accepted; the assignment is unchanged"
+    ADDED = "a heartbeat was accepted; partitions were added, none revoked"
+    REVOKE = "a heartbeat was accepted; partitions must be revoked"
+    REVOKED = "its owner has finished with all revoked partitions"
     LOST = "the coordinator does not know the member, or not at this epoch"
     LEAVE = "its owner wants to leave"
-    LEAVE_READY = "nothing is left to be committed"
-    LEFT = "the last heartbeat was answered, or given up"
+    LEAVE_READY = "nothing is left to commit"
+    LEFT = "the last heartbeat was answered, or timed out"
     FAILED = "the coordinator refused the member for good"
 
 
@@ -50,9 +50,9 @@ ACTIVE: Final = (
     MemberState.ACKNOWLEDGING,
     MemberState.FENCED,
 )
-"""A member, or about to be one; neither leaving nor refused."""
+"""A member, or joining; neither leaving nor failed."""
 PLANNING: Final = (MemberState.STABLE, MemberState.RECONCILING, MemberState.ACKNOWLEDGING)
-"""May read what it was assigned."""
+"""May read its assignment."""
 
 _S = MemberState
 _I = MemberInput
@@ -125,14 +125,14 @@ TRANSITIONS: dict[MemberState, dict[MemberInput, MemberState]] = {
 
 
 class IllegalTransitionError(Exception):
-    """An input that a member in this state cannot have; the state is unchanged."""
+    """A member in this state cannot have this input; the state is unchanged."""
 
 
 def next_state(state: MemberState, member_input: MemberInput) -> MemberState:
-    """Return the state that an input leads to.
+    """Return the next state.
 
     Raises:
-        IllegalTransitionError: The table has no such move.
+        IllegalTransitionError: The table has no such transition.
     """
     try:
         return TRANSITIONS[state][member_input]

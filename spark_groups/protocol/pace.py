@@ -1,8 +1,8 @@
-"""When the next heartbeat is due: the broker's interval, or faster while something is expected.
+"""When the next heartbeat is due: after the broker's interval, or earlier if a change is expected.
 
-A member may heartbeat faster than it is told, and the broker does not throttle it (measured): with
-5 s heartbeats a hand-over takes 5 s, with 0.5 s ones it takes 0.5 s. So a member that waits for
-partitions asks every `FAST_INTERVAL_S` for `FAST_PERIOD_S`, then doubles up to the broker's own.
+A member may heartbeat faster than the broker's interval, without being throttled (measured): a
+hand-over takes 5 s with 5 s heartbeats, 0.5 s with 0.5 s ones. A member that waits for partitions
+sends one every `FAST_INTERVAL_S` for `FAST_PERIOD_S`, then doubles the interval up to the broker's.
 """
 
 from __future__ import annotations
@@ -18,17 +18,14 @@ BOUNDARY_INTERVAL_S: Final = 0.5
 
 
 class Pace:
-    """Decides when a heartbeat is due.
-
-    Args:
-        fast: False to use the broker's interval only.
-    """
+    """Decides when a heartbeat is due; `fast=False` uses the broker's interval only."""
 
     def __init__(self, *, fast: bool = True) -> None:
         self.interval_s = DEFAULT_INTERVAL_S
         self.last_sent_at: float | None = None
         self.unanswered_since: float | None = None
-        """When the first heartbeat was sent that the broker may have taken without being heard."""
+        """When the first heartbeat was sent that the broker may have accepted without an answer
+        reaching us."""
         self._fast = fast
         self._due_at: float | None = None
         self._not_before = 0.0
@@ -37,26 +34,21 @@ class Pace:
         self._backoff = Backoff()
 
     def due_at(self) -> float | None:
-        """Return when the next heartbeat is due, None before the first one was asked for."""
+        """Return when the next heartbeat is due, None before the first."""
         return None if self._due_at is None else max(self._due_at, self._not_before)
 
     def at_once(self, now: float) -> None:
-        """Make the next heartbeat due now; a throttle of the broker is obeyed all the same."""
+        """Make the next heartbeat due now, unless the broker throttles."""
         self._due_at = now if self._due_at is None else min(self._due_at, now)
 
     def at_boundary(self, now: float) -> None:
-        """Make one due at the end of a batch, never closer than half a second to the last."""
+        """Make one due at the end of a batch, at least half a second after the last."""
         if self._fast and self.last_sent_at is not None:
             due_at = max(now, self.last_sent_at + BOUNDARY_INTERVAL_S)
             self._due_at = due_at if self._due_at is None else min(self._due_at, due_at)
 
     def expect(self, now: float, *, more: bool) -> None:
-        """Say whether the next assignment is awaited.
-
-        Args:
-            now: Seconds.
-            more: True while the target differs from the assignment, or the epoch is behind.
-        """
+        """Note whether a new assignment is expected: the target differs, or the epoch is behind."""
         if not more:
             self._expecting_since = None
         elif self._fast and self._expecting_since is None:
@@ -65,26 +57,26 @@ class Pace:
             self._schedule(now)
 
     def renew(self, now: float) -> None:
-        """Take it that what is awaited came closer: the fast period begins anew."""
+        """Note progress towards the expected assignment: restart the fast period."""
         if self._expecting_since is not None:
             self._expecting_since = now
             self._expecting_interval_s = FAST_INTERVAL_S
             self._schedule(now)
 
     def sent(self, now: float) -> None:
-        """Note that a heartbeat was sent; nothing is due until it is answered."""
+        """Note that a heartbeat was sent."""
         self.last_sent_at = now
         if self.unanswered_since is None:
             self.unanswered_since = now
         self._due_at = None
 
     def answered(self, now: float, *, interval_ms: int, throttle_ms: int) -> None:
-        """Note an accepted heartbeat; what was asked for while it was under way stays due.
+        """Note an accepted heartbeat; one requested meanwhile stays due.
 
         Args:
             now: Seconds.
-            interval_ms: The interval the broker asks for; ignored unless positive.
-            throttle_ms: How long the broker wants to hear nothing.
+            interval_ms: The broker's heartbeat interval; ignored unless positive.
+            throttle_ms: The broker's throttle time.
         """
         if interval_ms > 0:
             self.interval_s = interval_ms / 1000
@@ -100,19 +92,14 @@ class Pace:
         self._schedule(now)
 
     def refused(self, now: float, *, throttle_ms: int) -> None:
-        """Note a heartbeat that was refused for now: the next waits, longer each time.
-
-        Args:
-            now: Seconds.
-            throttle_ms: How long the broker wants to hear nothing.
-        """
+        """Note a refused heartbeat: the next one waits, longer each time."""
         if self.unanswered_since == self.last_sent_at:
             self.unanswered_since = None
         self._not_before = max(self._not_before, now + throttle_ms / 1000)
         self.failed(now)
 
     def failed(self, now: float) -> None:
-        """Note a heartbeat that got no answer: the next waits, longer each time."""
+        """Note a heartbeat without an answer: the next one waits, longer each time."""
         self._backoff.failed(now)
         self._due_at = self._backoff.not_before
 

@@ -1,4 +1,4 @@
-"""Who a client is to the brokers, and the command that grants it a right that it lacks."""
+"""The client's principal, and the command that grants it a missing right."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from spark_groups.errors import ErrorCode, rule_for
 
 TOPICS_MAX = 20
-"""How many topics a command names at most."""
+"""How many topics a command names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who a client is, as far as its configuration says.
+    """A client's identity, from its configuration.
 
     Args:
-        principal: What brokers call it, such as `User:alice`; empty: only they know, for instance
-            by its certificate.
-        bootstrap_servers: The brokers that whoever grants rights talks to.
+        principal: The brokers' name for it, such as `User:alice`; empty: only the brokers know it,
+            for instance from a certificate.
+        bootstrap_servers: The brokers that grant rights.
     """
 
     principal: str
@@ -29,13 +29,13 @@ class Identity:
 def remedy_of(
     code: int, identity: Identity | None, *, group_id: str, topics: Iterable[str] = ()
 ) -> str:
-    """Return what a person does about an error: for a missing right, the command that grants it.
+    """Return the remedy for an error: for a missing right, the command that grants it.
 
     Args:
         code: Kafka's error code, known or not.
-        identity: Who lacks the right; None: nothing is known.
+        identity: The client; None: unknown.
         group_id: The group.
-        topics: Topics that are read, or those that are known to be refused.
+        topics: The topics to read, or those known to be denied.
     """
     remedy = rule_for(code).remedy
     if identity is None:

@@ -1,8 +1,7 @@
-"""What a member subscribes to: topic names, or one RE2 pattern that the coordinator evaluates.
+"""A member's subscription: topic names, or one RE2 pattern that the coordinator evaluates.
 
-The pattern must match a whole topic name: `^orders` matches nothing but "orders" (KIP-848 uses
-RE2/J's `matches()`). It is compiled here with google-re2 so that a wrong one is refused before the
-member joins.
+The pattern must match a whole topic name (KIP-848 uses RE2/J's `matches()`). google-re2 compiles it
+here, so that an invalid one is refused before the member joins.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _NOT_IN_RE2: Final = (
     (
         re.compile(r"\(\?<?[=!]"),
-        "RE2 has neither look-ahead nor look-behind: list what is wanted, as in (orders|bills)-.*",
+        "RE2 has neither look-ahead nor look-behind: list alternatives, as in (orders|bills)-.*",
     ),
     (re.compile(r"\\[1-9]|\(\?P="), "RE2 has no back-references: spell out what may be repeated"),
     (
@@ -30,31 +29,23 @@ _NOT_IN_RE2: Final = (
     ),
     (re.compile(r"\(\?>"), "RE2 has no atomic groups and needs none: write (?:...)"),
     (re.compile(r"\\Z"), "a pattern matches whole names anyway: leave \\Z out"),
-    (re.compile(r"^[*]|(?<!\\)[(|][*]"), "* repeats what is before it: write .* for anything"),
+    (re.compile(r"^[*]|(?<!\\)[(|][*]"), "* repeats the preceding element: write .* for anything"),
 )
 _META: Final = re.compile(r"[*+?{}\[\]()|.\\^$]")
 _OPEN_END: Final = re.compile(r"(?:[*+?}$]|\\z)\)*$")
 
 
 def why_not_re2(pattern: str) -> str:
-    """Return what to write instead in a pattern that RE2 refused; empty if nothing is known.
+    """Return what to write instead of a pattern that RE2 refused; empty if nothing is known.
 
-    Patterns come along from Java and Python, whose habits are not those of the coordinator: there a
-    search finds `orders` in `orders-eu`, and look-ahead, back-references and possessive quantifiers
-    exist. RE2 matches in linear time and has none of them (github.com/google/re2/wiki/Syntax).
-
-    Args:
-        pattern: As it was given.
+    Patterns from Java and Python use look-ahead, back-references and possessive quantifiers, which
+    RE2 does not have (github.com/google/re2/wiki/Syntax).
     """
     return "; ".join(advice for habit, advice in _NOT_IN_RE2 if habit.search(pattern))
 
 
 def surprising(pattern: str) -> str | None:
-    """Return why a legal pattern may match less than it seems to, None if it does not look so.
-
-    Args:
-        pattern: An RE2 expression.
-    """
+    """Return why a legal pattern may match less than expected, None if it does not look so."""
     if pattern.startswith("^") and not _OPEN_END.search(pattern):
         bare = pattern.removeprefix("^")
         only = "" if _META.search(bare) else f" and nothing but {bare!r} here"
@@ -73,22 +64,14 @@ def surprising(pattern: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Topic names, or a pattern; exactly one of the two.
-
-    Args:
-        topic_names: Sorted names, each once.
-        topic_regex: An RE2 expression that must match whole names.
-    """
+    """Sorted topic names, or an RE2 pattern for whole names."""
 
     topic_names: tuple[str, ...] = ()
     topic_regex: str | None = None
 
     @classmethod
     def of_names(cls, names: str | Iterable[str]) -> Subscription:
-        """Subscribe to topics by name.
-
-        Args:
-            names: Names, or one text with names separated by commas, as Spark's `subscribe`.
+        """Subscribe to topics by name; a text has names separated by commas.
 
         Raises:
             ValueError: There is no name, or one is not a legal topic name.
@@ -121,17 +104,13 @@ class Subscription:
         return cls(topic_regex=pattern)
 
     def matches(self, topic: str) -> bool:
-        """Tell whether a topic of this name is subscribed, as the coordinator would."""
+        """Return whether a topic of this name is subscribed."""
         if self.topic_regex is None:
             return topic in self.topic_names
         return re2.fullmatch(self.topic_regex, topic) is not None
 
     def shares_topics_with(self, other: Subscription) -> bool:
-        """Tell whether both are certain to subscribe to the same topics; patterns are if equal.
-
-        Args:
-            other: The other subscription.
-        """
+        """Return whether both certainly share a topic; patterns do if they are equal."""
         if self.topic_regex is not None and other.topic_regex is not None:
             return self.topic_regex == other.topic_regex
         named = (*map(other.matches, self.topic_names), *map(self.matches, other.topic_names))
@@ -139,7 +118,7 @@ class Subscription:
 
 
 def re2_fault(pattern: str) -> str:
-    """Return what RE2 says is wrong with a pattern, "" if nothing is."""
+    """Return RE2's error for a pattern, "" if it is valid."""
     options = re2.Options()
     options.log_errors = False
     try:

@@ -1,4 +1,4 @@
-"""How AvailableNow ends, by hand: what is missing, for how long that is waited for, and then."""
+"""How AvailableNow ends: missing partitions, how long it waits for them, and what then."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from spark_groups.offsets.settling import Settling, WhenUnsettled
 from spark_groups.protocol import messages as m
 from spark_groups.protocol.events import Severity
 from spark_groups.types import Assignment
-from tests.client.hands import TOPIC, Hands, committed, described, ends, key, parts
+from tests.client.harness import TOPIC, ClientHarness, committed, described, ends, key, parts
 
 
-def waiting(settling: Settling, committed_offset: int = 0) -> tuple[Hands, AvailableNowEnd]:
+def waiting(settling: Settling, committed_offset: int = 0) -> tuple[ClientHarness, AvailableNowEnd]:
     """A member that has partition 0 and is meant to have 1, which a silent member holds."""
-    hands = Hands()
-    hands.client.prepare_available_now()
-    hands.describes = False
-    hands.own(0)
-    hands.until(m.DescribeGroupRequest)
+    harness = ClientHarness()
+    harness.client.prepare_available_now()
+    harness.describes = False
+    harness.own(0)
+    harness.until(m.DescribeGroupRequest)
     mine = described("m1", 2, parts(0, 1), parts(0))
     other = m.DescribedMember(
         member_id="gone",
@@ -36,16 +36,16 @@ def waiting(settling: Settling, committed_offset: int = 0) -> tuple[Hands, Avail
     )
     names = {TOPIC: "orders"}
     response = replace(mine, members=(*mine.members, other), topic_names=names)
-    hands.answer(Channel.OFFSETS, response)
-    hands.until(m.OffsetFetchRequest)
-    hands.answer(Channel.OFFSETS, committed({1: committed_offset}))
-    hands.until(m.ListOffsetsRequest)
-    hands.answer(Channel.CLUSTER, m.ListOffsetsResponse(offsets=ends({1: 200})))
-    return hands, end_of(hands, settling)
+    harness.answer(Channel.OFFSETS, response)
+    harness.until(m.OffsetFetchRequest)
+    harness.answer(Channel.OFFSETS, committed({1: committed_offset}))
+    harness.until(m.ListOffsetsRequest)
+    harness.answer(Channel.CLUSTER, m.ListOffsetsResponse(offsets=ends({1: 200})))
+    return harness, end_of(harness, settling)
 
 
-def end_of(hands: Hands, settling: Settling) -> AvailableNowEnd:
-    client = hands.client
+def end_of(harness: ClientHarness, settling: Settling) -> AvailableNowEnd:
+    client = harness.client
     return AvailableNowEnd(
         settling,
         client.positions,
@@ -56,15 +56,15 @@ def end_of(hands: Hands, settling: Settling) -> AvailableNowEnd:
     )
 
 
-def over(hands: Hands, end: AvailableNowEnd, waited_s: float) -> bool:
-    return end.is_over(is_settled=hands.client.is_settled, waited_s=waited_s, now=hands.now)
+def over(harness: ClientHarness, end: AvailableNowEnd, waited_s: float) -> bool:
+    return end.is_over(is_settled=harness.client.is_settled, waited_s=waited_s, now=harness.now)
 
 
 def test_end_says_which_partitions_with_how_many_rows_who_holds() -> None:
-    hands, end = waiting(Settling(10.0))
-    assert not over(hands, end, 9.9)
-    assert over(hands, end, 10.0)
-    (event,) = hands.client.poll_events()
+    harness, end = waiting(Settling(10.0))
+    assert not over(harness, end, 9.9)
+    assert over(harness, end, 10.0)
+    (event,) = harness.client.poll_events()
     severity, text = event.severity, event.text(lambda _: "orders")
     assert severity is Severity.WARNING
     assert "orders-1: [0, 200) are not released by gone (client c, host 10.0.0.9)" in text
@@ -72,26 +72,26 @@ def test_end_says_which_partitions_with_how_many_rows_who_holds() -> None:
 
 
 def test_fail_raises_what_warn_says() -> None:
-    hands, end = waiting(Settling(10.0, WhenUnsettled.FAIL))
+    harness, end = waiting(Settling(10.0, WhenUnsettled.FAIL))
     with pytest.raises(AvailableNowError, match="not released by gone") as caught:
-        over(hands, end, 10.0)
+        over(harness, end, 10.0)
     assert "availableNowUnsettled=wait" in str(caught.value)
 
 
 def test_wait_goes_on_for_the_session_and_then_fails() -> None:
-    hands, end = waiting(Settling(10.0, WhenUnsettled.WAIT))
-    hands.client.session.session_timeout_ms = 45_000
-    assert not over(hands, end, 54.9)
+    harness, end = waiting(Settling(10.0, WhenUnsettled.WAIT))
+    harness.client.session.session_timeout_ms = 45_000
+    assert not over(harness, end, 54.9)
     with pytest.raises(AvailableNowError, match="not released by gone") as caught:
-        over(hands, end, 55.0)
+        over(harness, end, 55.0)
     assert "availableNowUnsettled=wait" not in str(caught.value), "it has been tried"
 
 
 @pytest.mark.parametrize("when", WhenUnsettled)
 def test_partitions_without_rows_are_no_loss(when: WhenUnsettled) -> None:
-    hands, end = waiting(Settling(10.0, when), committed_offset=200)
-    assert over(hands, end, 10.0)
-    (event,) = hands.client.poll_events()
+    harness, end = waiting(Settling(10.0, when), committed_offset=200)
+    assert over(harness, end, 10.0)
+    (event,) = harness.client.poll_events()
     assert isinstance(event, AvailableNowUnsettled)
     assert event.severity is Severity.INFO
 
@@ -103,15 +103,15 @@ BILLS = m.TopicMetadata(uuid.UUID(int=2), "bills", 1)
 def test_topic_that_was_found_late_is_waited_for_until_the_group_has_planned_it(
     is_in_target: bool,
 ) -> None:
-    hands = Hands()
-    hands.client.prepare_available_now()
+    harness = ClientHarness()
+    harness.client.prepare_available_now()
     request = m.MetadataRequest(topic_names=frozenset({"bills"}))
-    absent = hands.client.absent
+    absent = harness.client.absent
     absent.learn(request, m.MetadataResponse(), 0.0)
     absent.learn(request, m.MetadataResponse(topics=(BILLS,)), 0.5)
-    hands.describes = False
-    hands.own(0)
-    hands.until(m.DescribeGroupRequest)
+    harness.describes = False
+    harness.own(0)
+    harness.until(m.DescribeGroupRequest)
     # All that this member is meant to have it has; another one gets the topic.
     mine = described("m1", 2, parts(0))
     other = m.DescribedMember(
@@ -121,22 +121,22 @@ def test_topic_that_was_found_late_is_waited_for_until_the_group_has_planned_it(
     )
     members = (*mine.members, other) if is_in_target else mine.members
     names = {TOPIC: "orders", BILLS.topic_id: "bills"}
-    hands.answer(Channel.OFFSETS, replace(mine, members=members, topic_names=names))
-    assert hands.client.is_settled
-    assert hands.client.may_begin_available_now == is_in_target
-    assert hands.client.is_available_now_over(0.0, hands.now) == is_in_target
+    harness.answer(Channel.OFFSETS, replace(mine, members=members, topic_names=names))
+    assert harness.client.is_settled
+    assert harness.client.may_begin_available_now == is_in_target
+    assert harness.client.is_available_now_over(0.0, harness.now) == is_in_target
     absent.learn(request, m.MetadataResponse(topics=(BILLS,)), 0.5 + BELIEVED_S)
-    assert hands.client.may_begin_available_now
+    assert harness.client.may_begin_available_now
 
 
 def test_who_was_told_nothing_says_so() -> None:
-    hands = Hands()
-    hands.client.prepare_available_now()
-    end = end_of(hands, Settling(10.0))
-    hands.client.poll_events()
-    assert end.is_over(is_settled=False, waited_s=10.0, now=hands.now)
-    (event,) = hands.client.poll_events()
-    assert "the group has not said what is meant" in event.text(lambda _: None)
+    harness = ClientHarness()
+    harness.client.prepare_available_now()
+    end = end_of(harness, Settling(10.0))
+    harness.client.poll_events()
+    assert end.is_over(is_settled=False, waited_s=10.0, now=harness.now)
+    (event,) = harness.client.poll_events()
+    assert "the target assignment of this member is unknown" in event.text(lambda _: None)
 
 
 def test_start_that_nobody_knows_is_named() -> None:
@@ -147,8 +147,8 @@ def test_start_that_nobody_knows_is_named() -> None:
         unresolved=0,
         holders=(),
         unready=(key(3),),
-        is_told=True,
+        is_target_known=True,
     )
     severity, text = event.severity, event.text(lambda _: "orders")
     assert severity is Severity.WARNING
-    assert "nobody can say where to start in orders-3" in text
+    assert "no starting offset is known for orders-3" in text

@@ -14,7 +14,7 @@ from spark_groups.client.snapshot import take_snapshot
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.protocol import messages as m
 from spark_groups.protocol.membership import MemberState
-from tests.client.hands import Hands, accepted, all_of, ends, parts
+from tests.client.harness import ClientHarness, accepted, all_of, ends, parts
 
 WELL: dict[str, Any] = {
     "state": "STABLE",
@@ -26,29 +26,31 @@ WELL: dict[str, Any] = {
 }
 
 
-def health_of(hands: Hands) -> Condition:
-    return assess(take_snapshot(hands.client, hands.now)).condition
+def health_of(harness: ClientHarness) -> Condition:
+    return assess(take_snapshot(harness.client, harness.now)).condition
 
 
-def own(**options: Any) -> Hands:
-    hands = Hands(**options)
-    hands.own(0, 1)
-    hands.client.called(hands.now)
-    hands.client.call_ended(hands.now)
-    return hands
+def own(**options: Any) -> ClientHarness:
+    harness = ClientHarness(**options)
+    harness.own(0, 1)
+    harness.client.called(harness.now)
+    harness.client.call_ended(harness.now)
+    return harness
 
 
-def beat_for(hands: Hands, seconds: float, assigned: m.HeartbeatResponse | None = None) -> None:
+def beat_for(
+    harness: ClientHarness, seconds: float, assigned: m.HeartbeatResponse | None = None
+) -> None:
     """Let time pass with heartbeats that are accepted."""
-    end = hands.now + seconds
+    end = harness.now + seconds
     while True:
-        due_at = hands.client.member.next_wakeup()
+        due_at = harness.client.member.next_wakeup()
         if due_at is not None and due_at > end:
             break
-        hands.beat(assigned or accepted(2))
-        if hands.now >= end:
+        harness.beat(assigned or accepted(2))
+        if harness.now >= end:
             break
-    hands.wait(max(0.0, end - hands.now))
+    harness.wait(max(0.0, end - harness.now))
 
 
 def test_member_with_partitions_reads_and_one_without_stands_by() -> None:
@@ -62,11 +64,11 @@ def test_member_with_partitions_reads_and_one_without_stands_by() -> None:
     ("changes", "condition", "words"),
     [
         ({"failure": "not authorized"}, Condition.FAILED, "not authorized"),
-        ({"last_heartbeat_age_s": 22.5, "heartbeat_overdue_s": 9.0}, Condition.STUCK, "not sent"),
+        ({"last_heartbeat_age_s": 22.5, "heartbeat_overdue_s": 9.0}, Condition.STUCK, "overdue"),
         (
             {"last_heartbeat_age_s": 22.5, "unreachable_age_s": 9.0, "unreachable_reason": "gone"},
             Condition.CUT_OFF,
-            "session of 45 s: gone",
+            "(limit: 45 s): gone",
         ),
         ({"last_heartbeat_age_s": 22.5}, Condition.CUT_OFF, "no answer yet"),
         (
@@ -78,8 +80,8 @@ def test_member_with_partitions_reads_and_one_without_stands_by() -> None:
         ({"left_because_idle": True, "state": "UNSUBSCRIBED"}, Condition.STUCK, "left"),
         ({"batch_age_s": 30.0, "batch_limit_s": 60.0}, Condition.STUCK, "maxBatchTime"),
         ({"uncommitted_age_s": 150.0, "uncommitted": ["orders-0"]}, Condition.STUCK, "committed"),
-        ({"batch_age_s": 150.0}, Condition.SLOW, "rebalance time-out is 300 s"),
-        ({"state": "JOINING", "instance_wait_left_s": 12.0}, Condition.OUTSIDE, "waits 12 s"),
+        ({"batch_age_s": 150.0}, Condition.SLOW, "rebalance timeout is 300 s"),
+        ({"state": "JOINING", "instance_wait_left_s": 12.0}, Condition.OUTSIDE, "waits up to 12 s"),
     ],
 )
 def test_what_is_wrong_is_found_at_half_of_its_deadline(
@@ -129,7 +131,7 @@ def test_the_gravest_counts_and_all_reasons_are_told() -> None:
 def test_every_state_has_its_word(state: MemberState) -> None:
     condition = assess({**WELL, "state": state.name}).condition
     inside = (MemberState.STABLE, MemberState.RECONCILING, MemberState.ACKNOWLEDGING)
-    # A member that was refused for good always says why, too.
+    # A failed member always has a reason.
     expected = Condition.READING if state in (*inside, MemberState.FATAL) else Condition.OUTSIDE
     assert condition is expected
     assert (condition in READY) == (expected is Condition.READING)
@@ -141,67 +143,67 @@ def test_member_that_was_never_started_is_outside_and_live() -> None:
 
 
 def test_a_real_member_is_well_from_join_to_batch() -> None:
-    hands = Hands()
-    assert health_of(hands) is Condition.OUTSIDE
-    hands.own(0, 1)
-    assert health_of(hands) is Condition.READING
-    beat_for(hands, 100.0)
-    assert health_of(hands) is Condition.READING
+    harness = ClientHarness()
+    assert health_of(harness) is Condition.OUTSIDE
+    harness.own(0, 1)
+    assert health_of(harness) is Condition.READING
+    beat_for(harness, 100.0)
+    assert health_of(harness) is Condition.READING
 
 
 def test_silent_broker_cuts_off_before_the_session_ends_and_is_no_reason_to_restart() -> None:
-    hands = own()
-    session_s = take_snapshot(hands.client, hands.now)["proven_for_s"]
-    beat_for(hands, 1.0)
-    accepted_at = hands.client.member.last_accepted_sent_at
+    harness = own()
+    session_s = take_snapshot(harness.client, harness.now)["proven_for_s"]
+    beat_for(harness, 1.0)
+    accepted_at = harness.client.member.last_accepted_sent_at
     assert accepted_at is not None
-    while hands.now < accepted_at + SHARE * session_s:
-        hands.until(m.HeartbeatRequest)
-        hands.now += 1.0
-        hands.fail(Channel.HEARTBEAT)
-        hands.cluster()
-    health = assess(take_snapshot(hands.client, hands.now))
+    while harness.now < accepted_at + SHARE * session_s:
+        harness.until(m.HeartbeatRequest)
+        harness.now += 1.0
+        harness.fail(Channel.HEARTBEAT)
+        harness.cluster()
+    health = assess(take_snapshot(harness.client, harness.now))
     assert health.condition is Condition.CUT_OFF
     assert health.is_live
-    assert hands.now < accepted_at + session_s
+    assert harness.now < accepted_at + session_s
 
 
 def test_driver_that_keeps_no_time_any_more_is_stuck_before_the_session_ends() -> None:
-    hands = own()
-    session_s = take_snapshot(hands.client, hands.now)["proven_for_s"]
-    beat_for(hands, 1.0)
-    accepted_at = hands.client.member.last_accepted_sent_at
+    harness = own()
+    session_s = take_snapshot(harness.client, harness.now)["proven_for_s"]
+    beat_for(harness, 1.0)
+    accepted_at = harness.client.member.last_accepted_sent_at
     assert accepted_at is not None
-    # Nobody polls: what is due is not sent.
-    hands.under_way.pop(Channel.HEARTBEAT, None)
-    view = take_snapshot(hands.client, accepted_at + SHARE * session_s)
+    # Without polling, due requests are not sent.
+    harness.under_way.pop(Channel.HEARTBEAT, None)
+    view = take_snapshot(harness.client, accepted_at + SHARE * session_s)
     assert assess(view).condition is Condition.STUCK
 
 
 def test_revocation_that_a_batch_holds_up_is_stuck_at_half_of_its_time() -> None:
-    hands = own(rebalance_timeout_ms=60_000)
-    plan = hands.client.plan(PlanLimit(), ends({0: 5, 1: 5}), hands.now)
+    harness = own(rebalance_timeout_ms=60_000)
+    plan = harness.client.plan(PlanLimit(), ends({0: 5, 1: 5}), harness.now)
     assert plan is not None
-    hands.pump()
-    hands.beat(accepted(2, parts(1)))
-    beat_for(hands, 20.0, accepted(2, parts(1)))
-    assert health_of(hands) is Condition.READING
-    beat_for(hands, 10.0, accepted(2, parts(1)))
-    assert health_of(hands) is Condition.STUCK
-    hands.client.finish(plan, hands.now)
-    hands.pump()
-    hands.until(m.OffsetCommitRequest)
-    hands.answer(Channel.OFFSETS, all_of(hands.request(Channel.OFFSETS)))
-    assert health_of(hands) is Condition.READING
+    harness.pump()
+    harness.beat(accepted(2, parts(1)))
+    beat_for(harness, 20.0, accepted(2, parts(1)))
+    assert health_of(harness) is Condition.READING
+    beat_for(harness, 10.0, accepted(2, parts(1)))
+    assert health_of(harness) is Condition.STUCK
+    harness.client.finish(plan, harness.now)
+    harness.pump()
+    harness.until(m.OffsetCommitRequest)
+    harness.answer(Channel.OFFSETS, all_of(harness.request(Channel.OFFSETS)))
+    assert health_of(harness) is Condition.READING
 
 
 def test_query_that_does_not_call_is_stuck_before_its_member_leaves() -> None:
-    hands = own(liveness=LivenessLimits(max_idle_s=60.0))
-    beat_for(hands, 29.0)
-    assert health_of(hands) is Condition.READING
-    beat_for(hands, 2.0)
-    assert health_of(hands) is Condition.STUCK
-    assert not hands.client.attendance.is_absent
+    harness = own(liveness=LivenessLimits(max_idle_s=60.0))
+    beat_for(harness, 29.0)
+    assert health_of(harness) is Condition.READING
+    beat_for(harness, 2.0)
+    assert health_of(harness) is Condition.STUCK
+    assert not harness.client.liveness.is_absent
 
 
 def test_long_batch_is_slow_without_a_limit_and_stuck_with_one() -> None:
@@ -209,8 +211,8 @@ def test_long_batch_is_slow_without_a_limit_and_stuck_with_one() -> None:
         (LivenessLimits(), Condition.SLOW),
         (LivenessLimits(max_batch_s=100.0), Condition.STUCK),
     ):
-        hands = own(liveness=limits, rebalance_timeout_ms=60_000)
-        hands.client.plan(PlanLimit(), ends({0: 5, 1: 5}), hands.now)
-        hands.pump()
-        beat_for(hands, 55.0)
-        assert health_of(hands) is condition
+        harness = own(liveness=limits, rebalance_timeout_ms=60_000)
+        harness.client.plan(PlanLimit(), ends({0: 5, 1: 5}), harness.now)
+        harness.pump()
+        beat_for(harness, 55.0)
+        assert health_of(harness) is condition

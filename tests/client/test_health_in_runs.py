@@ -60,7 +60,7 @@ def before(probes: list[Probe], who: str, at: float) -> Iterator[Probe]:
 
 
 def test_calm_group_is_always_well() -> None:
-    # Whoever comes last of three gets none of two partitions.
+    # The last of three members gets none of two partitions.
     probes, _ = probed(Swarm(queries=3, partitions=2, starts_s=20.0), seed=1)
     conditions = {each.health.condition for each in probes}
     assert conditions - {Condition.OUTSIDE} == {Condition.READING, Condition.STANDBY}
@@ -77,11 +77,11 @@ def test_member_is_stuck_for_long_before_it_gives_partitions_up() -> None:
             given_up += 1
             last = next(before(probes, who, event.at))
             timeout_s = last.view["revocation_timeout_s"]
-            told_at = last.at - last.view["revocation_age_s"]
+            requested_at = last.at - last.view["revocation_age_s"]
             late = [
                 each
                 for each in before(probes, who, event.at)
-                if each.at >= told_at + SHARE * timeout_s
+                if each.at >= requested_at + SHARE * timeout_s
             ]
             assert {each.health.condition for each in late} == {Condition.STUCK}
             assert late[-1].at <= event.at - 0.3 * timeout_s

@@ -19,15 +19,15 @@ from spark_groups.protocol import messages as m
 from spark_groups.protocol.events import PartitionsRevoked
 from spark_groups.protocol.membership import MemberState
 from spark_groups.types import BatchPlan, OffsetRange
-from tests.client.hands import TOPIC, Hands, accepted, all_of, ends, key, parts
+from tests.client.harness import TOPIC, ClientHarness, accepted, all_of, ends, key, parts
 
 
 def plan(count: int) -> BatchPlan:
     return BatchPlan("g", "m", 1, (OffsetRange(TOPIC, "orders", 0, 0, count),))
 
 
-def percents(budget: RevocationBudget, told_at: float, now: float) -> list[int]:
-    return [each.percent for each in budget.warnings(told_at, 100.0, parts(0), now)]
+def percents(budget: RevocationBudget, requested_at: float, now: float) -> list[int]:
+    return [each.percent for each in budget.warnings(requested_at, 100.0, parts(0), now)]
 
 
 def test_each_warning_comes_once_for_each_revocation() -> None:
@@ -48,19 +48,19 @@ def test_marks_come_in_turn() -> None:
 
 @settings(derandomize=True)
 @given(
-    told_at=some.floats(0, 1e7, allow_nan=False),
+    requested_at=some.floats(0, 1e7, allow_nan=False),
     timeout_s=some.floats(0.5, 4_000, allow_nan=False),
 )
 def test_it_is_over_at_the_very_mark_it_asked_to_be_woken_at(
-    told_at: float, timeout_s: float
+    requested_at: float, timeout_s: float
 ) -> None:
-    budget, now = RevocationBudget(), told_at
+    budget, now = RevocationBudget(), requested_at
     said: list[int] = []
-    while (mark := budget.next_mark(told_at, timeout_s, now)) is not None:
-        assert not budget.is_over(told_at, timeout_s, now)
+    while (mark := budget.next_mark(requested_at, timeout_s, now)) is not None:
+        assert not budget.is_over(requested_at, timeout_s, now)
         now = mark
-        said += [e.percent for e in budget.warnings(told_at, timeout_s, parts(0), now)]
-    assert budget.is_over(told_at, timeout_s, now)
+        said += [e.percent for e in budget.warnings(requested_at, timeout_s, parts(0), now)]
+    assert budget.is_over(requested_at, timeout_s, now)
     assert said == [50, 80]
 
 
@@ -70,7 +70,7 @@ def test_fitting_limit_is_known_from_the_batch_that_runs_or_ran() -> None:
     assert unknown.fitting_offsets is None
     budget.batch_began(plan(1_000), 100.0)
     (running,) = budget.warnings(100.0, 100.0, parts(0), 150.0)
-    assert running.fitting_offsets == 1_000, "20 a second, for half the time-out"
+    assert running.fitting_offsets == 1_000, "20 a second, for half the timeout"
     budget.batch_finished(110.0)
     (ran,) = budget.warnings(200.0, 100.0, parts(0), 250.0)
     assert ran.fitting_offsets == 5_000
@@ -104,7 +104,7 @@ def test_a_revocation_is_held_until_it_is_released() -> None:
     hold.is_wanted = True
     held = hold.begin(parts(1, 2), 9.0, 1.0)
     assert held == RevocationHeld(1.0, 1, (key(1), key(2)), 9.0)
-    assert hold.begin(parts(1, 2), 9.0, 2.0) is None, "told once"
+    assert hold.begin(parts(1, 2), 9.0, 2.0) is None, "reported once"
     hold.release(7)
     assert hold.holds()
     hold.release(1)
@@ -139,60 +139,60 @@ def test_the_same_partitions_can_be_revoked_again() -> None:
     assert hold.begin(parts(1), 19.0, 10.0) is not None
 
 
-def revoking(rebalance_timeout_ms: int = 10_000) -> Hands:
+def revoking(rebalance_timeout_ms: int = 10_000) -> ClientHarness:
     """A client that is to give up partition 1, which no batch reads, and for which one listens."""
-    hands = Hands(rebalance_timeout_ms=rebalance_timeout_ms)
-    hands.own(0, 1)
-    hands.client.hold_revocations(True, hands.now)
-    hands.beat(accepted(2, parts(0)))
-    return hands
+    harness = ClientHarness(rebalance_timeout_ms=rebalance_timeout_ms)
+    harness.own(0, 1)
+    harness.client.hold_revocations(True, harness.now)
+    harness.beat(accepted(2, parts(0)))
+    return harness
 
 
 def test_the_acknowledgement_waits_for_the_listener() -> None:
-    hands = revoking()
-    hands.wait(5.0)
-    assert hands.client.member.state is MemberState.RECONCILING
-    (held,) = hands.find(RevocationHeld)
+    harness = revoking()
+    harness.wait(5.0)
+    assert harness.client.member.state is MemberState.RECONCILING
+    (held,) = harness.find(RevocationHeld)
     assert isinstance(held, RevocationHeld)
-    assert (held.partitions, held.release_by - held.at) == ((key(1),), pytest.approx(9.0))
-    hands.client.release_revocation(held.number, hands.now)
-    assert hands.client.member.state is MemberState.ACKNOWLEDGING
-    hands.pump()
-    assert len(hands.find(PartitionsRevoked)) == 1
+    assert (held.partitions, held.deadline - held.at) == ((key(1),), pytest.approx(9.0))
+    harness.client.release_revocation(held.number, harness.now)
+    assert harness.client.member.state is MemberState.ACKNOWLEDGING
+    harness.pump()
+    assert len(harness.find(PartitionsRevoked)) == 1
 
 
 def test_the_acknowledgement_waits_no_longer_than_its_budget() -> None:
-    hands = revoking()
-    (held,) = hands.find(RevocationHeld)
-    while not hands.find(PartitionsRevoked):
-        hands.until(m.HeartbeatRequest)
-        hands.wait(0.05)
-        if Channel.HEARTBEAT in hands.under_way and not hands.find(PartitionsRevoked):
-            hands.answer(Channel.HEARTBEAT, accepted(2))
-    (revoked,) = hands.find(PartitionsRevoked)
+    harness = revoking()
+    (held,) = harness.find(RevocationHeld)
+    while not harness.find(PartitionsRevoked):
+        harness.until(m.HeartbeatRequest)
+        harness.wait(0.05)
+        if Channel.HEARTBEAT in harness.under_way and not harness.find(PartitionsRevoked):
+            harness.answer(Channel.HEARTBEAT, accepted(2))
+    (revoked,) = harness.find(PartitionsRevoked)
     assert isinstance(held, RevocationHeld)
-    assert revoked.at == pytest.approx(held.release_by)
-    assert not hands.find(PartitionsGivenUp), "nothing uncommitted was in it"
+    assert revoked.at == pytest.approx(held.deadline)
+    assert not harness.find(PartitionsGivenUp), "nothing uncommitted was in it"
 
 
 def test_the_acknowledgement_follows_at_once_when_the_listener_dies() -> None:
-    hands = revoking()
-    hands.client.hold_revocations(False, hands.now)
-    assert hands.client.member.state is MemberState.ACKNOWLEDGING
+    harness = revoking()
+    harness.client.hold_revocations(False, harness.now)
+    assert harness.client.member.state is MemberState.ACKNOWLEDGING
 
 
 def test_the_listener_is_told_only_when_the_batch_is_committed() -> None:
-    hands = Hands()
-    hands.own(0, 1)
-    hands.client.hold_revocations(True, hands.now)
-    plan = hands.client.plan(PlanLimit(), ends({0: 5, 1: 5}), hands.now)
+    harness = ClientHarness()
+    harness.own(0, 1)
+    harness.client.hold_revocations(True, harness.now)
+    plan = harness.client.plan(PlanLimit(), ends({0: 5, 1: 5}), harness.now)
     assert plan is not None
-    hands.pump()
-    hands.beat(accepted(2, parts(0)))
-    assert not hands.find(RevocationHeld)
-    hands.client.finish(plan, hands.now)
-    hands.pump()
-    assert not hands.find(RevocationHeld)
-    hands.answer(Channel.OFFSETS, all_of(hands.until(m.OffsetCommitRequest)))
-    assert len(hands.find(RevocationHeld)) == 1
-    assert hands.client.member.state is MemberState.RECONCILING
+    harness.pump()
+    harness.beat(accepted(2, parts(0)))
+    assert not harness.find(RevocationHeld)
+    harness.client.finish(plan, harness.now)
+    harness.pump()
+    assert not harness.find(RevocationHeld)
+    harness.answer(Channel.OFFSETS, all_of(harness.until(m.OffsetCommitRequest)))
+    assert len(harness.find(RevocationHeld)) == 1
+    assert harness.client.member.state is MemberState.RECONCILING

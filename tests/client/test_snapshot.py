@@ -8,12 +8,12 @@ from spark_groups.client import Channel
 from spark_groups.client.snapshot import take_snapshot
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.protocol import messages as m
-from tests.client.hands import Hands, accepted, ends, parts
+from tests.client.harness import ClientHarness, accepted, ends, parts
 
 
 def test_client_that_only_begins_knows_next_to_nothing() -> None:
-    hands = Hands()
-    view = take_snapshot(hands.client, 0.0)
+    harness = ClientHarness()
+    view = take_snapshot(harness.client, 0.0)
     assert json.loads(json.dumps(view)) == view
     unknown = {name for name, value in view.items() if value is None}
     assert unknown == {
@@ -27,12 +27,12 @@ def test_client_that_only_begins_knows_next_to_nothing() -> None:
 
 
 def test_member_with_a_batch_and_a_revocation() -> None:
-    hands = Hands(instance_id="i1")
-    hands.own(0, 1, offsets={0: 5, 1: 0})
-    hands.client.called(hands.now)
-    hands.client.plan(PlanLimit(), ends({0: 9, 1: 0}), hands.now)
-    hands.beat(accepted(2, parts(1)))
-    view = take_snapshot(hands.client, hands.now + 2.5)
+    harness = ClientHarness(instance_id="i1")
+    harness.own(0, 1, offsets={0: 5, 1: 0})
+    harness.client.called(harness.now)
+    harness.client.plan(PlanLimit(), ends({0: 9, 1: 0}), harness.now)
+    harness.beat(accepted(2, parts(1)))
+    view = take_snapshot(harness.client, harness.now + 2.5)
     assert json.loads(json.dumps(view)) == view
     assert view["coordinator"] == "broker:9092 (id 1)"
     assert (view["group_state"], view["group_epoch"]) == ("Stable", 2)
@@ -48,10 +48,10 @@ def test_member_with_a_batch_and_a_revocation() -> None:
 
 
 def test_position_that_is_not_found_yet_is_none() -> None:
-    hands = Hands()
-    hands.cluster()
-    hands.beat(accepted(2, parts(0)))
-    (only,) = take_snapshot(hands.client, hands.now)["partitions"]
+    harness = ClientHarness()
+    harness.cluster()
+    harness.beat(accepted(2, parts(0)))
+    (only,) = take_snapshot(harness.client, harness.now)["partitions"]
     assert (only["topic"], only["phase"]) == ("orders", "FETCHING")
     assert only["committed_offset"] is None
     assert only["position"] is None
@@ -59,14 +59,14 @@ def test_position_that_is_not_found_yet_is_none() -> None:
 
 
 def test_topic_without_a_name_is_shown_by_its_id() -> None:
-    hands = Hands()
-    hands.answer(Channel.SEARCH, m.FindCoordinatorResponse(coordinator=m.Node(1, "b", 1)))
-    hands.beat(accepted(2, parts(0)))
-    assert take_snapshot(hands.client, hands.now)["assigned"] == ["AAAAAAAAAAAAAAAAAAAAAQ-0"]
+    harness = ClientHarness()
+    harness.answer(Channel.SEARCH, m.FindCoordinatorResponse(coordinator=m.Node(1, "b", 1)))
+    harness.beat(accepted(2, parts(0)))
+    assert take_snapshot(harness.client, harness.now)["assigned"] == ["AAAAAAAAAAAAAAAAAAAAAQ-0"]
 
 
 def test_failure_is_shown() -> None:
-    hands = Hands()
-    hands.cluster()
-    hands.beat(m.HeartbeatResponse(error_code=30, error_message="no"))
-    assert "no" in take_snapshot(hands.client, hands.now)["failure"]
+    harness = ClientHarness()
+    harness.cluster()
+    harness.beat(m.HeartbeatResponse(error_code=30, error_message="no"))
+    assert "no" in take_snapshot(harness.client, harness.now)["failure"]

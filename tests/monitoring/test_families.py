@@ -18,7 +18,7 @@ from spark_groups.client.metrics import Count, Took
 from spark_groups.client.snapshot import take_snapshot
 from spark_groups.monitoring.families import MAX_PARTITION_SERIES, families, metric_table
 from spark_groups.protocol.membership import MemberState
-from tests.client.hands import Hands
+from tests.client.harness import ClientHarness
 from tests.monitoring.scraping import Scrape
 from tests.monitoring.views import busy_view
 
@@ -76,7 +76,7 @@ def test_lag_is_what_kafkas_tools_call_lag() -> None:
 
 
 def test_unknown_has_no_sample() -> None:
-    found = scraped(take_snapshot(Hands().client, 0.0))
+    found = scraped(take_snapshot(ClientHarness().client, 0.0))
     for name in (
         *("last_heartbeat_seconds_ago", "last_poll_seconds_ago", "last_rebalance_seconds_ago"),
         *("revocation_seconds", "revocation_budget_used_ratio", "batch_seconds", "lag_max"),
@@ -121,7 +121,7 @@ def test_topic_that_was_created_anew_makes_no_series_twice() -> None:
     assert len(found.by_partition("lag")) == 2
 
 
-@pytest.mark.parametrize("view", [busy_view(), take_snapshot(Hands().client, 0.0)])
+@pytest.mark.parametrize("view", [busy_view(), take_snapshot(ClientHarness().client, 0.0)])
 def test_openmetrics_takes_it_too(view: dict[str, Any]) -> None:
     text = openmetrics.generate_latest(registry(view)).decode("utf-8")
     found = {each.name for each in openmetrics_parser.text_string_to_metric_families(text)}

@@ -8,25 +8,25 @@ from spark_groups.client import Channel
 from spark_groups.client.snapshot import take_snapshot
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.protocol import messages as m
-from tests.client.hands import Hands, accepted, all_of, ends, parts
+from tests.client.harness import ClientHarness, accepted, all_of, ends, parts
 
 
 def busy_view() -> dict[str, Any]:
     """Return the snapshot of a member that has done all it can do, and does most of it."""
-    hands = Hands(instance_id="i1")
-    hands.own(0, 1, offsets={0: 5, 1: 0})
-    hands.client.called(hands.now)
-    plan = hands.client.plan(PlanLimit(), ends({0: 9, 1: 4}), hands.now)
+    harness = ClientHarness(instance_id="i1")
+    harness.own(0, 1, offsets={0: 5, 1: 0})
+    harness.client.called(harness.now)
+    plan = harness.client.plan(PlanLimit(), ends({0: 9, 1: 4}), harness.now)
     assert plan is not None
-    hands.client.finish(plan, hands.now)
-    hands.pump()
-    hands.until(m.OffsetCommitRequest)
-    hands.answer(Channel.OFFSETS, all_of(hands.request(Channel.OFFSETS), 113))
-    hands.beat(accepted(3, parts(0, 1)))
-    hands.until(m.OffsetCommitRequest)
-    hands.answer(Channel.OFFSETS, all_of(hands.request(Channel.OFFSETS)))
-    hands.client.plan(PlanLimit(), ends({0: 20, 1: 4}), hands.now)
-    hands.beat(accepted(3, parts(1)))
-    view = take_snapshot(hands.client, hands.now + 2.5)
+    harness.client.finish(plan, harness.now)
+    harness.pump()
+    harness.until(m.OffsetCommitRequest)
+    harness.answer(Channel.OFFSETS, all_of(harness.request(Channel.OFFSETS), 113))
+    harness.beat(accepted(3, parts(0, 1)))
+    harness.until(m.OffsetCommitRequest)
+    harness.answer(Channel.OFFSETS, all_of(harness.request(Channel.OFFSETS)))
+    harness.client.plan(PlanLimit(), ends({0: 20, 1: 4}), harness.now)
+    harness.beat(accepted(3, parts(1)))
+    view = take_snapshot(harness.client, harness.now + 2.5)
     assert view["revoking"] == ["orders-0"]
     return view

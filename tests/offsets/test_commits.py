@@ -1,4 +1,4 @@
-"""Offset commits: what is under way, what came of it, what is sent again and as whom."""
+"""Offset commits: in flight, their outcome, and retries."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def poll(
 def answer(
     queue: CommitQueue, codes: dict[int, int] | None = None, now: float = 0.0
 ) -> CommitOutcome:
-    """Answer the request under way; what is not named is accepted."""
+    """Answer the request in flight; partitions that are not named are accepted."""
     errors = dict.fromkeys(queue.pending(), 0) | {
         key(index): int(code) for index, code in (codes or {}).items()
     }

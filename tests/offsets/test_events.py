@@ -12,7 +12,7 @@ from spark_groups.offsets.events import AvailableNowUnsettled, PartitionsGivenUp
 from spark_groups.protocol import events as member
 from spark_groups.protocol.events import SHOWN, Event, MemberEvent, PartitionsAssigned, Severity
 from spark_groups.types import Assignment, BatchPlan, OffsetRange
-from tests.client.hands import TOPIC, key, parts
+from tests.client.harness import TOPIC, key, parts
 
 RANGE = OffsetRange(TOPIC, "orders", 0, 5, 9)
 SAMPLES: dict[str, object] = {
@@ -43,7 +43,7 @@ SAMPLES: dict[str, object] = {
     "waited_s": 10.0,
     "holders": ("m2 (client c, host 10.0.0.9)",),
     "unready": (key(0),),
-    "is_told": True,
+    "is_target_known": True,
     "has_waited": False,
     "pattern": "orders.*",
     "names": ("orders", "bills"),
@@ -108,7 +108,7 @@ def test_no_two_kinds_say_the_same() -> None:
 def test_names_come_from_the_topic_and_long_lists_are_counted() -> None:
     many = Assignment(frozenset(key(each) for each in range(SHOWN + 3)))
     text = PartitionsAssigned(1.0, "m1", 3, many).text(name_of)
-    assert text.startswith("member m1 at epoch 3 was assigned orders-0, orders-1, ")
+    assert text.startswith("member m1 at epoch 3: assigned orders-0, orders-1, ")
     assert text.endswith(" and 3 more")
 
 
@@ -143,7 +143,7 @@ def test_rows_that_wait_are_known_with_both_ends(
 
 
 @pytest.mark.parametrize(
-    ("waiting", "unresolved", "is_told", "is_harmless"),
+    ("waiting", "unresolved", "is_target_known", "is_harmless"),
     [
         ((10,), 0, True, True),
         ((10, 11), 0, True, False),
@@ -154,7 +154,7 @@ def test_rows_that_wait_are_known_with_both_ends(
     ],
 )
 def test_only_what_is_known_to_be_empty_is_harmless(
-    waiting: tuple[int | None, ...], unresolved: int, is_told: bool, is_harmless: bool
+    waiting: tuple[int | None, ...], unresolved: int, is_target_known: bool, is_harmless: bool
 ) -> None:
     event = AvailableNowUnsettled(
         1.0,
@@ -163,6 +163,6 @@ def test_only_what_is_known_to_be_empty_is_harmless(
         unresolved=unresolved,
         holders=(),
         unready=(),
-        is_told=is_told,
+        is_target_known=is_target_known,
     )
     assert event.is_harmless is is_harmless

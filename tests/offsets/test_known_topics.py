@@ -54,7 +54,7 @@ def test_topic_created_again_tells_its_old_id_once_and_begins_with_nothing() -> 
     assert topics.learn(topic(NEW)) == OLD
     assert topics.learn(topic(NEW)) is None
     assert (topics.first_count(OLD), topics.first_count(NEW)) == (3, 0)
-    assert topics.name(OLD) == "orders", "what is still owned of it keeps its name"
+    assert topics.name(OLD) == "orders", "its owned partitions keep their name"
 
 
 def test_topic_created_again_between_two_runs() -> None:

@@ -1,4 +1,4 @@
-"""Tenures, positions, finished batches: what may be committed, and what is inherited."""
+"""Tenures, positions, finished batches: commits and inherited runs."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_partition_is_fetched_before_it_is_ready() -> None:
     assert ledger.owned[key(0)].position == NO_OFFSET
     ready(ledger, {0: 7})
     assert ledger.positions(parts(0, 1)) == {key(0): 7}
-    assert ledger.positions(parts(1)) == {}, "what is to be revoked is planned no more"
+    assert ledger.positions(parts(1)) == {}, "revoked partitions are not planned"
 
 
 def test_each_time_of_owning_is_a_tenure_of_its_own() -> None:
@@ -378,7 +378,7 @@ def test_position_that_is_being_confirmed_does_not_keep_a_revocation() -> None:
 
 
 def test_an_offset_that_somebody_else_set_is_never_taken_for_a_lost_commit() -> None:
-    """Also where it is that at which the run began: whoever set it wants to read from there."""
+    """Also at the offset where the run began: the operator wants to read from there."""
     ledger = owning({0: 5})
     ledger.finish(plan(span(0, 5, 9), member_id="before"))
     ledger.owned[key(0)].is_query_commit = False
@@ -426,7 +426,7 @@ def run(leader_epoch: int) -> FinishedRun:
 def test_run_is_settled_once_the_leader_of_the_moment_was_heard(
     own_epoch: int, listed_end: int, run_epoch: int, can: bool
 ) -> None:
-    """Where no epoch is known there is nobody to ask; a run with one is confirmed itself."""
+    """Without a leader epoch no leader can confirm; a run with one is confirmed itself."""
     assert owned(own_epoch, listed_end).can_inherit(run(run_epoch)) is can
 
 

@@ -45,7 +45,7 @@ def test_plan_comes_back_from_its_text(plan: BatchPlan) -> None:
 
 @given(plans())
 def test_text_survives_the_way_through_spark(plan: BatchPlan) -> None:
-    # The runner dumps what the reader returns, and loads what the JVM hands back.
+    # The runner dumps what the reader returns, and loads what the JVM harness back.
     written = json.dumps(plan_as_json(plan))
     assert json.dumps(json.loads(written)) == written == plan_text(plan)
 

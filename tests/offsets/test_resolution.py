@@ -237,7 +237,7 @@ def test_partition_added_since_the_group_began_starts_at_its_beginning() -> None
     scene.fetched({0: committed(5, 3), 1: committed(5, 3), 2: NONE, 3: NONE})
     assert scene.of(2).starting_timestamp == LATEST_TIMESTAMP
     assert scene.of(3).starting_timestamp == EARLIEST_TIMESTAMP
-    assert scene.of(3).known_count == 3, "and says so to whoever comes next"
+    assert scene.of(3).known_count == 3, "and commits it for the next owner"
 
 
 def test_least_known_count_is_when_the_group_began() -> None:
@@ -416,13 +416,13 @@ def test_without_a_count_what_has_no_offset_starts_at_its_beginning_and_says_so(
     resolved = scene.fetched(BEHIND_2)
     assert [scene.of(each).starting_timestamp for each in (2, 3)] == [EARLIEST_TIMESTAMP] * 2
     assert read_whole(resolved) == [("orders", (2, 3))]
-    (told,) = (each for each in resolved.events if isinstance(each, PartitionsReadWhole))
-    assert told.command == (
+    (reported,) = (each for each in resolved.events if isinstance(each, PartitionsReadWhole))
+    assert reported.command == (
         "spark-groups reset-offsets g --topic orders:2,3 --to-latest --execute"
         " --bootstrap-server b:1"
     )
     assert scene.listed({2: 0, 3: 0}).timestamp_ms == EARLIEST_TIMESTAMP
-    assert {each.known_count for each in scene.settle().values()} == {0}, "nobody knows it later"
+    assert {each.known_count for each in scene.settle().values()} == {0}, "it stays unknown"
 
 
 def test_the_count_of_the_checkpoint_tells_what_was_added() -> None:
@@ -588,15 +588,15 @@ def test_checkpoint_of_another_group_goes_on_where_this_one_stands(starting) -> 
     scene = moved(starting)
     resolved = scene.fetched({0: committed(7), 1: NONE, 2: NONE, 3: NONE})
     assert resolved.refusal is None
-    told = [each for each in resolved.events if isinstance(each, CheckpointOfAnotherGroup)]
-    assert [(each.former_group_id, each.group_id, each.topics) for each in told] == [
+    reported = [each for each in resolved.events if isinstance(each, CheckpointOfAnotherGroup)]
+    assert [(each.former_group_id, each.group_id, each.topics) for each in reported] == [
         ("old one", "g", ("orders",))
     ]
     assert (scene.of(0).position, scene.resolver.is_new_to_its_group) == (7, False)
     scene.ledger.assign(Assignment.of({TOPIC: (1,)}), 4)
     assert scene.fetched({0: committed(7), 1: committed(3)}).events == [
         PositionFound(1.0, key(1), "orders", 3, True)
-    ], "it is said once"
+    ], "it is reported once"
 
 
 def test_checkpoint_of_another_group_is_not_judged_by_offsets_that_could_not_be_read() -> None:
@@ -685,4 +685,4 @@ def test_what_to_do_about_lost_offsets_is_said_with_a_command() -> None:
             f"`spark-groups reset-offsets g --topic {what} --to-earliest --execute"
             " --bootstrap-server b:1`, or the same with --to-latest" in said
         )
-        assert "where startingOffsets says, give the query a new checkpointLocation" in said
+        assert "from startingOffsets, give the query a new checkpointLocation" in said

@@ -1,4 +1,4 @@
-"""Where a partition without a committed offset starts, and what is kept beside an offset."""
+"""Starting positions of partitions without a committed offset, and commit metadata."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def test_position_without_an_epoch_takes_that_of_the_first_end_above_it() -> Non
 def test_new_leader_is_asked_before_the_partition_is_planned() -> None:
     scene = Scene({0: (5, 2), 1: (7, 3)})
     usable, _ = scene.listed({0: (99, 4), 1: (9, 3)})
-    assert usable == {1: 7}, "the others go on"
+    assert usable == {1: 7}, "the others continue"
     assert scene.of(0).phase is Phase.VALIDATING
     request = scene.validator.to_ask()
     assert request is not None
@@ -115,7 +115,7 @@ def test_log_that_left_the_epoch_below_the_position_was_truncated() -> None:
     assert "orders-0 was truncated" in resolved.data_loss
     assert "[5, 8)" in resolved.data_loss
     assert "under leader epoch 2" in resolved.data_loss
-    assert "leader epoch 4 has left that one at 5" in resolved.data_loss
+    assert "leader epoch 4 diverges from it at 5" in resolved.data_loss
     assert scene.listed({0: (99, 4)})[0] == {}, "it is not planned from where it stood"
 
 
@@ -240,7 +240,7 @@ def test_end_that_cannot_be_listed_for_a_finished_run_is_asked_for_again() -> No
 
 
 def test_batch_that_reads_a_log_that_was_cut_is_void_where_it_is_gone_on_with() -> None:
-    """The new leader is heard while the batch runs: what the batch has read does not count."""
+    """The new leader answers while the batch runs: its reads do not count."""
     scene = Scene({0: (8, 2)}, fails=False)
     batch = BatchPlan("g", "m1", 3, (OffsetRange(TOPIC, "orders", 0, 8, 12),))
     scene.ledger.record(batch, {key(0): 2})

@@ -91,7 +91,7 @@ def is_full(request: HeartbeatRequest) -> bool:
 
 
 def names(value: object) -> str:
-    """What a parameter is called in the name of a test."""
+    """Return the test id of a parameter."""
     return str(getattr(value, "name", value))
 
 

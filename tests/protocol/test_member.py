@@ -16,7 +16,7 @@ from spark_groups.protocol.events import (
     PartitionsAssigned,
     PartitionsLost,
     PartitionsRevoked,
-    RevocationTold,
+    RevocationRequested,
 )
 from spark_groups.protocol.member import EXPIRY_S, SAY_AGAIN_S, InstanceWait, Report
 from spark_groups.protocol.member_config import MemberConfig
@@ -119,10 +119,10 @@ def test_revocation_is_withheld_until_it_is_acknowledged() -> None:
     for _ in range(3):
         assert beat(m, accepted(3)).topic_partitions is None
         assert m.state is S.RECONCILING
-    told_at, now = m.revocation_told_at, m.pace.last_sent_at
-    assert told_at is not None
+    requested_at, now = m.revocation_requested_at, m.pace.last_sent_at
+    assert requested_at is not None
     assert now is not None
-    assert m.revocation_deadline == told_at + 300.0
+    assert m.revocation_deadline == requested_at + 300.0
     m.acknowledge(now)
     assert m.next_wakeup() == now
     request = beat(m, accepted(4))
@@ -134,15 +134,15 @@ def test_revocation_is_withheld_until_it_is_acknowledged() -> None:
 
 def test_revocation_told_again_keeps_its_deadline_and_a_larger_one_renews_it() -> None:
     m = in_state(S.RECONCILING)
-    told_at = m.revocation_told_at
+    requested_at = m.revocation_requested_at
     beat(m, accepted(3, parts(0)))
-    assert m.revocation_told_at == told_at
+    assert m.revocation_requested_at == requested_at
     assert not m.poll_events()
     beat(m, accepted(3, NO_PARTITIONS))
     (event,) = m.poll_events()
-    assert isinstance(event, RevocationTold)
+    assert isinstance(event, RevocationRequested)
     assert event.partitions == parts(0, 1)
-    assert m.revocation_told_at != told_at
+    assert m.revocation_requested_at != requested_at
 
 
 def test_budget_of_a_revocation_counts_from_the_question_not_from_a_late_answer() -> None:
@@ -151,7 +151,7 @@ def test_budget_of_a_revocation_counts_from_the_question_not_from_a_late_answer(
     assert asked_at is not None
     m.poll_heartbeat(asked_at)
     m.handle_response(accepted(3, parts(0)), asked_at + 4.0)
-    assert m.revocation_told_at == asked_at
+    assert m.revocation_requested_at == asked_at
 
 
 def test_budget_of_a_revocation_counts_from_the_first_question_whose_answer_was_lost() -> None:
@@ -160,7 +160,7 @@ def test_budget_of_a_revocation_counts_from_the_first_question_whose_answer_was_
     beat(m, None)
     beat(m, refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
     beat(m, accepted(3, parts(0)))
-    assert m.revocation_told_at == asked_at
+    assert m.revocation_requested_at == asked_at
 
 
 def test_budget_of_a_revocation_does_not_count_what_was_refused() -> None:
@@ -168,7 +168,7 @@ def test_budget_of_a_revocation_does_not_count_what_was_refused() -> None:
     beat(m, refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
     asked_at = m.next_wakeup()
     beat(m, accepted(3, parts(0)))
-    assert m.revocation_told_at == asked_at
+    assert m.revocation_requested_at == asked_at
 
 
 def test_partition_that_comes_back_before_it_was_given_up_is_acknowledged() -> None:
@@ -228,7 +228,7 @@ def test_wait_is_said_at_once_and_then_now_and_again() -> None:
     wait = InstanceWait()
     said = [second for second in range(35) if wait.refused(100.0 + second)]
     assert said == [0, SAY_AGAIN_S, 2 * SAY_AGAIN_S, 3 * SAY_AGAIN_S]
-    assert wait.began_at() == 100.0
+    assert wait.since == 100.0
 
 
 def test_deadline_counts_from_the_first_refusal_and_ends_with_the_wait() -> None:
@@ -239,7 +239,7 @@ def test_deadline_counts_from_the_first_refusal_and_ends_with_the_wait() -> None
     assert wait.deadline(45_000) == 95.0 + EXPIRY_S
     wait.ended()
     assert wait.deadline(45_000) is None
-    assert wait.refused(70.0), "the next wait is said anew"
+    assert wait.refused(70.0), "the next wait is reported again"
     assert wait.deadline(1_000) == 72.0 + EXPIRY_S
 
 

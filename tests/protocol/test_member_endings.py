@@ -76,7 +76,7 @@ def test_join_of_a_group_that_cannot_be_converted_is_final() -> None:
     m.join(0.0)
     beat(m, refused(ErrorCode.GROUP_ID_NOT_FOUND))
     assert m.state is S.FATAL
-    assert "classic consumers that cannot be converted" in (m.failure or "")
+    assert "classic group that cannot be converted" in (m.failure or "")
 
 
 def test_answer_that_arrives_after_a_loss_is_ignored() -> None:
@@ -251,7 +251,7 @@ def test_instance_id_is_awaited_up_to_twice_the_session_timeout_of_a_dead_holder
         beat(m, refused(ErrorCode.UNRELEASED_INSTANCE_ID))
     assert m.state is S.FATAL
     assert "kafka.group.instance.id" in (m.failure or "")
-    assert "its holder lives" in (m.failure or "")
+    assert "its holder is alive" in (m.failure or "")
     assert 7.0 < (m.pace.last_sent_at or 0.0) < 9.0
     assert waits(m) == [(0.0, 7.0)]
     assert m.instance_deadline is None
@@ -362,8 +362,8 @@ def test_a_right_on_topics_names_them_up_to_a_bound() -> None:
 
 
 def test_a_principal_that_only_brokers_know_is_left_to_be_looked_up() -> None:
-    nobody = Identity(principal="", bootstrap_servers=("a:9092",))
-    said = remedy_of(GROUP, nobody, group_id="g")
+    unknown = Identity(principal="", bootstrap_servers=("a:9092",))
+    said = remedy_of(GROUP, unknown, group_id="g")
     assert "--allow-principal User:NAME " in said
     assert said.endswith("the broker's log says which principal User:NAME is")
 

@@ -1,4 +1,4 @@
-"""Topic names and RE2 patterns: what is taken, what is refused, what matches."""
+"""Topic names and RE2 patterns: accepted, refused and matching ones."""
 
 from __future__ import annotations
 

@@ -88,10 +88,10 @@ class Replay:
             return
         answer = response(line["resp"])
         member.handle_response(answer, self.now)
-        told = answer.assignment
+        assigned = answer.assignment
         if answer.error_code == ErrorCode.NONE and wanted.get("epoch", 0) >= 0:
             assert member.member_epoch == answer.member_epoch
-            assert told is None or member.assigned == told
+            assert assigned is None or member.assigned == assigned
         elif rule_for(answer.error_code).heartbeat is not Reaction.AWAIT_INSTANCE:
             assert member.owned == NO_PARTITIONS
 

@@ -17,7 +17,7 @@ from spark_groups.runtime import driver as driver_module
 from spark_groups.runtime.driver import POLL_AGAIN_S, GroupDriver
 from spark_groups.wire.security.security import Security
 from tests.brokers import create_topic
-from tests.client.hands import Hands, ends
+from tests.client.harness import ClientHarness, ends
 from tests.runtime.members import QueryLike, fill, queries
 from tests.waiting import wait_until
 
@@ -113,16 +113,16 @@ def test_log_ends_are_listed_now_and_then_while_a_topic_is_in_doubt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A settled member that may not end yet, without a broker: each question waits a moment."""
-    hands = Hands()
-    hands.client.prepare_available_now()
-    hands.own(0)
-    client = hands.client
-    first = client.plan(PlanLimit(), ends({0: 0}), hands.now)
+    harness = ClientHarness()
+    harness.client.prepare_available_now()
+    harness.own(0)
+    client = harness.client
+    first = client.plan(PlanLimit(), ends({0: 0}), harness.now)
     assert first is not None
-    client.finish(first, hands.now)
+    client.finish(first, harness.now)
     assert client.is_settled
     names = MetadataRequest(topic_names=frozenset({"flihgts"}))
-    client.absent.learn(names, MetadataResponse(), hands.now)
+    client.absent.learn(names, MetadataResponse(), harness.now)
     driver = GroupDriver(
         client.config, bootstrap_servers=("localhost:1",), client_id="test", security=Security()
     )
@@ -133,16 +133,16 @@ def test_log_ends_are_listed_now_and_then_while_a_topic_is_in_doubt(
         if not condition():
             waits_s.append(timeout_s)
         if len(waits_s) == 5:
-            hands.now += BELIEVED_S
-            client.absent.learn(names, MetadataResponse(), hands.now)
+            harness.now += BELIEVED_S
+            client.absent.learn(names, MetadataResponse(), harness.now)
         return condition()
 
     engine = driver._engine
     engine.client = client
     monkeypatch.setattr(engine, "wait_for", wait_for)
     monkeypatch.setattr(engine, "pump", lambda: None)
-    monkeypatch.setattr(driver_module, "suspension_clock", lambda: hands.now)
+    monkeypatch.setattr(driver_module, "suspension_clock", lambda: harness.now)
     monkeypatch.setattr(driver, "_readable_ends", lambda client: listed)
     with pytest.raises(AvailableNowError, match="flihgts"):
-        driver._plan_available_now(client, PlanLimit(), hands.now)
+        driver._plan_available_now(client, PlanLimit(), harness.now)
     assert waits_s == [POLL_AGAIN_S] * 5

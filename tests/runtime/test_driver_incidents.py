@@ -82,7 +82,7 @@ def test_a_batch_that_outlasts_the_rebalance_time_out_loses_only_what_is_contest
         offsets = committed(kafka.bootstrap_servers, group_id)
         assert [offsets[topic_name, each] for each in kept] == [10]
         timeline = " ".join(slow.driver.snapshot()["timeline"])
-        for said in ("50 % of", "80 % of", "maxOffsetsPerTrigger=", "gave up", "read again"):
+        for said in ("50 % of", "80 % of", "maxOffsetsPerTrigger=", "released", "reads them again"):
             assert said in timeline
 
 

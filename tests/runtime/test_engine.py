@@ -57,7 +57,7 @@ def test_answers_and_the_clock_move_the_client() -> None:
             lambda: engine.started().failing_since is not None, timeout_s=30.0
         )
         assert failing
-        assert any("got no answer" in line for line in engine.timeline.lines())
+        assert any("no response to" in line for line in engine.timeline.lines())
     finally:
         engine.close()
         engine.close()
@@ -82,7 +82,7 @@ def test_event_is_logged_kept_and_shown_to_all_observers(caplog: pytest.LogCaptu
     with caplog.at_level(logging.INFO, "spark_groups"):
         timeline.add(event, lambda _: None)
     assert [each.levelname for each in caplog.records] == ["WARNING"]
-    assert "group g: member m1 at epoch 3 joins again" in caplog.text
+    assert "group g: member m1 at epoch 3: rejoining the group" in caplog.text
     assert seen == [event, event]
     assert len(timeline.lines()) == 1
 
@@ -93,7 +93,7 @@ def test_only_the_last_ones_are_kept() -> None:
         timeline.add(MemberLeft(1.0, "m1", epoch), lambda _: None)
     lines = timeline.lines()
     assert len(lines) == LENGTH
-    assert f"epoch {LENGTH + 4} " in lines[-1]
+    assert f"epoch {LENGTH + 4}: " in lines[-1]
 
 
 CONFIG = MemberConfig(group_id="g", subscription=Subscription.of_names("orders"))

@@ -30,7 +30,7 @@ def test_a_member_that_stood_still_past_its_deadline_is_fenced_and_goes_on(
         late.plan_rows(PlanLimit(max_offsets=8))
         old_id = late.member_id
         other = start()
-        wait_until(lambda: "is to give up" in late.timeline, what="the revocation to be told")
+        wait_until(lambda: "asked to revoke" in late.timeline, what="the revocation to be told")
         # Whoever holds its lock keeps it from doing, or answering, anything.
         with late.driver._engine.changed:
             wait_until(lambda: (other.run(), len(other.assigned) == 2)[1], 20, "its removal")
@@ -73,7 +73,7 @@ def test_calls_that_come_seldom_are_given_more_time_to_give_up_partitions(
         slow.plan_rows()
         assert "asked the coordinator for" in slow.timeline
         other = start()
-        wait_until(lambda: "is to give up" in slow.timeline, what="the revocation to be told")
+        wait_until(lambda: "asked to revoke" in slow.timeline, what="the revocation to be told")
         told_at = time.monotonic()
         wait_until(
             lambda: other.run() is None and time.monotonic() - told_at > 2.5,

@@ -217,7 +217,7 @@ def test_holder_that_lives_elsewhere_keeps_the_instance_id(
         assert holder.driver._instance_lock is not None
         holder.driver._instance_lock.release()
         again = start(member=static("i1"))
-        with pytest.raises(GroupError, match="its holder lives"):
+        with pytest.raises(GroupError, match="its holder is alive"):
             again.plan()
         assert holder.run() is None
         assert holder.assigned == {f"{topic_name}-0"}

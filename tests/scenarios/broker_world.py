@@ -57,7 +57,7 @@ from tests.scenarios.world import CLIENT_ID, Listed, Operated, Operation
 from tests.waiting import wait_until
 
 SERVER_PROPERTIES = {
-    # What is asked of the probe's group holds for all: there is one shard of the coordinator.
+    # The probe's group stands for all groups: there is one shard of the coordinator.
     "offsets.topic.num.partitions": "1",
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.session.timeout.ms": "20000",
@@ -278,7 +278,7 @@ class BrokerWorld:
         if PROBE not in self._topics:
             self.create_topic(PROBE, 1)
         group_id = f"{PROBE}-{next(self._probe_numbers)}"
-        told = m.HeartbeatRequest(
+        join = m.HeartbeatRequest(
             group_id=group_id,
             member_id=PROBE,
             member_epoch=0,
@@ -286,7 +286,7 @@ class BrokerWorld:
             subscribed_topic_regex=PROBE,
             topic_partitions=NO_PARTITIONS,
         )
-        joined = self.ask(told)
+        joined = self.ask(join)
         assert isinstance(joined, m.HeartbeatResponse), joined
         beat = m.HeartbeatRequest(
             group_id=group_id, member_id=PROBE, member_epoch=joined.member_epoch
@@ -369,7 +369,7 @@ class BrokerWorld:
         self._consumers.append(consumer)
         return consumer
 
-    # The probe: a member of its own group that tells what the coordinator knows by now.
+    # The probe: a member of its own group that shows what the coordinator knows.
 
     def _await_probe(self, topics: tuple[str, ...], partitions: int) -> None:
         wait_until(

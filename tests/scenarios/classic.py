@@ -37,7 +37,7 @@ class ClassicConsumer:
         self._consumer.subscribe([topic])
 
     def poll(self) -> dict[str, tuple[int, ...]]:
-        """Let it live for a moment and return the partitions it has, by topic."""
+        """Poll for a moment and return its partitions by topic."""
         if self._consumer is None:
             return {}
         self._consumer.poll(POLL_S)

@@ -1,4 +1,4 @@
-"""Production clients, driven step by step: what each asks, what it is told, what it says of itself.
+"""Production clients, driven step by step: their requests, the answers, their events.
 
 A client's clock is the scenario's own. It moves by `run` and `sleep` only, so that what a client
 sends does not depend on how fast a machine is; requests are answered while it stands still.
@@ -19,10 +19,10 @@ from spark_groups.protocol.events import SessionTimeoutKnown
 from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.types import BatchPlan
+from tests.scenarios.exchange_text import exchange_text
 from tests.scenarios.scene import Command, Scene
-from tests.scenarios.telling import tell
 
-UNTOLD = (CoordinatorFound, PositionFound, SessionTimeoutKnown)
+HIDDEN = (CoordinatorFound, PositionFound, SessionTimeoutKnown)
 """Events without news in a scenario: every client finds its coordinator, settings, positions."""
 
 MANY = 1_000
@@ -31,7 +31,7 @@ MANY = 1_000
 
 @dataclass
 class Query:
-    """A client that lives as Spark has it live: it plans, runs, is told that a batch is finished.
+    """A client driven as Spark does: it plans, runs, and finishes batches.
 
     Args:
         name: What it is called.
@@ -63,7 +63,7 @@ class Clients:
         self.scene = scene
         self.queries: dict[str, Query] = {}
         self.passed_s = 0.0
-        self.told_in_any_case: dict[type, int] = {}
+        self.shown_in_any_case: dict[type, int] = {}
         """How many requests of a kind are still shown although they are of no interest."""
         self.commands = {"client": self._client, "run": self._run}
         self._actions = {
@@ -112,33 +112,35 @@ class Clients:
                 query.wakes_at = float("inf") if wakes_at is None else wakes_at
                 return lines + self._events(query, prefix)
             for outgoing in asked:
-                lines += [f"{prefix}{name}: {said}" for said in self._carry(query, outgoing)]
+                lines += [f"{prefix}{name}: {line}" for line in self._exchange(query, outgoing)]
         raise AssertionError(f"{name} never stops asking: {lines[-5:]}")
 
-    def _carry(self, query: Query, outgoing: Outgoing) -> list[str]:
+    def _exchange(self, query: Query, outgoing: Outgoing) -> list[str]:
         answer = self.scene.world.ask(outgoing.request)
         group_id = query.config.member.group_id
         if isinstance(answer, m.HeartbeatResponse) and answer.error_code == 0:
-            self.scene.names.told_epoch(group_id, answer.member_epoch)
+            self.scene.names.note_epoch(group_id, answer.member_epoch)
         if isinstance(answer, m.RequestFailed):
             query.client.handle_failure(outgoing, answer, self.now)
         else:
             query.client.handle_response(outgoing, answer, self.now)
         kind = type(outgoing.request)
-        in_any_case = self.told_in_any_case.get(kind, 0) > 0
+        in_any_case = self.shown_in_any_case.get(kind, 0) > 0
         if in_any_case:
-            self.told_in_any_case[kind] -= 1
-        return tell(self.scene.names, group_id, outgoing.request, answer, in_any_case=in_any_case)
+            self.shown_in_any_case[kind] -= 1
+        return exchange_text(
+            self.scene.names, group_id, outgoing.request, answer, in_any_case=in_any_case
+        )
 
     def _events(self, query: Query, prefix: str) -> list[str]:
         names = self.scene.names
         return [
             f"{prefix}{query.name} * {self._plain(query, event.text(names.name))}"
             for event in query.client.poll_events()
-            if not isinstance(event, UNTOLD)
+            if not isinstance(event, HIDDEN)
         ]
 
-    # What is done to one client.
+    # Commands to one client.
 
     def _join(self, name: str, command: Command) -> list[str]:
         topics, pattern = command.take("topics"), command.take("pattern")

@@ -57,7 +57,7 @@ def listing(found: Iterable[Fact]) -> str:
     )
 
 
-def list_anew(readme: Path, paths: Iterable[Path]) -> None:
+def list_facts(readme: Path, paths: Iterable[Path]) -> None:
     """Write the list in the README; several processes may do so at once."""
     with readme.open("r+", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Each error of Kafka's as the answer to each request: what a client does next, and what is lost.
+"""Each of Kafka's errors as the answer to each request: the client's reaction, and its losses.
 
 The model of the coordinator answers, one request is answered with the error, and the next half
 minute passes on the client's own clock.
@@ -105,7 +105,7 @@ class Injections:
         if kind in ("heartbeat", "commit"):
             self._play(clients, join, "run 6", "produce", "client c1 plan")
         world.inject(KINDS[kind], code)
-        clients.told_in_any_case = {KINDS[kind]: 2}
+        clients.shown_in_any_case = {KINDS[kind]: 2}
         if kind == "heartbeat":
             lines = self._play(clients, "run 30", "client c1 finish", "run 1")
         elif kind == "commit":

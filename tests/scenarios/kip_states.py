@@ -1,7 +1,7 @@
 """The commands of KIP-848's case studies: a group that is given, and the states it goes through.
 
-A heartbeat is one atomic batch of records. The KIP tells the states between them, and so does
-`states`: it applies what was written since the last time, record by record.
+A heartbeat is one atomic batch of records. The KIP shows the states between them, and so does
+`states`: it applies new records one by one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.scenarios.model_world import ModelWorld
 from tests.scenarios.scene import Command, RawMember, Scene
 
 SHOWS = (r.GroupMetadataKey, r.TargetMetadataKey, r.CurrentAssignmentKey)
-"""After one of these records the KIP tells what the group is like."""
+"""After one of these records the KIP shows the state of the group."""
 
 
 class KipStates:
@@ -87,7 +87,7 @@ class KipStates:
         ]
 
     def _states(self, command: Command) -> list[str]:
-        """Tell every state since the last time that is another one than the one before."""
+        """Return every state since the last call that differs from the one before."""
         lines: list[str] = []
         written = list(self.world.shard.log.replay())
         for record in written[self._seen :]:

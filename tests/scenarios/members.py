@@ -29,7 +29,7 @@ class RawMembers:
         }
 
     def live(self, name: str) -> Assignment:
-        """Let a member heartbeat once, acknowledging whatever it was told, and say what it has."""
+        """Send one heartbeat, acknowledging the assignment, and show the assignment."""
         member = self.scene.raw[name]
         request = m.HeartbeatRequest(
             group_id=member.group_id,
@@ -40,12 +40,12 @@ class RawMembers:
         self._beat(name, replace(request, topic_partitions=member.assigned), [])
         return member.assigned
 
-    def _epoch(self, group_id: str, told: int, text: str | None) -> int:
-        """Read an epoch: none given is the one last told, `+1` one more, `old` one less."""
+    def _epoch(self, group_id: str, received: int, text: str | None) -> int:
+        """Read an epoch: the last received one by default, `+1` one more, `old` one less."""
         if text is None:
-            return told
+            return received
         if text.startswith("+"):
-            return told + int(text)
+            return received + int(text)
         return self.scene.names.epoch_in(group_id, int(text))
 
     def _member(self, name: str, group_id: str) -> RawMember:
@@ -92,7 +92,7 @@ class RawMembers:
         return [self._beat(name, request, shown)[0]]
 
     def _beat(self, name: str, request: m.HeartbeatRequest, shown: list[str]) -> tuple[str, bool]:
-        """Send a heartbeat; return what was answered, and whether that is anything new."""
+        """Send a heartbeat; return its answer, and whether that is new."""
         answer = self.scene.world.ask(request)
         if isinstance(answer, m.RequestFailed):
             return f"{name}: no answer: {answer.reason}", True
@@ -103,7 +103,7 @@ class RawMembers:
                 text += f": {self.scene.message(answer.error_message)}"
             return f"{name}: {text}", True
         member = self._member(name, request.group_id)
-        self.scene.names.told_epoch(request.group_id, answer.member_epoch)
+        self.scene.names.note_epoch(request.group_id, answer.member_epoch)
         is_new = answer.member_epoch != member.member_epoch or answer.assignment is not None
         member.member_epoch = answer.member_epoch
         text = f"epoch {self.scene.names.epoch_out(request.group_id, answer.member_epoch)}"

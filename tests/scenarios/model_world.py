@@ -1,4 +1,4 @@
-"""The world of the model: one shard of a coordinator, and a clock that moves when it is told to."""
+"""The world of the model: one shard of a coordinator, and a clock that tests advance."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ class ModelWorld:
         raise NotInTheModelError("permissions")
 
     def restart(self, down_s: float = 0.0) -> None:
-        """Load the log anew; no timer fires while the coordinator is down."""
+        """Load the log again; no timer fires while the coordinator is down."""
         self._now += down_s
         before = self.shard
         self.shard = Shard(self.profile, self._settings, before.topics, before.log, self._now)

@@ -173,8 +173,8 @@ class Operators:
         return []
 
     def _epochs(self, command: Command) -> list[str]:
-        """`epochs as-told`: show epochs as the broker tells them, not counted from the first."""
-        assert command.words == ["as-told"], command.words
+        """`epochs as-sent`: show the broker's epochs, not counted from the first."""
+        assert command.words == ["as-sent"], command.words
         self.scene.names.absolute = True
         return []
 

@@ -18,7 +18,7 @@ AGAIN_S = 0.05
 
 @dataclass
 class RawMember:
-    """A member whose heartbeats are written by hand: what it was told so far."""
+    """A member whose heartbeats are written by hand, with the last answer."""
 
     group_id: str
     member_epoch: int = 0
@@ -49,7 +49,7 @@ class Command:
         return command
 
     def take(self, key: str) -> str | None:
-        """Return an option and forget it, so that what is left over can be refused."""
+        """Return an option and forget it, so that unknown options can be refused."""
         return self.options.pop(key, None)
 
     def done(self) -> None:

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from spark_groups.errors import ERROR_RULES, ErrorCode
-from tests.scenarios.facts import facts, list_anew, listed, listing
+from tests.scenarios.facts import facts, list_facts, listed, listing
 from tests.scenarios.injection import KINDS
 from tests.scenarios.test_scenarios import FOLDER, README, SCENARIOS
 from tests.scenarios.transcript import Transcript
@@ -15,7 +15,7 @@ from tests.scenarios.transcript import Transcript
 
 def test_readme_lists_the_facts() -> None:
     if os.environ.get("REWRITE") == "1":
-        list_anew(README, SCENARIOS)
+        list_facts(README, SCENARIOS)
     readme = README.read_text(encoding="utf-8")
     assert listed(readme) == listing(facts(SCENARIOS)), "run the tests again with REWRITE=1"
 
@@ -34,5 +34,5 @@ def test_each_error_is_injected_at_each_request(kind: str) -> None:
     injected = {words[3] for words in commands if words[:3] == ["answer", kind, "with"]}
     known = {code.name for code in ERROR_RULES if code != ErrorCode.NONE}
     assert injected >= {*known, "nothing"}, sorted(known - injected)
-    assert any(each.isdecimal() for each in injected), "a code that nobody knows"
+    assert any(each.isdecimal() for each in injected), "an unknown code"
     assert injected <= {*ErrorCode.__members__, "nothing", "999"}

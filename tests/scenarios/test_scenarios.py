@@ -16,7 +16,7 @@ import pytest
 
 from spark_groups.lab.coordinator.profile import PROFILES
 from tests.scenarios.broker_world import BrokerWorld
-from tests.scenarios.facts import list_anew
+from tests.scenarios.facts import list_facts
 from tests.scenarios.injection import Injections
 from tests.scenarios.model_world import ModelWorld
 from tests.scenarios.scene import Scene
@@ -118,7 +118,7 @@ def compare(path: Path, version: str | None, play_line: Callable[[str], list[str
     outputs, wrong = run(path, version, play_line)
     if os.environ.get("REWRITE") == "1":
         rewrite(path, version, outputs)
-        list_anew(README, SCENARIOS)
+        list_facts(README, SCENARIOS)
     else:
         assert not wrong, "\n" + "\n\n".join(wrong[:SHOWN])
 
@@ -126,7 +126,7 @@ def compare(path: Path, version: str | None, play_line: Callable[[str], list[str
 def run(
     path: Path, version: str | None, play_line: Callable[[str], list[str]]
 ) -> tuple[list[tuple[str, ...]], list[str]]:
-    """Run the commands of a transcript; return what each block said, and what was expected not."""
+    """Run the commands of a transcript; return the output of each block, and the differences."""
     outputs: list[tuple[str, ...]] = []
     wrong: list[str] = []
     for block in Transcript.read(path).blocks:

@@ -12,7 +12,7 @@ TOPIC_LIST = re.compile(r"([\w.]+)\[([\d,-]+)\]")
 
 
 class Names:
-    """Topics by name and id, and the epochs of groups counted from the first one that was told.
+    """Topics by name and id, and the epochs of groups, counted from the first one sent.
 
     Kafka 4.0 to 4.2 begin with epoch 1, later ones with 2; a scenario that is not about that
     counts from 1 everywhere.
@@ -40,8 +40,8 @@ class Names:
         """Return what each topic id was ever called on the wire."""
         return {each: name.removesuffix("(old)") for each, name in self._names.items()}
 
-    def told_epoch(self, group_id: str, epoch: int) -> None:
-        """Note an epoch that a joining member was told."""
+    def note_epoch(self, group_id: str, epoch: int) -> None:
+        """Note the epoch in the answer to a join."""
         if epoch > 0:
             self._before_first.setdefault(group_id, epoch - 1)
 
@@ -61,8 +61,8 @@ class Names:
         for topic_id, name in self._names.items():
             text = text.replace(str(topic_id), name)
         return re.sub(
-            r"\bepoch (\d+)",
-            lambda found: f"epoch {self.epoch_out(group_id, int(found[1]))}",
+            r"(?<=\bepoch )(\d+)|(?<= -> )(\d+)\b",
+            lambda found: str(self.epoch_out(group_id, int(found[0]))),
             text,
         )
 

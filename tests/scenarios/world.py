@@ -15,7 +15,7 @@ from spark_groups.protocol import messages as m
 from spark_groups.types import TopicId
 
 CLIENT_ID = "scenario"
-"""The client id of whoever names no other one."""
+"""The default client id."""
 
 Operation = (
     c.ListGroupsRequest | c.DeleteGroupsRequest | c.LeaveGroupRequest | c.OffsetDeleteRequest
@@ -38,7 +38,7 @@ class ClassicClient(Protocol):
     """A consumer of the classic protocol, which lives by itself while it is polled."""
 
     def poll(self) -> dict[str, tuple[int, ...]]:
-        """Let it live for a moment and return the partitions it has, by topic."""
+        """Poll for a moment and return its partitions by topic."""
 
     def close(self) -> None:
         """Leave the group."""
@@ -53,7 +53,7 @@ class World(Protocol):
     def sleep(self, seconds: float) -> None:
         """Let time pass."""
 
-    # Topics: what was done is known to the coordinator when these return.
+    # Topics: the coordinator knows of the change when these return.
 
     def create_topic(self, name: str, partitions: int) -> TopicId:
         """Create a topic."""

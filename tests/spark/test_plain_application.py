@@ -110,8 +110,8 @@ def test_script_that_listens_and_falls_off_its_end_ends_without_an_error(
     # What happened to the member is said, once, in the form of Spark's own lines.
     lines = done.stderr.splitlines()
     member = r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d INFO kafka-group \[(?:runner \d+|query [\w-]+)\]: "
-    member += f"group {group_id}: member [-0-9a-f]+ at epoch [0-9]+ "
-    for event in ("came from epoch 0", f"was assigned {topic_name}-0, {topic_name}-1"):
+    member += f"group {group_id}: member [-0-9a-f]+ at epoch [0-9]+: "
+    for event in ("member epoch 0 -> ", f"assigned {topic_name}-0, {topic_name}-1"):
         assert sum(re.search(member + event, line) is not None for line in lines) == 1, done.stderr
 
 

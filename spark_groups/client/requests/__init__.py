@@ -1,4 +1,1 @@
-"""What a client asks brokers: one file for each kind of request.
-
-Each class is a `client.channels.Requester`.
-"""
+"""The client's requests: one file for each kind, each class a `client.channels.Requester`."""

@@ -1,11 +1,9 @@
-"""ConsumerGroupDescribe: whether more is to come, and what waits in partitions that are pending.
+"""ConsumerGroupDescribe: the target assignment, and unread offsets of pending partitions.
 
-Kafka's heartbeat names only what may be used now. So after each change the client asks for the
-group's description; pending partitions are the target without the assigned ones. Their committed
-offsets and log ends are resolved ahead so that people see what waits, and for nothing else: what is
-planned is fetched afresh once a partition is assigned. So these questions come last on their
-channels, are asked after a change and then with the descriptions that show the partitions still
-pending, and are not repeated when they fail.
+Kafka's heartbeat names only the current assignment, so the client describes the group after each
+change; pending partitions are the target without the owned ones. Their committed offsets and log
+ends are only shown: planning fetches them again after the assignment. These requests come last
+on their channels and are not retried before the next description.
 """
 
 from __future__ import annotations
@@ -38,59 +36,55 @@ DESCRIBE_AGAIN_S: Final = 5.0
 DESCRIBE_SPACING_S: Final = 0.25
 NOTHING_AGAIN_S: Final = 0.5
 NOTHING_BELIEVED_S: Final = 3.0
-"""How long a member has to be meant to have nothing until that is taken for all it gets."""
+"""How long a target assignment must be empty before the member believes it."""
 REFUSED_AGAIN_S: Final = 30.0
-"""Rights are granted by people: who may not describe the group need not ask often."""
+"""Rights are granted by people, so a refused description is rarely retried."""
 MAX_RESOLVED: Final = 1_000
 """How many pending partitions are resolved; the rest is counted."""
 RESOLVE_AGAIN_S: Final = 5.0
 
 
 class TargetAssignment:
-    """Decides when to ask for the group's description, and what it means for this member."""
+    """Decides when to describe the group, and what the description means for this member."""
 
     def __init__(self) -> None:
         self.pending = NO_PARTITIONS
-        """In the target, not released by their owners yet; fresh as of the last description."""
-        self.untold = NO_PARTITIONS
-        """Given to the member as of the last description, but it was never told or has forgotten:
-        the answer that told it got lost, and only a full heartbeat repeats it."""
+        """In the target assignment, not released by their owners, as of the last description."""
+        self.unreported = NO_PARTITIONS
+        """Assigned as of the last description, but missing in heartbeat responses: one was lost,
+        and only a full heartbeat repeats it."""
         self.holders: dict[TopicIdPartition, str] = {}
-        """Who has what is pending, as far as the last description tells."""
+        """The owners of pending partitions, if known."""
         self.planned_topics: frozenset[str] = frozenset()
-        """Topics of which any member is meant to have partitions, as of then."""
+        """Topics in any member's target assignment."""
         self.group_epoch = 0
         self.assignment_epoch = 0
         self.group_state = ""
         self.refusal = int(ErrorCode.NONE)
-        """The error code by which descriptions are refused for good, 0 while they are not."""
-        self._due_at: float | None = None
+        """The error code that refuses descriptions, else 0."""
+        self.due_at: float | None = None
         self._asked_at: float | None = None
         self._settled_epoch: int | None = None
         self._nothing_since: float | None = None
 
     def changed(self, now: float) -> None:
-        """Note that the epoch or the assignment changed: ask soon."""
+        """Note that the member epoch or the assignment changed: describe soon."""
         self._settled_epoch = None
         earliest = now if self._asked_at is None else self._asked_at + DESCRIBE_SPACING_S
         self._ask_at(max(now, earliest))
 
     @property
     def is_refused(self) -> bool:
-        """True while nobody will tell what is still to come."""
+        """True while descriptions are refused."""
         return self.refusal != ErrorCode.NONE
 
-    def due_at(self) -> float | None:
-        """Return when to ask, None if nothing is expected."""
-        return self._due_at
-
     def asked(self, now: float) -> None:
-        """Note that the question is under way."""
+        """Note that the request is in flight."""
         self._asked_at = now
-        self._due_at = None
+        self.due_at = None
 
     def unanswered(self, now: float) -> None:
-        """Note that it failed: ask again later."""
+        """Note that it failed: retry later."""
         self._ask_at(now + DESCRIBE_AGAIN_S)
 
     def handle_response(
@@ -102,11 +96,11 @@ class TargetAssignment:
         owned: Assignment,
         now: float,
     ) -> bool | None:
-        """Take a description.
+        """Process a description.
 
         Returns:
-            True while this member's target or epoch is ahead of what it has, None if the answer
-            does not tell.
+            True while this member's target or epoch is ahead of its state, None if the answer does
+                not show it.
         """
         member = next((each for each in response.members if each.member_id == member_id), None)
         if rule_for(response.error_code).lookup is Reaction.FAIL:
@@ -122,7 +116,7 @@ class TargetAssignment:
         self.assignment_epoch = response.assignment_epoch
         self.group_state = response.group_state
         self.pending = member.target_assignment - owned
-        self.untold = member.assignment - owned
+        self.unreported = member.assignment - owned
         others = [each for each in response.members if each.member_id != member_id]
         self.holders = {
             key: f"{each.member_id} (client {each.client_id}, host {each.client_host.lstrip('/')})"
@@ -132,7 +126,7 @@ class TargetAssignment:
         }
         topic_ids = {key.topic_id for each in response.members for key in each.target_assignment}
         self.planned_topics = frozenset(response.topic_names.get(each, "") for each in topic_ids)
-        # An answer from before the last heartbeat's says nothing about what is settled now.
+        # An answer from before the last heartbeat's says nothing about the current assignment.
         is_current = member.member_epoch == member_epoch
         epochs_ahead = max(self.group_epoch, self.assignment_epoch) > member_epoch
         more = bool(self.pending) or epochs_ahead or not is_current
@@ -143,14 +137,13 @@ class TargetAssignment:
         return more or is_doubtful
 
     def settled(self, member_epoch: int) -> bool:
-        """Tell whether the member has all it is meant to have, as of the last description."""
+        """Return whether the member had its whole target assignment in the last description."""
         return self._settled_epoch == member_epoch
 
     def _doubts(self, target: Assignment, now: float) -> bool:
-        """Tell whether having nothing is not to be believed yet.
+        """Return whether an empty target assignment may be temporary.
 
-        A coordinator lets a member in before it has looked for the topics of its pattern, or heard
-        of a topic that was just created: it is meant to have nothing then, for a moment.
+        A coordinator admits a member before it evaluates its pattern, or learns of a new topic.
         """
         if target:
             self._nothing_since = None
@@ -160,11 +153,11 @@ class TargetAssignment:
         return now - self._nothing_since < NOTHING_BELIEVED_S
 
     def _ask_at(self, due_at: float) -> None:
-        self._due_at = due_at if self._due_at is None else min(self._due_at, due_at)
+        self.due_at = due_at if self.due_at is None else min(self.due_at, due_at)
 
 
 class PendingOffsets:
-    """Committed offsets and log ends of pending partitions, as last heard."""
+    """Committed offsets and log ends of pending partitions, as last received."""
 
     def __init__(self) -> None:
         self._keys: tuple[TopicIdPartition, ...] = ()
@@ -178,13 +171,7 @@ class PendingOffsets:
         self._said: tuple[TopicIdPartition, ...] = ()
 
     def refresh(self, pending: Assignment, names: Mapping[TopicId, str], now: float) -> None:
-        """Take what is pending as of a description of the group.
-
-        Args:
-            pending: Target without what is owned.
-            names: Names of its topics.
-            now: Seconds.
-        """
+        """Note the pending partitions of a description, with the names of their topics."""
         keys = tuple(pending)
         changed = keys[:MAX_RESOLVED] != self._keys
         self._keys, self._unresolved = keys[:MAX_RESOLVED], len(keys[MAX_RESOLVED:])
@@ -202,7 +189,7 @@ class PendingOffsets:
     def to_fetch(
         self, *, group_id: str, member_id: str, member_epoch: int
     ) -> OffsetFetchRequest | None:
-        """Return the request for what is committed of them, None if none is due."""
+        """Return the request for their committed offsets, None if none is due."""
         if OffsetFetchRequest not in self._due:
             return None
         self._due.discard(OffsetFetchRequest)
@@ -223,7 +210,7 @@ class PendingOffsets:
         return ListOffsetsRequest(partitions=frozenset(self._keys), timestamp_ms=LATEST_TIMESTAMP)
 
     def handle_fetch(self, response: OffsetFetchResponse, now: float) -> list[RangesWithheld]:
-        """Take what is committed; return what is to be said."""
+        """Process committed offsets; return the events to emit."""
         self._under_way.discard(OffsetFetchRequest)
         for key in self._keys:
             if key in response.offsets:
@@ -231,21 +218,17 @@ class PendingOffsets:
         return self._news(now)
 
     def handle_list(self, response: ListOffsetsResponse, now: float) -> list[RangesWithheld]:
-        """Take log ends; return what is to be said."""
+        """Process log ends; return the events to emit."""
         self._under_way.discard(ListOffsetsRequest)
         self._ends.update({key: at for key, at in response.offsets.items() if key in self._keys})
         return self._news(now)
 
     def unanswered(self, request: Request) -> None:
-        """Take it that one of these requests failed: the next description asks again."""
+        """Note that a request failed: the next description repeats it."""
         self._under_way.discard(type(request))
 
     def withheld(self, pending: Assignment) -> tuple[WithheldRange, ...]:
-        """Return what waits in the partitions that are still pending.
-
-        Args:
-            pending: Target without what is owned by now.
-        """
+        """Return the unread offsets of the partitions that are still pending."""
         return tuple(
             WithheldRange(
                 self._names.get(key.topic_id, str(key.topic_id)),
@@ -258,7 +241,7 @@ class PendingOffsets:
         )
 
     def _news(self, now: float) -> list[RangesWithheld]:
-        """Return what changed, once both questions are answered; else nothing."""
+        """Return changes once both requests are answered."""
         if self._due or self._under_way or self._said == self._keys:
             return []
         self._said = self._keys
@@ -268,7 +251,7 @@ class PendingOffsets:
 
 @dataclass(slots=True)
 class Descriptions:
-    """Asks for the group's description when the target says that it is due."""
+    """Describes the group when that is due."""
 
     channel: ClassVar = Channel.OFFSETS
     timeout_s: ClassVar = 5.0
@@ -281,8 +264,8 @@ class Descriptions:
     """Called after each description."""
 
     def next_request(self, now: float) -> DescribeGroupRequest | None:
-        """Ask what the member is meant to have."""
-        due_at = self.target.due_at()
+        """Describe the group if that is due."""
+        due_at = self.target.due_at
         if due_at is None or due_at > now or self.positions.member.state not in ACTIVE:
             return None
         self.target.asked(now)
@@ -291,7 +274,7 @@ class Descriptions:
     def answered(
         self, _request: DescribeGroupRequest, response: DescribeGroupResponse, now: float
     ) -> None:
-        """Learn whether more is to come; while it is, heartbeats are faster."""
+        """Process the target assignment; heartbeats are faster while it is ahead."""
         member, target = self.positions.member, self.target
         refusal = target.refusal
         more = target.handle_response(
@@ -311,7 +294,7 @@ class Descriptions:
                 for each in pending
             }
             self.pending.refresh(pending, names, now)
-        if more and target.untold:
+        if more and target.unreported:
             member.report_in_full(now)
         if more is not None and member.state is not MemberState.JOINING:
             member.pace.expect(now, more=more)
@@ -320,14 +303,14 @@ class Descriptions:
             self.coordinator.lost()
 
     def failed(self, _request: DescribeGroupRequest, _failure: RequestFailed, now: float) -> None:
-        """Ask again later."""
+        """Retry later."""
         self.positions.member.pace.at_once(now)
         self.target.unanswered(now)
 
 
 @dataclass(slots=True)
 class PendingFetch:
-    """Fetches what is committed of pending partitions."""
+    """Fetches the committed offsets of pending partitions."""
 
     channel: ClassVar = Channel.OFFSETS
     timeout_s: ClassVar = 10.0
@@ -349,7 +332,7 @@ class PendingFetch:
     def answered(
         self, _request: OffsetFetchRequest, response: OffsetFetchResponse, now: float
     ) -> None:
-        """Report what waits once both questions are answered."""
+        """Report unread offsets once both requests are answered."""
         for event in self.pending.handle_fetch(response, now):
             self.positions.emit(event)
 
@@ -376,7 +359,7 @@ class PendingEnds:
     def answered(
         self, _request: ListOffsetsRequest, response: ListOffsetsResponse, now: float
     ) -> None:
-        """Report what waits once both questions are answered."""
+        """Report unread offsets once both requests are answered."""
         for event in self.pending.handle_list(response, now):
             self.positions.emit(event)
 

@@ -1,4 +1,4 @@
-"""FindCoordinator: where the group's coordinator is, and since when it cannot be reached."""
+"""FindCoordinator: the group's coordinator, and since when it is unreachable."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from spark_groups.protocol.rights import remedy_of
 
 @dataclass(slots=True)
 class Coordinator:
-    """Looks for the coordinator; nothing else writes `node`."""
+    """Finds the coordinator; nothing else writes `node`."""
 
     channel: ClassVar = Channel.SEARCH
     timeout_s: ClassVar = 3.0
@@ -33,16 +33,15 @@ class Coordinator:
     member: Member
     emit: Callable[[Event], None]
     node: Node | None = field(default=None, init=False)
-    """The coordinator, None while it is looked for."""
+    """The coordinator, None if unknown."""
     failing_since: float | None = field(default=None, init=False)
     """Since when the group cannot be reached, None while heartbeats are accepted."""
     last_failure: str = field(default="", init=False)
     pause: Backoff = field(default_factory=Backoff, init=False)
-    """Before it is looked for again."""
     _error: int = field(default=int(ErrorCode.NONE), init=False)
 
     def next_request(self, now: float) -> FindCoordinatorRequest | None:
-        """Look for the coordinator whenever it is not known."""
+        """Find the coordinator whenever it is unknown."""
         if self.node is not None or self.member.state in SILENT or now < self.pause.not_before:
             return None
         return FindCoordinatorRequest(group_id=self.member.config.group_id)
@@ -50,7 +49,7 @@ class Coordinator:
     def answered(
         self, request: FindCoordinatorRequest, response: FindCoordinatorResponse, now: float
     ) -> None:
-        """Take the coordinator; an error is reported once, until it changes."""
+        """Note the coordinator; an error is reported once, until it changes."""
         code = response.error_code
         if code != ErrorCode.NONE:
             self.refused(request, code, now)
@@ -67,20 +66,16 @@ class Coordinator:
         self.react(rule_for(code).lookup, code, "FindCoordinator", now)
 
     def failed(self, _request: FindCoordinatorRequest, _failure: RequestFailed, now: float) -> None:
-        """Look again after a pause."""
+        """Retry after a pause."""
         self.pause.failed(now)
 
     def lost(self, node: Node | None = None) -> None:
-        """Look for the coordinator again.
-
-        Args:
-            node: The one that is meant; None: whichever it is.
-        """
+        """Find the coordinator again, unless `node` names an earlier one."""
         if node is None or node == self.node:
             self.node = None
 
     def reached(self) -> None:
-        """Note an accepted heartbeat; nothing else proves that the group can be reached."""
+        """Note an accepted heartbeat; nothing else proves that the group is reachable."""
         self.failing_since = None
 
     def unreachable(self, reason: str, now: float) -> None:
@@ -90,12 +85,12 @@ class Coordinator:
         self.last_failure = reason
 
     def refused(self, request: Request, code: int, now: float) -> None:
-        """Note an error in the answer to a heartbeat or to the search itself."""
+        """Note an error in the answer to a heartbeat or to FindCoordinator."""
         name = ErrorCode.name_of(code)
-        self.unreachable(f"{type(request).__name__} was answered {name}", now)
+        self.unreachable(f"{type(request).__name__} failed with {name}", now)
         if code != ErrorCode.UNRELEASED_INSTANCE_ID:
-            # A coordinator that failed over gives whoever holds an instance id a whole session
-            # again: only refusals without a break say that the holder lives (KIP-848, "Fail Over").
+            # A coordinator that failed over starts a new session for the holder of an instance id:
+            # only uninterrupted refusals prove that the holder is alive (KIP-848, "Fail Over").
             self.member.instance_wait.ended()
 
     def react(
@@ -106,14 +101,14 @@ class Coordinator:
         now: float,
         denied: Collection[str] = (),
     ) -> None:
-        """Do what an error asks for, whatever request it answers.
+        """React to an error in any response.
 
         Args:
-            reaction: What it asks for.
-            code: Kafka's code behind it.
-            request: The request that it answers.
+            reaction: The reaction.
+            code: Kafka's error code.
+            request: The name of the request.
             now: Seconds.
-            denied: Names of the topics that it is known to be about.
+            denied: Topics known to be denied.
         """
         name = ErrorCode.name_of(code)
         if denied:

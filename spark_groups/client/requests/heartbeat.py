@@ -1,10 +1,9 @@
 """ConsumerGroupHeartbeat: the member's own, and those that release its earlier member ids.
 
-A query that was killed is still a member until its session is over. Whoever starts again from its
-checkpoint leaves in its name: a static member for a return (-2), so that its partitions stay where
-they are, a dynamic one for good (-1). A query may have changed its `group.instance.id` between two
-runs: where the coordinator does not know the old member by it, it is released as a dynamic one,
-which works for static ones too (measured).
+A killed query stays a member until its session expires. A query that restarts from its checkpoint
+leaves on behalf of that member: a static one with epoch -2, which keeps its partitions, a dynamic
+one with -1. If `group.instance.id` changed between two runs and the coordinator does not know the
+old member by it, it is released as a dynamic one, which works for static ones too (measured).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from spark_groups.protocol.messages import (
 
 @dataclass(slots=True)
 class _ToCoordinator:
-    """What heartbeats prove, whoever they are about: whether the group can be reached."""
+    """What every heartbeat proves: whether the group is reachable."""
 
     channel: ClassVar = Channel.HEARTBEAT
     timeout_s: ClassVar = 5.0
@@ -41,21 +40,23 @@ class _ToCoordinator:
     coordinator: Coordinator
     _sent_to: Node | None = field(default=None, init=False)
 
-    def _heard(self, request: HeartbeatRequest, response: HeartbeatResponse, now: float) -> None:
+    def _note_response(
+        self, request: HeartbeatRequest, response: HeartbeatResponse, now: float
+    ) -> None:
         if response.error_code == ErrorCode.NONE:
             self.coordinator.reached()
         else:
             self.coordinator.refused(request, response.error_code, now)
 
-    def _unheard(self) -> None:
-        # A coordinator that failed over gives whoever holds an instance id a whole session again.
+    def _note_failure(self) -> None:
+        # A coordinator that failed over starts a new session for the holder of an instance id.
         self.member.instance_wait.ended()
         self.coordinator.lost(self._sent_to)
 
 
 @dataclass(slots=True)
 class Releases(_ToCoordinator):
-    """The member ids that are still to be released, in order; they go before the member's own."""
+    """Member ids to release, in order; they precede the member's own heartbeats."""
 
     _waiting: deque[HeartbeatRequest] = field(default_factory=deque, init=False)
 
@@ -76,8 +77,8 @@ class Releases(_ToCoordinator):
         return self._waiting[0]
 
     def answered(self, request: HeartbeatRequest, response: HeartbeatResponse, now: float) -> None:
-        """Take the id as released, unless the coordinator could not say anything about it."""
-        self._heard(request, response, now)
+        """Note the id as released, unless the coordinator could not decide."""
+        self._note_response(request, response, now)
         if rule_for(response.error_code).heartbeat in (Reaction.RETRY, Reaction.REDISCOVER):
             self.coordinator.pause.failed(now)
             self.coordinator.lost()
@@ -88,8 +89,8 @@ class Releases(_ToCoordinator):
             self._waiting.appendleft(self._leave(request.member_id, None))
 
     def failed(self, _request: HeartbeatRequest, _failure: RequestFailed, now: float) -> None:
-        """Send it again once the coordinator was looked for."""
-        self._unheard()
+        """Retry once the coordinator is found."""
+        self._note_failure()
         self.coordinator.pause.failed(now)
 
     def _leave(self, member_id: str, instance_id: str | None) -> HeartbeatRequest:
@@ -104,7 +105,7 @@ class Releases(_ToCoordinator):
 
 @dataclass(slots=True)
 class Heartbeats(_ToCoordinator):
-    """The member's own heartbeats, when its pace says that one is due."""
+    """The member's own heartbeats."""
 
     releases: Releases
     session: SessionTimeout
@@ -115,8 +116,8 @@ class Heartbeats(_ToCoordinator):
         return self.member.poll_heartbeat(now)
 
     def answered(self, request: HeartbeatRequest, response: HeartbeatResponse, now: float) -> None:
-        """Take the assignment, the epoch and the interval; or the error."""
-        self._heard(request, response, now)
+        """Process assignment, epoch and interval, or the error."""
+        self._note_response(request, response, now)
         reaction = rule_for(response.error_code).heartbeat
         self.member.handle_response(response, now)
         if reaction is Reaction.ACCEPT:
@@ -125,11 +126,11 @@ class Heartbeats(_ToCoordinator):
             self.coordinator.lost()
 
     def failed(self, request: HeartbeatRequest, failure: RequestFailed, now: float) -> None:
-        """Look for the coordinator; the next heartbeat is full."""
-        self._unheard()
+        """Find the coordinator; the next heartbeat is full."""
+        self._note_failure()
         self.member.handle_failure(now)
         is_join = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
         if is_join and request.instance_id is not None and failure.may_have_arrived:
-            # The coordinator may keep the instance id for it, and then for nobody else:
-            # it refuses the same join until that is released, or its session is over.
+            # The coordinator may reserve the instance id for this join: it refuses the next one
+            # until that is released, or its session expires.
             self.releases.add(request.member_id)

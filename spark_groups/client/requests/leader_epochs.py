@@ -1,16 +1,16 @@
-"""OffsetForLeaderEpoch: how far the log of a new leader agrees with what was read (KIP-320)."""
+"""OffsetForLeaderEpoch: how far a new leader's log agrees with the offsets read (KIP-320)."""
 
 from __future__ import annotations
 
-from spark_groups.client.requests.list_offsets import AskedOfLeaders
+from spark_groups.client.requests.list_offsets import LeaderQueries
 from spark_groups.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
 
-class LeaderEpochs(AskedOfLeaders):
-    """Asks new leaders to confirm positions."""
+class LeaderEpochs(LeaderQueries):
+    """Validates positions whose leader changed."""
 
     def next_request(self, _now: float) -> OffsetForLeaderEpochRequest | None:
-        """Ask about the positions whose leader changed."""
+        """Ask about positions whose leader changed."""
         return self.positions.validator.to_ask()
 
     def answered(
@@ -19,6 +19,6 @@ class LeaderEpochs(AskedOfLeaders):
         response: OffsetForLeaderEpochResponse,
         now: float,
     ) -> None:
-        """Confirm positions, or find that logs were truncated."""
+        """Confirm positions, or detect truncated logs."""
         resolved = self.positions.validator.handle_ends(request, response, now)
         self.take(resolved, "OffsetForLeaderEpoch", now)

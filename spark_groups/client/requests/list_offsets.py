@@ -1,4 +1,4 @@
-"""ListOffsets: where partitions start, and how far their logs reach."""
+"""ListOffsets: starting positions and log ends."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from spark_groups.protocol.messages import (
 
 
 @dataclass(slots=True)
-class AskedOfLeaders:
-    """What leaders are asked about positions, and what each of their answers means."""
+class LeaderQueries:
+    """Requests to leaders about positions."""
 
     channel: ClassVar = Channel.CLUSTER
     timeout_s: ClassVar = 10.0
@@ -31,47 +31,38 @@ class AskedOfLeaders:
     pause: Backoff
 
     def take(self, resolved: Resolved, request: str, now: float) -> None:
-        """Take what an answer decided.
-
-        Args:
-            resolved: What it decided.
-            request: The name of the request.
-            now: Seconds.
-        """
+        """Apply what follows from a response."""
         self.positions.take(resolved)
-        if resolved.reaction is Reaction.ACCEPT:
-            self.pause.succeeded()
-        else:
-            self.pause.failed(now)
+        self.pause.ended(now, accepted=resolved.reaction is Reaction.ACCEPT)
         self.coordinator.react(resolved.reaction, resolved.error, request, now)
 
     def failed(self, _request: Request, _failure: RequestFailed, now: float) -> None:
-        """Ask again after a pause."""
+        """Retry after a pause."""
         self.pause.failed(now)
 
 
-class StartOffsets(AskedOfLeaders):
-    """Lists where partitions start of which nothing is committed."""
+class StartOffsets(LeaderQueries):
+    """Lists the starting positions of partitions without a committed offset."""
 
     def next_request(self, _now: float) -> ListOffsetsRequest | None:
-        """List the starts that are not known."""
+        """List the unknown starting positions."""
         return self.positions.resolver.to_list()
 
     def answered(
         self, request: ListOffsetsRequest, response: ListOffsetsResponse, now: float
     ) -> None:
-        """Take the starts: they are committed before anything is planned."""
+        """Process starting positions: they are committed before anything is planned."""
         resolved = self.positions.resolver.handle_list(
             request, response, member_epoch=self.positions.member.member_epoch, now=now
         )
         self.take(resolved, "ListOffsets", now)
 
 
-class DoubtedEnds(AskedOfLeaders):
-    """Lists the ends of logs that are doubted, or that finished runs wait for."""
+class DoubtedEnds(LeaderQueries):
+    """Lists log ends that are doubted, or that finished runs wait for."""
 
     def next_request(self, _now: float) -> ListOffsetsRequest | None:
-        """List the ends that are doubted."""
+        """List the doubted ends."""
         return self.positions.validator.to_list()
 
     def answered(

@@ -1,7 +1,8 @@
-"""Metadata: names of topics, those that do not exist yet, and those that were deleted."""
+"""Metadata: names of topics, and missing or deleted topics."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
@@ -19,47 +20,47 @@ from spark_groups.types import TopicId, TopicIdPartition
 
 ASK_AGAIN_S: Final = 0.5
 BELIEVED_S: Final = 3.0
-"""How long brokers have to say that a topic does not exist until that is believed, and how long
-the group has to plan the partitions of one that was found."""
+"""How long brokers must report a topic missing before the client believes it, and how long the
+group has to assign a topic that was found."""
 
 
 class AbsentTopics:
-    """Topics that are subscribed by name and that no broker knows: whether to believe it.
+    """Subscribed topics that no broker knows.
 
-    A topic that was created a moment ago is not known to every broker. AvailableNow asks again for
-    a while; a query that stays is given such a topic by the group once it exists.
+    A new topic is not known to every broker at once. AvailableNow retries for some time; other
+    queries are assigned such a topic once it exists.
     """
 
     def __init__(self) -> None:
         self.is_wanted = False
         """Whether it matters: under AvailableNow."""
         self.missing: tuple[str, ...] = ()
-        """Those that do not exist, sorted."""
+        """Topics that do not exist, sorted."""
         self._since: dict[str, float] = {}
-        """When brokers first said that a topic does not exist, until one of them knows it."""
+        """When brokers first reported a topic missing."""
         self._found_at: dict[str, float] = {}
-        """When names that had been absent were found, until the group must have planned them."""
+        """When a missing topic was found, until the group must have assigned it."""
         self._ask_at = 0.0
 
     @property
     def in_doubt(self) -> frozenset[str]:
-        """Names that matter and may not exist, or were found a moment ago."""
+        """Topics that may not exist, or were found recently."""
         if not self.is_wanted or self.missing:
             return frozenset()
         return frozenset(self._since) | frozenset(self._found_at)
 
     def due_at(self) -> float | None:
-        """Return when to ask again, None if nothing is in doubt."""
+        """Return when to retry, None if nothing is in doubt."""
         return self._ask_at if self.in_doubt else None
 
     def next_request(self, now: float) -> MetadataRequest | None:
-        """Return the request for what is in doubt, None if none is due."""
+        """Return the request for the topics in doubt, None if none is due."""
         in_doubt = self.in_doubt
         return MetadataRequest(topic_names=in_doubt) if in_doubt and now >= self._ask_at else None
 
     def learn(self, request: MetadataRequest, response: MetadataResponse, now: float) -> None:
-        """Take what exists."""
-        # An error such as LEADER_NOT_AVAILABLE is not told of a topic that does not exist.
+        """Process metadata."""
+        # Brokers return errors such as LEADER_NOT_AVAILABLE only for topics that exist.
         there = {topic.name for topic in response.topics} | response.errors.keys()
         for name in request.topic_names | (self._since.keys() & there):
             if name not in there:
@@ -70,7 +71,7 @@ class AbsentTopics:
             elif now - self._found_at.get(name, now) >= BELIEVED_S:
                 del self._found_at[name]
         self._ask_at = now + ASK_AGAIN_S
-        # Only an answer that names a topic absent counts, not the time that went by without one.
+        # Only a response without the topic counts, not time without a response.
         absent = request.topic_names & self._since.keys()
         believed = {name for name in absent if now - self._since[name] >= BELIEVED_S}
         kept = self._since.keys() & frozenset(self.missing)
@@ -78,29 +79,25 @@ class AbsentTopics:
 
 
 class DeletedTopics:
-    """Topics of which nothing is left: a revocation does not say whether they were deleted.
+    """Topics without owned partitions: a revocation does not show whether a topic was deleted.
 
-    Each is asked for once after it was given up altogether.
-
-    Args:
-        ledger: What is owned.
-        topics: Names of topics.
+    Each is looked up once after its last partition was revoked.
     """
 
     def __init__(self, ledger: Ledger, topics: TopicDirectory) -> None:
         self.unread_left: dict[TopicIdPartition, int] = {}
-        """Rows left unread in partitions when they were dropped."""
+        """Unread rows of partitions when they were dropped."""
         self._ledger = ledger
         self._topics = topics
         self._answered: set[TopicId] = set()
 
     def look(self) -> None:
-        """Take note of what is owned now: given up again, it is asked for again."""
+        """Note owned topics: they are looked up again after the next revocation."""
         if self._answered:
             self._answered &= self._given_up()
 
     def next_request(self, _now: float) -> MetadataRequest | None:
-        """Return the request for the topics that nobody has answered for, None if there is none."""
+        """Return the request for revoked topics, None if there are none."""
         if not self.unread_left:
             return None
         wanted = self._given_up() - self._answered
@@ -109,12 +106,15 @@ class DeletedTopics:
     def learn(
         self, request: MetadataRequest, response: MetadataResponse, now: float
     ) -> list[TopicDeleted]:
-        """Take what exists; return the topics of the request that are gone, each once."""
+        """Process metadata; return the deleted topics of the request, each once."""
         there = {topic.topic_id for topic in response.topics}
         asked = (request.topic_ids & self._given_up()) - self._answered
         self._answered |= asked
+        unread: Counter[TopicId] = Counter()
+        for key, rows in self.unread_left.items():
+            unread[key.topic_id] += rows
         return [
-            TopicDeleted(now, self._topics.name(each) or str(each), each, self._unread(each))
+            TopicDeleted(now, self._topics.name(each) or str(each), each, unread[each])
             for each in sorted(asked - there)
         ]
 
@@ -122,21 +122,14 @@ class DeletedTopics:
         return {key.topic_id for key in self.unread_left} - self._ledger.topic_ids()
 
     def forget(self, topic_id: TopicId) -> int:
-        """Drop what is known of a topic that was created again.
-
-        Returns:
-            How many rows of it were left unread.
-        """
+        """Drop a topic that was created again; return how many of its rows were not read."""
         keys = [key for key in self.unread_left if key.topic_id == topic_id]
         return sum(self.unread_left.pop(key) for key in keys)
-
-    def _unread(self, topic_id: TopicId) -> int:
-        return sum(rows for key, rows in self.unread_left.items() if key.topic_id == topic_id)
 
 
 @dataclass(slots=True)
 class TopicNames:
-    """Asks which subscribed topics exist at the beginning, and for names of topic ids."""
+    """Looks up subscribed topics at the beginning, and names of topic ids."""
 
     channel: ClassVar = Channel.CLUSTER
     timeout_s: ClassVar = 5.0
@@ -148,21 +141,21 @@ class TopicNames:
     coordinator: Coordinator
     pause: Backoff
     _baseline_wanted: bool = field(default=True, init=False)
-    """True until it is known which subscribed topics exist at the beginning."""
+    """True until subscribed topics were looked up at the beginning."""
 
     def ask_baseline(self, _now: float) -> MetadataRequest | None:
-        """Ask which subscribed topics exist, until that is answered; nothing is asked before."""
+        """Look up the subscribed topics; nothing else is requested before."""
         if not self._baseline_wanted:
             return None
         return MetadataRequest(topic_names=self._subscribed())
 
     def next_request(self, _now: float) -> MetadataRequest | None:
-        """Ask for the names of topics that were assigned."""
+        """Look up the names of assigned topics."""
         unknown = self.positions.topics.unknown(self.positions.ledger.topic_ids())
         return MetadataRequest(topic_ids=unknown) if unknown else None
 
     def answered(self, request: MetadataRequest, response: MetadataResponse, now: float) -> None:
-        """Learn what exists, whatever was asked for."""
+        """Process metadata."""
         self.absent.learn(request, response, now)
         for gone in self.deleted.learn(request, response, now):
             self.positions.emit(gone)
@@ -191,20 +184,16 @@ class TopicNames:
         unknown = topics.unknown(request.topic_ids)
         there = {topic.topic_id for topic in response.topics}
         self.positions.ledger.note_topics(there=there, gone=unknown)
-        if response.errors or unknown:
-            self.pause.failed(now)
-        else:
-            self.pause.succeeded()
+        self.pause.ended(now, accepted=not (response.errors or unknown))
 
     def failed(self, _request: MetadataRequest, _failure: RequestFailed, now: float) -> None:
-        """Ask again after a pause."""
+        """Retry after a pause."""
         self.pause.failed(now)
 
     def end_first_sight(self) -> None:
-        """Take what is subscribed at the beginning for known once all that was assigned has a name.
+        """Treat later topics as new, once the first target assignment is complete and has names.
 
-        Where nobody may say that this is all, the first assignment is taken for it: to begin what
-        comes later at its beginning loses nothing.
+        Without DESCRIBE permission, the first assignment counts as complete.
         """
         owned_topics = self.positions.ledger.topic_ids()
         has_all = self.target.settled(self.positions.member.member_epoch)

@@ -1,4 +1,4 @@
-"""OffsetCommit: what finished batches have read, with the member epoch they were planned at."""
+"""OffsetCommit: offsets of finished batches, with the member epoch of their plan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spark_groups.types import TopicIdPartition
 
 @dataclass(slots=True)
 class OffsetCommits:
-    """Sends what waits to be committed while the member is in the group."""
+    """Sends pending commits while the member is in the group."""
 
     channel: ClassVar = Channel.OFFSETS
     timeout_s: ClassVar = 10.0
@@ -30,7 +30,7 @@ class OffsetCommits:
     fetch_pause: Backoff
 
     def next_request(self, now: float) -> OffsetCommitRequest | None:
-        """Commit what waits, all of one member epoch."""
+        """Commit pending offsets of one member epoch."""
         positions, member = self.positions, self.positions.member
         if not member.may_commit:
             return None
@@ -52,7 +52,7 @@ class OffsetCommits:
     def answered(
         self, request: OffsetCommitRequest, response: OffsetCommitResponse, now: float
     ) -> None:
-        """Settle what was accepted; what was refused waits for a heartbeat, then is sent again."""
+        """Settle accepted offsets; refused ones wait for a heartbeat."""
         positions = self.positions
         outcome = positions.commits.handle_response(response, now)
         positions.take(positions.resolver.settled(outcome.accepted, now))
@@ -74,18 +74,13 @@ class OffsetCommits:
             )
 
     def failed(self, _request: OffsetCommitRequest, failure: RequestFailed, now: float) -> None:
-        """Send it again, and look up what was committed if the request may have arrived."""
+        """Send it again, and verify the offsets if the request may have arrived."""
         self.positions.member.pace.at_once(now)
         self.positions.commits.handle_failure(now, may_have_arrived=failure.may_have_arrived)
 
 
 def denied_topics(errors: Mapping[TopicIdPartition, int], topics: TopicDirectory) -> set[str]:
-    """Return the names of the topics that this principal has no right on.
-
-    Args:
-        errors: Error codes of partitions.
-        topics: Names of topics.
-    """
+    """Return the names of topics that this principal has no right on."""
     return {
         topics.name(key.topic_id) or str(key.topic_id)
         for key, code in errors.items()

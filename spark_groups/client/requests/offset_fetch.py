@@ -1,4 +1,4 @@
-"""OffsetFetch: where assigned partitions stand, and which uncertain commits were accepted."""
+"""OffsetFetch: committed offsets of assigned partitions, and verification of uncertain commits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spark_groups.protocol.messages import OffsetFetchRequest, OffsetFetchRespon
 
 @dataclass(slots=True)
 class OffsetFetches:
-    """Fetches the committed offsets of partitions that were assigned."""
+    """Fetches the committed offsets of assigned partitions."""
 
     channel: ClassVar = Channel.OFFSETS
     timeout_s: ClassVar = 10.0
@@ -27,11 +27,10 @@ class OffsetFetches:
     coordinator: Coordinator
     pause: Backoff
     after_heartbeat: float | None = field(default=None, init=False)
-    """Nothing is fetched before a heartbeat is accepted that was sent at this instant or later:
-    the member epoch was stale."""
+    """The member epoch was stale: a heartbeat sent at this time or later must be accepted first."""
 
     def next_request(self, now: float) -> OffsetFetchRequest | None:
-        """Fetch what is not known, with the member's id and epoch."""
+        """Fetch unknown offsets, with member id and epoch."""
         positions, member = self.positions, self.positions.member
         if not member.may_commit or now < self.pause.not_before:
             return None
@@ -55,7 +54,7 @@ class OffsetFetches:
     def answered(
         self, request: OffsetFetchRequest, response: OffsetFetchResponse, now: float
     ) -> None:
-        """Resolve positions; an answer about an earlier member id means nothing any more."""
+        """Resolve positions; an answer to an earlier member id is ignored."""
         positions = self.positions
         if request.member_id != positions.member.member_id:
             return
@@ -69,10 +68,7 @@ class OffsetFetches:
             reaction = rule_for(response.error_code).offsets
             resolved = Resolved(reaction=reaction, error=response.error_code)
         positions.take(resolved)
-        if resolved.reaction is Reaction.ACCEPT:
-            self.pause.succeeded()
-        else:
-            self.pause.failed(now)
+        self.pause.ended(now, accepted=resolved.reaction is Reaction.ACCEPT)
         if resolved.reaction is Reaction.REFRESH_EPOCH:
             self.after_heartbeat = now
             positions.member.pace.at_once(now)
@@ -80,16 +76,16 @@ class OffsetFetches:
         self.coordinator.react(resolved.reaction, resolved.error, "OffsetFetch", now, denied)
 
     def failed(self, _request: OffsetFetchRequest, _failure: RequestFailed, now: float) -> None:
-        """Fetch again after a pause."""
-        # One connection may hang alone: a heartbeat tells at once whether the coordinator is
-        # there, and need not wait until it was looked for. So for each request on this channel.
+        """Retry after a pause."""
+        # Only this connection may hang: a heartbeat shows whether the coordinator is reachable.
+        # The same for every request on this channel.
         self.positions.member.pace.at_once(now)
         self.pause.failed(now)
 
     def _verify(
         self, request: OffsetFetchRequest, response: OffsetFetchResponse, now: float
     ) -> Resolved:
-        """Take what is shown for commits whose answers were lost."""
+        """Compare uncertain commits with the fetched offsets."""
         positions, resolved = self.positions, Resolved()
         commits = positions.commits
         for key in commits.unverified() & request.partitions:

@@ -1,8 +1,8 @@
-"""DescribeConfigs of the group and of brokers: which session timeout is in force.
+"""DescribeConfigs of the group and of brokers: the effective session timeout.
 
-Only the heartbeat interval comes with each answer; the session timeout has to be asked for. It
-says for how long a member that is not heard of still owns its partitions. Whoever may not read it
-goes on with a guess that is never too long where the broker has Kafka's own proportions.
+Heartbeat responses carry only the heartbeat interval. The session timeout says how long a silent
+member owns its partitions. Without permission to read it, an estimate is used that is never too
+long for Kafka's usual proportions.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ MISSED_HEARTBEATS: Final = 2
 RESENDING_S: Final = 5.0
 RESTART_MARGIN: Final = 2
 ROUND_S: Final = 15
-"""What a session time-out for restarts is a multiple of."""
+"""A recommended session timeout is a multiple of this."""
 
 
 class SessionTimeout:
-    """Decides when the settings are read again, and what follows from them.
+    """Decides when to read the settings, and what follows from them.
 
     Args:
-        assumed_session_timeout_ms: What holds as long as nothing is known.
+        assumed_session_timeout_ms: The session timeout to assume while it is unknown.
     """
 
     def __init__(self, assumed_session_timeout_ms: int) -> None:
@@ -53,36 +53,27 @@ class SessionTimeout:
         self._interval_s: float | None = None
         self._asked_at_interval_s: float | None = None
         self._is_in_doubt = True
-        self._due_at: float | None = 0.0
+        self.due_at: float | None = 0.0
 
     def follow(self, interval_s: float, now: float) -> None:
-        """Note the heartbeat interval of an answer: where it changed, more may have.
-
-        Args:
-            interval_s: Seconds between heartbeats.
-            now: Seconds.
-        """
+        """Note the heartbeat interval; if it changed, the session timeout may have too."""
         if interval_s != self._interval_s:
             self._interval_s = interval_s
             self._is_in_doubt = True
-            if self._due_at is not None:
-                self._due_at = min(self._due_at, now)
-
-    def due_at(self) -> float | None:
-        """Return when to ask, None while the question is under way."""
-        return self._due_at
+            if self.due_at is not None:
+                self.due_at = min(self.due_at, now)
 
     def asked(self) -> None:
-        """Note that the question is under way."""
+        """Note that the request is in flight."""
         self._asked_at_interval_s = self._interval_s
-        self._due_at = None
+        self.due_at = None
 
     def unanswered(self, now: float) -> None:
-        """Note that it failed: ask again later."""
-        self._due_at = now + ASK_AGAIN_S
+        """Note that it failed: retry later."""
+        self.due_at = now + ASK_AGAIN_S
 
     def handle_response(self, response: GroupSettingsResponse, now: float) -> bool:
-        """Take an answer; True where something is known otherwise than before."""
+        """Process a response; return True if anything changed."""
         before = (self.session_timeout_ms, self.reason)
         if response.session_timeout_ms is not None:
             self.session_timeout_ms, self.reason = response.session_timeout_ms, ""
@@ -90,16 +81,11 @@ class SessionTimeout:
         else:
             self.reason = response.reason
         self._is_in_doubt = self._asked_at_interval_s != self._interval_s
-        self._due_at = now if self._is_in_doubt else now + READ_AGAIN_S
+        self.due_at = now if self._is_in_doubt else now + READ_AGAIN_S
         return before != (self.session_timeout_ms, self.reason)
 
     def command_for_restart(self, group_id: str, restart_s: float | None) -> str | None:
-        """Return the command that lets a static member restart within its session, if it needs one.
-
-        Args:
-            group_id: The group.
-            restart_s: How long a restart takes, in seconds; None: unknown.
-        """
+        """Return the command that lets a static member restart within its session, if needed."""
         session_ms = self.session_timeout_ms
         if session_ms is None or restart_s is None or session_ms >= restart_s * 1000:
             return None
@@ -108,18 +94,14 @@ class SessionTimeout:
         if self._session_timeout_max_ms is None or wanted_ms <= self._session_timeout_max_ms:
             return command
         return (
-            f"{command} (the brokers take {self._session_timeout_max_ms} at most: raise their"
+            f"{command} (the brokers accept at most {self._session_timeout_max_ms}: raise their"
             " group.consumer.max.session.timeout.ms first)"
         )
 
     def proven_for_s(self, interval_s: float) -> float:
-        """Return for how long an accepted heartbeat proves what is owned, in seconds.
-
-        Args:
-            interval_s: Seconds between heartbeats, as the broker last said.
-        """
-        # A broker may have been given a shorter session than Kafka's own, always with shorter
-        # heartbeats: two missed ones and a pause are as long as anybody may be silent.
+        """Return how long an accepted heartbeat proves ownership, in seconds."""
+        # A broker may have a shorter session timeout than Kafka's default, always with a shorter
+        # heartbeat interval: two missed heartbeats and a pause fit into any of them.
         guess_s = MISSED_HEARTBEATS * interval_s + RESENDING_S
         if self.session_timeout_ms is None:
             return min(self._assumed_session_timeout_ms / 1000, guess_s)
@@ -140,8 +122,8 @@ class GroupSettings:
     emit: Callable[[Event], None]
 
     def next_request(self, now: float) -> GroupSettingsRequest | None:
-        """Read the settings when they may have changed."""
-        due_at = self.session.due_at()
+        """Read the settings if they may have changed."""
+        due_at = self.session.due_at
         if due_at is None or due_at > now or self.coordinator.node is None:
             return None
         self.session.asked()
@@ -150,7 +132,7 @@ class GroupSettings:
     def answered(
         self, request: GroupSettingsRequest, response: GroupSettingsResponse, now: float
     ) -> None:
-        """Report a session timeout that changed, and one too short for a restart."""
+        """Report a changed session timeout, and one too short for a restart."""
         session, member = self.session, self.member
         if not session.handle_response(response, now):
             return
@@ -168,5 +150,5 @@ class GroupSettings:
             self.emit(SessionTooShort(*who, session.session_timeout_ms, restart_s, command))
 
     def failed(self, _request: GroupSettingsRequest, _failure: RequestFailed, now: float) -> None:
-        """Read them again later."""
+        """Retry later."""
         self.session.unanswered(now)

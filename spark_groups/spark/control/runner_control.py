@@ -326,9 +326,9 @@ class RunnerControl:
             case PartitionsAssigned(partitions=partitions):
                 self._owned = self._owned | partitions
                 self._note(Change.ASSIGNED, partitions)
-            case RevocationHeld(partitions=held, release_by=release_by):
+            case RevocationHeld(partitions=held, deadline=deadline):
                 self._told.update(held)
-                left_s = release_by - event.at
+                left_s = deadline - event.at
                 self._note(Change.REVOKED, held, number=event.number, deadline_s=left_s)
             case PartitionsGivenUp(partitions=given_up):
                 self._told.update(given_up)

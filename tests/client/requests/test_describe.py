@@ -25,7 +25,16 @@ from spark_groups.offsets.planning import PlanLimit
 from spark_groups.protocol import messages as m
 from spark_groups.protocol.messages import DescribedMember, DescribeGroupResponse
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicIdPartition
-from tests.client.hands import TOPIC, Hands, accepted, committed, described, ends, key, parts
+from tests.client.harness import (
+    TOPIC,
+    ClientHarness,
+    accepted,
+    committed,
+    described,
+    ends,
+    key,
+    parts,
+)
 
 
 def description(
@@ -54,17 +63,17 @@ def take(
 
 
 def test_nothing_is_asked_before_something_changed() -> None:
-    assert TargetAssignment().due_at() is None
+    assert TargetAssignment().due_at is None
 
 
 def test_changes_are_asked_about_soon_but_not_in_a_crowd() -> None:
     watch = TargetAssignment()
     watch.changed(1.0)
-    assert watch.due_at() == 1.0
+    assert watch.due_at == 1.0
     watch.asked(1.0)
-    assert watch.due_at() is None
+    assert watch.due_at is None
     watch.changed(1.1)
-    assert watch.due_at() == pytest.approx(1.0 + DESCRIBE_SPACING_S)
+    assert watch.due_at == pytest.approx(1.0 + DESCRIBE_SPACING_S)
 
 
 def test_refusal_for_good_is_remembered_and_seldom_asked_about_until_there_is_a_description() -> (
@@ -77,7 +86,7 @@ def test_refusal_for_good_is_remembered_and_seldom_asked_about_until_there_is_a_
         assert not watch.settled(5)
     watch = TargetAssignment()
     take(watch, DescribeGroupResponse(error_code=9999))
-    assert watch.due_at() == 1.0 + REFUSED_AGAIN_S
+    assert watch.due_at == 1.0 + REFUSED_AGAIN_S
     take(watch, description(target=NO_PARTITIONS))
     assert not watch.is_refused
 
@@ -86,7 +95,7 @@ def test_nothing_is_not_believed_at_once() -> None:
     watch = TargetAssignment()
     assert take(watch, description(target=NO_PARTITIONS), now=1.0) is True
     assert not watch.settled(5)
-    assert watch.due_at() == 1.0 + NOTHING_AGAIN_S
+    assert watch.due_at == 1.0 + NOTHING_AGAIN_S
     assert take(watch, description(target=NO_PARTITIONS), now=1.5) is True
     assert take(watch, description(target=NO_PARTITIONS), now=1.0 + NOTHING_BELIEVED_S) is False
     assert watch.settled(5)
@@ -104,7 +113,7 @@ def test_pending_is_the_target_without_what_is_owned() -> None:
     assert take(watch, description(target=parts(0, 1)), owned=parts(0)) is True
     assert watch.pending == parts(1)
     assert not watch.settled(5)
-    assert watch.due_at() == 1.0 + DESCRIBE_AGAIN_S
+    assert watch.due_at == 1.0 + DESCRIBE_AGAIN_S
     assert (watch.group_epoch, watch.assignment_epoch) == (5, 5)
     assert watch.group_state == "Reconciling"
 
@@ -126,7 +135,7 @@ def test_settled_until_the_next_change() -> None:
     assert take(watch, description(target=parts(0)), owned=parts(0)) is False
     assert watch.settled(5)
     assert not watch.settled(6)
-    assert watch.due_at() is None
+    assert watch.due_at is None
     watch.changed(2.0)
     assert not watch.settled(5)
 
@@ -157,7 +166,7 @@ def test_answer_without_the_member_tells_nothing_and_is_asked_again(
     watch.asked(3.0)
     assert take(watch, answer, now=3.5) is None
     assert watch.pending == parts(1)
-    assert watch.due_at() == 3.5 + DESCRIBE_AGAIN_S
+    assert watch.due_at == 3.5 + DESCRIBE_AGAIN_S
 
 
 def test_question_that_failed_does_not_put_off_a_change_that_came_meanwhile() -> None:
@@ -165,7 +174,7 @@ def test_question_that_failed_does_not_put_off_a_change_that_came_meanwhile() ->
     watch.asked(1.0)
     watch.changed(1.1)
     watch.unanswered(2.0)
-    assert watch.due_at() == pytest.approx(1.25)
+    assert watch.due_at == pytest.approx(1.25)
 
 
 NAMES = {TOPIC: "orders"}
@@ -175,7 +184,7 @@ MEMBER = {"group_id": "g", "member_id": "m1", "member_epoch": 2}
 def answered(
     watch: PendingOffsets, offsets: dict[int, int], log_ends: dict[int, int], now: float = 1.0
 ) -> list[RangesWithheld]:
-    """Answer both questions; what is said then."""
+    """Answer both requests; return the events."""
     assert watch.to_fetch(**MEMBER) is not None
     assert watch.to_list() is not None
     fetched = {key(at): m.OffsetAndMetadata(offset) for at, offset in offsets.items()}
@@ -192,9 +201,9 @@ def test_ranges_are_said_once_for_each_change() -> None:
         WithheldRange("orders", 3, 120, 400),
     )
     text = event.text(lambda _: None)
-    assert text.startswith("waits for orders-2: [?, 7), orders-3: [120, 400), withheld")
+    assert text.startswith("waiting for orders-2: [?, 7), orders-3: [120, 400), not released")
     watch.refresh(parts(2, 3), NAMES, 1.0 + RESOLVE_AGAIN_S)
-    assert answered(watch, {2: -1, 3: 130}, {2: 7, 3: 500}) == [], "it only went on"
+    assert answered(watch, {2: -1, 3: 130}, {2: 7, 3: 500}) == [], "the offsets only advanced"
     assert watch.withheld(parts(3)) == (WithheldRange("orders", 3, 130, 500),)
     watch.refresh(parts(3), NAMES, 9.0)
     assert len(answered(watch, {3: 130}, {3: 500})) == 1
@@ -236,68 +245,68 @@ def test_question_that_failed_is_left_to_the_next_description() -> None:
     assert watch.to_fetch(**MEMBER) is not None
 
 
-def waiting() -> Hands:
+def waiting() -> ClientHarness:
     """A member that owns partition 0 and is to get 3."""
-    hands = Hands()
-    hands.describes = False
-    hands.own(0, offsets={0: 5})
-    hands.answer(Channel.OFFSETS, described("m1", 2, parts(0, 3), current=parts(0)))
-    return hands
+    harness = ClientHarness()
+    harness.describes = False
+    harness.own(0, offsets={0: 5})
+    harness.answer(Channel.OFFSETS, described("m1", 2, parts(0, 3), current=parts(0)))
+    return harness
 
 
-def answer_pending(hands: Hands, offset: int, end: int) -> None:
-    """Answer what is asked about partition 3."""
-    request = hands.request(Channel.OFFSETS)
+def answer_pending(harness: ClientHarness, offset: int, end: int) -> None:
+    """Answer the requests about partition 3."""
+    request = harness.request(Channel.OFFSETS)
     assert isinstance(request, m.OffsetFetchRequest)
     assert (request.partitions, request.member_epoch) == ({key(3)}, 2)
-    hands.answer(Channel.OFFSETS, committed({3: offset}))
-    while not isinstance(hands.request(Channel.CLUSTER), m.ListOffsetsRequest):
+    harness.answer(Channel.OFFSETS, committed({3: offset}))
+    while not isinstance(harness.request(Channel.CLUSTER), m.ListOffsetsRequest):
         settings = m.GroupSettingsResponse(session_timeout_ms=45_000)
-        hands.answer(Channel.CLUSTER, settings)
-    hands.answer(Channel.CLUSTER, m.ListOffsetsResponse(offsets=ends({3: end})))
+        harness.answer(Channel.CLUSTER, settings)
+    harness.answer(Channel.CLUSTER, m.ListOffsetsResponse(offsets=ends({3: end})))
 
 
 def test_pending_partition_shows_what_waits_in_it_and_is_fetched_afresh_once_assigned() -> None:
-    hands = waiting()
-    answer_pending(hands, 120, 400)
-    (event,) = hands.find(RangesWithheld)
+    harness = waiting()
+    answer_pending(harness, 120, 400)
+    (event,) = harness.find(RangesWithheld)
     assert isinstance(event, RangesWithheld)
     shown = {"topic": "orders", "partition": 3, "committed_offset": 120, "log_end_offset": 400}
-    assert take_snapshot(hands.client, hands.now)["pending_ranges"] == [shown]
-    assert key(3) not in hands.client.readable(hands.now)
-    plan = hands.client.plan(PlanLimit(), ends({0: 9, 3: 400}), hands.now)
+    assert take_snapshot(harness.client, harness.now)["pending_ranges"] == [shown]
+    assert key(3) not in harness.client.readable(harness.now)
+    plan = harness.client.plan(PlanLimit(), ends({0: 9, 3: 400}), harness.now)
     assert plan is not None
     assert plan.partitions() == {key(0)}
-    hands.beat(accepted(2, parts(0, 3)))
-    assert take_snapshot(hands.client, hands.now)["pending_ranges"] == []
-    request = hands.until(m.OffsetFetchRequest)
+    harness.beat(accepted(2, parts(0, 3)))
+    assert take_snapshot(harness.client, harness.now)["pending_ranges"] == []
+    request = harness.until(m.OffsetFetchRequest)
     assert isinstance(request, m.OffsetFetchRequest)
-    hands.answer(Channel.OFFSETS, committed({0: 5, 3: 133}))
-    assert hands.client.ledger.owned[key(3)].position == 133
+    harness.answer(Channel.OFFSETS, committed({0: 5, 3: 133}))
+    assert harness.client.ledger.owned[key(3)].position == 133
 
 
 def test_commits_go_before_questions_about_pending_partitions() -> None:
-    hands = Hands()
-    hands.describes = False
-    hands.own(0, offsets={0: 5})
-    plan = hands.client.plan(PlanLimit(), ends({0: 9}), hands.now)
+    harness = ClientHarness()
+    harness.describes = False
+    harness.own(0, offsets={0: 5})
+    plan = harness.client.plan(PlanLimit(), ends({0: 9}), harness.now)
     assert plan is not None
-    hands.client.finish(plan, hands.now)
-    hands.answer(Channel.OFFSETS, described("m1", 2, parts(0, 3), current=parts(0)))
-    assert isinstance(hands.request(Channel.OFFSETS), m.OffsetCommitRequest)
+    harness.client.finish(plan, harness.now)
+    harness.answer(Channel.OFFSETS, described("m1", 2, parts(0, 3), current=parts(0)))
+    assert isinstance(harness.request(Channel.OFFSETS), m.OffsetCommitRequest)
 
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_error_about_a_pending_partition_changes_nothing(fails: bool) -> None:
-    hands = waiting()
-    before = hands.client.member.state
+    harness = waiting()
+    before = harness.client.member.state
     if fails:
-        hands.fail(Channel.OFFSETS)
+        harness.fail(Channel.OFFSETS)
     else:
         refusal = m.OffsetFetchResponse(error_code=ErrorCode.STALE_MEMBER_EPOCH)
-        hands.answer(Channel.OFFSETS, refusal)
-    assert hands.client.member.state is before
-    assert not isinstance(hands.request(Channel.OFFSETS), m.OffsetFetchRequest)
+        harness.answer(Channel.OFFSETS, refusal)
+    assert harness.client.member.state is before
+    assert not isinstance(harness.request(Channel.OFFSETS), m.OffsetFetchRequest)
 
 
 def test_topic_that_only_the_description_names_is_shown_by_name() -> None:

@@ -1,4 +1,4 @@
-"""When the group's settings are read, and for how long a heartbeat proves what is owned."""
+"""When the group's settings are read, and how long a heartbeat proves ownership."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from spark_groups.client.requests.settings import ASK_AGAIN_S, READ_AGAIN_S, SessionTimeout
 from spark_groups.protocol.events import SessionTimeoutKnown, SessionTooShort, SettingsUnknown
 from spark_groups.protocol.messages import GroupSettingsResponse
-from tests.client.hands import Hands, accepted, indexes
+from tests.client.harness import ClientHarness, accepted, indexes
 
 
 def known(session_timeout_ms: int) -> GroupSettingsResponse:
@@ -21,16 +21,16 @@ def read(watch: SessionTimeout, response: GroupSettingsResponse, now: float) -> 
 
 def test_settings_are_read_at_the_start_and_again_now_and_then() -> None:
     watch = SessionTimeout(45_000)
-    assert watch.due_at() == 0.0
+    assert watch.due_at == 0.0
     watch.asked()
-    assert watch.due_at() is None
+    assert watch.due_at is None
     assert watch.handle_response(known(30_000), 1.0)
-    assert watch.due_at() == 1.0 + READ_AGAIN_S
+    assert watch.due_at == 1.0 + READ_AGAIN_S
     assert not read(watch, known(30_000), 61.0), "the same is no news"
     assert read(watch, known(10_000), 121.0)
     watch.asked()
     watch.unanswered(200.0)
-    assert watch.due_at() == 200.0 + ASK_AGAIN_S
+    assert watch.due_at == 200.0 + ASK_AGAIN_S
     assert watch.session_timeout_ms == 10_000
 
 
@@ -39,9 +39,9 @@ def test_another_heartbeat_interval_has_them_read_at_once() -> None:
     watch.follow(5.0, 0.5)
     read(watch, known(45_000), 1.0)
     watch.follow(5.0, 6.0)
-    assert watch.due_at() == 1.0 + READ_AGAIN_S
+    assert watch.due_at == 1.0 + READ_AGAIN_S
     watch.follow(0.5, 7.0)
-    assert watch.due_at() == 7.0
+    assert watch.due_at == 7.0
 
 
 def test_interval_that_changes_while_they_are_read_has_them_read_once_more() -> None:
@@ -50,7 +50,7 @@ def test_interval_that_changes_while_they_are_read_has_them_read_once_more() -> 
     watch.asked()
     watch.follow(0.5, 1.0)
     watch.handle_response(known(45_000), 1.5)
-    assert watch.due_at() == 1.5
+    assert watch.due_at == 1.5
     assert watch.proven_for_s(0.5) == 6.0, "not believed yet"
     read(watch, known(2_000), 2.0)
     assert watch.proven_for_s(0.5) == 2.0
@@ -103,41 +103,41 @@ def test_command_that_the_brokers_would_refuse_says_what_to_raise_first(
     response = GroupSettingsResponse(session_timeout_ms=45_000, session_timeout_max_ms=maximum_ms)
     read(watch, response, 1.0)
     command = watch.command_for_restart("g", 61.0) or ""
-    assert ("the brokers take 60000 at most" in command) is is_said
+    assert ("the brokers accept at most 60000" in command) is is_said
 
 
 def test_client_owns_nothing_once_its_session_may_be_over() -> None:
-    hands = Hands()
-    hands.settings = known(8_000)
-    hands.own(0, offsets={0: 5})
-    assert hands.client.member.session_timeout_ms == 8_000
-    proven_at = hands.client.member.last_accepted_sent_at or 0.0
-    assert indexes(hands.client.readable(proven_at + 8.0)) == [0]
-    assert not hands.client.readable(proven_at + 8.1)
-    (event,) = hands.find(SessionTimeoutKnown)
+    harness = ClientHarness()
+    harness.settings = known(8_000)
+    harness.own(0, offsets={0: 5})
+    assert harness.client.member.session_timeout_ms == 8_000
+    proven_at = harness.client.member.last_accepted_sent_at or 0.0
+    assert indexes(harness.client.readable(proven_at + 8.0)) == [0]
+    assert not harness.client.readable(proven_at + 8.1)
+    (event,) = harness.find(SessionTimeoutKnown)
     assert isinstance(event, SessionTimeoutKnown)
     assert event.session_timeout_ms == 8_000
 
 
 def test_client_that_may_not_read_them_says_so_once_and_goes_on() -> None:
-    hands = Hands()
-    hands.own(0, offsets={0: 5})
+    harness = ClientHarness()
+    harness.own(0, offsets={0: 5})
     for _ in range(30):
-        hands.wait(5.0)
-        hands.beat(accepted(hands.client.member.member_epoch))
-    assert hands.settings_read >= 3
-    assert len(hands.find(SettingsUnknown)) == 1
-    assert indexes(hands.client.readable(hands.now)) == [0]
+        harness.wait(5.0)
+        harness.beat(accepted(harness.client.member.member_epoch))
+    assert harness.settings_read >= 3
+    assert len(harness.find(SettingsUnknown)) == 1
+    assert indexes(harness.client.readable(harness.now)) == [0]
 
 
 @pytest.mark.parametrize(("instance_id", "warned"), [("i1", 1), (None, 0)])
 def test_only_static_members_are_warned_of_a_session_that_a_restart_outlasts(
     instance_id: str | None, warned: int
 ) -> None:
-    hands = Hands(instance_id=instance_id, restart_s=61.0)
-    hands.settings = known(45_000)
-    hands.own(0, offsets={0: 5})
-    found = hands.find(SessionTooShort)
+    harness = ClientHarness(instance_id=instance_id, restart_s=61.0)
+    harness.settings = known(45_000)
+    harness.own(0, offsets={0: 5})
+    found = harness.find(SessionTooShort)
     assert len(found) == warned
     assert all(
         isinstance(each, SessionTooShort) and "session.timeout.ms=135000" in each.command

@@ -209,7 +209,7 @@ def test_the_member_of_a_query_with_a_long_trigger_is_not_taken_for_a_silent_one
     run = start()
     with listening(run, tmp_path) as driver:
         driver.report(until_rows(run, NOTHING_PLANNED), trigger_interval_s=3600.0)
-        liveness = run.driver._engine.started().attendance.liveness
+        liveness = run.driver._engine.started().liveness.activity
         wait_until(lambda: liveness.idle_limit_s == 4 * 3600.0, what="the report")
 
 

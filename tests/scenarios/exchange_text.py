@@ -17,7 +17,7 @@ WORDS = {
 }
 
 
-def tell(
+def exchange_text(
     names: Names,
     group_id: str,
     request: m.Request,
@@ -25,17 +25,16 @@ def tell(
     *,
     in_any_case: bool = False,
 ) -> list[str]:
-    """Return what was asked and answered, nothing if it is of no interest.
+    """Return a request and its answer, nothing if they are of no interest.
 
-    Heartbeats that say nothing and are told nothing are left out, and so is what a client asks
-    about the cluster.
+    Heartbeats without changes on either side are left out, and so are requests about the cluster.
 
     Args:
         names: How topics and epochs are shown.
         group_id: The group.
-        request: What was asked.
+        request: The request.
         answer: What came back.
-        in_any_case: True if it is of interest whatever it is.
+        in_any_case: True if it is always of interest.
     """
     match request, answer:
         case _, m.RequestFailed(reason=reason):
@@ -58,7 +57,7 @@ def tell(
 
 
 def asked(names: Names, group_id: str, request: m.Request) -> str:
-    """Return what is asked, in words."""
+    """Return a request in words."""
     match request:
         case m.HeartbeatRequest():
             return _heartbeat(names, group_id, request)

@@ -1,4 +1,4 @@
-"""A client in the hands of a test: each request is taken out and answered by name."""
+"""A test harness of a client: tests answer each request by its channel."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def committed(offsets: dict[int, int], count: int = 4) -> m.OffsetFetchResponse:
     )
 
 
-class Hands:
+class ClientHarness:
     """A client, its clock and what it has under way.
 
     Args:
