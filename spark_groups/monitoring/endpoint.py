@@ -56,9 +56,8 @@ class MonitoringEndpoint:
     """Answers for one member.
 
     Args:
-        take: Returns its snapshot.
-        host: The address to listen on.
-        port: The port; 0: any that is free.
+        take: Returns the member's snapshot.
+        port: 0 binds any free port.
     """
 
     def __init__(self, take: Take, *, host: str, port: int) -> None:
@@ -138,11 +137,7 @@ def _reply(start: StartResponse, status: HTTPStatus, value: object) -> list[byte
 
 
 class _Member(Collector):
-    """What Prometheus' own code asks for metrics.
-
-    Args:
-        take: Returns the snapshot.
-    """
+    """What Prometheus' own code asks for metrics."""
 
     def __init__(self, take: Take) -> None:
         self._take = take
@@ -161,11 +156,7 @@ class _Connection(LimitedRequest, WSGIRequestHandler):
 
 
 class _Server(LimitedServer, WSGIServer):
-    """Answers each client by a thread: a probe does not wait for a slow one.
-
-    Args:
-        address: Host and port.
-    """
+    """Answers each client by a thread: a probe does not wait for a slow one."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         host, port = address

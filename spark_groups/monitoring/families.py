@@ -36,9 +36,8 @@ class Gauge:
     """A number that a snapshot has, or gives.
 
     Args:
-        name: Behind the prefix.
-        meaning: What it is.
-        value: Takes it out of a snapshot; None: unknown.
+        name: Without the prefix.
+        value: Reads the number from a snapshot; None if unknown.
     """
 
     name: str
@@ -155,11 +154,7 @@ INFO: Final = ("member_id", "instance_id", "coordinator")
 
 
 def families(view: View) -> Iterator[Metric]:
-    """Yield all metrics of a member.
-
-    Args:
-        view: Its snapshot; one that only has `group` and `state` is of a member to be.
-    """
+    """Yield all metrics of a member."""
     group = str(view["group"])
     yield from _states(group, view)
     if "tally" not in view:

@@ -21,11 +21,7 @@ _PLACE_TIMEOUT_S: Final = 0.5
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether an address or a name is that of this machine for itself.
-
-    Args:
-        host: An address, in brackets or not, or a name.
-    """
+    """Tell whether an address or a name is that of this machine for itself."""
     name = host.strip("[]").rstrip(".").lower()
     try:
         return ipaddress.ip_address(name).is_loopback
@@ -38,9 +34,6 @@ def names_loopback(host_header: str) -> bool:
 
     A server on a loopback address refuses any other: a page of another site whose name resolves
     to this machine (DNS rebinding) must not read what is here.
-
-    Args:
-        host_header: The request's Host header.
     """
     try:
         return is_loopback(urlsplit(f"//{host_header}").hostname or "")
@@ -64,11 +57,6 @@ class LimitedServer(ThreadingHTTPServer):
     A connection has `HEAD_TIMEOUT_S` for the head of its request. Where all places are taken, a
     new connection takes the place of the oldest one whose head is not there yet, so that clients
     that send a byte now and then cannot shut a probe out; if there is none, it is closed.
-
-    Args:
-        address: An address of this machine, and the port; 0: one that is free.
-        request: Answers a connection.
-        connections_max: How many are served at a time.
 
     Raises:
         OSError: It cannot listen there.

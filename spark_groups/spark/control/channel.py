@@ -39,23 +39,14 @@ _numbers = itertools.count()
 
 
 def control_directories(runtime: str | None, files: Path | None) -> tuple[Path, ...]:
-    """Return where drivers' sockets may lie, the best place first; they need not exist.
-
-    Args:
-        runtime: What `XDG_RUNTIME_DIR` says in the JVM's environment, if anything.
-        files: The directory of the SparkContext's files, if it is known.
-    """
+    """Return where drivers' sockets may lie, the best place first; they need not exist."""
     # Where a system gives each user a temporary directory (macOS), sockets have short paths there.
     places = (runtime_directory(runtime), runtime_directory(tempfile.gettempdir()), files)
     return tuple(place / "spark-groups-control" for place in places if place is not None)
 
 
 def directories_of_driver(jvm: Any) -> tuple[Path, ...]:
-    """Return where the sockets of a driver may lie.
-
-    Args:
-        jvm: py4j's view of the driver's JVM, which has a SparkContext.
-    """
+    """Return where the sockets of a driver may lie."""
     files = Path(jvm.org.apache.spark.SparkFiles.getRootDirectory())
     return control_directories(jvm.java.lang.System.getenv("XDG_RUNTIME_DIR"), files)
 
@@ -90,9 +81,8 @@ class Link:
     """One connection between a driver and a runner; both sides have one.
 
     Args:
-        connection: A connected stream socket.
-        received: Called with each message, on the link's own thread; must not raise.
-        closed: Called once when the connection is over.
+        received: Called with each message on the link's read thread; must not raise.
+        closed: Called once, when the connection ends.
     """
 
     def __init__(
@@ -114,11 +104,7 @@ class Link:
             threading.Thread(target=target, name=f"kafka-group-link-{name}", daemon=True).start()
 
     def send(self, message: Message) -> None:
-        """Send a message some time soon; a side that takes nothing for long is cut off.
-
-        Args:
-            message: What to say.
-        """
+        """Send a message some time soon; a side that takes nothing for long is cut off."""
         if not self.is_open:
             return
         try:
@@ -165,11 +151,9 @@ class ControlServer:
     """A driver's end: a socket that the runners of its JVM connect to.
 
     Args:
-        jvm_pid: The JVM's pid.
-        listening: What each runner is told first.
-        received: Called with each message of a runner.
-        directories: Where the socket may lie, the best place first.
-        told_before: What a runner is told before that, asked for anew for each of them.
+        listening: The first message that each runner receives, after `greetings`.
+        directories: Candidate directories for the socket, in order of preference.
+        told_before: Called for each runner that connects; returns messages to send first.
     """
 
     def __init__(
@@ -194,7 +178,7 @@ class ControlServer:
         """Begin to listen; where no socket can be made, say so and go on without.
 
         Args:
-            missing: What there is not without it, for whoever reads the warning.
+            missing: What users lose without the channel, for the warning.
         """
         problems: list[str] = []
         self._socket = listener = self._listen(problems)
@@ -215,9 +199,6 @@ class ControlServer:
     def broadcast(self, message: Message) -> int:
         """Tell all runners.
 
-        Args:
-            message: What to say.
-
         Returns:
             How many there are.
         """
@@ -229,10 +210,6 @@ class ControlServer:
 
     def await_runners(self, pids: set[int], timeout_s: float) -> bool:
         """Wait until the runners of some processes are connected.
-
-        Args:
-            pids: The processes.
-            timeout_s: How long at most.
 
         Returns:
             False if some are missing.
@@ -307,11 +284,7 @@ class ControlClient:
     """A runner's end: a link to every driver process of its JVM that listens.
 
     Args:
-        jvm_pid: The JVM's pid.
-        introduced: What each driver is told first.
-        received: Called with each message of a driver.
-        closed: Called when a link is over.
-        directories: Where the sockets may lie.
+        introduced: The first message that each driver receives.
     """
 
     def __init__(
@@ -342,11 +315,7 @@ class ControlClient:
         return found
 
     def broadcast(self, message: Message) -> None:
-        """Tell all drivers.
-
-        Args:
-            message: What to say.
-        """
+        """Tell all drivers."""
         for link in self.links():
             link.send(message)
 

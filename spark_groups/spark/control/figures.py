@@ -19,9 +19,6 @@ from spark_groups.runtime.snapshots import read_snapshots
 def figures(query: StreamingQuery) -> list[dict[str, Any]]:
     """Return the snapshot of each member that reads for a query, with its `health`.
 
-    Args:
-        query: A query whose driver runs on this machine, as this user.
-
     Returns:
         One for each kafka-group source; none before the first batch was reported, or where the
         runner is another machine's.

@@ -64,13 +64,12 @@ class PartitionsMoved:
     """Partitions that came to a query, or went away from it.
 
     Args:
-        group_id: The consumer group.
-        member_id: The query's member of the group; another one in each run.
-        member_epoch: The epoch that the member had then.
-        partitions: Which ones; several calls may belong to one epoch.
-        query_id: Spark's id of the query; None before its first batch was reported.
-        deadline_s: `on_revoked` only: how long the revocation waits, in seconds; 0 if nothing does.
-        reason: `on_lost` only: why.
+        member_id: The query's member ID, which differs in each run.
+        member_epoch: The member epoch at the time of the change.
+        partitions: Several calls may share one member epoch.
+        query_id: Spark's query ID; None before the first batch was reported.
+        deadline_s: `on_revoked` only: seconds that the revocation waits; 0 if it does not wait.
+        reason: `on_lost` only.
     """
 
     group_id: str
@@ -91,13 +90,8 @@ class GroupListener:
     """Connects the queries of one JVM to the driver's code; `listen` makes one.
 
     Args:
-        jvm_pid: The JVM's pid.
-        on_assigned: Called when partitions came.
-        on_revoked: Called before partitions are given up.
-        on_lost: Called when partitions are gone.
-        directories: Where its socket may lie, the best place first. Where none can be made, a
-            warning says so, and nothing is passed on.
-        spark_ui: Where the application's Spark UI is; runners show it to whoever looks at them.
+        directories: Candidate directories for the control socket, in order of preference.
+        spark_ui: URL of the application's Spark UI, which runners publish in snapshots.
     """
 
     def __init__(
@@ -152,11 +146,8 @@ class GroupListener:
         """Pass on that Spark has a batch in its commit log.
 
         Args:
-            query_id: Spark's id of the query.
-            ends: Where the batch ended in each source, as it stands in the checkpoint.
-            is_stateful: Whether the query keeps state in Spark.
-            is_asynchronous: Whether it tracks its progress asynchronously.
-            trigger_interval_s: From the start of one batch to the next, in seconds; 0: not fixed.
+            ends: End offsets of the batch, one per source, as in the checkpoint.
+            trigger_interval_s: Seconds between batch starts; 0 if not fixed.
         """
         for end in ends:
             member_id = planner_of(end)
@@ -176,32 +167,18 @@ class GroupListener:
             )
 
     def refuse(self, query_id: str, group_id: str, reason: str) -> None:
-        """Have a query that is about to start end at once, until `ended`.
-
-        Args:
-            query_id: Spark's id of the query.
-            group_id: The consumer group that its runners are members of.
-            reason: Why, and what to do.
-        """
+        """Have a query that is about to start end at once, until `ended`."""
         if len(self._refused) < MAX_QUERIES:
             self._refused[query_id] = QueryRefused(group_id=group_id, reason=reason)
 
     def ended(self, query_id: str) -> None:
-        """Pass on that a query has ended: nothing more will be reported of it.
-
-        Args:
-            query_id: Spark's id of the query.
-        """
+        """Pass on that a query has ended: nothing more will be reported of it."""
         self._refused.pop(query_id, None)
         had_reports = query_id in self._queries.values()
         self._server.broadcast(NothingMoreReported(query_id=query_id, had_reports=had_reports))
 
     def on_close(self, remove: Callable[[float], None]) -> None:
-        """Have something done when listening ends.
-
-        Args:
-            remove: What; it is called with the seconds that it may take.
-        """
+        """Have something done when listening ends."""
         self._remove = remove
 
     def close(self, timeout_s: float = EVENTS_TIMEOUT_S) -> None:
@@ -211,7 +188,7 @@ class GroupListener:
         call closes its listeners by itself.
 
         Args:
-            timeout_s: How long to wait for what Spark has posted, in seconds.
+            timeout_s: Seconds to wait for events that Spark has posted.
         """
         remove, self._remove = self._remove, None
         if remove is not None:
@@ -360,10 +337,12 @@ def listen(
     queries' runners find, a warning says what is missing, and the queries run without it.
 
     Args:
-        spark: The session; it has to be a classic one.
-        on_assigned: Called with the partitions that came; also when listening begins later.
-        on_revoked: Called before partitions are given up.
-        on_lost: Called when partitions are gone: fenced, expired, or given up uncommitted.
+        spark: A classic session, not Spark Connect.
+        on_assigned: Called with newly assigned partitions, and with all of them if listening begins
+            later.
+        on_revoked: Called before partitions are revoked.
+        on_lost: Called when the member has lost partitions: fenced, expired, or released
+            uncommitted.
 
     Raises:
         OptionsError: The session is one of Spark Connect.
@@ -409,11 +388,6 @@ def remove_listener(
     """Have Spark call a listener no more, once it has delivered what it has posted.
 
     The listener is removed also if the events are not delivered in time.
-
-    Args:
-        spark: The session.
-        events: The listener.
-        timeout_s: How long to wait for events, in seconds.
     """
     deadline_s = time.monotonic() + timeout_s
     _await_events(spark, deadline_s)

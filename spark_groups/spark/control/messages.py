@@ -35,9 +35,9 @@ class Listening(Message):
     """A driver listens; the first message of each connection.
 
     Args:
-        reports_batches: Whether it will report the batches that Spark has committed.
-        holds_revocations: Whether it wants to be told before partitions are given up.
-        spark_ui: Where the application's Spark UI is; empty: it has none, or this is not known.
+        reports_batches: Whether the driver reports batches that Spark has committed.
+        holds_revocations: Whether the driver's code runs before a revocation completes.
+        spark_ui: URL of the Spark UI; empty if unknown.
     """
 
     reports_batches: bool
@@ -50,8 +50,8 @@ class QueryRefused(Message):
     """A query that is about to start must not run; comes before `Listening`.
 
     Args:
-        group_id: The consumer group that its runners are members of.
-        reason: Why, and what to do.
+        group_id: The consumer group that the query's runners join.
+        reason: The reason and the remedy, for the user.
     """
 
     group_id: str
@@ -63,11 +63,10 @@ class BatchReported(Message):
     """Spark has a batch in its commit log.
 
     Args:
-        plan: The end of the batch, exactly as it stands in Spark's checkpoint.
-        query_id: Spark's id of the query.
+        plan: The batch's end offset, exactly as in Spark's checkpoint.
         is_stateful: Whether the query keeps state in Spark.
-        is_asynchronous: Whether it tracks its progress asynchronously: then nothing is proven.
-        trigger_interval_s: From the start of one batch to the next, in seconds; 0: not fixed.
+        is_asynchronous: Whether the query tracks progress asynchronously, which proves nothing.
+        trigger_interval_s: Seconds between batch starts; 0 if not fixed.
     """
 
     plan: str
@@ -82,8 +81,8 @@ class NothingMoreReported(Message):
     """A query has ended: no batch of it will be reported any more.
 
     Args:
-        query_id: Spark's id of the query; empty: all of them.
-        had_reports: Whether a batch of it was reported before.
+        query_id: Spark's query ID; empty means all queries.
+        had_reports: Whether any batch of the query was reported.
     """
 
     query_id: str
@@ -100,7 +99,7 @@ class Released(Message):
     """The rebalance listener is done with a revocation.
 
     Args:
-        number: That of its `PartitionsChanged`.
+        number: The number of the `PartitionsChanged` message.
     """
 
     number: int
@@ -108,12 +107,7 @@ class Released(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Introduced(Message):
-    """A runner says who it is.
-
-    Args:
-        pid: Its process.
-        group_id: The consumer group that its query is a member of.
-    """
+    """A runner says who it is."""
 
     pid: int
     group_id: str
@@ -130,13 +124,8 @@ class PartitionsChanged(Message):
 
     Args:
         change: The value of a `Change`.
-        number: What is to be released; 0: nothing waits.
-        group_id: The consumer group.
-        member_id: The member it happened to.
-        member_epoch: The epoch it had then.
-        partitions: Which ones.
-        deadline_s: How long it waits to be released, in seconds.
-        reason: Why they were lost.
+        number: Identifies the revocation to release; 0 if nothing waits.
+        deadline_s: Seconds that the revocation waits.
     """
 
     change: str
@@ -198,11 +187,7 @@ def _message(values: dict[str, object]) -> Message:
 
 
 def as_line(message: Message) -> bytes:
-    """Return a message as it is sent.
-
-    Args:
-        message: What to say.
-    """
+    """Return a message as it is sent."""
     kind = type(message)
     values = {each.name: getattr(message, each.name) for each in fields(kind)}
     return json.dumps({"message": kind.__name__, **values}).encode("utf-8") + b"\n"
@@ -210,9 +195,6 @@ def as_line(message: Message) -> bytes:
 
 def from_line(line: bytes) -> Message:
     """Read a message.
-
-    Args:
-        line: What was received.
 
     Raises:
         ValueError: It is not a message of this version.

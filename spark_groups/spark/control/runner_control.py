@@ -72,11 +72,9 @@ class RunnerControl:
     """Connects one run of a query to the drivers that listen.
 
     Args:
-        driver: The member.
-        group_id: Its group.
-        move_with_state: What happens when partitions move away from state that stays.
-        jvm_pid: The JVM that this run belongs to; None is the parent of this process.
-        directories: Where drivers' sockets may lie; None is where this process's JVM has them.
+        move_with_state: The option `partitionMoveWithState`.
+        jvm_pid: None means the parent of this process.
+        directories: Where to look for drivers' sockets; None means the JVM's directories.
     """
 
     def __init__(
@@ -176,7 +174,7 @@ class RunnerControl:
         """Say which plan was handed to Spark: its report is what finishes it.
 
         Args:
-            plan: The plan; None: what was in Spark's hands is proven finished.
+            plan: None means that Spark has finished the previous plan.
         """
         with self._changed:
             self._expected = plan
@@ -191,9 +189,6 @@ class RunnerControl:
 
     def await_report(self, timeout_s: float) -> bool:
         """Wait until the plan in Spark's hands is reported, or it is certain that it will not be.
-
-        Args:
-            timeout_s: How long at most.
 
         Returns:
             False if rows may have been read that nobody will commit.

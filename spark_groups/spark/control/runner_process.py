@@ -56,11 +56,10 @@ class RunnerEnd:
     """Leaves once, whatever ends the runner, and then ends the process.
 
     Args:
-        leave: What to do before the process ends; must end by itself.
-        files_directory: A directory that lives as long as the SparkContext, if one is known.
-        jvm_connection: The connection that Spark's calls come by; None if it is not known: then
-            a SIGTERM of an unknown sender is taken for the JVM's.
-        exit_process: Ends the process.
+        leave: Leaves the group; must return within a bounded time.
+        files_directory: A directory that Spark deletes when it stops the SparkContext.
+        jvm_connection: The connection that carries Spark's calls; without it, a SIGTERM from an
+            unknown sender counts as the JVM's.
     """
 
     def __init__(
@@ -165,11 +164,7 @@ def jvm_connection() -> socket.socket | None:
 
 
 def has_hung_up(connection: socket.socket) -> bool:
-    """Tell whether the other side closed a connection; takes nothing of what it sent.
-
-    Args:
-        connection: A connected stream socket.
-    """
+    """Tell whether the other side closed a connection; takes nothing of what it sent."""
     try:
         return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
     except (BlockingIOError, InterruptedError):
@@ -218,10 +213,8 @@ def log_to_stderr(
     """Write what this package logs to stderr, unless this process has a logging of its own.
 
     Args:
-        level: The least level that is written; None: INFO, or what the process has configured.
-        query_id: Returns Spark's id of the query, None as long as it is not known.
-        stream: Where to write instead.
-        package: Whose lines.
+        level: None means INFO, or the level that the process has configured.
+        query_id: Returns Spark's query ID, or None while it is unknown.
     """
     logger = logging.getLogger(package)
     is_configured = logger.hasHandlers()
@@ -237,11 +230,7 @@ def log_to_stderr(
 
 
 class _Lines(logging.Formatter):
-    """Begins each line with time, level and query, in Spark's words.
-
-    Args:
-        query_id: Returns Spark's id of the query, None as long as it is not known.
-    """
+    """Begins each line with time, level and query, in Spark's words."""
 
     def __init__(self, query_id: Callable[[], str | None]) -> None:
         super().__init__("%(asctime)s %(spark_level)s kafka-group [%(query)s]: %(message)s")

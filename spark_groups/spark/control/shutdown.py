@@ -56,8 +56,7 @@ class CleanEnd:
     """Ends all queries of a session when the driver is told to end; `stop_on_sigterm` makes one.
 
     Args:
-        spark: The session.
-        timeout_s: How long running batches may take to end before they are given up.
+        timeout_s: Seconds that running batches may take to end.
     """
 
     def __init__(self, spark: SparkSession, timeout_s: float) -> None:
@@ -75,9 +74,6 @@ class CleanEnd:
         """Wait for a query's end as `query.awaitTermination()` does, and for the clean one.
 
         While the JVM ends, the driver's Python has to stay: it is what ends the queries.
-
-        Args:
-            query: A query of the session.
 
         Raises:
             StreamingQueryException: The query failed.
@@ -114,13 +110,7 @@ class _Action:
 
 
 class _Hook:
-    """What the JVM calls before it ends, unless this process ends by itself: then nobody answers.
-
-    Args:
-        spark: A session of the JVM.
-        action: What is called.
-        timeout_s: How long the JVM waits for it.
-    """
+    """Registers a JVM shutdown hook, and removes it when this process exits by itself."""
 
     def __init__(self, spark: SparkSession, action: Callable[[], None], timeout_s: int) -> None:
         gateway: Any = spark.sparkContext._gateway
@@ -148,8 +138,7 @@ def stop_on_sigterm(spark: SparkSession, *, timeout_s: float = 30.0) -> CleanEnd
     spared: without them no batch can end (systemd: `KillMode=mixed`).
 
     Args:
-        spark: The session; Spark Connect has no driver of its own to end.
-        timeout_s: How long running batches may take to end before they are given up.
+        timeout_s: Seconds that running batches may take to end.
 
     Raises:
         OptionsError: The session is one of Spark Connect, or the time-out is not positive.
@@ -192,12 +181,7 @@ def _end_queries(spark: SparkSession, drain: _Drain, timeout_s: float) -> None:
 
 
 class _Drain:
-    """Asks the runners of a JVM to plan nothing more, and tells them what they may commit.
-
-    Args:
-        jvm_pid: The JVM's pid.
-        directories: Where the socket may lie.
-    """
+    """Asks the runners of a JVM to plan nothing more, and tells them what they may commit."""
 
     def __init__(self, jvm_pid: int, directories: Sequence[Path]) -> None:
         listening = Listening(reports_batches=False, holds_revocations=False)
@@ -210,22 +194,14 @@ class _Drain:
         )
 
     def begin(self, runner_pids: list[int]) -> None:
-        """Ask all runners, once they have found this socket, and wait until they obey.
-
-        Args:
-            runner_pids: The processes of the JVM that are runners; not all may be this source's.
-        """
+        """Ask all runners, once they have found this socket, and wait until they obey."""
         self._server.await_runners(set(runner_pids), REACH_RUNNERS_S)
         reached = self._server.broadcast(Drain())
         with self._changed:
             self._changed.wait_for(lambda: len(self._draining) >= reached, REACH_RUNNERS_S)
 
     def report(self, queries: Sequence[StreamingQuery]) -> None:
-        """Tell the runners which plans Spark has committed last.
-
-        Args:
-            queries: Queries that begin no other batch.
-        """
+        """Tell the runners which plans Spark has committed last."""
         for query in queries:
             for plan in _finished_plans(query):
                 report = BatchReported(

@@ -98,12 +98,10 @@ class JobOptions(BaseModel):
     """What every job has; each kind adds keys of its own, in sections of their own.
 
     Args:
-        application_name: Names the application and its directories; None is Spark's application
-            id, which is another one in every run, so that nothing is resumed.
-        source: Options of the source, by their own names.
-        checkpoint_location: The directory that holds a checkpoint for each application.
-        trigger_s: Seconds between two batches, or availableNow.
-        select_expr: SQL expressions of the columns that are written; empty: all columns.
+        application_name: Names the application and its directories; None uses Spark's application
+            ID, which changes with each run, so no run resumes another.
+        trigger_s: Seconds between batches, or availableNow.
+        select_expr: SQL expressions of the columns to write; empty means all columns.
         stop_timeout_s: Seconds that the running batch may take after SIGTERM.
     """
 
@@ -128,13 +126,7 @@ Job = TypeVar("Job", bound=JobOptions)
 
 
 class ConsumeOptions(JobOptions):
-    """The configuration of `jobs/consume.py`.
-
-    Args:
-        sink_format: What writes the rows; delta needs the package of Delta Lake.
-        sink_path: The directory that holds a directory for each application; not for the console.
-        sink_options: Options of the format.
-    """
+    """The configuration of `jobs/consume.py`."""
 
     example = "conf/consume.toml"
 
@@ -147,10 +139,7 @@ class CountOptions(ConsumeOptions):
     """The configuration of `jobs/count_by_window.py`.
 
     Args:
-        length: How long a window is, as Spark writes intervals.
-        slide: From the start of one to the start of the next; None: as long as it is.
-        watermark: How late a record may be: then its window is counted and written.
-        group_by: SQL expressions beside the window.
+        slide: None means the window's length.
     """
 
     example = "conf/count_by_window.toml"
@@ -165,9 +154,7 @@ class CopyOptions(JobOptions):
     """The configuration of `jobs/copy_topic.py`.
 
     Args:
-        topic: The topic that is written.
-        partition: Whether records keep the number of their partition, or their key decides.
-        cluster: `kafka.*` options of another cluster; empty: the cluster that is read.
+        cluster: `kafka.*` options of the target cluster; empty means the source cluster.
     """
 
     example = "conf/copy_topic.toml"
@@ -179,13 +166,7 @@ class CopyOptions(JobOptions):
 
 
 class ReplayOptions(JobOptions):
-    """The configuration of `jobs/replay_dead_letters.py`.
-
-    Args:
-        to: To the topic that the letters stood in first, or to their group's topic for retries.
-        retry_topic: The name of that one, made of `{topic}` and `{group}`.
-        dry_run: Whether it is only shown.
-    """
+    """The configuration of `jobs/replay_dead_letters.py`."""
 
     example = "conf/replay_dead_letters.toml"
     needed = {"includeHeaders": "true", "startingOffsets": "earliest"}
@@ -197,9 +178,6 @@ class ReplayOptions(JobOptions):
 
 def connected(options: Mapping[str, str]) -> RangeSettings:
     """Return how a cluster is connected to, by the options of a source that reads it.
-
-    Args:
-        options: At least `kafka.bootstrap.servers`.
 
     Raises:
         OptionsError: Some of them are wrong.
@@ -214,10 +192,9 @@ def load_job(
     """Return the checked configuration of a job.
 
     Args:
-        kind: What it consists of.
-        path: A TOML file; None: everything is set on the command line.
-        settings: What overrides the file, in order: the argument that says so, `section.key`, and
-            the value as text.
+        path: A TOML file; None if the command line sets everything.
+        settings: Overrides in order: the command-line argument, `section.key`, and the value as
+            text.
 
     Raises:
         OptionsError: The file cannot be read, or something in it or in the settings is wrong;

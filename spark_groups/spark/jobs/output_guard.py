@@ -25,9 +25,6 @@ class HadoopFiles:
     """Small text files on any file system that Spark's Hadoop knows: local, HDFS, object stores.
 
     They are reached through the driver's JVM, by paths or URIs.
-
-    Args:
-        spark: The session whose Hadoop configuration is used.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -58,11 +55,6 @@ class HadoopFiles:
     def create(self, path: str, text: str, *, overwrite: bool = False) -> bool:
         """Write a file.
 
-        Args:
-            path: Where.
-            text: What it shall say.
-            overwrite: Whether it may be there already.
-
         Returns:
             False if it was there and was left alone.
         """
@@ -85,13 +77,7 @@ class HadoopFiles:
 
 
 class OutputGuard:
-    """Keeps a directory for the query of one checkpoint.
-
-    Args:
-        files: The file systems.
-        output: The directory that the query writes to.
-        checkpoint: The query's checkpoint.
-    """
+    """Keeps a directory for the query of one checkpoint."""
 
     def __init__(self, files: HadoopFiles, *, output: str, checkpoint: str) -> None:
         self._files = files
@@ -121,11 +107,7 @@ class OutputGuard:
             )
 
     def confirm(self, query_id: str) -> None:
-        """Put the query's id on the note, once it has one.
-
-        Args:
-            query_id: The id that stays the same as long as the checkpoint does.
-        """
+        """Put the query's id on the note, once it has one."""
         if self._read_note()["query_id"] != query_id:
             self._files.create(self._note, self._note_text(query_id), overwrite=True)
 

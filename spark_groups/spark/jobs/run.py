@@ -56,15 +56,7 @@ def main(
     further: Arguments | None = None,
     flags: Arguments | None = None,
 ) -> None:
-    """Read the command line, and run a job; wrong options end it with status 2.
-
-    Args:
-        description: The help: what the job does, and how it is called.
-        kind: What its configuration consists of.
-        run: Runs it.
-        further: Its own arguments, beside those that all jobs have.
-        flags: Its arguments that take no value, and set their key to true.
-    """
+    """Read the command line, and run a job; wrong options end it with status 2."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
     arguments = {**COMMON, **(further or {}), **(flags or {})}
@@ -111,11 +103,6 @@ def _settings(given: argparse.Namespace, arguments: Arguments) -> Iterator[tuple
 def run_job(spark: SparkSession, options: JobOptions, write: Write) -> None:
     """Run the query until it ends: by itself, with an error, or on SIGTERM.
 
-    Args:
-        spark: The session; it is not stopped.
-        options: The checked configuration.
-        write: Says how its rows are written.
-
     Raises:
         OptionsError: The output is another query's, Spark has no such sink, or the session is one
             of Spark Connect.
@@ -131,11 +118,6 @@ def run_job(spark: SparkSession, options: JobOptions, write: Write) -> None:
 
 def start_job(spark: SparkSession, options: JobOptions, write: Write) -> StreamingQuery:
     """Start the query.
-
-    Args:
-        spark: The session.
-        options: The checked configuration.
-        write: Says how its rows are written.
 
     Raises:
         OptionsError: The output is another query's, or Spark has no such sink.
@@ -167,23 +149,13 @@ def start_job(spark: SparkSession, options: JobOptions, write: Write) -> Streami
 
 
 def written(rows: DataFrame, options: ConsumeOptions) -> DataStreamWriter:
-    """Return a writer of rows into the sink that a configuration names, still without a path.
-
-    Args:
-        rows: Streaming rows.
-        options: The configuration.
-    """
+    """Return a writer of rows into the sink that a configuration names, still without a path."""
     writer = rows.writeStream.format(options.sink_format).outputMode("append")
     return writer.options(**options.sink_options)
 
 
 def start_into(writer: DataStreamWriter, sink_format: str, output: str) -> StreamingQuery:
     """Start a query that writes files.
-
-    Args:
-        writer: The writer, without a path.
-        sink_format: Which files.
-        output: Their directory.
 
     Raises:
         OptionsError: Spark has no such sink.

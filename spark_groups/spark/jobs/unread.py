@@ -20,10 +20,6 @@ from spark_groups.spark.reading.consumers import librdkafka_settings
 def unread(options: SourceOptions) -> Iterator[Record]:
     """Return the records that a group has not read yet; nobody joins, and nothing is committed.
 
-    Args:
-        options: The options of a source; without a committed offset a partition is read from its
-            beginning.
-
     Raises:
         OptionsError: Topics are not named, or there is none of that name.
         KafkaException: No broker answered in time.

@@ -89,12 +89,7 @@ _REFUSED: Final = {name.lower(): name for name in REFUSED}
 
 
 def unknown_or_refused(given: Mapping[str, str], known: Mapping[str, str]) -> Iterator[str]:
-    """Say which options this source does not have, or refuses, and why.
-
-    Args:
-        given: Texts by name in lower case.
-        known: Names of the options by their lower case.
-    """
+    """Say which options this source does not have, or refuses, and why."""
     for name in given:
         prefix = next((each for each in REFUSED_PREFIXES if name.startswith(each)), None)
         if name in _REFUSED:
@@ -163,14 +158,7 @@ def _attempt(convert: Callable[[str], Any], text: str) -> tuple[Any, str | None]
 def validated(
     kind: type[Options], values: Mapping[str, Any], names: Iterable[str], problems: list[str]
 ) -> Options | None:
-    """Return options as their class takes them; None if it does not.
-
-    Args:
-        kind: A dataclass of pydantic's.
-        values: What was given, by name.
-        names: Names of all options.
-        problems: Takes what is wrong.
-    """
+    """Return options as their class takes them; None if it does not."""
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
@@ -181,10 +169,6 @@ def validated(
 def refuse_load(source: str, problems: Iterable[str]) -> NoReturn:
     """Raise with everything that is wrong with the options of a load().
 
-    Args:
-        source: The name of the format.
-        problems: What is wrong, in words.
-
     Raises:
         OptionsError: Always.
     """
@@ -193,12 +177,7 @@ def refuse_load(source: str, problems: Iterable[str]) -> NoReturn:
 
 
 def describe_problem(error: Any, names: Iterable[str]) -> str:
-    """Say what pydantic found, in the words of the options.
-
-    Args:
-        error: One of `ValidationError.errors()`.
-        names: Names of all options.
-    """
+    """Say what pydantic found, in the words of the options."""
     name = ".".join(str(part) for part in error["loc"])
     name = next((option for option in names if name.startswith(option)), name)
     if error["type"] == "missing":
@@ -223,12 +202,7 @@ _KEY_IN_THE_OPEN: Final = (
 
 
 def read_security(given: Mapping[str, str], problems: list[str]) -> Security:
-    """Return how connections are secured.
-
-    Args:
-        given: Texts by name in lower case.
-        problems: Takes what is wrong with them; secrets are never repeated.
-    """
+    """Return how connections are secured."""
     settings = {
         name.removeprefix(_PREFIX): given[name] for name, _, _ in SECURITY_OPTIONS if name in given
     }

@@ -31,11 +31,7 @@ RANGE_COLUMNS: Final = (
 
 
 def columns(*, include_headers: bool) -> str:
-    """Return the source's schema as Spark's DDL.
-
-    Args:
-        include_headers: Whether there is a column of headers.
-    """
+    """Return the source's schema as Spark's DDL."""
     return f"{COLUMNS}, {HEADER_COLUMN}" if include_headers else COLUMNS
 
 
@@ -44,10 +40,8 @@ class Load:
     """What one `load()` asks for.
 
     Args:
-        columns: The schema, as Spark's DDL.
-        emits_ranges: Whether the rows are ranges, not records.
-        range_settings: How executors read.
-        packed_options: All options, pickled; with secrets, which its text does not show.
+        columns: The schema in Spark's DDL.
+        packed_options: All options, pickled, with secrets; excluded from the repr.
     """
 
     columns: str
@@ -58,9 +52,6 @@ class Load:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Load:
         """Check the options of a load.
-
-        Args:
-            options: What was given, by name.
 
         Raises:
             OptionsError: Some of them are wrong; all that is wrong is listed.

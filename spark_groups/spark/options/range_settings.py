@@ -31,19 +31,12 @@ class RangeSettings:
     """How executors read offset ranges; hashable, so that consumers can be kept by it.
 
     Args:
-        bootstrap_servers: `host:port` of brokers.
-        group_id: The group in whose name is read; executors do not join it.
-        client_id: How brokers call the consumer.
-        rack: `client.rack`: fetch from a replica nearby.
-        read_committed: Leave out records of transactions that are not committed.
-        include_headers: Whether rows have headers.
-        fail_on_data_loss: Whether offsets that are gone are an error.
+        group_id: The group whose ACLs apply; executors do not join it.
         poll_timeout_s: Seconds to wait for the next record.
-        request_timeout_s: Seconds to wait for one answer.
-        reader: Which reader is used.
-        memory_bytes: How much memory the fast reader may use for a task.
-        tuning: Further settings in librdkafka's words.
-        security: How connections are secured; with secrets, which its text does not show.
+        request_timeout_s: Seconds to wait for one response.
+        memory_bytes: Memory limit of the fast reader in one task.
+        tuning: Further settings under librdkafka's names.
+        security: TLS and SASL settings, with secrets; excluded from the repr.
     """
 
     bootstrap_servers: tuple[str, ...]
@@ -67,11 +60,7 @@ class RangeSettings:
 
 
 def rounds(ranges: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
-    """Return ranges in groups that have each partition once; those without offsets are left out.
-
-    Args:
-        ranges: What is read; those of one partition follow each other by their offsets.
-    """
+    """Return ranges in groups that have each partition once; those without offsets are left out."""
     found: list[list[OffsetRange]] = []
     seen: Counter[TopicPartition] = Counter()
     for each in sorted(each for each in ranges if len(each)):
@@ -86,10 +75,6 @@ def rounds(ranges: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
 
 def lose(settings: RangeSettings, what: str) -> None:
     """Fail or go on where offsets are gone, as `failOnDataLoss` says.
-
-    Args:
-        settings: How ranges are read.
-        what: What is lost, in words.
 
     Raises:
         DataLossError: `failOnDataLoss` is true.

@@ -287,7 +287,7 @@ class SourceOptions:
         """Check the options of a load().
 
         Args:
-            options: Texts by name; names in any case.
+            options: Texts by name, in any case.
 
         Raises:
             OptionsError: Some are unknown, missing, wrong or contradict each other; lists all.
@@ -326,7 +326,7 @@ class SourceOptions:
         """Return how the group's member behaves.
 
         Args:
-            restart_s: How many seconds a restart of the application takes, if that is known.
+            restart_s: Seconds that a restart of the application takes, if known.
         """
         from spark_groups.client import ClientConfig
         from spark_groups.client.liveness import LivenessLimits
@@ -422,7 +422,7 @@ def option_table(group: str | None = None) -> str:
     """Return a table of options as Markdown.
 
     Args:
-        group: What they are about; None: the table of all options.
+        group: None returns one table of all options.
     """
     rows = [
         (name, field.json_schema_extra["default"], field.description) for name, field in _DECLARED

@@ -43,9 +43,6 @@ _UNIT_BYTES: Final[dict[str, int]] = {"": 1, "b": 1} | {
 def parse_servers(text: str) -> tuple[str, ...]:
     """Read `kafka.bootstrap.servers`.
 
-    Args:
-        text: `host:port` of one or more brokers, separated by commas.
-
     Raises:
         ValueError: There is none, or one is not `host:port`.
     """
@@ -59,9 +56,6 @@ def parse_servers(text: str) -> tuple[str, ...]:
 def parse_duration_s(text: str) -> float:
     """Read a duration as Spark writes it, in seconds.
 
-    Args:
-        text: A number and one of us, ms, s, m, min, h, d; without a unit: milliseconds.
-
     Raises:
         ValueError: It is not such a text.
     """
@@ -74,9 +68,6 @@ def parse_duration_s(text: str) -> float:
 
 def parse_limit_s(text: str) -> float:
     """Read a duration that may be no limit at all, in seconds.
-
-    Args:
-        text: A duration as for `parse_duration_s`; `none` and 0 are no limit.
 
     Raises:
         ValueError: It is not such a text.
@@ -92,9 +83,6 @@ def parse_limit_s(text: str) -> float:
 def parse_bytes(text: str) -> int:
     """Read a size as Spark writes it, in bytes.
 
-    Args:
-        text: A number and one of b, k, kb, m, mb, g, gb; without a unit: bytes.
-
     Raises:
         ValueError: It is not such a text.
     """
@@ -107,9 +95,6 @@ def parse_bytes(text: str) -> int:
 
 def parse_instance_id(text: str) -> str:
     """Read `kafka.group.instance.id`; `${NAME}` is taken from the environment of the driver.
-
-    Args:
-        text: The instance id. `${HOSTNAME}` is this host's name where it is not set.
 
     Raises:
         ValueError: A variable is not set, or may not be read, or what comes out is not what Kafka
@@ -142,10 +127,6 @@ def parse_instance_id(text: str) -> str:
 def one_of(choices: type[Choice], text: str) -> Choice:
     """Read the value of an option that has a few.
 
-    Args:
-        choices: What it may be.
-        text: One of their values, in any case.
-
     Raises:
         ValueError: It is another text.
     """
@@ -166,9 +147,6 @@ class Emit(Enum):
 def parse_unreleased(text: str) -> bool:
     """Read `unreleasedInstance`; True to wait.
 
-    Args:
-        text: `wait` or `fail`.
-
     Raises:
         ValueError: It is another text.
     """
@@ -180,9 +158,6 @@ def parse_unreleased(text: str) -> bool:
 
 def parse_isolation(text: str) -> bool:
     """Read `kafka.isolation.level`; True for read_committed.
-
-    Args:
-        text: One of Kafka's two names.
 
     Raises:
         ValueError: It is another text.
@@ -216,9 +191,6 @@ def parse_starting_offsets(text: str) -> StartingOffsets:
 
     A partition that the JSON does not name starts at its beginning, as Spark reads a partition
     that it discovers later: so nothing is left out in silence.
-
-    Args:
-        text: `latest`, `earliest`, or JSON `{"topic": {"0": 23, "1": -2}}`.
 
     Raises:
         ValueError: It is none of these.

@@ -40,8 +40,8 @@ class Budget:
     """How long things may take.
 
     Args:
-        record_s: Seconds for one record; infinite: no limit.
-        batch_s: Seconds for one batch.
+        record_s: Seconds per record; infinite means no limit.
+        batch_s: Seconds per batch.
     """
 
     record_s: float = inf
@@ -50,10 +50,6 @@ class Budget:
 
 def budget_of(strategy: Strategy, options: SourceOptions) -> Budget:
     """Return how long a batch and a record may take.
-
-    Args:
-        strategy: Who limits them.
-        options: The options of the stream.
 
     Raises:
         OptionsError: The strategy cannot do with these options; lists all that is wrong.
@@ -81,9 +77,8 @@ def addresses_of(strategy: Strategy, topic: str, options: SourceOptions) -> Addr
     """Return where records of a topic are sent that are not processed.
 
     Args:
-        strategy: Who sends them.
-        topic: The topic they were read from; a group's topic of retries counts as its first topic.
-        options: The options of the stream.
+        topic: The topic the record was read from; a group's retry topic counts as its original
+            topic.
 
     Raises:
         OptionsError: A name cannot be that of a topic, nobody would read what is sent there, or the

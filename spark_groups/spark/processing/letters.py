@@ -37,11 +37,7 @@ class Letter:
     """A record to be written.
 
     Args:
-        topic: Where to.
-        key: Its key.
-        value: Its value.
-        headers: Its headers.
-        partition: Which partition; None: its key decides, as in Kafka's own producer.
+        partition: None means that the key decides, as in Kafka's own producer.
     """
 
     topic: str
@@ -56,8 +52,8 @@ class Addresses:
     """Where the records of one topic are sent that are not processed.
 
     Args:
-        retry: To be tried again; None: they are not.
-        dead_letter: To be put aside; None: they are skipped.
+        retry: The topic for another attempt; None if records are not recirculated.
+        dead_letter: The dead-letter topic; None if failed records are skipped.
     """
 
     retry: str | None
@@ -69,13 +65,10 @@ class Origin:
     """Where a record stood first, and what happened to it since.
 
     Args:
-        topic: Its first topic.
-        partition: Index of the partition there.
-        offset: Its offset there.
-        timestamp_ms: Its first timestamp.
-        group_id: The group that sent it on; empty: nobody did.
-        retries: How often it was sent back; None: that cannot be read.
-        expires_ms: When it expires, in milliseconds since 1970; None: never, or not told yet.
+        timestamp_ms: The original record timestamp, in milliseconds since 1970.
+        group_id: The group that wrote the record again; empty if none did.
+        retries: None if the header cannot be read.
+        expires_ms: Milliseconds since 1970; None if it never expires, or the header is absent.
     """
 
     topic: str
@@ -88,11 +81,7 @@ class Origin:
 
 
 def origin_of(record: Record) -> Origin:
-    """Read where a record stood first: in its headers, or where it stands if nobody sent it on.
-
-    Args:
-        record: The record.
-    """
+    """Read where a record stood first: in its headers, or where it stands if nobody sent it on."""
     found = {name: value or b"" for name, value in record.headers if name in _MINE}
     # A count that cannot be read must not let a record go round for ever.
     retries = _number(found[RETRIES]) if RETRIES in found else 0
@@ -123,8 +112,7 @@ def expiry_ms(origin: Origin, expire_after_s: float | None) -> int | None:
     """Return when a record expires: what its headers say goes before what a strategy says.
 
     Args:
-        origin: Where it stood first.
-        expire_after_s: Seconds after its first timestamp; None: never.
+        expire_after_s: Seconds after the original timestamp; None means never.
     """
     if origin.expires_ms is not None or expire_after_s is None:
         return origin.expires_ms
@@ -132,28 +120,14 @@ def expiry_ms(origin: Origin, expire_after_s: float | None) -> int | None:
 
 
 def recirculated(record: Record, history: Origin, error: str, topic: str) -> Letter:
-    """Return a record as it is sent back to the end of a queue.
-
-    Args:
-        record: The record.
-        history: What its headers shall say, before it is sent back once more.
-        error: Why.
-        topic: Where to; in its own topic it keeps its partition.
-    """
+    """Return a record as it is sent back to the end of a queue."""
     history = replace(history, retries=(history.retries or 0) + 1)
     partition = record.partition if topic == record.topic else None
     return Letter(topic, record.key, record.value, _told(record, history, error), partition)
 
 
 def dead_letter(record: Record, history: Origin, error: str, topic: str) -> Letter:
-    """Return a record as it is put aside.
-
-    Args:
-        record: The record.
-        history: What its headers shall say.
-        error: Why.
-        topic: Where to.
-    """
+    """Return a record as it is put aside."""
     return Letter(topic, record.key, record.value, _told(record, history, error))
 
 
@@ -161,9 +135,8 @@ def replayed(record: Record, topic: str | None = None) -> Letter | None:
     """Return a dead letter as it goes back, to be tried anew; None if it does not say where from.
 
     Args:
-        record: The dead letter.
-        topic: Where to; None: the topic and the partition that it stood in first. Elsewhere it
-            keeps the headers that say where that was.
+        topic: None means the original topic and partition; in another topic the record keeps the
+            headers that name its origin.
     """
     origin = origin_of(record)
     if not origin.group_id:

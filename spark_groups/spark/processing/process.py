@@ -32,12 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class RecordProcessing:
-    """A function for `foreachBatch`, and what it has done so far; `process_records` makes one.
-
-    Args:
-        handle: The application's function.
-        strategy: What is done about records that it does not process.
-    """
+    """A function for `foreachBatch`, and what it has done so far; `process_records` makes one."""
 
     def __init__(self, handle: Handle, strategy: Strategy) -> None:
         self._handle = handle
@@ -53,10 +48,6 @@ class RecordProcessing:
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Process a batch.
-
-        Args:
-            batch: Its rows.
-            batch_id: Spark's number for it.
 
         Raises:
             OptionsError: The strategy cannot do with the options of the stream.
@@ -92,7 +83,8 @@ class RecordProcessing:
 
         Args:
             start: Starts a query that writes with this function, from the same checkpoint.
-            await_end: Waits for its end; `CleanEnd.await_termination` for a clean end on SIGTERM.
+            await_end: Waits for the query to end; pass `CleanEnd.await_termination` for a clean end
+                on SIGTERM.
 
         Raises:
             StreamingQueryException: The query failed for another reason.
@@ -156,9 +148,10 @@ def process_records(handle: Handle, strategy: Strategy) -> RecordProcessing:
     at the same time. At least once: a batch that is run again comes with all of its records.
 
     Args:
-        handle: Called with each record, on executors; has processed it when it returns. It may
-            raise `UnprocessableError` about a record that no further attempt would get processed.
-        strategy: What is done about a record for which it raises, or does not return in time.
+        handle: Called on executors with each record, which counts as processed when the call
+            returns. May raise `UnprocessableError` for a record that no further attempt can
+            process.
+        strategy: Applies to a record when `handle` raises or misses the deadline.
     """
     return RecordProcessing(handle, strategy)
 

@@ -24,13 +24,9 @@ class Record:
     """One record of a topic.
 
     Args:
-        key: Its key, if it has one.
-        value: Its value; None is a tombstone.
-        topic: The topic it was read from.
-        partition: Index of the partition.
-        offset: Where it stands there.
-        timestamp_ms: Its timestamp, in milliseconds since 1970.
-        headers: Its headers in their order; empty unless the stream has `includeHeaders`.
+        value: None is a tombstone.
+        timestamp_ms: Milliseconds since 1970.
+        headers: In order; empty unless the stream sets `includeHeaders`.
     """
 
     key: bytes | None
@@ -48,9 +44,6 @@ class Record:
 def record_rows(batch: DataFrame) -> DataFrame:
     """Return the columns of which records are made.
 
-    Args:
-        batch: Rows with the columns of Spark's Kafka source; others are left out.
-
     Raises:
         OptionsError: Some of the columns are missing.
     """
@@ -65,11 +58,7 @@ def record_rows(batch: DataFrame) -> DataFrame:
 
 
 def records_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Record]:
-    """Return the records of rows, in their order.
-
-    Args:
-        batches: Rows in the columns of `record_rows`.
-    """
+    """Return the records of rows, in their order."""
     for batch in batches:
         times_us = batch.column("timestamp").cast(pa.int64())
         columns = [batch.column(name).to_pylist() for name in RECORD_COLUMNS[:-1]]

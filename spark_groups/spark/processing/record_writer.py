@@ -38,7 +38,7 @@ class RecordWriter:
     """An idempotent producer, whose records are all acknowledged or an error.
 
     Args:
-        settings: How the cluster is connected to; records have `request_timeout_s` to be written.
+        settings: The connection; each record has `request_timeout_s` seconds to be written.
     """
 
     def __init__(self, settings: RangeSettings) -> None:
@@ -61,9 +61,6 @@ class RecordWriter:
 
     def write(self, letter: Letter) -> None:
         """Send a record on its way; where much waits already, until that is acknowledged.
-
-        Args:
-            letter: The record.
 
         Raises:
             DeliveryError: It cannot be sent, or one before it was not acknowledged.
@@ -129,9 +126,7 @@ def send_records(batch: DataFrame, route: Route, connection: RangeSettings) -> N
     """Write what becomes of each record of a batch, and wait until it is acknowledged.
 
     Args:
-        batch: Rows with the columns of Spark's Kafka source.
-        route: Makes a letter of a record, on executors; None: it is left out, and that is logged.
-        connection: How the cluster is connected to that is written to.
+        route: Called on executors; returns None for a record to leave out, which is logged.
 
     Raises:
         PySparkException: Something could not be written.

@@ -61,8 +61,7 @@ class Relinquish:
     """Give the partitions up before the deadline, uncommitted, and join again.
 
     Args:
-        batch_deadline_s: Seconds that a batch may take; None: four fifths of the rebalance
-            time-out.
+        batch_deadline_s: Seconds per batch; None means four fifths of the rebalance timeout.
     """
 
     batch_deadline_s: float | None = None
@@ -76,15 +75,14 @@ class Recirculate:
     """Send a record that misses its deadline back to the end of the queue, a few times at most.
 
     Args:
-        to: Where it is sent to.
-        max_retries: How often one record is sent back at most.
-        expire_after_s: Seconds after its first timestamp from when it is not sent back any more;
-            None: it never expires. A record that brings the header `spark-groups.expires` from
-            its producer expires then, whatever is said here.
-        at_last: What becomes of it after that.
-        record_deadline_s: Seconds for one record; None: its share of the rebalance time-out.
-        retry_topic: The name of the group's topic for retries, made of `{topic}` and `{group}`.
-        dead_letter_topic: The name of its topic for dead letters.
+        to: The topic to send failed records to.
+        max_retries: The maximum number of retries of one record.
+        expire_after_s: Seconds after the original timestamp until which a record is retried; None
+            means no expiry. The header `spark-groups.expires` of a producer takes precedence.
+        at_last: The fate of a record that is not retried again.
+        record_deadline_s: Seconds per record; None means its share of the rebalance timeout.
+        retry_topic: Name of the group's retry topic, with `{topic}` and `{group}`.
+        dead_letter_topic: Name of the group's dead-letter topic, with the same fields.
 
     Raises:
         OptionsError: A number is not positive, or a name is not made of `{topic}`.
@@ -110,9 +108,9 @@ class SkipOrDeadLetter:
     """Go on without a record that misses its deadline: to a dead-letter topic with it, or nowhere.
 
     Args:
-        at_last: Which of the two.
-        record_deadline_s: Seconds for one record; None: its share of the rebalance time-out.
-        dead_letter_topic: The name of the group's topic, made of `{topic}` and `{group}`.
+        at_last: Whether to dead-letter or to skip the record.
+        record_deadline_s: Seconds per record; None means its share of the rebalance timeout.
+        dead_letter_topic: Name of the group's dead-letter topic, with `{topic}` and `{group}`.
 
     Raises:
         OptionsError: The deadline is not positive, or the name is not made of `{topic}`.
@@ -131,24 +129,12 @@ Strategy = NoDeadline | ProgressDeadline | Relinquish | Recirculate | SkipOrDead
 
 
 def named_topic(template: str, topic: str, group_id: str) -> str:
-    """Return the name of a group's own topic.
-
-    Args:
-        template: What it is made of.
-        topic: The topic whose records it takes.
-        group_id: The group.
-    """
+    """Return the name of a group's own topic."""
     return template.replace("{topic}", topic).replace("{group}", group_id)
 
 
 def first_topic(template: str, topic: str, group_id: str) -> str:
-    """Return the topic whose records a group's own topic takes; another topic itself.
-
-    Args:
-        template: What the names of such topics are made of.
-        topic: The name of a topic.
-        group_id: The group.
-    """
+    """Return the topic whose records a group's own topic takes; another topic itself."""
     before, after = named_topic(template, "{topic}", group_id).split("{topic}")
     is_own = topic.startswith(before) and topic.endswith(after)
     return topic[len(before) : len(topic) - len(after)] if is_own else topic
@@ -160,11 +146,9 @@ def fate_of_failed(
     """Decide what becomes of a record that was not processed by its deadline.
 
     Args:
-        strategy: Who decides.
-        retries: How often it was sent back already; None: its header cannot be read, so nobody
-            knows, and it is not sent again.
-        expires_ms: When it expires; None: never.
-        now_ms: The time, like `expires_ms` in milliseconds since 1970.
+        retries: None if the header cannot be read; then the record is not retried.
+        expires_ms: Milliseconds since 1970; None means never.
+        now_ms: Milliseconds since 1970.
     """
     match strategy:
         case Recirculate(max_retries=limit) if (

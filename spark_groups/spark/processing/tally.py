@@ -29,13 +29,7 @@ class Count:
     """How many records of a partition had one fate.
 
     Args:
-        fate: Which.
-        topic: The topic they were read from.
-        partition: Index of the partition.
-        records: How many.
-        first_offset: The first of them.
-        last_offset: The last of them.
-        error: Why the first of them was not processed.
+        error: Why the first of these records was not processed.
     """
 
     fate: Fate
@@ -61,13 +55,7 @@ class Tally:
         self._counts: dict[tuple[Fate, str, int], Count] = {}
 
     def add(self, record: Record, fate: Fate, error: str | None = None) -> None:
-        """Count a record.
-
-        Args:
-            record: The record.
-            fate: What became of it.
-            error: Why it was not processed.
-        """
+        """Count a record."""
         key = (fate, record.topic, record.partition)
         known = self._counts.get(key)
         self._counts[key] = (
@@ -83,10 +71,6 @@ class Tally:
 
 
 def counts_of(rows: Iterable[Any]) -> Iterator[Count]:
-    """Read the rows of all tasks.
-
-    Args:
-        rows: Rows of Spark, in the order of TALLY_COLUMNS.
-    """
+    """Read the rows of all tasks."""
     for fate, *others in rows:
         yield Count(Fate(fate), *others)

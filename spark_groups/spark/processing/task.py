@@ -45,8 +45,7 @@ class Attempted:
     """How trying a record ended.
 
     Args:
-        attempts: How often it was tried.
-        error: Why it was not processed; None: it was.
+        error: None if the record was processed.
     """
 
     attempts: int
@@ -61,9 +60,7 @@ def attempt(handle: Handle, record: Record, deadline_s: float) -> Attempted:
     """Try a record until it is processed or its deadline is there; each failure is logged.
 
     Args:
-        handle: The application's function. What it does at the deadline is interrupted.
-        record: What it is called with.
-        deadline_s: On the monotonic clock; infinite: there is none, and it ends with a success.
+        deadline_s: On the monotonic clock; if infinite, the function retries until it succeeds.
     """
     attempts, pause_s = 0, FIRST_PAUSE_S
     error = "its time was up before it was tried"
@@ -129,14 +126,10 @@ class Task:
     """How the tasks of one batch process their records; pickled to executors.
 
     Args:
-        handle: The application's function.
-        strategy: What is done about records that it does not process.
-        group_id: The group.
-        addresses: Where those are sent, by the topic they were read from.
-        record_s: Seconds for one record; infinite: no limit.
-        batch_ends_at_s: When the batch has to have ended, in seconds since 1970.
-        connection: How the cluster is connected to.
-        passed: What others have finished meanwhile: the offset that each partition goes on at.
+        addresses: Retry and dead-letter topics, by the topic that was read.
+        record_s: Seconds per record; infinite means no limit.
+        batch_ends_at_s: The batch deadline, in seconds since 1970.
+        passed: Offsets that other members have committed since the batch was planned.
     """
 
     handle: Handle
@@ -150,9 +143,6 @@ class Task:
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Process the records of a task, in their order.
-
-        Args:
-            batches: The rows.
 
         Returns:
             How many records had which fate. Everything that was to be written is written.

@@ -29,8 +29,7 @@ class ConsumerCache(Generic[_Cached]):
     """Consumers that wait for the next task of a worker process.
 
     Args:
-        make: Makes one.
-        idle_max: How many are kept; the one that waited longest is closed.
+        idle_max: Number of idle consumers to keep; the one idle longest is closed.
     """
 
     def __init__(
@@ -42,11 +41,7 @@ class ConsumerCache(Generic[_Cached]):
 
     @contextmanager
     def borrow(self, settings: RangeSettings) -> Iterator[_Cached]:
-        """Lend a consumer, and keep it afterwards unless the reading failed.
-
-        Args:
-            settings: How ranges are read.
-        """
+        """Lend a consumer, and keep it afterwards unless the reading failed."""
         consumer = self._idle.pop(settings, None) or self._make(settings)
         try:
             yield consumer

@@ -32,11 +32,7 @@ _UNREACHABLE: Final = frozenset(
 
 
 def librdkafka_settings(settings: RangeSettings) -> dict[str, Any]:
-    """Return the configuration of a consumer that reads ranges.
-
-    Args:
-        settings: How ranges are read.
-    """
+    """Return the configuration of a consumer that reads ranges."""
     configuration: dict[str, Any] = {
         "bootstrap.servers": ",".join(settings.bootstrap_servers),
         "client.id": settings.client_id,
@@ -61,11 +57,7 @@ def librdkafka_settings(settings: RangeSettings) -> dict[str, Any]:
 
 
 class RangeConsumer:
-    """A consumer with what it last complained about.
-
-    Args:
-        settings: How ranges are read.
-    """
+    """A consumer with what it last complained about."""
 
     def __init__(self, settings: RangeSettings) -> None:
         self.settings = settings
@@ -82,9 +74,6 @@ class RangeConsumer:
 
         Otherwise librdkafka would notice a second later that it does not know.
 
-        Args:
-            topics: Names of topics.
-
         Raises:
             BrokerUnreachableError: No broker answered within `request_timeout_s`.
         """
@@ -97,9 +86,6 @@ class RangeConsumer:
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, TopicId]:
         """Return the ids that topics have now; a topic that does not exist is left out.
-
-        Args:
-            topics: Names of topics.
 
         Raises:
             BrokerUnreachableError: No broker answered within `request_timeout_s`.
@@ -141,22 +127,13 @@ class RangeConsumer:
             raise self.failure(error.args[0], f"describing the topic {topic}") from error
 
     def failure(self, error: KafkaError, doing: str) -> Exception:
-        """Return the exception for an error of librdkafka.
-
-        Args:
-            error: What librdkafka says.
-            doing: What was being done, in words.
-        """
+        """Return the exception for an error of librdkafka."""
         if error.code() in _UNREACHABLE:
             return self.unreachable(f"{doing} within {self.settings.request_timeout_s:g} s")
         return KafkaException(error)
 
     def unreachable(self, what: str) -> BrokerUnreachableError:
-        """Return the error for what did not happen in time.
-
-        Args:
-            what: What was not possible, in words.
-        """
+        """Return the error for what did not happen in time."""
         servers = ",".join(self.settings.bootstrap_servers)
         said = f"; librdkafka says: {self.last_error}" if self.last_error else ""
         return BrokerUnreachableError(f"no answer when {what}, from brokers of {servers}{said}")

@@ -47,11 +47,6 @@ def read_ranges(
 ) -> Iterator[pa.RecordBatch]:
     """Read ranges: all rows of each, in the order of their offsets.
 
-    Args:
-        settings: How they are read.
-        ranges: What is read; ranges of one partition must not overlap.
-        cache: Where connections are kept between tasks.
-
     Raises:
         BrokerUnreachableError: No record came for `poll_timeout_s`; names what was waited for.
         DataLossError: Offsets are gone, and `failOnDataLoss` is true.
@@ -64,11 +59,7 @@ def read_ranges(
 
 
 class FastConsumer:
-    """Connections to a cluster, and the memory that its records go through.
-
-    Args:
-        settings: How ranges are read.
-    """
+    """Connections to a cluster, and the memory that its records go through."""
 
     def __init__(self, settings: RangeSettings) -> None:
         tuning = {**FETCH_DEFAULTS, **dict(settings.tuning)}
@@ -118,11 +109,7 @@ class FastConsumer:
         )
 
     def read(self, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
-        """Read ranges; the last rows are left for `rest_of_rows`.
-
-        Args:
-            ranges: At most one of each partition.
-        """
+        """Read ranges; the last rows are left for `rest_of_rows`."""
         try:
             for each in self._fetcher.fetch(map(FetchCursor.of, ranges)):
                 yield from self._decoder.decode(

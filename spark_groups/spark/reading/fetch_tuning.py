@@ -20,12 +20,10 @@ class FetchTuning:
     """An option for the executors' reads that librdkafka takes as it is.
 
     Args:
-        name: Kafka's name of it, as a Java consumer has it.
-        setting: librdkafka's name of it.
-        default: The default as the option table shows it.
-        meaning: What it does.
-        at_least: The smallest number that librdkafka takes; None if it is true or false.
-        at_most: The largest.
+        name: The option, named as in a Java consumer.
+        setting: librdkafka's name.
+        default: As the option table shows it.
+        at_least: The minimum; None for a boolean.
     """
 
     name: str

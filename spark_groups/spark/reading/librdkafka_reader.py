@@ -55,11 +55,6 @@ def read_ranges(
 ) -> Iterator[pa.RecordBatch]:
     """Read ranges: all rows of each, in the order of their offsets.
 
-    Args:
-        settings: How they are read.
-        ranges: What is read; ranges of one partition must not overlap.
-        cache: Where consumers are kept between tasks.
-
     Raises:
         BrokerUnreachableError: No record came for `poll_timeout_s`; names what was waited for.
         DataLossError: Offsets are gone, and `failOnDataLoss` is true.
@@ -125,9 +120,8 @@ class _Cursor:
     """How far a range is read.
 
     Args:
-        topic_partition: Whose offsets it reads.
         next_offset: The first offset that has not arrived.
-        until_offset: The first offset that is not wanted.
+        until_offset: The end of the range, exclusive.
     """
 
     topic_partition: TopicPartition
@@ -346,11 +340,7 @@ def _name(message: Message) -> str:
 
 
 class RowBuffer:
-    """Messages on their way into one record batch.
-
-    Args:
-        include_headers: Whether the batch has a column of headers.
-    """
+    """Messages on their way into one record batch."""
 
     def __init__(self, *, include_headers: bool) -> None:
         self._include_headers = include_headers
@@ -367,10 +357,7 @@ class RowBuffer:
         """Take messages of one topic partition, in the order of their offsets.
 
         Args:
-            topic: Name of the topic.
-            topic_partition: Index of its partition.
-            messages: The messages; none of them an error.
-            size_bytes: About how many bytes they hold.
+            size_bytes: Approximate.
         """
         self._runs.append((topic, topic_partition, len(messages)))
         self._messages += messages

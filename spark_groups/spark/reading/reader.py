@@ -30,10 +30,6 @@ RangeReader = Callable[[RangeSettings, Iterable[OffsetRange]], Iterator[pa.Recor
 def read_ranges(settings: RangeSettings, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
     """Read ranges by the reader that the settings choose.
 
-    Args:
-        settings: How they are read.
-        ranges: What is read; ranges of one partition must not overlap.
-
     Raises:
         BrokerUnreachableError: No record came for `poll_timeout_s`; names what was waited for.
         DataLossError: Offsets are gone, and `failOnDataLoss` is true.

@@ -35,11 +35,7 @@ _RANGE_SCHEMA: Final = pa.schema(
 
 
 def range_rows(ranges: Sequence[OffsetRange]) -> pa.RecordBatch:
-    """Return ranges as one record batch.
-
-    Args:
-        ranges: What a batch reads; `untilOffset` is the first offset that it does not.
-    """
+    """Return ranges as one record batch."""
     return pa.RecordBatch.from_arrays(
         [
             pa.array([each.topic for each in ranges], pa.string()),

@@ -26,13 +26,7 @@ STARTS_WITHIN_S: Final = 900.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """What a runner says of itself, so that others of its application know it.
-
-    Args:
-        jvm_pid: The application's JVM.
-        subscription: What the query reads.
-        instance_id: Its `kafka.group.instance.id`.
-    """
+    """What a runner says of itself, so that others of its application know it."""
 
     jvm_pid: int
     subscription: Subscription
@@ -51,13 +45,7 @@ class Application:
 def siblings(
     views: Iterable[Mapping[str, Any]], mine: Application, *, pid: int
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the snapshots of other queries that share their topics with this one unasked.
-
-    Args:
-        views: Snapshots of the group's members on this host.
-        mine: This query.
-        pid: This process.
-    """
+    """Yield the snapshots of other queries that share their topics with this one unasked."""
     wanted = mine.as_plain()
     for view in views:
         is_same = all(view.get(name) == value for name, value in wanted.items())
@@ -69,9 +57,7 @@ def warn_of_siblings(group_id: str, mine: Application, directory: Path | None = 
     """Look for such queries, once and in the background, and warn of them.
 
     Args:
-        group_id: The group.
-        mine: This query, which has been published already.
-        directory: Where snapshots lie; None is this user's own directory.
+        directory: Where snapshots are; None means the user's own directory.
     """
     if mine.instance_id is not None:
         # Whoever names its members means them to share.
@@ -97,10 +83,6 @@ def _warn(group_id: str, mine: Application, directory: Path | None) -> None:
 
 def restart_s(jvm_pid: int, *, processes: Path = Path("/proc")) -> float | None:
     """Return how many seconds the application took to begin this query.
-
-    Args:
-        jvm_pid: The JVM's process.
-        processes: Where the system tells of processes.
 
     Returns:
         None where the system does not tell, and where the JVM is too old for it to be its start.

@@ -38,7 +38,7 @@ def read_backlog(options: SourceOptions) -> tuple[OffsetRange, ...]:
     """Return the offsets that a group has not read yet, sorted; no partition twice.
 
     Args:
-        options: The options of the load; those about membership and triggers mean nothing here.
+        options: Membership and trigger options have no effect here.
 
     Raises:
         GroupNotFoundError: There is no such group.
@@ -71,10 +71,6 @@ def read_backlog(options: SourceOptions) -> tuple[OffsetRange, ...]:
 def chosen_topics(reading: GroupReading, options: SourceOptions) -> tuple[TopicMetadata, ...]:
     """Return the topics of a group that are read: all of them, unless some are chosen.
 
-    Args:
-        reading: What the brokers say about the group.
-        options: The options of the load.
-
     Raises:
         OptionsError: The group has nothing to do with a topic that is named, or with any that
             matches.
@@ -102,13 +98,6 @@ def unread(
     options: SourceOptions,
 ) -> Iterator[OffsetRange]:
     """Yield what a group has not read yet of each partition, where there is anything.
-
-    Args:
-        reading: What the brokers say about the group.
-        topics: The topics to read.
-        starts: First offsets of their partitions.
-        ends: Ends of their partitions.
-        options: The options of the load.
 
     Raises:
         DataLossError: A log ends before the offset to begin at, and `failOnDataLoss` is true.

@@ -84,10 +84,10 @@ def foreach_batch_rows(
     there. Offsets are committed when the batch is finished, as with any other query.
 
     Args:
-        handler: Called with the records of a batch, in the columns of Spark's Kafka source, and
-            the batch's id. Each action on them reads them anew, unless it persists them.
+        handler: Called with the batch's records, in the columns of Spark's Kafka source, and the
+            batch ID. Each action reads the records again unless they are persisted.
         options: Further options of Spark's Kafka source, such as `kafka.max.poll.records`; they
-            go before those of the stream, which are passed on.
+            take precedence over the stream's.
 
     Raises:
         OptionsError: Some of `options` would change what is read.
@@ -183,9 +183,6 @@ def _rows(
 def check_further(options: Mapping[str, str]) -> None:
     """Refuse options that would change what is read, or in whose name.
 
-    Args:
-        options: Options for Spark's Kafka source alone, by name.
-
     Raises:
         OptionsError: Some of them do.
     """
@@ -210,10 +207,9 @@ def reading_options(
     """Return the options that read these ranges as the stream would.
 
     Args:
-        stream: The options of the stream, by name.
-        further: Options for Spark's Kafka source alone; they go before the stream's.
-        ranges: What is read; each partition once.
-        reading_id: The `group.id` of the consumers, by which executors keep them.
+        further: Options for Spark's Kafka source alone; they take precedence.
+        ranges: At most one per partition.
+        reading_id: The `group.id` of the JVM consumers, by which executors cache them.
     """
     passed = {name.lower(): value for name, value in stream.items() if _is_passed_on(name.lower())}
     mine = {name.lower(): value for name, value in further.items()}

@@ -23,10 +23,9 @@ def pack(
     """Return the ranges of each task; the same answer whenever the same ranges come in.
 
     Args:
-        ranges: What the batch reads.
-        default_tasks: How many tasks to fill at most where `min_partitions` does not say more.
-        min_partitions: How many tasks to fill at least, as far as there are offsets for them.
-        max_records_per_partition: How many offsets a task may read at most.
+        default_tasks: The maximum number of tasks, unless `min_partitions` is larger.
+        min_partitions: The minimum number of tasks, if there are enough offsets.
+        max_records_per_partition: The maximum number of offsets per task.
 
     Returns:
         One tuple of ranges for each task, sorted; no task is empty.

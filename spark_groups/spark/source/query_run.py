@@ -43,9 +43,8 @@ class QueryRun:
     """The live side of a stream reader: a group member, and the last plan handed to Spark.
 
     Args:
-        options: The options of the load.
-        tells_start: Whether Spark says where the last batch ended when it asks for the next; 4.0
-            and 4.1 do not.
+        tells_start: Whether Spark passes the end of the last batch to `latestOffset`; Spark 4.0 and
+            4.1 do not.
     """
 
     def __init__(self, options: SourceOptions, *, tells_start: bool = True) -> None:
@@ -95,8 +94,8 @@ class QueryRun:
         """Finish the batch that Spark has proven, and plan the next.
 
         Args:
-            start: Where the last batch ended; None on Spark 4.0 and 4.1.
-            everything: Whether this is the only batch: then it has no limit.
+            start: The end of the last batch; None on Spark 4.0 and 4.1.
+            everything: Whether this is the query's only batch, which has no limit.
 
         Returns:
             The next plan, or `start` itself if there is nothing to read.
@@ -205,11 +204,7 @@ class QueryRun:
         return self._known[1]
 
     def await_last_report(self, timeout_s: float = LAST_REPORT_TIMEOUT_S) -> None:
-        """Wait to hear whether the last batch is finished, if a driver listens: then it counts.
-
-        Args:
-            timeout_s: How long at most.
-        """
+        """Wait to hear whether the last batch is finished, if a driver listens: then it counts."""
         self._is_ending = True
         self.driver.note_end()
         if not self.control.await_report(timeout_s):

@@ -34,9 +34,6 @@ def register(spark: SparkSession) -> None:
     It is not needed where the package is installed in the Python of Spark's workers: Spark then
     finds them by itself. Where it says `[DATA_SOURCE_NOT_FOUND]`, this says why.
 
-    Args:
-        spark: The session.
-
     Raises:
         OptionsError: Spark's workers run a Python that does not have the package.
     """

@@ -29,10 +29,9 @@ class RunningQuery:
     """A query that reads one stream of kafka-group.
 
     Args:
-        options: The options of its stream, by name; with secrets, which its text does not show.
-        run_id: Spark's id of this run.
-        ranges: What the batch reads.
-        is_as_loaded: Whether nothing is done with the stream before it is written.
+        options: The stream's options by name, with secrets; excluded from the repr.
+        ranges: The offset ranges of the current batch.
+        is_as_loaded: Whether the query writes the stream without transforming it.
     """
 
     options: tuple[tuple[str, str], ...] = field(repr=False)
@@ -50,8 +49,7 @@ def running_query(batch: DataFrame, caller: str) -> RunningQuery:
     """Find the query that a batch belongs to.
 
     Args:
-        batch: What `foreachBatch` was given.
-        caller: Who asks, for the error.
+        caller: The function to name in errors.
 
     Raises:
         OptionsError: It cannot be found, or does not read one stream of kafka-group.
@@ -92,9 +90,6 @@ def split_group(execution: Any) -> tuple[str, str] | None:
     Each stream of a query is a member. A stream that is joined with itself becomes two streams with
     the same options; one that is united with itself stays one.
 
-    Args:
-        execution: The query, as the JVM has it.
-
     Returns:
         The group, and why such a query is refused; None if there is no such group.
     """
@@ -117,11 +112,7 @@ def split_group(execution: Any) -> tuple[str, str] | None:
 
 
 def cluster_of(checked: SourceOptions) -> Cluster:
-    """Return the cluster of a stream, connected to as its options say.
-
-    Args:
-        checked: The options.
-    """
+    """Return the cluster of a stream, connected to as its options say."""
     return Cluster(
         checked.bootstrap_servers,
         client_id=checked.client_id,

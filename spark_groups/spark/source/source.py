@@ -85,11 +85,7 @@ class RangesPartition(InputPartition):
 
 
 class KafkaGroupBacklogReader(DataSourceReader):
-    """Reads what a group has not read yet, without being a member of it.
-
-    Args:
-        load: What the load asks for.
-    """
+    """Reads what a group has not read yet, without being a member of it."""
 
     def __init__(self, load: Load) -> None:
         self._load = load
@@ -109,11 +105,7 @@ class KafkaGroupBacklogReader(DataSourceReader):
 
 
 class _StreamReader(DataSourceStreamReader):
-    """The reader without what Spark 4.2 added.
-
-    Args:
-        load: What the load asks for.
-    """
+    """The reader without what Spark 4.2 added."""
 
     _run: QueryRun | None = None
     _publisher: SnapshotPublisher | None = None

@@ -64,7 +64,7 @@ class KafkaGroupStateReader(DataSourceReader):
     """Reads groups once for each plan, on the driver.
 
     Args:
-        packed_options: The options, pickled: a task imports nothing of what they consist of.
+        packed_options: Pickled options, so that executors never import pydantic.
     """
 
     def __init__(self, packed_options: bytes) -> None:
@@ -83,9 +83,6 @@ class KafkaGroupStateReader(DataSourceReader):
 
 def read_state(options: StateOptions) -> Iterator[StateRow]:
     """Yield the rows of groups, in the order in which they are named, else by id.
-
-    Args:
-        options: Where they are, and which.
 
     Raises:
         GroupNotFoundError: One that is named is not there.
@@ -125,26 +122,12 @@ class StateRow(NamedTuple):
     """A row; what is not known, and what there is none of, is None.
 
     Args:
-        group_id: The group.
-        group_type: Of which protocol it is: consumer or classic.
-        group_state: The coordinator's word.
-        group_epoch: Rises whenever members, subscriptions or topics change.
-        assignment_epoch: The group epoch that the target assignment was computed at.
-        assignor_name: Who computes it.
-        topic: The partition's topic.
-        topic_id: Its id, as Kafka's tools write it.
-        partition: Its index.
-        member_id: The member that has the partition.
-        instance_id: `group.instance.id` of that member.
-        client_id: What its client calls itself.
-        client_host: Where it connects from.
-        member_epoch: The epoch that it has acknowledged.
-        moves_to: Id of the member that will have the partition, if that is another one.
-        log_start_offset: The first offset there is.
+        assignment_epoch: The group epoch of the target assignment.
+        topic_id: As Kafka's tools write it.
+        moves_to: Member ID of the next owner, if the partition moves.
         committed_offset: The next offset to read.
         log_end_offset: The next offset to be written.
-        lag: From the committed offset, or the log start where none is committed, to the end.
-        remark: What is unusual, in words.
+        lag: From the committed offset, else the log start, to the log end.
     """
 
     group_id: str
@@ -170,11 +153,7 @@ class StateRow(NamedTuple):
 
 
 def state_rows(view: GroupView) -> Iterator[StateRow]:
-    """Yield the rows of a group; one without partitions and members has a row of its own.
-
-    Args:
-        view: The group.
-    """
+    """Yield the rows of a group; one without partitions and members has a row of its own."""
     group = StateRow(
         group_id=view.group_id,
         group_type=view.group_type,

@@ -33,10 +33,8 @@ class StateOptions:
     """The checked options of one load().
 
     Args:
-        bootstrap_servers: `host:port` of brokers.
-        group_ids: The groups; none: all of the consumer and the classic protocol.
-        api_timeout_ms: In how many milliseconds each group must have been read.
-        security: How connections are secured.
+        group_ids: Empty means all groups of the consumer and the classic protocol.
+        api_timeout_ms: The limit for reading one group, in milliseconds.
     """
 
     bootstrap_servers: Annotated[tuple[str, ...], BeforeValidator(parse_servers)] = Field(
@@ -53,7 +51,7 @@ class StateOptions:
         """Check the options of a load().
 
         Args:
-            options: Texts by name; names in any case.
+            options: Texts by name, in any case.
 
         Raises:
             OptionsError: Some are unknown, missing or wrong; lists all.
