@@ -37,9 +37,9 @@ def test_help_shows_an_example_and_every_argument() -> None:
 def test_wrong_configuration_is_one_message_and_needs_no_jvm() -> None:
     done = run("--config", "conf/consume.toml", "--trigger", "soon", "--set", "sink.fromat=x")
     assert done.returncode == 2
-    assert done.stderr.startswith("consume.py: the job's configuration is wrong:\n")
+    assert done.stderr.startswith("consume.py: the job's configuration is invalid:\n")
     assert "--trigger: query.trigger: 'soon'" in done.stderr
-    assert "--set sink.fromat: sink.fromat: there is no such key; did you mean form" in done.stderr
+    assert "--set sink.fromat: sink.fromat: is not a known key; did you mean form" in done.stderr
     assert "Traceback" not in done.stderr
 
 

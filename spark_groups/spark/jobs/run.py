@@ -1,16 +1,17 @@
-"""A job: topics of a group to wherever it writes them, until it is told to end.
+"""Runs a job: starts its query, and waits until the query ends.
 
-Help and wrong options need no JVM: a session is made when everything is known to be right.
+Options are checked before a session starts, so help and errors need no JVM.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -28,10 +29,12 @@ from spark_groups.spark.jobs.job_options import (
     JobOptions,
     load_job,
 )
-from spark_groups.spark.jobs.output_guard import HadoopFiles, OutputGuard
 from spark_groups.spark.source.registration import register
 
 logger = logging.getLogger(__name__)
+
+WRITTEN_BY: Final = "_written_by"
+SINK_LOG: Final = "_spark_metadata"
 
 Write = Callable[[DataFrame], DataStreamWriter]
 """Says how the rows of a job are written."""
@@ -141,7 +144,7 @@ def start_job(spark: SparkSession, options: JobOptions, write: Write) -> Streami
     if options.sink_format != "parquet":
         # A table of Delta knows its writers by their queries' ids.
         return start_into(writer, options.sink_format, output)
-    guard = OutputGuard(HadoopFiles(spark), output=output, checkpoint=checkpoint)
+    guard = OutputGuard(spark, output=output, checkpoint=checkpoint)
     guard.claim()
     query = start_into(writer, options.sink_format, output)
     guard.confirm(str(query.id))
@@ -169,3 +172,105 @@ def start_into(writer: DataStreamWriter, sink_format: str, output: str) -> Strea
             f"sink.format: Spark has no {sink_format} here: start it with its package, for Delta"
             " Lake --packages io.delta:delta-spark_2.13 of the version that fits this Spark"
         ) from error
+
+
+class OutputGuard:
+    """Reserves a Parquet directory for the query of one checkpoint.
+
+    Spark's file sink logs the batches that it has written in `_spark_metadata` and skips a batch
+    number that is in the log. A query with another checkpoint starts at batch 0 again, so Spark
+    would skip its batches silently. The file `_written_by`, which Parquet readers ignore, holds the
+    query ID from the checkpoint of the directory's writer.
+    """
+
+    def __init__(self, spark: SparkSession, *, output: str, checkpoint: str) -> None:
+        self._jvm: Any = spark.sparkContext._jvm
+        self._configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()
+        self._output = self._qualified(output)
+        self._checkpoint = self._qualified(checkpoint)
+        self._note = f"{self._output}/{WRITTEN_BY}"
+
+    def claim(self) -> None:
+        """Reserve the directory before the query starts.
+
+        Raises:
+            OptionsError: The query of another checkpoint writes it, or may have written it.
+        """
+        if not self._exists(self._note):
+            if self._exists(f"{self._output}/{SINK_LOG}"):
+                raise self._refusal(f"a query that left no {WRITTEN_BY} file")
+            if self._create(self._note, self._note_text(None), overwrite=False):
+                return
+        note = self._read_note()
+        if note["query_id"] is None:
+            # The query never started, so only the path of its checkpoint is known.
+            if note["checkpoint"] != self._checkpoint:
+                raise self._refusal(f"the query of checkpoint {note['checkpoint']}")
+        elif note["query_id"] != self._query_id():
+            raise self._refusal(
+                f"query {note['query_id']}, whose checkpoint was {note['checkpoint']}"
+            )
+
+    def confirm(self, query_id: str) -> None:
+        """Record the query ID, which stays the same for the life of the checkpoint."""
+        if self._read_note()["query_id"] != query_id:
+            self._create(self._note, self._note_text(query_id), overwrite=True)
+
+    def _query_id(self) -> str | None:
+        text = self._read(f"{self._checkpoint}/metadata")
+        return None if text is None else str(json.loads(text)["id"])
+
+    def _note_text(self, query_id: str | None) -> str:
+        return json.dumps({"query_id": query_id, "checkpoint": self._checkpoint}) + "\n"
+
+    def _read_note(self) -> dict[str, str | None]:
+        try:
+            note = json.loads(self._read(self._note) or "")
+            return {"query_id": note["query_id"], "checkpoint": note["checkpoint"]}
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise self._refusal(f"an unknown query: {self._note} cannot be read") from error
+
+    def _refusal(self, writer: str) -> OptionsError:
+        return OptionsError(
+            f"{self._output} was written by {writer}, not by the query of checkpoint"
+            f" {self._checkpoint}; Spark would silently skip this query's batches there and lose"
+            " their rows. Change application.name or sink.path, or remove the output and the"
+            " checkpoint together to start over"
+        )
+
+    def _qualified(self, path: str) -> str:
+        system, hadoop_path = self._resolve(path)
+        return str(system.makeQualified(hadoop_path).toString())
+
+    def _exists(self, path: str) -> bool:
+        system, hadoop_path = self._resolve(path)
+        return bool(system.exists(hadoop_path))
+
+    def _read(self, path: str) -> str | None:
+        if not self._exists(path):
+            return None
+        system, hadoop_path = self._resolve(path)
+        stream = system.open(hadoop_path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def _create(self, path: str, text: str, *, overwrite: bool) -> bool:
+        """Write a file; return False if it exists and may not be overwritten."""
+        system, hadoop_path = self._resolve(path)
+        try:
+            stream = system.create(hadoop_path, overwrite)
+        except Py4JJavaError as error:
+            if "FileAlreadyExists" in str(error) and not overwrite:
+                return False
+            raise
+        try:
+            stream.write(text.encode())
+        finally:
+            stream.close()
+        return True
+
+    def _resolve(self, path: str) -> tuple[Any, Any]:
+        hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
+        return hadoop_path.getFileSystem(self._configuration), hadoop_path
