@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_groups.observation.printable_text import printable
+from spark_groups.errors import printable
 from spark_groups.spark.jobs.job_options import ReplayOptions, connected
 from spark_groups.spark.jobs.run import main, run_job
 from spark_groups.spark.options.range_settings import ReaderChoice

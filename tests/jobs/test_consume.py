@@ -116,5 +116,5 @@ def test_spark_submit_until_everything_is_read_then_another_checkpoint_is_refuse
         exit_code, _ = job.await_end(120)
         assert exit_code == 2, job.text()
     assert "consume.py: " in job.text()
-    assert "lose their rows in silence" in job.text()
+    assert "silently skip" in job.text()
     assert not (tmp_path / "elsewhere").exists()

@@ -47,5 +47,5 @@ def test_copy_that_would_be_copied_again_is_refused() -> None:
     job = runpy.run_path(str(ROOT / "jobs" / "copy_topic.py"))
     settings = [("--topics", "source.subscribe", "a,b"), ("--target", "target.topic", "b")]
     options = load_job(CopyOptions, ROOT / CopyOptions.example, settings)
-    with pytest.raises(OptionsError, match=r"target\.topic: the job reads b itself"):
+    with pytest.raises(OptionsError, match=r"target\.topic: the job also reads b"):
         job["run"](None, options)

@@ -21,12 +21,12 @@ APPLICATION = """
 import sys
 from pyspark.sql import SparkSession
 import spark_groups
-from spark_groups.spark.control.channel import shutdown
+from spark_groups.spark.control.shutdown import stop_on_sigterm
 
 servers, group_id, topic, checkpoint = sys.argv[1:]
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 spark_groups.listen(spark)
-shutdown.stop_on_sigterm(spark)
+stop_on_sigterm(spark)
 rows = spark.readStream.format("kafka-group").options(
     **{
         "kafka.bootstrap.servers": servers,

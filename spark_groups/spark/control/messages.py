@@ -1,8 +1,8 @@
-"""What a driver and the runners of its queries tell each other, as values and as lines of JSON.
+"""Messages between a driver and the runners of its queries, as values and as lines of JSON.
 
-A driver's listener sees what Spark has committed and hands rebalances to the user's code; a runner
-is the member of the group. One message is one line: an object with the message's name and its
-fields. A line that is not such an object is refused, whoever wrote it.
+A driver's listener reports the batches that Spark has committed, and passes rebalances to the
+user's code; a runner is the group member. Each line is a JSON object with the message's name and
+fields; any other line is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Names = tuple[tuple[str, int], ...]
 
 
 class Change(Enum):
-    """What happened to partitions of a member."""
+    """A change of a member's partitions."""
 
     ASSIGNED = "assigned"
     REVOKED = "revoked"
@@ -27,12 +27,12 @@ class Change(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """Something that one side tells the other."""
+    """Base class of messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening(Message):
-    """A driver listens; the first message of each connection.
+    """A driver listens; its first message, except `QueryRefused`.
 
     Args:
         reports_batches: Whether the driver reports batches that Spark has committed.
@@ -47,7 +47,7 @@ class Listening(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryRefused(Message):
-    """A query that is about to start must not run; comes before `Listening`.
+    """A starting query must not run; sent before `Listening`.
 
     Args:
         group_id: The consumer group that the query's runners join.
@@ -78,7 +78,7 @@ class BatchReported(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NothingMoreReported(Message):
-    """A query has ended: no batch of it will be reported any more.
+    """A query has ended, so no batch of it will be reported.
 
     Args:
         query_id: Spark's query ID; empty means all queries.
@@ -91,12 +91,12 @@ class NothingMoreReported(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain(Message):
-    """Plan nothing more: the driver is about to stop its queries."""
+    """The driver will stop its queries: plan no more batches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released(Message):
-    """The rebalance listener is done with a revocation.
+    """The driver's code has handled a revocation.
 
     Args:
         number: The number of the `PartitionsChanged` message.
@@ -107,7 +107,7 @@ class Released(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Introduced(Message):
-    """A runner says who it is."""
+    """A runner introduces itself."""
 
     pid: int
     group_id: str
@@ -115,12 +115,12 @@ class Introduced(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draining(Message):
-    """A runner plans nothing more."""
+    """A runner plans no more batches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionsChanged(Message):
-    """Partitions came to a member, or went away from it.
+    """A member's partitions were assigned, revoked or lost.
 
     Args:
         change: The value of a `Change`.
@@ -187,18 +187,14 @@ def _message(values: dict[str, object]) -> Message:
 
 
 def as_line(message: Message) -> bytes:
-    """Return a message as it is sent."""
+    """Return a message as a line of JSON."""
     kind = type(message)
     values = {each.name: getattr(message, each.name) for each in fields(kind)}
     return json.dumps({"message": kind.__name__, **values}).encode("utf-8") + b"\n"
 
 
 def from_line(line: bytes) -> Message:
-    """Read a message.
-
-    Raises:
-        ValueError: It is not a message of this version.
-    """
+    """Parse a message; raise a ValueError if it is not one of this version."""
     try:
         return _message(json.loads(line))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -37,19 +37,19 @@ WRITTEN_BY: Final = "_written_by"
 SINK_LOG: Final = "_spark_metadata"
 
 Write = Callable[[DataFrame], DataStreamWriter]
-"""Says how the rows of a job are written."""
+"""Returns the writer of a job's rows."""
 Arguments = Mapping[str, tuple[str, str]]
-"""Names on the command line: the key of the configuration, and what the help says of it."""
+"""By command-line name: the configuration key, and the help text."""
 
 COMMON: Final[Arguments] = {
-    "--name": ("application.name", "Names the application and its directories."),
+    "--name": ("application.name", "Name of the application and its directories."),
     "--bootstrap-servers": ("source.kafka.bootstrap.servers", "Brokers as host:port,..."),
     "--group": ("source.kafka.group.id", "The consumer group."),
     "--topics": ("source.subscribe", "Topics, separated by commas."),
-    "--checkpoint": ("query.checkpointLocation", "Holds a checkpoint per application."),
-    "--trigger": ("query.trigger", "2s, for example, or availableNow."),
+    "--checkpoint": ("query.checkpointLocation", "Parent directory of checkpoints."),
+    "--trigger": ("query.trigger", "An interval such as 2s, or availableNow."),
 }
-OUTPUT: Final[Arguments] = {"--output": ("sink.path", "Holds a directory per application.")}
+OUTPUT: Final[Arguments] = {"--output": ("sink.path", "Parent directory of outputs.")}
 
 
 def main(
@@ -59,7 +59,10 @@ def main(
     further: Arguments | None = None,
     flags: Arguments | None = None,
 ) -> None:
-    """Read the command line, and run a job; wrong options end it with status 2."""
+    """Parse the command line and run a job; invalid options exit with status 2.
+
+    `flags` take no value, and set their key to true.
+    """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
     arguments = {**COMMON, **(further or {}), **(flags or {})}
@@ -79,7 +82,7 @@ def main(
         action="append",
         default=[],
         metavar="SECTION.KEY=VALUE",
-        help="Overrides any key; repeatable.",
+        help="Override any key; repeatable.",
     )
     given = parser.parse_args()
     try:
@@ -94,7 +97,6 @@ def main(
 
 
 def _settings(given: argparse.Namespace, arguments: Arguments) -> Iterator[tuple[str, str, str]]:
-    """Return what the command line sets: the argument that says so, the key, the value."""
     for name, (key, _) in arguments.items():
         if (value := getattr(given, name)) is not None:
             yield name, key, value
@@ -104,18 +106,18 @@ def _settings(given: argparse.Namespace, arguments: Arguments) -> Iterator[tuple
 
 
 def run_job(spark: SparkSession, options: JobOptions, write: Write) -> None:
-    """Run the query until it ends: by itself, with an error, or on SIGTERM.
+    """Run the query until it completes, fails, or receives SIGTERM.
 
     Raises:
-        OptionsError: The output is another query's, Spark has no such sink, or the session is one
-            of Spark Connect.
+        OptionsError: The output belongs to another query, Spark lacks the sink, or the session is a
+            Spark Connect session.
         StreamingQueryException: The query failed.
     """
     end = stop_on_sigterm(spark, timeout_s=options.stop_timeout_s)
-    # It listens for as long as this process lives: the end of a query is to be heard, too.
+    # The listener stays open for the life of the process, because it reports the query's end.
     listen(spark)
     query = start_job(spark, options, write)
-    logger.info("query %s runs; SIGTERM or Ctrl-C ends it after its batch", query.id)
+    logger.info("query %s is running; SIGTERM or Ctrl-C stops it after its batch", query.id)
     end.await_termination(query)
 
 
@@ -123,7 +125,7 @@ def start_job(spark: SparkSession, options: JobOptions, write: Write) -> Streami
     """Start the query.
 
     Raises:
-        OptionsError: The output is another query's, or Spark has no such sink.
+        OptionsError: The output belongs to another query, or Spark lacks the sink.
     """
     register(spark)
     application = options.application_name or spark.sparkContext.applicationId
@@ -142,7 +144,7 @@ def start_job(spark: SparkSession, options: JobOptions, write: Write) -> Streami
         return writer.start()
     output = f"{options.sink_path.rstrip('/')}/{application}"
     if options.sink_format != "parquet":
-        # A table of Delta knows its writers by their queries' ids.
+        # A Delta table identifies its writers by query ID.
         return start_into(writer, options.sink_format, output)
     guard = OutputGuard(spark, output=output, checkpoint=checkpoint)
     guard.claim()
@@ -152,25 +154,21 @@ def start_job(spark: SparkSession, options: JobOptions, write: Write) -> Streami
 
 
 def written(rows: DataFrame, options: ConsumeOptions) -> DataStreamWriter:
-    """Return a writer of rows into the sink that a configuration names, still without a path."""
+    """Return a writer into the configured sink, without a path."""
     writer = rows.writeStream.format(options.sink_format).outputMode("append")
     return writer.options(**options.sink_options)
 
 
 def start_into(writer: DataStreamWriter, sink_format: str, output: str) -> StreamingQuery:
-    """Start a query that writes files.
-
-    Raises:
-        OptionsError: Spark has no such sink.
-    """
+    """Start a query that writes into a directory; raise an OptionsError if Spark lacks the sink."""
     try:
         return writer.start(output)
     except (PySparkException, Py4JJavaError) as error:
         if "DATA_SOURCE_NOT_FOUND" not in str(error):
             raise
         raise OptionsError(
-            f"sink.format: Spark has no {sink_format} here: start it with its package, for Delta"
-            " Lake --packages io.delta:delta-spark_2.13 of the version that fits this Spark"
+            f"sink.format: this Spark has no {sink_format} sink: add its package, for Delta Lake"
+            " --packages io.delta:delta-spark_2.13 in the version for this Spark"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""How executors read ranges: settings that are cheap to unpickle, and what both readers share."""
+"""Settings for reading ranges on executors, cheap to unpickle, and code that both readers share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class ReaderChoice(Enum):
-    """Which of the readers reads the ranges: the option `reader`."""
+    """The option `reader`."""
 
     AUTO = "auto"
     FAST = "fast"
@@ -28,7 +28,7 @@ class ReaderChoice(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeSettings:
-    """How executors read offset ranges; hashable, so that consumers can be kept by it.
+    """How executors read offset ranges; hashable, as the key of cached consumers.
 
     Args:
         group_id: The group whose ACLs apply; executors do not join it.
@@ -55,12 +55,12 @@ class RangeSettings:
 
     @property
     def identity(self) -> Identity:
-        """Who reads, for errors about missing rights."""
+        """The reader's identity, for authorization errors."""
         return Identity(principal=self.security.principal, bootstrap_servers=self.bootstrap_servers)
 
 
 def rounds(ranges: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
-    """Return ranges in groups that have each partition once; those without offsets are left out."""
+    """Yield the non-empty ranges in lists that contain each partition at most once."""
     found: list[list[OffsetRange]] = []
     seen: Counter[TopicPartition] = Counter()
     for each in sorted(each for each in ranges if len(each)):
@@ -74,11 +74,13 @@ def rounds(ranges: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
 
 
 def lose(settings: RangeSettings, what: str) -> None:
-    """Fail or go on where offsets are gone, as `failOnDataLoss` says.
+    """Fail or continue after a loss of offsets, as `failOnDataLoss` specifies.
 
     Raises:
         DataLossError: `failOnDataLoss` is true.
     """
     if settings.fail_on_data_loss:
-        raise DataLossError(f"{what}; set failOnDataLoss to false to go on with what there is")
-    _log.warning("%s; going on, as failOnDataLoss is false", what)
+        raise DataLossError(
+            f"{what}; set failOnDataLoss to false to continue with the existing offsets"
+        )
+    _log.warning("%s; continuing, because failOnDataLoss is false", what)

@@ -1,4 +1,4 @@
-"""A Kafka record as functions of applications get it, and the rows it is made of."""
+"""A Kafka record as applications receive it, and the rows that records are made of."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ class Record:
 
 
 def record_rows(batch: DataFrame) -> DataFrame:
-    """Return the columns of which records are made.
+    """Return the columns that a record is made of.
 
     Raises:
-        OptionsError: Some of the columns are missing.
+        OptionsError: Columns are missing.
     """
     missing = [name for name in RECORD_COLUMNS if name not in batch.columns]
     if missing:
         raise OptionsError(
-            f"the stream has no column {', '.join(missing)}: write the rows as load() returned"
-            " them, or filter them only"
+            f"the stream has no column {', '.join(missing)}: write the rows of load() unchanged,"
+            " except for filters"
         )
     headers = [HEADERS_COLUMN] if HEADERS_COLUMN in batch.columns else []
     return batch.select(*RECORD_COLUMNS, *headers)
 
 
 def records_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Record]:
-    """Return the records of rows, in their order."""
+    """Yield the records of rows, in order."""
     for batch in batches:
         times_us = batch.column("timestamp").cast(pa.int64())
         columns = [batch.column(name).to_pylist() for name in RECORD_COLUMNS[:-1]]

@@ -1,7 +1,7 @@
-"""What is done about records that cannot be processed: five strategies, by name.
+"""Five strategies for records that cannot be processed.
 
-They are those of E. Koutanov, Effective Kafka, chapter 15, "Dealing with failures", in its order.
-docs/failure_strategies.md says where a micro-batch makes them differ, and which one to choose.
+They follow E. Koutanov, Effective Kafka, chapter 15, "Dealing with failures", in its order.
+docs/failure_strategies.md describes how micro-batches differ, and how to choose.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DEAD_LETTER_TOPIC: Final = "{topic}.{group}.dead-letter"
 
 
 class Fate(Enum):
-    """What became of a record."""
+    """The outcome for a record."""
 
     PROCESSED = "processed"
     RECIRCULATED = "recirculated"
@@ -27,14 +27,16 @@ class Fate(Enum):
 
 
 class RetryTo(Enum):
-    """Where records are recirculated to."""
+    """The destination of recirculated records."""
 
-    ORIGINAL_TOPIC = "the topic they came from: all its groups read them again"
-    GROUP_TOPIC = "a topic of the group, which it subscribes to as well: no other is disturbed"
+    ORIGINAL_TOPIC = "the original topic: all its groups read them again"
+    GROUP_TOPIC = (
+        "a retry topic of the group, which it also subscribes to: no other group is affected"
+    )
 
 
 class AtLast(Enum):
-    """What becomes of a record that is not tried any more."""
+    """The fate of a record that is not retried again."""
 
     DEAD_LETTER = Fate.DEAD_LETTERED
     SKIP = Fate.SKIPPED
@@ -42,23 +44,23 @@ class AtLast(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NoDeadline:
-    """Try each record until it is processed, whatever it takes: nothing is skipped or reordered.
+    """Retry each record until it is processed, without a limit; never skip or reorder.
 
-    The stream needs a `kafka.max.poll.interval.ms` of a day at least, and no `maxBatchTime`.
+    Requires `kafka.max.poll.interval.ms` of at least a day, and no `maxBatchTime`.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressDeadline:
-    """Try each record until it is processed, and let the group rebalance when a batch is too slow.
+    """Retry each record until it is processed; the group rebalances if a batch is too slow.
 
-    The stream needs `maxBatchTime`: after it the member leaves and others take its partitions.
+    Requires `maxBatchTime`, after which the member leaves and others take its partitions.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Relinquish:
-    """Give the partitions up before the deadline, uncommitted, and join again.
+    """Release the partitions uncommitted before the deadline, and join again.
 
     Args:
         batch_deadline_s: Seconds per batch; None means four fifths of the rebalance timeout.
@@ -72,7 +74,7 @@ class Relinquish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recirculate:
-    """Send a record that misses its deadline back to the end of the queue, a few times at most.
+    """Send a record that misses its deadline back to the end of the queue, up to a limit.
 
     Args:
         to: The topic to send failed records to.
@@ -85,7 +87,7 @@ class Recirculate:
         dead_letter_topic: Name of the group's dead-letter topic, with the same fields.
 
     Raises:
-        OptionsError: A number is not positive, or a name is not made of `{topic}`.
+        OptionsError: A number is not positive, or a name lacks `{topic}`.
     """
 
     to: RetryTo = RetryTo.ORIGINAL_TOPIC
@@ -105,7 +107,7 @@ class Recirculate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkipOrDeadLetter:
-    """Go on without a record that misses its deadline: to a dead-letter topic with it, or nowhere.
+    """Dead-letter or skip a record that misses its deadline, and continue.
 
     Args:
         at_last: Whether to dead-letter or to skip the record.
@@ -113,7 +115,7 @@ class SkipOrDeadLetter:
         dead_letter_topic: Name of the group's dead-letter topic, with `{topic}` and `{group}`.
 
     Raises:
-        OptionsError: The deadline is not positive, or the name is not made of `{topic}`.
+        OptionsError: The deadline is not positive, or the name lacks `{topic}`.
     """
 
     at_last: AtLast = AtLast.DEAD_LETTER
@@ -129,12 +131,12 @@ Strategy = NoDeadline | ProgressDeadline | Relinquish | Recirculate | SkipOrDead
 
 
 def named_topic(template: str, topic: str, group_id: str) -> str:
-    """Return the name of a group's own topic."""
+    """Return the name of a group's retry or dead-letter topic."""
     return template.replace("{topic}", topic).replace("{group}", group_id)
 
 
 def first_topic(template: str, topic: str, group_id: str) -> str:
-    """Return the topic whose records a group's own topic takes; another topic itself."""
+    """Return the original topic of a group's retry topic; any other topic unchanged."""
     before, after = named_topic(template, "{topic}", group_id).split("{topic}")
     is_own = topic.startswith(before) and topic.endswith(after)
     return topic[len(before) : len(topic) - len(after)] if is_own else topic
@@ -143,7 +145,7 @@ def first_topic(template: str, topic: str, group_id: str) -> str:
 def fate_of_failed(
     strategy: Strategy, *, retries: int | None, expires_ms: int | None, now_ms: float
 ) -> Fate:
-    """Decide what becomes of a record that was not processed by its deadline.
+    """Return the fate of a record that missed its deadline.
 
     Args:
         retries: None if the header cannot be read; then the record is not retried.
@@ -158,19 +160,18 @@ def fate_of_failed(
         case Recirculate(at_last=at_last) | SkipOrDeadLetter(at_last=at_last):
             return at_last.value
         case _:
-            # Without a deadline nothing ever gets here.
+            # The other strategies have no record deadline.
             return Fate.RELINQUISHED
 
 
 def _check_positive(name: str, value: float | None) -> None:
     if value is not None and not value > 0:
-        raise OptionsError(f"{name} has to be positive, not {value:g}")
+        raise OptionsError(f"{name} must be positive, not {value:g}")
 
 
 def _check_template(template: str) -> None:
     parts = template.replace("{group}", "").split("{topic}")
     if len(parts) != 2 or template == "{topic}":
         raise OptionsError(
-            f"{template!r} cannot name a topic for each topic: write {{topic}} once, and something"
-            " beside it"
+            f"{template!r} is not a topic template: it must contain {{topic}} once, and other text"
         )

@@ -1,7 +1,7 @@
-"""`spark.read.format("kafka-group-state")`: who has which partition of a group, and its lag.
+"""`spark.read.format("kafka-group-state")`: owners and lag of a group's partitions.
 
-The groups are read on the driver, where members of this machine say what no broker knows; the rows
-travel to a task as they are. Of Spark's processes, each imports here only what it does.
+The driver reads the groups, because snapshots of members on its host add what brokers do not know;
+rows travel to a task unchanged. Each of Spark's processes imports only its part.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ STATE_COLUMNS: Final = (
     " member_epoch int, moves_to string, log_start_offset bigint, committed_offset bigint,"
     " log_end_offset bigint, lag bigint, remark string"
 )
-"""As Spark's DDL; the words are those of `spark-groups describe --json`."""
+"""Spark's DDL, with the names of `spark-groups describe --json`."""
 
 
 class KafkaGroupStateDataSource(DataSource):
-    """Consumer groups of a Kafka cluster as they stand, one row for each partition."""
+    """The current state of consumer groups, one row per partition."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
@@ -45,7 +45,7 @@ class KafkaGroupStateDataSource(DataSource):
         return "kafka-group-state"
 
     def schema(self) -> str:
-        """Return the columns, without asking a broker."""
+        """Return the columns."""
         return STATE_COLUMNS
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
@@ -55,13 +55,13 @@ class KafkaGroupStateDataSource(DataSource):
 
 @dataclass
 class StatePartition(InputPartition):
-    """All rows, which are read by then."""
+    """All rows, already read."""
 
     rows: tuple[StateRow, ...]
 
 
 class KafkaGroupStateReader(DataSourceReader):
-    """Reads groups once for each plan, on the driver.
+    """Reads groups once per query plan, on the driver.
 
     Args:
         packed_options: Pickled options, so that executors never import pydantic.
@@ -71,7 +71,7 @@ class KafkaGroupStateReader(DataSourceReader):
         self._packed_options = packed_options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return all rows, as the groups are now."""
+        """Return all rows, read now."""
         options: StateOptions = pickle.loads(self._packed_options)
         return [StatePartition(tuple(read_state(options)))]
 
@@ -82,12 +82,12 @@ class KafkaGroupStateReader(DataSourceReader):
 
 
 def read_state(options: StateOptions) -> Iterator[StateRow]:
-    """Yield the rows of groups, in the order in which they are named, else by id.
+    """Yield the rows of groups, in the given order, else by ID.
 
     Raises:
-        GroupNotFoundError: One that is named is not there.
-        BrokerUnreachableError: Not all answers came in time.
-        ProtocolError: A broker refused, or its answer cannot be read.
+        GroupNotFoundError: A named group does not exist.
+        BrokerUnreachableError: A broker did not respond in time.
+        ProtocolError: A broker returned an error or an invalid response.
     """
     from spark_groups.observation.observe import GroupObserver
     from spark_groups.wire.security.security import warn_of_open_secrets
@@ -99,7 +99,7 @@ def read_state(options: StateOptions) -> Iterator[StateRow]:
         for group_id in options.group_ids:
             yield from state_rows(observer.view(group_id))
         for group_id in () if options.group_ids else _all_groups(options):
-            # One that is deleted meanwhile is none.
+            # The group may be deleted meanwhile.
             with contextlib.suppress(GroupNotFoundError):
                 yield from state_rows(observer.view(group_id))
 
@@ -112,14 +112,14 @@ def _all_groups(options: StateOptions) -> Iterator[str]:
         security=options.security,
         request_timeout_s=options.api_timeout_ms / 1000,
     ) as cluster:
-        # Classic groups may be of others than consumers, such as the workers of Kafka Connect.
+        # Classic groups also include others than consumers, such as Kafka Connect workers.
         for each in cluster.list_groups(types=("Consumer", "Classic")):
             if each.protocol_type in ("consumer", ""):
                 yield each.group_id
 
 
 class StateRow(NamedTuple):
-    """A row; what is not known, and what there is none of, is None.
+    """A row; None means unknown or absent.
 
     Args:
         assignment_epoch: The group epoch of the target assignment.
@@ -153,7 +153,7 @@ class StateRow(NamedTuple):
 
 
 def state_rows(view: GroupView) -> Iterator[StateRow]:
-    """Yield the rows of a group; one without partitions and members has a row of its own."""
+    """Yield the rows of a group, and one row for an empty group."""
     group = StateRow(
         group_id=view.group_id,
         group_type=view.group_type,

@@ -211,7 +211,7 @@ def test_without_a_deadline_everything_waits_in_order(scene: Scene, tmp_path: Pa
 def test_letters_that_cannot_be_written_end_the_batch_uncommitted(scene: Scene) -> None:
     letters = scene.create("dead-letter", **{"max.message.bytes": "100"})
     processing = scene.processing(SkipOrDeadLetter(record_deadline_s=SOON_S))
-    with pytest.raises(StreamingQueryException, match="the batch must not end"):
+    with pytest.raises(StreamingQueryException, match="the batch fails"):
         scene.run_available(processing)
     assert not any(scene.query.committed().values())
     assert records_in(scene.servers, letters) == []
@@ -227,7 +227,7 @@ def test_topic_that_is_missing_is_named_before_it_is_needed(scene: Scene) -> Non
 
 def test_options_that_a_strategy_cannot_do_with_fail_the_first_batch(scene: Scene) -> None:
     processing = scene.processing(spark_groups.ProgressDeadline())
-    with pytest.raises(StreamingQueryException, match="maxBatchTime has to be set"):
+    with pytest.raises(StreamingQueryException, match="maxBatchTime must be set"):
         scene.run_available(processing)
 
 

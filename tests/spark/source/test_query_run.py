@@ -126,10 +126,10 @@ def test_an_old_plan_of_other_topics_is_not_replayed(
     other = start(subscribe=f"{topic_name}-other")
     with pytest.raises(CheckpointError) as caught:
         other.ranges(NOTHING_PLANNED, planned)
-    assert f"reads {topic_name}, and this stream subscribes to {topic_name}-other" in str(
+    assert f"reads {topic_name}, but this stream subscribes to {topic_name}-other" in str(
         caught.value
     )
-    assert "Start the query once as it was" in str(caught.value)
+    assert "Run the unchanged query once" in str(caught.value)
     # Once the batch is finished, the subscription is nobody's but the query's.
     assert other.ranges(planned, planned) == ()
     assert spans(other.latest_offset(planned)) == []
@@ -147,8 +147,8 @@ def test_topics_that_are_subscribed_no_more_are_replayed_with_a_warning(
     again = start(subscribe=f"{topic_name}-kept")
     with caplog.at_level(logging.WARNING):
         assert len(again.ranges(NOTHING_PLANNED, planned)) == 2
-    assert f"reads {topic_name} too, which the query does not subscribe to any more" in caplog.text
-    assert "reads these rows again" in caplog.text
+    assert f"also reads {topic_name}, which the query no longer subscribes to" in caplog.text
+    assert "reads their rows again" in caplog.text
 
 
 def listening(run: QueryRun, directory: Path, **listens: bool) -> Driver:
@@ -182,7 +182,7 @@ def test_a_drained_run_says_once_who_asked_for_the_end(
         driver.drain()
         for _ in range(3):
             assert run.latest_offset(NOTHING_PLANNED) == NOTHING_PLANNED
-    assert caplog.text.count("the driver asked for an end") == 1
+    assert caplog.text.count("the driver is ending the query") == 1
 
 
 def test_a_reported_batch_is_committed_without_another_call(

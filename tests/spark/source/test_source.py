@@ -89,7 +89,7 @@ def test_stream_without_topics_says_so(spark: SparkSession, kafka: EmbeddedKafka
     nothing_chosen = {"kafka.bootstrap.servers": servers, "kafka.group.id": "nobody"}
     rows = spark.readStream.format("kafka-group").options(**nothing_chosen).load()
     running = rows.writeStream.format("noop").start()
-    with pytest.raises(StreamingQueryException, match="subscribe or subscribePattern is missing"):
+    with pytest.raises(StreamingQueryException, match="set subscribe or subscribePattern"):
         running.awaitTermination(READ_S)
 
 
