@@ -31,7 +31,7 @@ class Counting:
         spark: The session.
         servers: The broker.
         directory: Where the checkpoint lies.
-        counts: What was written last for each key, as a table would hold it.
+        counts: The last count of each key, like a table.
         is_broken: Whether the sink takes nothing.
     """
 

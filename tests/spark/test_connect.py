@@ -1,4 +1,4 @@
-"""Through a Spark Connect server on this machine: what works, and what is refused, with reasons."""
+"""Through a Spark Connect server on this machine: supported and refused calls."""
 
 from __future__ import annotations
 

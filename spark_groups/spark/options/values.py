@@ -119,18 +119,18 @@ class Emit(Enum):
 
 def parse_unreleased(text: str) -> bool:
     """Parse `unreleasedInstance`; True means wait."""
-    choices = {"wait": True, "fail": False}
-    if text.strip().lower() not in choices:
-        raise ValueError(f"{text!r} is neither wait nor fail")
-    return choices[text.strip().lower()]
+    return _known(text.strip().lower(), "wait", "fail") == "wait"
 
 
 def parse_isolation(text: str) -> bool:
     """Parse `kafka.isolation.level`; True means read_committed."""
-    levels = {"read_uncommitted": False, "read_committed": True}
-    if text not in levels:
-        raise ValueError(f"{text!r} is neither read_uncommitted nor read_committed")
-    return levels[text]
+    return _known(text, "read_uncommitted", "read_committed") == "read_committed"
+
+
+def _known(text: str, *names: str) -> str:
+    if text not in names:
+        raise ValueError(f"{text!r} is neither {' nor '.join(names)}")
+    return text
 
 
 class MoveWithState(Enum):

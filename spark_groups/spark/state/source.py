@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from spark_groups.errors import GroupNotFoundError
 
 if TYPE_CHECKING:
-    from spark_groups.observation.views import GroupView, MemberView, PartitionView
+    from spark_groups.observation.views import GroupView
     from spark_groups.spark.state.state_options import StateOptions
 STATE_COLUMNS: Final = (
     "group_id string, group_type string, group_state string, group_epoch int,"
@@ -152,6 +152,10 @@ class StateRow(NamedTuple):
     remark: str | None = None
 
 
+_MEMBER_FIELDS: Final = StateRow._fields[9:14]
+_PARTITION_FIELDS: Final = (*StateRow._fields[6:9], *StateRow._fields[14:19])
+
+
 def state_rows(view: GroupView) -> Iterator[StateRow]:
     """Yield the rows of a group, and one row for an empty group."""
     group = StateRow(
@@ -164,38 +168,17 @@ def state_rows(view: GroupView) -> Iterator[StateRow]:
     )
     members = {each.member_id: each for each in view.members}
     for partition in view.partitions:
-        row = _of_member(group, members.get(partition.owner or ""))
-        yield _of_partition(row, partition)
+        owner = members.get(partition.owner or "")
+        row = _with(group, owner, _MEMBER_FIELDS) if owner is not None else group
+        row = _with(row, partition, _PARTITION_FIELDS)
+        yield row._replace(member_id=partition.owner, remark=partition.remark or None)
     owners = {each.owner for each in view.partitions}
     for member in view.members:
         if member.member_id not in owners:
-            yield _of_member(group, member)
+            yield _with(group, member, _MEMBER_FIELDS)
     if not view.partitions and not view.members:
         yield group
 
 
-def _of_member(row: StateRow, member: MemberView | None) -> StateRow:
-    if member is None:
-        return row
-    return row._replace(
-        member_id=member.member_id,
-        instance_id=member.instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        member_epoch=member.member_epoch,
-    )
-
-
-def _of_partition(row: StateRow, partition: PartitionView) -> StateRow:
-    return row._replace(
-        topic=partition.topic,
-        topic_id=partition.topic_id,
-        partition=partition.partition,
-        member_id=partition.owner,
-        moves_to=partition.moves_to,
-        log_start_offset=partition.log_start_offset,
-        committed_offset=partition.committed_offset,
-        log_end_offset=partition.log_end_offset,
-        lag=partition.lag,
-        remark=partition.remark or None,
-    )
+def _with(row: StateRow, view: object, names: tuple[str, ...]) -> StateRow:
+    return row._replace(**{name: getattr(view, name) for name in names})

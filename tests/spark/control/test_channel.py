@@ -59,7 +59,7 @@ class Driver(Side):
     def __init__(self, *directories: Path, jvm_pid: int = JVM) -> None:
         super().__init__()
         self.server = ControlServer(jvm_pid, LISTENING, self.received, directories)
-        self.server.start("nothing is told")
+        self.server.start("tests lack it")
 
 
 class Runner(Side):
@@ -286,7 +286,7 @@ def test_a_driver_without_any_directory_says_what_is_missing_and_goes_on(
     (tmp_path / "taken").touch()
     listener = driver(places, tmp_path / "taken")
     assert "no control channel" in caplog.text
-    assert "so nothing is told." in caplog.text
+    assert "so tests lack it." in caplog.text
     assert "XDG_RUNTIME_DIR" in caplog.text
     assert "taken is not a directory of this user: remove it" in caplog.text
     assert listener.server.broadcast(Drain()) == 0

@@ -33,7 +33,7 @@ class Group:
         self.controls: list[RunnerControl] = []
 
     def member(self) -> QueryLike:
-        """Start a member that talks to nobody."""
+        """Start a member without a control channel."""
         query = self.start()  # type: ignore[operator]
         assert isinstance(query, QueryLike)
         return query

@@ -1,4 +1,4 @@
-"""Configurations of a job: what is read, what overrides it, and what one error lists."""
+"""Configurations of a job: files, overrides, and the problems in one error."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def topic(kafka: EmbeddedKafka, topic_name: str) -> str:
 
 @pytest.fixture
 def options(kafka: EmbeddedKafka, topic: str, group_id: str, tmp_path: Path) -> ConsumeOptions:
-    """The example, with what has to be this test's own."""
+    """The example, with this test's own names."""
     return configured(kafka, topic, group_id, tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""What is said about names and texts that the source does not take."""
+"""Problems of unknown and refused options and invalid values."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def test_subscription_is_read_once_or_complained_of() -> None:
 
 def test_problem_is_told_by_the_name_of_the_option() -> None:
     error = {"loc": ("maxOffsetsPerTrigger", "int"), "type": "int_parsing", "input": "many"}
-    told = describe_problem({**error, "msg": "no number"}, ["maxOffsetsPerTrigger"])
-    assert told == "maxOffsetsPerTrigger: 'many' is invalid: no number"
+    problem = describe_problem({**error, "msg": "no number"}, ["maxOffsetsPerTrigger"])
+    assert problem == "maxOffsetsPerTrigger: 'many' is invalid: no number"
 
 
 @dataclass

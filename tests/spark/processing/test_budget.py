@@ -57,7 +57,7 @@ def test_budgets(strategy: Strategy, given: dict[str, str], budget: Budget) -> N
 
 
 @pytest.mark.parametrize(
-    ("strategy", "given", "said"),
+    ("strategy", "given", "reason"),
     [
         (NoDeadline(), {}, "kafka.max.poll.interval.ms must be at least a day"),
         (NoDeadline(), {"maxBatchTime": "5m"}, "maxBatchTime is a deadline"),
@@ -69,11 +69,11 @@ def test_budgets(strategy: Strategy, given: dict[str, str], budget: Budget) -> N
     ],
 )
 def test_options_that_a_strategy_cannot_do_with(
-    strategy: Strategy, given: dict[str, str], said: str
+    strategy: Strategy, given: dict[str, str], reason: str
 ) -> None:
     with pytest.raises(OptionsError, match=f"the strategy {type(strategy).__name__}") as caught:
         budget_of(strategy, options(**given))
-    assert said in str(caught.value)
+    assert reason in str(caught.value)
 
 
 OWN = Recirculate(to=RetryTo.GROUP_TOPIC)

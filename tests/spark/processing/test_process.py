@@ -35,11 +35,11 @@ SOON_S = 0.5
 
 @dataclass
 class Scene:
-    """A topic with rows, a group that processes it, and what is seen of both.
+    """A topic with rows, a group that processes it, and observations of both.
 
     Args:
         query: The query, of which a test uses source and checkpoint.
-        seen: What was processed.
+        seen: The processed records.
     """
 
     query: GroupQuery
@@ -129,8 +129,10 @@ def test_skipped_records_are_counted_and_told(
     assert scene.seen.values() == Counter(set(VALUES) - POISON)
     assert scene.query.committed() == scene.ends()
     assert processing.totals[Fate.SKIPPED] == len(POISON)
-    told = [each for each in caplog.messages if "skipped" in each]
-    assert any(f"{scene.query.topic}-0 skipped (offset 2): ValueError: poison" in t for t in told)
+    skipped = [each for each in caplog.messages if "skipped" in each]
+    assert any(
+        f"{scene.query.topic}-0 skipped (offset 2): ValueError: poison" in t for t in skipped
+    )
 
 
 def test_record_that_hangs_blocks_nobody(scene: Scene) -> None:

@@ -1,4 +1,4 @@
-"""Writing records on a real broker: acknowledged, or an error that says why."""
+"""Writing records on a real broker: acknowledged, or an error with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one task does with its rows, without Spark: order, fates, and what is written."""
+"""What one task does with its rows, without Spark: order, fates and letters."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def task(strategy: Strategy, topic: str = "t", **changed: Any) -> Task:
 
 def run(one: Task, *batches: pa.RecordBatch) -> Counter[Fate]:
     """Return how many records had which fate."""
-    (told,) = one.run(iter(batches))
-    counts = counts_of(tuple(row.values()) for row in told.to_pylist())
+    (counted,) = one.run(iter(batches))
+    counts = counts_of(tuple(row.values()) for row in counted.to_pylist())
     found: Counter[Fate] = Counter()
     for each in counts:
         found[each.fate] += each.records
@@ -204,24 +204,24 @@ def test_what_hangs_again_while_it_cleans_up_is_interrupted_again(
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "text"),
     [
         (ValueError("name \ud800"), "ValueError: name \\ud800"),
         (ValueError("é" * 5_000), "ValueError: " + "é" * 506),
     ],
     ids=["half of a pair", "long"],
 )
-def test_errors_are_told_in_text_that_can_be_written(error: Exception, told: str) -> None:
+def test_errors_are_told_in_text_that_can_be_written(error: Exception, text: str) -> None:
     def handle(_: Record) -> NoReturn:
         raise error
 
-    assert attempt(handle, RECORD, soon()).error == told
+    assert attempt(handle, RECORD, soon()).error == text
 
 
 def test_error_that_cannot_tell_itself_is_told_by_its_name() -> None:
     class UntoldError(Exception):
         def __str__(self) -> str:
-            raise ValueError("it cannot be told")
+            raise ValueError("no text")
 
     assert attempt(Failing(inf, UntoldError), RECORD, soon()).error == "UntoldError"
 

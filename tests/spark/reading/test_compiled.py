@@ -1,4 +1,4 @@
-"""Compiled code: made once on a machine, wherever it can be kept, and found again."""
+"""Compiled code: made once per machine in a writable directory, and reused."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_many_that_start_together_compile_once_and_later_ones_not_at_all(tmp_pat
     assert counts == ["0", "0", "2"]
     files = compiled_files(tmp_path)
     assert files
-    # A cache that was cut off is made anew; the next one finds that.
+    # A truncated cache is made again, and the next process uses it.
     for file in files:
         file.write_bytes(file.read_bytes()[:100])
     assert output(start(tmp_path)) == "2"

@@ -157,9 +157,9 @@ def test_isolation_is_always_said_because_the_defaults_differ() -> None:
 
 
 def test_defaults_of_the_option_table_hold() -> None:
-    told = librdkafka_settings(SETTINGS)
+    found = librdkafka_settings(SETTINGS)
     for each in FETCH_TUNING:
-        assert told.get(each.setting, "the system's") == each.default
+        assert found.get(each.setting, "the system's") == each.default
 
 
 def test_tuning_wins_over_the_defaults() -> None:

@@ -184,8 +184,8 @@ def test_tasks_ranges_and_topics_are_those_that_were_asked_for(
     ]
     with pytest.raises(PySparkException, match="does not read nothing-like-it"):
         load(spark, servers, group_id, subscribe="nothing-like-it").collect()
-    with pytest.raises(PySparkException, match="there is no group 'nobody-at-all'"):
-        load(spark, servers, "nobody-at-all").collect()
+    with pytest.raises(PySparkException, match="there is no group 'absent-group'"):
+        load(spark, servers, "absent-group").collect()
 
 
 @pytest.mark.broker

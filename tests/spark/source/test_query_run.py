@@ -1,4 +1,4 @@
-"""What Spark's calls prove, told to a real member: the calls are made here, as Spark makes them."""
+"""Proofs in Spark's calls reach a real member; the tests make the calls as Spark does."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_an_old_plan_of_other_topics_is_not_replayed(
         caught.value
     )
     assert "Run the unchanged query once" in str(caught.value)
-    # Once the batch is finished, the subscription is nobody's but the query's.
+    # After the batch is finished, the query may change its subscription.
     assert other.ranges(planned, planned) == ()
     assert spans(other.latest_offset(planned)) == []
 
@@ -197,7 +197,7 @@ def test_a_reported_batch_is_committed_without_another_call(
         driver.report(first)
         wait_until(lambda: committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 4)
         second = run.latest_offset(first)
-        assert spans(second) == [(4, 8)], "what was proven twice is finished once"
+        assert spans(second) == [(4, 8)], "a batch is finished once"
         driver.report(first)
         driver.report(second)
         wait_until(lambda: committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 8)

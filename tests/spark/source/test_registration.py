@@ -1,4 +1,4 @@
-"""`register` says why Spark does not find the source."""
+"""`register` reports why Spark does not find the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The query behind a batch: what is known of it, and when it is not known."""
+"""The query of a batch, and batches without one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 
 def run(stream: DataFrame, checkpoint: Path) -> list[RunningQuery | str]:
-    """Return what is known of the query in each of its batches, or why nothing is."""
+    """Return the running query of each batch, or the error text."""
     found: list[RunningQuery | str] = []
 
     def look(batch: DataFrame, _: int) -> None:
