@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from enum import Enum
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -66,7 +67,8 @@ MEMORY_BYTES_MIN: Final = 16 * 1024 * 1024
 def _option(name: str, meaning: str, *, default: Any = ..., shown: str | None = None) -> Any:
     """Declare an option; `shown` replaces the default in the table."""
     if shown is None:
-        shown = "none" if default is None else str(default).lower()
+        value = default.value if isinstance(default, Enum) else default
+        shown = "none" if value is None else str(value).lower()
     return Field(default, alias=name, description=meaning, json_schema_extra={"default": shown})
 
 
@@ -141,14 +143,12 @@ class SourceOptions:
         "emit",
         "The content of rows: records, or offset ranges for `spark_groups.foreach_batch_rows`.",
         default=Emit.RECORDS,
-        shown="records",
     )
     reader: Annotated[ReaderChoice, BeforeValidator(partial(one_of, ReaderChoice))] = _option(
         "reader",
         "The reader in tasks: fast, which requires numba; librdkafka; or auto, which prefers fast."
         " Both return the same rows.",
         default=ReaderChoice.AUTO,
-        shown="auto",
     )
     memory_bytes: Annotated[int, BeforeValidator(parse_bytes), Field(ge=MEMORY_BYTES_MIN)] = (
         _option(
@@ -174,7 +174,6 @@ class SourceOptions:
             "Action when partitions move away from a stateful query: warn, fail or ignore; requires"
             " `spark_groups.listen`.",
             default=MoveWithState.WARN,
-            shown="warn",
         )
     )
     settle_timeout_s: Annotated[float, BeforeValidator(parse_duration_s)] = _option(
@@ -189,7 +188,6 @@ class SourceOptions:
             "Action of AvailableNow and Once if partitions are still missing after that: warn and"
             " end, fail, or wait up to the session timeout plus 10 s and then fail.",
             default=WhenUnsettled.WARN,
-            shown="warn",
         )
     )
     poll_timeout_ms: PositiveInt = _option(
