@@ -198,7 +198,7 @@ class GroupListener:
         try:
             self._waiting.put_nowait(None)
         except queue.Full:
-            logger.warning("a rebalance callback does not return; later changes are dropped")
+            logger.warning("closing although a rebalance callback does not return")
 
     def _refusals(self) -> list[QueryRefused]:
         return list(self._refused.values())
