@@ -1,9 +1,9 @@
-"""Reads topics as a member of a consumer group and writes them as files, or to the console.
+"""Reads topics as a member of a consumer group, and writes files or to the console.
 
     spark-submit --master 'local[2]' jobs/consume.py --config conf/consume.toml --name flights-1
 
-Everything in the file can be set on the command line instead. SIGTERM or Ctrl-C ends it cleanly:
-the running batch ends, its offsets are committed, and the member leaves the group.
+The command line can override every key of the file. SIGTERM or Ctrl-C ends the job cleanly: the
+running batch ends, its offsets are committed, and the member leaves the group.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from spark_groups.spark.jobs.run import OUTPUT, main, run_job, written
 
 
 def run(spark: SparkSession, options: ConsumeOptions) -> None:
-    """Write the rows as they are."""
+    """Write the rows unchanged."""
     run_job(spark, options, lambda rows: written(rows, options))
 
 

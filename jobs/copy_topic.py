@@ -1,12 +1,11 @@
-"""Copies topics to another topic, of the same cluster or of another one.
+"""Copies topics to another topic, in the same cluster or another one.
 
     spark-submit --master 'local[2]' jobs/copy_topic.py --config conf/copy_topic.toml
 
-Key, value and headers are copied; the partition stays the same, or is chosen by the key. It is at
-least once: after a crash a batch is copied again, so that records may be there twice. They are
-written before a batch's offsets are committed, so none is missing. Copies get a timestamp of their
-own. Everything in the file can be set on the command line instead. SIGTERM or Ctrl-C ends it
-cleanly, after its batch.
+Key, value and headers are copied; the partition stays the same, or the key decides. Delivery is at
+least once: records are written before their offsets are committed, so a crash may repeat a batch
+but loses no record. Copies get new timestamps. The command line can override every key of the
+file. SIGTERM or Ctrl-C ends the job cleanly, after its batch.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from spark_groups.spark.processing.letters import Letter
 from spark_groups.spark.processing.record import Record
 from spark_groups.spark.processing.record_writer import send_records
 
-TARGET = {"--target": ("target.topic", "The topic that is written.")}
+TARGET = {"--target": ("target.topic", "The topic to write.")}
 
 
 def run(spark: SparkSession, options: CopyOptions) -> None:
@@ -29,7 +28,7 @@ def run(spark: SparkSession, options: CopyOptions) -> None:
     topic, keeps_partition = options.topic, options.partition == "same"
     connection = connected(options.cluster or options.source)
     if not options.cluster and SourceOptions.of(options.source).subscription.matches(topic):
-        raise OptionsError(f"target.topic: the job reads {topic} itself, so it would never end")
+        raise OptionsError(f"target.topic: the job also reads {topic}, so it would never end")
 
     def copied(record: Record) -> Letter:
         partition = record.partition if keeps_partition else None

@@ -2,11 +2,11 @@
 
     spark-submit --master 'local[2]' jobs/count_by_window.py --config conf/count_by_window.toml
 
-A window is written once, when the watermark has passed its end. Windows that are not yet written
-are state, which Spark keeps for this application and not for a partition: where partitions move to
-another application, each counts what it has read. Run it alone in its group, or as a static member
-(kafka.group.instance.id); partitionMoveWithState says what happens if partitions move all the same.
-SIGTERM or Ctrl-C ends it cleanly, after its batch.
+A window is written once, after the watermark has passed its end. Until then it is state, which
+Spark keeps per application, not per partition: if partitions move to another application, each
+counts only the records that it has read. Run the job alone in its group, or as a static member
+(kafka.group.instance.id); partitionMoveWithState sets the action if partitions move. SIGTERM or
+Ctrl-C ends the job cleanly, after its batch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spark_groups.spark.jobs.run import OUTPUT, main, run_job, written
 
 
 def run(spark: SparkSession, options: CountOptions) -> None:
-    """Write the counts of windows that are over."""
+    """Write the counts of closed windows."""
 
     def counted(rows: DataFrame) -> DataStreamWriter:
         windows = window("timestamp", options.length, options.slide)

@@ -1,8 +1,7 @@
-"""What a member says over HTTP: metrics for Prometheus, health for probes.
+"""A read-only HTTP endpoint of one member: metrics for Prometheus, health for probes.
 
-`/metrics` is Prometheus' text. `/live` is answered 503 once the process should be restarted,
-`/ready` unless the member does all that it is meant to do; `/health` says both and why, always
-with 200. It is read-only, knows no secrets, and listens on loopback unless it is told otherwise.
+`/live` returns 503 once the process should be restarted, `/ready` unless the member is fully
+functional; `/health` returns both with the reason, always with 200. No response contains secrets.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PORT_WAIT_S: Final = 5.0
-"""How long the query that ran before may take to give its port back."""
+"""How long the previous run of the query may take to release its port."""
 RETRY_S: Final = 0.1
 CLIENT_TIMEOUT_S: Final = 5.0
 MAX_CLIENTS: Final = 16
@@ -47,18 +46,17 @@ PROBES: Final[dict[str, Callable[[Health], bool]]] = {
     "/ready": lambda health: health.is_ready,
     "/health": lambda _: True,
 }
-"""Which paths are answered with the health, and when with 200."""
+"""By path: whether a health is answered with 200."""
 
 Take = Callable[[], dict[str, Any]]
 
 
 class MonitoringEndpoint:
-    """Answers for one member.
+    """Serves the metrics and health of one member.
 
     Args:
-        take: Returns its snapshot.
-        host: The address to listen on.
-        port: The port; 0: any that is free.
+        take: Returns the member's snapshot.
+        port: 0 binds any free port.
     """
 
     def __init__(self, take: Take, *, host: str, port: int) -> None:
@@ -71,13 +69,13 @@ class MonitoringEndpoint:
         self._metrics = make_wsgi_app(registry)
 
     def start(self) -> None:
-        """Begin to answer.
+        """Start serving.
 
         Raises:
-            OptionsError: The port cannot be had.
+            OptionsError: The port is not available.
         """
         self._server = server = self._listen()
-        # As it was bound: 127.1 and names of hosts may be loopback addresses, too.
+        # The bound address, because 127.1 and host names may also be loopback addresses.
         self._is_local = is_loopback(str(server.server_address[0]))
         server.set_app(self._answer)
         threading.Thread(
@@ -87,11 +85,11 @@ class MonitoringEndpoint:
 
     @property
     def port(self) -> int:
-        """The port that it listens on, 0 before it does."""
+        """The bound port; 0 before the start."""
         return 0 if self._server is None else self._server.server_port
 
     def close(self) -> None:
-        """Answer no more and give the port back; a second call does nothing."""
+        """Stop serving and release the port; idempotent."""
         server, self._server = self._server, None
         if server is not None:
             server.shutdown()
@@ -107,18 +105,18 @@ class MonitoringEndpoint:
                 if not is_taken or time.monotonic() >= deadline_s:
                     host, port = self._address
                     raise OptionsError(
-                        f"nothing can listen on metricsPort {port} of metricsHost {host}: {error};"
-                        " each query needs a port of its own, and 0 takes any that is free"
+                        f"cannot bind metricsPort {port} of metricsHost {host}: {error}; each query"
+                        " needs its own port, and 0 binds any free port"
                     ) from error
             time.sleep(RETRY_S)
 
     def _answer(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         path = str(environ.get("PATH_INFO"))
-        # Probes may leave the Host header out, browsers never do.
+        # Probes may omit the Host header; browsers never do.
         name = environ.get("HTTP_HOST")
         is_foreign = name is not None and not names_loopback(str(name))
         if is_foreign and self._is_local:
-            remedy = "ask for localhost, or set metricsHost to the address that clients use"
+            remedy = "request localhost, or set metricsHost to the address that clients use"
             return _reply(start, HTTPStatus.FORBIDDEN, {"error": remedy})
         if path == "/metrics":
             metrics: Iterable[bytes] = self._metrics(environ, start)
@@ -138,12 +136,6 @@ def _reply(start: StartResponse, status: HTTPStatus, value: object) -> list[byte
 
 
 class _Member(Collector):
-    """What Prometheus' own code asks for metrics.
-
-    Args:
-        take: Returns the snapshot.
-    """
-
     def __init__(self, take: Take) -> None:
         self._take = take
 
@@ -152,7 +144,7 @@ class _Member(Collector):
 
 
 class _Connection(LimitedRequest, WSGIRequestHandler):
-    """One request: it may not last, and nobody reads of it in the log."""
+    """One request, with a timeout, and logged at debug level only."""
 
     timeout = CLIENT_TIMEOUT_S
 
@@ -161,11 +153,7 @@ class _Connection(LimitedRequest, WSGIRequestHandler):
 
 
 class _Server(LimitedServer, WSGIServer):
-    """Answers each client by a thread: a probe does not wait for a slow one.
-
-    Args:
-        address: Host and port.
-    """
+    """A thread per connection, so that probes do not wait for slow clients."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         host, port = address

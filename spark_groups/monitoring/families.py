@@ -1,8 +1,8 @@
-"""The snapshot of a member as Prometheus' metrics: one declaration for each.
+"""The snapshot of a member as Prometheus metrics.
 
-Names are the attributes of Kafka's own consumer where it has them (`heartbeat-total`,
-`last-poll-seconds-ago`, `assigned-partitions`), in Prometheus' units, behind `kafka_group_`. What
-is unknown has no sample: it is never 0.
+Names follow the attributes of Kafka's own consumer (`heartbeat-total`, `last-poll-seconds-ago`,
+`assigned-partitions`) in Prometheus units, with the prefix `kafka_group_`. Unknown values have no
+sample, rather than 0.
 """
 
 from __future__ import annotations
@@ -26,19 +26,18 @@ from spark_groups.types import sum_of_known
 
 PREFIX: Final = "kafka_group_"
 MAX_PARTITION_SERIES: Final = 500
-"""With more partitions than this there are only sums: a series for each would be too many."""
+"""With more partitions than this, only sums are exported."""
 
 Known = float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """A number that a snapshot has, or gives.
+    """A gauge that is read from a snapshot.
 
     Args:
-        name: Behind the prefix.
-        meaning: What it is.
-        value: Takes it out of a snapshot; None: unknown.
+        name: Without the prefix.
+        value: Reads the number from a snapshot; None if unknown.
     """
 
     name: str
@@ -47,7 +46,7 @@ class Gauge:
 
 
 def _lag(partition: View) -> int | None:
-    """Return the lag as Kafka's tools have it: log end without what is committed."""
+    """Return the lag as in Kafka's tools: log end minus committed offset."""
     committed, end = partition.get("committed_offset"), partition.get("log_end_offset")
     return None if committed is None or end is None else max(0, end - committed)
 
@@ -78,93 +77,99 @@ def _budget_used(view: View) -> Known:
 
 
 GAUGES: Final = (
-    Gauge("member_epoch", "The member's epoch; 0: it has not joined.", _of("member_epoch")),
-    Gauge("group_epoch", "The group's epoch, as last described.", _of("group_epoch")),
-    Gauge("assignment_epoch", "The assignment's epoch, as described.", _of("assignment_epoch")),
-    Gauge("assigned_partitions", "Partitions that the member may use.", _number_of("assigned")),
-    Gauge("pending_partitions", "Partitions that others still own.", _number_of("pending")),
-    Gauge("revoking_partitions", "Partitions that it has to give up.", _number_of("revoking")),
+    Gauge("member_epoch", "Member epoch; 0 before the member has joined.", _of("member_epoch")),
+    Gauge("group_epoch", "Group epoch, as last described.", _of("group_epoch")),
+    Gauge("assignment_epoch", "Assignment epoch, as last described.", _of("assignment_epoch")),
+    Gauge("assigned_partitions", "Partitions assigned to the member.", _number_of("assigned")),
+    Gauge(
+        "pending_partitions",
+        "Partitions of the target assignment that other members still own.",
+        _number_of("pending"),
+    ),
+    Gauge(
+        "revoking_partitions", "Partitions that the member must release.", _number_of("revoking")
+    ),
     Gauge(
         "uncommitted_partitions",
-        "Partitions with offsets that wait for being committed.",
+        "Partitions with finished offsets that are not committed yet.",
         _number_of("uncommitted"),
     ),
     Gauge(
         "uncommitted_seconds",
-        "For how long offsets have waited without any being accepted.",
+        "Time that finished offsets have waited without a successful commit.",
         _of("uncommitted_age_s"),
     ),
-    Gauge("session_timeout_seconds", "The session time-out.", _seconds("session_timeout_ms")),
+    Gauge("session_timeout_seconds", "Session timeout.", _seconds("session_timeout_ms")),
     Gauge(
         "heartbeat_interval_seconds",
-        "The heartbeat interval that the coordinator asks for.",
+        "Heartbeat interval set by the coordinator.",
         _seconds("heartbeat_interval_ms"),
     ),
     Gauge(
         "rebalance_timeout_seconds",
-        "The rebalance time-out that the member asks for.",
+        "Rebalance timeout of the member.",
         _seconds("rebalance_timeout_ms"),
     ),
     Gauge(
         "last_heartbeat_seconds_ago",
-        "Since the last heartbeat was sent that was accepted.",
+        "Time since the last successful heartbeat was sent.",
         _of("last_heartbeat_age_s"),
     ),
-    Gauge("last_poll_seconds_ago", "Since Spark last called.", _of("last_call_age_s")),
+    Gauge("last_poll_seconds_ago", "Time since Spark's last call.", _of("last_call_age_s")),
     Gauge(
         "last_rebalance_seconds_ago",
-        "Since the last assignment was put in place.",
+        "Time since the last assignment took effect.",
         lambda view: view["tally"].get("last_rebalance_age_s"),
     ),
     Gauge(
         "revocation_seconds",
-        "Since it was told to give partitions up; absent: there are none.",
+        "Time since the coordinator requested a revocation; absent without one.",
         _of("revocation_age_s"),
     ),
     Gauge(
         "revocation_budget_used_ratio",
-        "How much of the rebalance time-out that has used up; at 1 the coordinator removes it.",
+        "Revocation time by rebalance timeout; at 1 the coordinator fences the member.",
         _budget_used,
     ),
-    Gauge("batch_seconds", "For how long the batch has been running.", _of("batch_age_s")),
-    Gauge("idle_seconds", "Without a batch and without a call.", _of("idle_s")),
-    Gauge("idle_limit_seconds", "When the member leaves because of that.", _of("idle_limit_s")),
+    Gauge("batch_seconds", "Time that the current batch has been running.", _of("batch_age_s")),
+    Gauge("idle_seconds", "Time without a batch or a call from Spark.", _of("idle_s")),
+    Gauge("idle_limit_seconds", "Idle time after which the member leaves.", _of("idle_limit_s")),
     Gauge(
         "lag_sum",
-        "Log ends, as of the last call, without what is committed; absent: none is known.",
+        "Sum of lags: log end as of Spark's last call minus committed offset; absent if unknown.",
         lambda view: sum_of_known(map(_lag, view["partitions"])),
     ),
     Gauge(
         "lag_max",
-        "The largest lag of a partition; absent: none is known.",
+        "Maximum lag of a partition; absent if unknown.",
         lambda view: max(_lags(view["partitions"]), default=None),
     ),
     Gauge(
         "pending_lag_sum",
-        "The lag of partitions that others still own.",
+        "Sum of lags of pending partitions.",
         lambda view: sum(_lags(view["pending_ranges"])),
     ),
 )
 PARTITION_GAUGES: Final = (
-    Gauge("lag", "Log end without what is committed, as Kafka's tools have it.", _lag),
-    Gauge("committed_offset", "The next offset to read, as committed.", _of("committed_offset")),
-    Gauge("position", "The next offset to plan.", _of("position")),
-    Gauge("log_end_offset", "The log's end as of Spark's last call.", _of("log_end_offset")),
+    Gauge("lag", "Log end minus committed offset, as in Kafka's tools.", _lag),
+    Gauge(
+        "committed_offset", "Committed offset: the next offset to read.", _of("committed_offset")
+    ),
+    Gauge("position", "Next offset to plan.", _of("position")),
+    Gauge("log_end_offset", "Log end as of Spark's last call.", _of("log_end_offset")),
 )
 INFO: Final = ("member_id", "instance_id", "coordinator")
 
 
 def families(view: View) -> Iterator[Metric]:
-    """Yield all metrics of a member.
-
-    Args:
-        view: Its snapshot; one that only has `group` and `state` is of a member to be.
-    """
+    """Yield all metrics of a snapshot, which has only `group` and `state` at first."""
     group = str(view["group"])
     yield from _states(group, view)
     if "tally" not in view:
         return
-    info = InfoMetricFamily(f"{PREFIX}member", "Who the member is; always 1.", labels=["group"])
+    info = InfoMetricFamily(
+        f"{PREFIX}member", "Identity of the member; always 1.", labels=["group"]
+    )
     info.add_metric([group], {name: str(view.get(name) or "") for name in INFO})
     yield info
     for gauge in GAUGES:
@@ -174,27 +179,37 @@ def families(view: View) -> Iterator[Metric]:
 
 
 def metric_table() -> str:
-    """Return the table of all metrics as Markdown."""
+    """Return the Markdown table of all metrics."""
     by_partition = "group, topic, partition"
     rows = [
-        ("state", "gauge", "group, state", "1 for the state of the member (KIP-848's names)."),
-        ("condition", "gauge", "group, condition", "1 for what the health check finds."),
-        ("live", "gauge", "group", "What `/live` says: 1 or 0."),
-        ("ready", "gauge", "group", "What `/ready` says: 1 or 0."),
-        ("member_info", "gauge", f"group, {', '.join(INFO)}", "Who the member is; always 1."),
+        (
+            "state",
+            "gauge",
+            "group, state",
+            "1 for the member's state, as named in KIP-848, else 0.",
+        ),
+        ("condition", "gauge", "group, condition", "1 for the result of the health check, else 0."),
+        ("live", "gauge", "group", "1 if `/live` returns 200, else 0."),
+        ("ready", "gauge", "group", "1 if `/ready` returns 200, else 0."),
+        ("member_info", "gauge", f"group, {', '.join(INFO)}", "Identity of the member; always 1."),
         *((each.name, "gauge", "group", each.meaning) for each in GAUGES),
         *((each.name, "gauge", by_partition, each.meaning) for each in PARTITION_GAUGES),
         *(
             (f"{each.name.lower()}_total", "counter", "group", _sentence(each.value))
             for each in Count
         ),
-        ("request_errors_total", "counter", "group, request, error", "Errors of these requests."),
+        ("request_errors_total", "counter", "group, request, error", "Error responses by request."),
         *(
             (f"{each.name.lower()}_seconds", "histogram", "group", _sentence(each.value))
             for each in Took
         ),
         *(
-            (f"{each.name.lower()}_max_seconds", "gauge", "group", "The longest of these of late.")
+            (
+                f"{each.name.lower()}_max_seconds",
+                "gauge",
+                "group",
+                "Maximum over the last 30 to 60 s.",
+            )
             for each in Took
         ),
     ]
@@ -206,15 +221,17 @@ def metric_table() -> str:
 def _states(group: str, view: View) -> Iterator[Metric]:
     health = assess(view)
     for name, meaning, found, choices in (
-        ("state", "The state of the member.", view["state"], MemberState),
-        ("condition", "What the health check finds.", health.condition.name, Condition),
+        ("state", "State of the member.", view["state"], MemberState),
+        ("condition", "Result of the health check.", health.condition.name, Condition),
     ):
         family = GaugeMetricFamily(PREFIX + name, meaning, labels=["group", name])
         for each in choices:
             family.add_metric([group, each.name], each.name == found)
         yield family
     for name, is_so in (("live", health.is_live), ("ready", health.is_ready)):
-        family = GaugeMetricFamily(PREFIX + name, f"What /{name} says.", labels=["group"])
+        family = GaugeMetricFamily(
+            PREFIX + name, f"1 if /{name} returns 200, else 0.", labels=["group"]
+        )
         family.add_metric([group], is_so)
         yield family
 
@@ -223,7 +240,7 @@ def _partitions(group: str, view: View) -> Iterator[Metric]:
     partitions = view["partitions"]
     if len(partitions) > MAX_PARTITION_SERIES:
         return
-    # A topic that was created anew may be there twice, under one name: no series may be.
+    # A topic that was deleted and created again may appear twice under one name.
     labelled: dict[tuple[str, ...], View] = {
         (group, str(each["topic"] or each["topic_id"]), str(each["partition"])): each
         for each in partitions
@@ -241,22 +258,22 @@ def _gauge(gauge: Gauge, names: list[str], labelled: Mapping[tuple[str, ...], Vi
     return family
 
 
-def _counted(group: str, tally: View) -> Iterator[Metric]:
+def _counted(group: str, counted: View) -> Iterator[Metric]:
     for count in Count:
         name = count.name.lower()
         counter = CounterMetricFamily(PREFIX + name, _sentence(count.value), labels=["group"])
-        counter.add_metric([group], tally["counts"][name])
+        counter.add_metric([group], counted["counts"][name])
         yield counter
     errors = CounterMetricFamily(
         f"{PREFIX}request_errors",
-        "Errors that requests were answered with.",
+        "Error responses by request.",
         labels=["group", "request", "error"],
     )
-    for request, error, number in tally["errors"]:
+    for request, error, number in counted["errors"]:
         errors.add_metric([group, request, error], number)
     yield errors
     for took in Took:
-        yield from _timed(group, took, tally["took"][took.name.lower()])
+        yield from _timed(group, took, counted["took"][took.name.lower()])
 
 
 def _timed(group: str, took: Took, spread: View) -> Iterator[Metric]:
@@ -268,7 +285,7 @@ def _timed(group: str, took: Took, spread: View) -> Iterator[Metric]:
     yield histogram
     longest = GaugeMetricFamily(
         f"{name}_max_seconds",
-        f"{meaning} The longest of the last {WINDOW_S:.0f} to {2 * WINDOW_S:.0f} s.",
+        f"{meaning} Maximum over the last {WINDOW_S:.0f} to {2 * WINDOW_S:.0f} s.",
         labels=["group"],
     )
     if spread["max_s"] is not None:

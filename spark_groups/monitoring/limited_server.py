@@ -1,4 +1,4 @@
-"""An HTTP server with a thread for each connection, and limits against slow and foreign clients."""
+"""An HTTP server with a thread per connection, and limits against slow and foreign clients."""
 
 from __future__ import annotations
 
@@ -15,17 +15,13 @@ from urllib.parse import urlsplit
 logger = logging.getLogger(__name__)
 
 HEAD_TIMEOUT_S: Final = 5.0
-"""How long a client may take to send the whole head of its request."""
-_PLACE_TIMEOUT_S: Final = 0.5
-"""How long a new connection waits for the place of one that was closed for it."""
+"""How long a client may take to send its request head."""
+_SLOT_TIMEOUT_S: Final = 0.5
+"""How long a new connection waits for a slot that was freed for it."""
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether an address or a name is that of this machine for itself.
-
-    Args:
-        host: An address, in brackets or not, or a name.
-    """
+    """Return whether an address or a host name is a loopback address."""
     name = host.strip("[]").rstrip(".").lower()
     try:
         return ipaddress.ip_address(name).is_loopback
@@ -34,13 +30,10 @@ def is_loopback(host: str) -> bool:
 
 
 def names_loopback(host_header: str) -> bool:
-    """Tell whether a request was made to a loopback address.
+    """Return whether a Host header names a loopback address.
 
-    A server on a loopback address refuses any other: a page of another site whose name resolves
-    to this machine (DNS rebinding) must not read what is here.
-
-    Args:
-        host_header: The request's Host header.
+    A server on a loopback address refuses other names against DNS rebinding: a foreign page whose
+    host name resolves to this machine.
     """
     try:
         return is_loopback(urlsplit(f"//{host_header}").hostname or "")
@@ -49,10 +42,10 @@ def names_loopback(host_header: str) -> bool:
 
 
 class LimitedRequest(BaseHTTPRequestHandler):
-    """A request whose server limits the time for its head."""
+    """A request with a time limit for its head."""
 
     def parse_request(self) -> bool:
-        """Read the head of the request; from here on the connection keeps its place."""
+        """Read the request head; afterwards the connection keeps its slot."""
         is_whole = super().parse_request()
         cast(LimitedServer, self.server).end_head(self.connection)
         return is_whole
@@ -61,17 +54,12 @@ class LimitedRequest(BaseHTTPRequestHandler):
 class LimitedServer(ThreadingHTTPServer):
     """Serves a limited number of connections at a time.
 
-    A connection has `HEAD_TIMEOUT_S` for the head of its request. Where all places are taken, a
-    new connection takes the place of the oldest one whose head is not there yet, so that clients
-    that send a byte now and then cannot shut a probe out; if there is none, it is closed.
-
-    Args:
-        address: An address of this machine, and the port; 0: one that is free.
-        request: Answers a connection.
-        connections_max: How many are served at a time.
+    A connection has `HEAD_TIMEOUT_S` to send its request head. If all slots are taken, a new
+    connection replaces the oldest one without a complete head, so that clients that send a few
+    bytes at a time cannot block probes; if there is none, the server closes the new connection.
 
     Raises:
-        OSError: It cannot listen there.
+        OSError: The address cannot be bound.
     """
 
     def __init__(
@@ -81,24 +69,24 @@ class LimitedServer(ThreadingHTTPServer):
         *,
         connections_max: int,
     ) -> None:
-        self._places = threading.BoundedSemaphore(connections_max)
+        self._slots = threading.BoundedSemaphore(connections_max)
         self._heads: dict[socket.socket, float] = {}
-        """Connections whose head is not there yet, and when they began; the oldest first."""
+        """Connections without a complete head, by their start, oldest first."""
         super().__init__(address, request)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection, unless there are too many."""
-        if not self._places.acquire(blocking=False) and not self._take_place():
-            logger.warning("too many connections: that of %s is closed", client_address)
+        """Serve a connection, or close it if there are too many."""
+        if not self._slots.acquire(blocking=False) and not self._take_slot():
+            logger.warning("too many connections: closing the one from %s", client_address)
             self.shutdown_request(request)
             return
         self._heads[request] = time.monotonic()
         try:
             super().process_request(request, client_address)
         except Exception:
-            # There is no thread that would; after an interrupt there may be one.
+            # No thread started that would release the slot; after an interrupt there may be one.
             self.end_head(request)
-            self._places.release()
+            self._slots.release()
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -107,33 +95,33 @@ class LimitedServer(ThreadingHTTPServer):
             super().process_request_thread(request, client_address)
         finally:
             self.end_head(request)
-            self._places.release()
+            self._slots.release()
 
     def end_head(self, request: Any) -> None:
-        """Note that the head of a connection's request is there, or that the connection ends."""
+        """Record that the request head is complete, or that the connection ends."""
         self._heads.pop(request, None)
 
     def service_actions(self) -> None:
-        """Close connections whose head takes too long; the serving loop calls this regularly."""
+        """Close connections without a head in time; the serving loop calls this regularly."""
         late = time.monotonic() - HEAD_TIMEOUT_S
         for request, began_at in list(self._heads.items()):
             if began_at <= late:
                 self._close_head(request)
 
-    def _take_place(self) -> bool:
-        """Close the oldest connection without a whole head, and take its place."""
+    def _take_slot(self) -> bool:
+        """Close the oldest connection without a complete head, and take its slot."""
         has_closed = any(self._close_head(each) for each in list(self._heads))
-        return has_closed and self._places.acquire(timeout=_PLACE_TIMEOUT_S)
+        return has_closed and self._slots.acquire(timeout=_SLOT_TIMEOUT_S)
 
     def _close_head(self, request: socket.socket) -> bool:
-        """Close a connection, unless its head has come meanwhile."""
+        """Close a connection unless its head is complete."""
         if self._heads.pop(request, None) is None:
             return False
-        # Its thread wakes up, and closes it.
+        # This wakes its thread, which closes it.
         with contextlib.suppress(OSError):
             request.shutdown(socket.SHUT_RDWR)
         return True
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
-        """Say what went wrong where somebody wants to know: mostly a peer has gone."""
-        logger.debug("the connection of %s failed", client_address, exc_info=True)
+        """Log at debug level, because most failures are disconnected peers."""
+        logger.debug("the connection from %s failed", client_address, exc_info=True)

@@ -68,7 +68,7 @@ def dependencies(project: str) -> list[Distribution]:
 
 
 def copy_files(one: Distribution, site_packages: Path) -> None:
-    """Copy what was installed with a distribution."""
+    """Copy the files of a distribution."""
     for file in one.files or ():
         target = (site_packages / file).resolve()
         source = Path(str(one.locate_file(file)))

@@ -32,7 +32,7 @@ def spark_environment(**changed: str) -> dict[str, str]:
 
 
 class SubmittedJob:
-    """A running job in a process group of its own; whatever is left of it is killed at the end.
+    """A running job in a process group of its own; its remaining processes are killed at the end.
 
     Args:
         directory: Where its output, checkpoint and log lie.
@@ -40,7 +40,7 @@ class SubmittedJob:
         arguments: Further arguments of the job.
         submit: Arguments of spark-submit before the job.
         python: The Python of driver and workers.
-        launcher: What is started instead of spark-submit.
+        launcher: The command instead of spark-submit.
         directory_of_start: Where it is started; None is here.
         job: Which job, by the name of its file.
         has_output: Whether it writes files.

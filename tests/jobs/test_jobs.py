@@ -40,12 +40,12 @@ def test_what_strangers_wrote_moves_no_cursor(capsys: pytest.CaptureFixture[str]
     job = runpy.run_path(str(ROOT / "jobs" / "replay_dead_letters.py"))
     letter = Record(None, None, "t", 0, 0, 0, ((ERROR, b"\x1b[2Jbad\nworse"),))
     job["show"]([letter], lambda _: None)
-    assert "from): ?[2Jbad?worse\n1 dead letters" in capsys.readouterr().out
+    assert "topic): ?[2Jbad?worse\n1 dead letters" in capsys.readouterr().out
 
 
 def test_copy_that_would_be_copied_again_is_refused() -> None:
     job = runpy.run_path(str(ROOT / "jobs" / "copy_topic.py"))
     settings = [("--topics", "source.subscribe", "a,b"), ("--target", "target.topic", "b")]
     options = load_job(CopyOptions, ROOT / CopyOptions.example, settings)
-    with pytest.raises(OptionsError, match=r"target\.topic: the job reads b itself"):
+    with pytest.raises(OptionsError, match=r"target\.topic: the job also reads b"):
         job["run"](None, options)

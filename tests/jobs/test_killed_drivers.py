@@ -1,7 +1,7 @@
-"""A job whose driver is killed again and again, by a seed, and started from its checkpoint.
+"""A job whose driver is killed repeatedly, by a seed, and restarted from its checkpoint.
 
-Spark's file sink leaves out what it has written already, and nobody else is in the group: so every
-row is there once, whoever was killed when.
+Spark's file sink skips batches that it has written, and the group has no other member, so every row
+appears once.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def test_a_job_that_is_killed_again_and_again_has_every_row_once(  # noqa: PLR09
     def members() -> set[str]:
         return {each.member_id for each in describe(servers, group_id).members}
 
-    told: list[str] = []
+    kills: list[str] = []
     produced = 0
     for _ in range(STARTS):
         rows = range(produced, produced + ROWS)
@@ -146,15 +146,15 @@ def test_a_job_that_is_killed_again_and_again_has_every_row_once(  # noqa: PLR09
         former = members()
         with job("--trigger", "0s") as running:
             moment = await_moment(running, chance, partial(_has_joined, members, former))
-            told.append(f"{victim} killed {moment}")
+            kills.append(f"{victim} killed {moment}")
             kill(running, VICTIMS[victim](running))
         if chance.random() < 0.5:
-            wait_until(lambda: not members(), END_S, f"an empty group: {told}")
+            wait_until(lambda: not members(), END_S, f"an empty group: {kills}")
     with job("--trigger", "availableNow") as last:
         exit_code, _ = last.await_end(300)
-        assert exit_code == 0, (told, last.text()[-5000:])
-    wait_until(lambda: not members(), END_S, f"an empty group: {told}")
+        assert exit_code == 0, (kills, last.text()[-5000:])
+    wait_until(lambda: not members(), END_S, f"an empty group: {kills}")
     found = Counter(map(int, read_rows([last.output], ["value"])["value"].to_pylist()))
-    assert set(found) == set(range(produced)), told
-    assert found.most_common(1)[0][1] == 1, told
-    assert sum(committed(servers, group_id).values()) == produced, told
+    assert set(found) == set(range(produced)), kills
+    assert found.most_common(1)[0][1] == 1, kills
+    assert sum(committed(servers, group_id).values()) == produced, kills

@@ -1,4 +1,4 @@
-"""The dashboard and the alerts of conf/ know what is exported, and nothing else."""
+"""The dashboard and the alerts of conf/ use exactly the exported metrics."""
 
 from __future__ import annotations
 

@@ -97,12 +97,12 @@ class Application:
         return [pid for pid in (self.process.pid, *descendants(self.process.pid)) if stop(pid)]
 
     def resume(self, pids: list[int]) -> None:
-        """Let what was paused go on."""
+        """Resume the paused process."""
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
 
     def close(self) -> None:
-        """End whatever of it still runs."""
+        """Kill its remaining processes."""
         if self.process.poll() is None:
             self.kill()
 

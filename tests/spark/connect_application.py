@@ -1,4 +1,4 @@
-"""A client of Spark Connect with a server of its own: what works there, and what is refused.
+"""A client of Spark Connect with a server of its own: supported and refused calls.
 
     python -m tests.spark.connect_application SERVERS GROUP TOPIC DIRECTORY
 

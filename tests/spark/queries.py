@@ -48,7 +48,7 @@ class GroupQuery:
         spark: The session.
         kafka: The broker.
         group_id: The group.
-        topic: What is subscribed.
+        topic: The subscribed topic.
         directory: Where rows and checkpoint lie.
         options: Further options of the source.
     """
@@ -101,7 +101,7 @@ class GroupQuery:
             return query
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return what was written, in the order of offsets; asks no Spark, which has to write."""
+        """Return the written rows in offset order, without Spark."""
         return written_rows(self.directory)
 
     def values(self) -> Counter[bytes]:

@@ -2,7 +2,7 @@
 
     python -m tests.spark.secured_application DIRECTORY
 
-DIRECTORY/queries.json says which queries it runs, by name to options; it goes on until
+DIRECTORY/queries.json lists the options of its queries by name; it runs until
 DIRECTORY/stop is there, and writes the UI's address to DIRECTORY/ui.
 """
 

@@ -23,7 +23,7 @@ class Feed:
         bootstrap_servers: The broker.
         topic: The topic.
         group_id: The group whose committed offsets say how much was read.
-        backlog: How many rows each partition is ahead of what was read.
+        backlog: The number of unread rows in each partition.
         pause_s: How long it rests after each look.
     """
 

@@ -31,7 +31,7 @@ class Counting:
         spark: The session.
         servers: The broker.
         directory: Where the checkpoint lies.
-        counts: What was written last for each key, as a table would hold it.
+        counts: The last count of each key, like a table.
         is_broken: Whether the sink takes nothing.
     """
 
@@ -218,7 +218,7 @@ def test_other_topics_wait_until_the_batch_of_those_before_is_finished(
     counting.produce(topic, 0, 30)
     counting.produce(other_topic, 0, 20)
     counting.break_off(rows, "topic")
-    with pytest.raises(StreamingQueryException, match="Start the query once as it was"):
+    with pytest.raises(StreamingQueryException, match="Run the unchanged query once"):
         counting.run(others, "topic")
     assert counting.run(rows, "topic") == {topic: 30}
     assert counting.run(others, "topic") == {topic: 30, other_topic: 20}

@@ -1,4 +1,4 @@
-"""Through a Spark Connect server on this machine: what works, and what is refused, with reasons."""
+"""Through a Spark Connect server on this machine: supported and refused calls."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def test_sources_work_and_what_needs_the_driver_is_refused(seen: dict[str, Any])
     assert (seen["backlog"], seen["backlog of the registered source"]) == (3, 3)
     refused = "the configuration provider env is not allowed on Spark Connect by default"
     assert refused in seen["reference"]
-    assert "OptionsError: a session of Spark Connect cannot listen" in seen["listen"]
-    assert "OptionsError: a session of Spark Connect has no driver" in seen["stop_on_sigterm"]
+    assert "OptionsError: listen() requires a classic session" in seen["listen"]
+    assert "OptionsError: stop_on_sigterm() requires a classic session" in seen["stop_on_sigterm"]
     for name in ("foreach_batch_rows", "process_records"):
-        assert f"{name} needs a classic session" in seen[name]
+        assert f"{name} requires a classic session" in seen[name]
     assert len(seen["figures"]) == 1
     assert seen["owners"] == ["spark-groups"] * 2

@@ -65,7 +65,7 @@ def assert_single_planner(applications: list[Application]) -> None:
 def assert_never_paused(application: Application, kept: set[int], since: float) -> None:
     """Every batch since then reads all partitions that were kept: each has a backlog."""
     batches = [each for each in application.batches() if each.planned_at >= since]
-    assert len(batches) >= 2, "the application went on making batches"
+    assert len(batches) >= 2, "the application continued to make batches"
     for batch in batches:
         assert kept <= {each.partition for each in batch.plan.ranges}, batch
 

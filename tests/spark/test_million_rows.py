@@ -1,4 +1,4 @@
-"""A million rows in one AvailableNow run, counted and checksummed against what was produced."""
+"""A million rows in one AvailableNow run, counted and checksummed against the produced rows."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def log_ends(kafka: EmbeddedKafka, topic: str) -> dict[int, int]:
 
 
 class Hanging:
-    """A function for foreachBatch that hangs in its second batch with rows until it is let go."""
+    """A function for foreachBatch that hangs in its second batch with rows until it is released."""
 
     def __init__(self) -> None:
         self.let_go = threading.Event()

@@ -21,12 +21,12 @@ APPLICATION = """
 import sys
 from pyspark.sql import SparkSession
 import spark_groups
-from spark_groups.spark.control.channel import shutdown
+from spark_groups.spark.control.shutdown import stop_on_sigterm
 
 servers, group_id, topic, checkpoint = sys.argv[1:]
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 spark_groups.listen(spark)
-shutdown.stop_on_sigterm(spark)
+stop_on_sigterm(spark)
 rows = spark.readStream.format("kafka-group").options(
     **{
         "kafka.bootstrap.servers": servers,
@@ -107,7 +107,7 @@ def test_script_that_listens_and_falls_off_its_end_ends_without_an_error(
     assert done.returncode == 0, done.stderr
     for unwanted in ("Py4JException", " ERROR ", "ShutdownHook", "Traceback"):
         assert unwanted not in done.stderr, done.stderr
-    # What happened to the member is said, once, in the form of Spark's own lines.
+    # The member's events are logged once, in the format of Spark's own lines.
     lines = done.stderr.splitlines()
     member = r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d INFO kafka-group \[(?:runner \d+|query [\w-]+)\]: "
     member += f"group {group_id}: member [-0-9a-f]+ at epoch [0-9]+: "
@@ -134,6 +134,6 @@ def test_a_member_tells_where_its_spark_ui_is(
         WITH_A_UI, kafka.bootstrap_servers, group_id, topic_name, str(tmp_path / "checkpoint")
     )
     assert done.returncode == 0, done.stderr
-    address, told = done.stdout.split()
+    address, shown = done.stdout.split()
     assert address.startswith("http://")
-    assert told == address
+    assert shown == address

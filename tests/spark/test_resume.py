@@ -209,8 +209,8 @@ def test_a_reset_is_not_undone(query: GroupQuery) -> None:
     assert query.committed() == {0: 25, 1: 25}
     done = command(query, "reset-offsets", query.group_id, *where, "--execute")
     assert query.committed() == {0: 0, 1: 0}
-    for said in (planned, done):
-        assert "50 offsets are read again" in " ".join(said.split())
+    for line in (planned, done):
+        assert "50 offsets are read again" in " ".join(line.split())
     query.run_available()
     assert rows_by_partition(query) == {0: 50, 1: 50}
     assert query.committed() == {0: 25, 1: 25}
@@ -263,6 +263,6 @@ def test_the_how_to_does_what_it_says(query: GroupQuery, tmp_path: Path) -> None
     assert rows_by_partition(query) == {0: 30, 1: 30}
     await_an_empty_group(query)
     command(query, *delete)
-    anew = replace(query, directory=tmp_path / "anew")
-    anew.run_available()
-    assert rows_by_partition(anew) == {0: 10, 1: 10}
+    restarted = replace(query, directory=tmp_path / "restarted")
+    restarted.run_available()
+    assert rows_by_partition(restarted) == {0: 10, 1: 10}

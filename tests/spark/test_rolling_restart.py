@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
-# A restart of Spark on a busy machine must not be what the session time-out is compared with.
+# The session timeout exceeds a restart of Spark on a busy machine.
 LONG_SESSION = {
     "group.consumer.max.session.timeout.ms": "180000",
     "group.consumer.session.timeout.ms": "180000",

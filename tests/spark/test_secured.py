@@ -114,7 +114,7 @@ def shown_by_the_ui(directory: Path) -> dict[str, str]:
 
 
 def written_by(directory: Path) -> dict[str, str]:
-    """Return every file that the application wrote, but what it was told."""
+    """Return every file that the application wrote, except its input."""
     return {
         str(path.relative_to(directory)): path.read_bytes().decode("latin-1")
         for path in directory.rglob("*")
@@ -159,7 +159,7 @@ def test_rows_arrive_and_no_secret_is_shown(
         if secret in text
     ]
     assert leaks == []
-    # Options are shown there: what is no secret can be found.
+    # Options are shown there, except secrets.
     assert secured.kafka.listener("LOGIN") in shown["log"]
     assert any("with_tokens/checkpoint/offsets" in place for place in shown)
     assert any(place.startswith("events/") for place in shown)

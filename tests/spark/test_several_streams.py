@@ -99,7 +99,7 @@ def test_a_stream_joined_with_itself_is_refused(query: GroupQuery, listening: No
     with pytest.raises(StreamingQueryException) as caught:
         values(query, joined(rows, rows))
     assert f"two streams in the group '{query.group_id}' with the same topics" in str(caught.value)
-    assert "give each load a kafka.group.id of its own" in str(caught.value)
+    assert "each with its own kafka.group.id" in str(caught.value)
     assert query.committed() == {}
     # It is only that query which is refused.
     query.checkpoint.rename(query.directory / "refused")

@@ -1,4 +1,4 @@
-"""An application that is stopped for longer than its session: fenced, and it goes on."""
+"""An application that is stopped for longer than its session: it is fenced, and continues."""
 
 from __future__ import annotations
 

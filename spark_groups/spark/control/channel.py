@@ -1,11 +1,10 @@
-"""The channel between a driver and its runners: unix sockets in a directory of this user alone.
+"""The channel between a driver and its runners: unix sockets in a private directory.
 
-It lies in the JVM's `XDG_RUNTIME_DIR`, or below the files of the SparkContext: nobody else can put
-anything in its place, as anybody can in `/tmp`. Both sides belong to one JVM and so know both
-directories; a driver takes the first that it can, a runner looks in both now and then. Sockets are
-named after the JVM's pid, so nobody has to be told where they are. Everything is bounded: the
-length of a line, what waits to be sent, the number of runners. Each side of a connection has one
-thread that reads and one that writes, so that a side which does not read keeps nobody waiting.
+The directory is the JVM's `XDG_RUNTIME_DIR`, or is below the files of the SparkContext; unlike
+`/tmp`, no other user can write there. Both sides know both directories from their JVM: a driver
+uses the first that works, a runner polls all. Socket names start with the JVM's pid. Line length,
+queues and the number of runners are bounded. Each side of a connection has a read thread and a
+write thread, so a side that does not read blocks no other.
 """
 
 from __future__ import annotations
@@ -39,41 +38,32 @@ _numbers = itertools.count()
 
 
 def control_directories(runtime: str | None, files: Path | None) -> tuple[Path, ...]:
-    """Return where drivers' sockets may lie, the best place first; they need not exist.
-
-    Args:
-        runtime: What `XDG_RUNTIME_DIR` says in the JVM's environment, if anything.
-        files: The directory of the SparkContext's files, if it is known.
-    """
-    # Where a system gives each user a temporary directory (macOS), sockets have short paths there.
+    """Return candidate directories for drivers' sockets, in order of preference."""
+    # On systems with a temporary directory per user (macOS), it has short paths.
     places = (runtime_directory(runtime), runtime_directory(tempfile.gettempdir()), files)
     return tuple(place / "spark-groups-control" for place in places if place is not None)
 
 
 def directories_of_driver(jvm: Any) -> tuple[Path, ...]:
-    """Return where the sockets of a driver may lie.
-
-    Args:
-        jvm: py4j's view of the driver's JVM, which has a SparkContext.
-    """
+    """Return candidate directories for a driver's sockets."""
     files = Path(jvm.org.apache.spark.SparkFiles.getRootDirectory())
     return control_directories(jvm.java.lang.System.getenv("XDG_RUNTIME_DIR"), files)
 
 
 def directories_of_runner() -> tuple[Path, ...]:
-    """Return where a runner looks for the sockets of drivers: it has the JVM's environment."""
+    """Return the directories to look for drivers in; a runner has the JVM's environment."""
     return control_directories(os.environ.get("XDG_RUNTIME_DIR"), files_directory())
 
 
 def files_directory() -> Path | None:
-    """Return the directory of the SparkContext's files, where a runner was told of one."""
+    """Return the directory of the SparkContext's files, if a runner knows it."""
     root = SparkFiles._root_directory
     directory = Path(root).parent if root else None
     return directory if directory is not None and directory.exists() else None
 
 
 def _sweep(directory: Path) -> None:
-    """Remove the sockets of processes that are gone: nobody of their JVM may ever look for them."""
+    """Remove the sockets of dead processes."""
     for path in directory.glob("*-*-*.*"):
         pid = path.name.split("-")[1]
         try:
@@ -82,17 +72,16 @@ def _sweep(directory: Path) -> None:
         except ProcessLookupError:
             path.unlink(missing_ok=True)
         except OSError:
-            # Somebody else's process has the number now.
+            # Another user's process has this pid now.
             continue
 
 
 class Link:
-    """One connection between a driver and a runner; both sides have one.
+    """One side of a connection between a driver and a runner.
 
     Args:
-        connection: A connected stream socket.
-        received: Called with each message, on the link's own thread; must not raise.
-        closed: Called once when the connection is over.
+        received: Called with each message on the link's read thread; must not raise.
+        closed: Called once, when the connection ends.
     """
 
     def __init__(
@@ -109,27 +98,23 @@ class Link:
         self.is_open = True
 
     def start(self) -> None:
-        """Begin to read and to write."""
+        """Start the read and write threads."""
         for target, name in ((self._read, "read"), (self._write, "write")):
             threading.Thread(target=target, name=f"kafka-group-link-{name}", daemon=True).start()
 
     def send(self, message: Message) -> None:
-        """Send a message some time soon; a side that takes nothing for long is cut off.
-
-        Args:
-            message: What to say.
-        """
+        """Queue a message; close the link if the other side does not read."""
         if not self.is_open:
             return
         try:
             self._waiting.put_nowait(as_line(message))
         except queue.Full:
-            logger.warning("the other side of a control link takes nothing: it is cut off")
-            # Whoever sends may hold locks that the end of the link wants to take.
+            logger.warning("closing a control link whose other side does not read")
+            # In a thread, because the caller may hold locks that `closed` acquires.
             threading.Thread(target=self.close, name="kafka-group-link-cut", daemon=True).start()
 
     def close(self) -> None:
-        """End the connection; a second call does nothing."""
+        """Close the connection; idempotent."""
         if not self._ending.acquire(blocking=False):
             return
         self.is_open = False
@@ -144,12 +129,12 @@ class Link:
         with contextlib.suppress(OSError, ValueError), self._connection.makefile("rb") as lines:
             while line := lines.readline(MAX_LINE_BYTES + 1):
                 if len(line) > MAX_LINE_BYTES:
-                    logger.warning("a control message of more than %d bytes", MAX_LINE_BYTES)
+                    logger.warning("closing a control link: message above %d bytes", MAX_LINE_BYTES)
                     break
                 try:
                     message = from_line(line)
                 except ValueError as error:
-                    logger.warning("the control link ignores a line: %s", error)
+                    logger.warning("ignoring a line on a control link: %s", error)
                 else:
                     self._received(self, message)
         self.close()
@@ -162,14 +147,12 @@ class Link:
 
 
 class ControlServer:
-    """A driver's end: a socket that the runners of its JVM connect to.
+    """The driver's side: a socket for the runners of its JVM.
 
     Args:
-        jvm_pid: The JVM's pid.
-        listening: What each runner is told first.
-        received: Called with each message of a runner.
-        directories: Where the socket may lie, the best place first.
-        told_before: What a runner is told before that, asked for anew for each of them.
+        listening: The first message that each runner receives, after `greetings`.
+        directories: Candidate directories for the socket, in order of preference.
+        greetings: Called for each runner that connects; returns messages to send first.
     """
 
     def __init__(
@@ -178,9 +161,9 @@ class ControlServer:
         listening: Listening,
         received: Callable[[Link, Message], None],
         directories: Sequence[Path],
-        told_before: Callable[[], Iterable[Message]] = tuple,
+        greetings: Callable[[], Iterable[Message]] = tuple,
     ) -> None:
-        self._told_before = told_before
+        self._greetings = greetings
         self._listening = listening
         self._received = received
         self._directories = directories
@@ -191,21 +174,21 @@ class ControlServer:
         self._socket: socket.socket | None = None
 
     def start(self, missing: str) -> None:
-        """Begin to listen; where no socket can be made, say so and go on without.
+        """Listen; warn and continue if no directory can hold the socket.
 
         Args:
-            missing: What there is not without it, for whoever reads the warning.
+            missing: What users lose without the channel, for the warning.
         """
         problems: list[str] = []
         self._socket = listener = self._listen(problems)
         if listener is None:
             logger.warning(
-                "there is no control channel to the runners of this application's queries, so %s."
-                " The queries run without it. Have XDG_RUNTIME_DIR in the environment of the"
-                " driver's JVM name a directory of its user with mode 0700, or spark.local.dir one"
-                " that it can write, and start the application again (%s)",
+                "no control channel to the runners of this application's queries, so %s. The"
+                " queries run without it. In the environment of the driver's JVM, set"
+                " XDG_RUNTIME_DIR to a directory of its user with mode 0700, or set spark.local.dir"
+                " to a writable directory, and restart the application (%s)",
                 missing,
-                "; ".join(problems) or "no such directory is known",
+                "; ".join(problems) or "no candidate directory",
             )
             return
         threading.Thread(
@@ -213,14 +196,7 @@ class ControlServer:
         ).start()
 
     def broadcast(self, message: Message) -> int:
-        """Tell all runners.
-
-        Args:
-            message: What to say.
-
-        Returns:
-            How many there are.
-        """
+        """Send a message to all runners, and return their number."""
         with self._changed:
             links = list(self._pids)
         for link in links:
@@ -228,22 +204,14 @@ class ControlServer:
         return len(links)
 
     def await_runners(self, pids: set[int], timeout_s: float) -> bool:
-        """Wait until the runners of some processes are connected.
-
-        Args:
-            pids: The processes.
-            timeout_s: How long at most.
-
-        Returns:
-            False if some are missing.
-        """
+        """Wait until runners with these pids are connected; return False on timeout."""
         if self._socket is None:
             return False
         with self._changed:
             return self._changed.wait_for(lambda: pids <= set(self._pids.values()), timeout_s)
 
     def close(self) -> None:
-        """Stop to listen, end all connections and remove the socket."""
+        """Stop listening, close all links and remove the socket."""
         listener, self._socket = self._socket, None
         if listener is None or self._path is None:
             return
@@ -272,8 +240,8 @@ class ControlServer:
             except OSError as error:
                 if self._socket is None:
                     return
-                # Too many open files, most likely: whoever waits is taken when there is room.
-                logger.warning("a runner could not be taken: %s", error)
+                # Probably too many open files: retry the pending connection later.
+                logger.warning("cannot accept the connection of a runner: %s", error)
                 with self._changed:
                     self._changed.wait(LOOK_EVERY_S)
                 continue
@@ -285,7 +253,7 @@ class ControlServer:
             if is_full or self._socket is None:
                 link.close()
                 continue
-            for message in (*self._told_before(), self._listening):
+            for message in (*self._greetings(), self._listening):
                 link.send(message)
             link.start()
 
@@ -304,14 +272,10 @@ class ControlServer:
 
 
 class ControlClient:
-    """A runner's end: a link to every driver process of its JVM that listens.
+    """The runner's side: a link to every listening driver of its JVM.
 
     Args:
-        jvm_pid: The JVM's pid.
-        introduced: What each driver is told first.
-        received: Called with each message of a driver.
-        closed: Called when a link is over.
-        directories: Where the sockets may lie.
+        introduced: The first message that each driver receives.
     """
 
     def __init__(
@@ -332,31 +296,23 @@ class ControlClient:
         self._ended = threading.Event()
 
     def start(self) -> int:
-        """Connect to every driver that listens, and look for new ones from now on.
-
-        Returns:
-            How many there are now.
-        """
+        """Connect to all listening drivers and poll for new ones; return the current number."""
         found = self._look()
         threading.Thread(target=self._keep_looking, name="kafka-group-look", daemon=True).start()
         return found
 
     def broadcast(self, message: Message) -> None:
-        """Tell all drivers.
-
-        Args:
-            message: What to say.
-        """
+        """Send a message to all drivers."""
         for link in self.links():
             link.send(message)
 
     def links(self) -> list[Link]:
-        """Return the links that are open."""
+        """Return the open links."""
         with self._lock:
             return [link for link in self._links.values() if link.is_open]
 
     def close(self) -> None:
-        """End all links; none is looked for any more."""
+        """Close all links and stop polling."""
         self._ended.set()
         for link in self.links():
             link.close()
@@ -369,8 +325,8 @@ class ControlClient:
         try:
             self._look()
         except Exception as error:
-            # Too many open files, or threads: the next look may find room again.
-            logger.warning("drivers that listen could not be looked for: %r", error)
+            # Too many open files or threads: the next poll may succeed.
+            logger.warning("cannot look for listening drivers: %r", error)
 
     def _look(self) -> int:
         with self._lock:

@@ -1,8 +1,8 @@
-"""`spark_groups.figures(query)`: what a query's group members say of themselves, on the driver.
+"""`spark_groups.figures(query)`: snapshots of a query's group members, on the driver.
 
-Spark 4.2 asks a source in Python for no metrics: `sources[].metrics` of its progress stays empty,
-and observed metrics are computed from rows. So the figures come from where they are kept, the
-query's runner, over the socket that it publishes its snapshot on.
+Spark 4.2 requests no metrics from a Python source: `sources[].metrics` of its progress stays empty,
+and observed metrics are computed from rows. So the figures come from the query's runner, over its
+snapshot socket.
 """
 
 from __future__ import annotations
@@ -17,14 +17,11 @@ from spark_groups.runtime.snapshots import read_snapshots
 
 
 def figures(query: StreamingQuery) -> list[dict[str, Any]]:
-    """Return the snapshot of each member that reads for a query, with its `health`.
-
-    Args:
-        query: A query whose driver runs on this machine, as this user.
+    """Return the snapshot of each group member of a query, with its `health`.
 
     Returns:
-        One for each kafka-group source; none before the first batch was reported, or where the
-        runner is another machine's.
+        One per kafka-group source of a query on this machine, as this user; none before the first
+        batch was reported.
     """
     progress = query.lastProgress
     ends = [] if progress is None else [str(source.endOffset) for source in progress.sources]
@@ -32,6 +29,6 @@ def figures(query: StreamingQuery) -> list[dict[str, Any]]:
     return [
         {**view, "health": assess(view).as_plain()}
         for view in read_snapshots()
-        # A batch may have been planned under an id that was lost since.
+        # The batch may have been planned under an earlier member ID.
         if member_ids & {*view.get("tally", {}).get("joined_as", ())}
     ]

@@ -1,12 +1,12 @@
-"""`spark_groups.listen(spark)`: what a driver sees of its queries, and what it wants to be told.
+"""`spark_groups.listen(spark)`: connects the driver to the runners of its queries.
 
-Spark reports a batch after it has written its commit log. The listener passes that on to the
-runner, which commits the batch's offsets at once: with long triggers nothing waits for the next
-one. The other way, partitions that come and go are handed to the driver's own code. Listening is
-optional: without it everything works, later.
+Spark reports a batch after it has written its commit log; the listener passes the report to the
+runner, which commits the batch's offsets at once instead of at the next trigger. In return, the
+runner reports changes of partitions, which the listener passes to the user's callbacks. Listening
+is optional.
 
-`spark.sql.streaming.streamingQueryListeners` cannot name this listener: it takes classes of the
-JVM only, and starts no query if it is given anything else.
+`spark.sql.streaming.streamingQueryListeners` cannot name this listener, because it accepts only
+classes of the JVM.
 """
 
 from __future__ import annotations
@@ -54,23 +54,22 @@ MAX_QUERIES: Final = 1_000
 ASYNCHRONOUS: Final = "AsyncProgressTrackingMicroBatchExecution"
 TIMED_TRIGGER: Final = "ProcessingTimeTrigger"
 EVENTS_TIMEOUT_S: Final = 5.0
-"""How long the end of listening waits for events that Spark has posted and not delivered."""
+"""How long close() waits for events that Spark has posted."""
 NO_THREADS_TIMEOUT_S: Final = 1.0
-"""The same where no thread can be started: only a connection that py4j has already can deliver."""
+"""The same if no thread can start, when only an existing py4j connection can deliver."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionsMoved:
-    """Partitions that came to a query, or went away from it.
+    """A change of a query's partitions.
 
     Args:
-        group_id: The consumer group.
-        member_id: The query's member of the group; another one in each run.
-        member_epoch: The epoch that the member had then.
-        partitions: Which ones; several calls may belong to one epoch.
-        query_id: Spark's id of the query; None before its first batch was reported.
-        deadline_s: `on_revoked` only: how long the revocation waits, in seconds; 0 if nothing does.
-        reason: `on_lost` only: why.
+        member_id: The query's member ID, which differs in each run.
+        member_epoch: The member epoch at the time of the change.
+        partitions: Several calls may share one member epoch.
+        query_id: Spark's query ID; None before the first batch was reported.
+        deadline_s: `on_revoked` only: seconds that the revocation waits; 0 if it does not wait.
+        reason: `on_lost` only.
     """
 
     group_id: str
@@ -84,20 +83,15 @@ class PartitionsMoved:
 
 OnMoved = Callable[[PartitionsMoved], object]
 _open_listeners: Final[set[GroupListener]] = set()
-"""Those that Spark calls: they have to be closed while this process can still be called."""
+"""Listeners that Spark calls; they must be closed while this process can serve calls."""
 
 
 class GroupListener:
-    """Connects the queries of one JVM to the driver's code; `listen` makes one.
+    """Connects the queries of one JVM to the driver's code; `listen` returns one.
 
     Args:
-        jvm_pid: The JVM's pid.
-        on_assigned: Called when partitions came.
-        on_revoked: Called before partitions are given up.
-        on_lost: Called when partitions are gone.
-        directories: Where its socket may lie, the best place first. Where none can be made, a
-            warning says so, and nothing is passed on.
-        spark_ui: Where the application's Spark UI is; runners show it to whoever looks at them.
+        directories: Candidate directories for the control socket, in order of preference.
+        spark_ui: URL of the application's Spark UI, which runners publish in snapshots.
     """
 
     def __init__(
@@ -116,9 +110,9 @@ class GroupListener:
             Change.LOST: on_lost,
         }
         self._queries: dict[str, str] = {}
-        """Query ids by member id, as reported batches show them."""
+        """Query IDs by member ID, from reported batches."""
         self._refused: dict[str, QueryRefused] = {}
-        """Refusals by query id."""
+        """Refusals by query ID."""
         self._waiting: queue.Queue[tuple[Link, PartitionsChanged, float] | None] = queue.Queue(
             MAX_WAITING_CHANGES
         )
@@ -135,8 +129,8 @@ class GroupListener:
             self._refusals,
         )
         self._server.start(
-            "offsets are committed at the next trigger, Trigger.Once is refused, and callbacks for"
-            " partitions that come and go are never called"
+            "offsets are committed at the next trigger, Trigger.Once is refused, and rebalance"
+            " callbacks are never called"
         )
         threading.Thread(target=self._serve, name="rebalance-listener", daemon=True).start()
 
@@ -149,14 +143,11 @@ class GroupListener:
         is_asynchronous: bool,
         trigger_interval_s: float = 0.0,
     ) -> None:
-        """Pass on that Spark has a batch in its commit log.
+        """Report a batch in Spark's commit log to the runners.
 
         Args:
-            query_id: Spark's id of the query.
-            ends: Where the batch ended in each source, as it stands in the checkpoint.
-            is_stateful: Whether the query keeps state in Spark.
-            is_asynchronous: Whether it tracks its progress asynchronously.
-            trigger_interval_s: From the start of one batch to the next, in seconds; 0: not fixed.
+            ends: End offsets of the batch, one per source, as in the checkpoint.
+            trigger_interval_s: Seconds between batch starts; 0 if not fixed.
         """
         for end in ends:
             member_id = planner_of(end)
@@ -176,42 +167,27 @@ class GroupListener:
             )
 
     def refuse(self, query_id: str, group_id: str, reason: str) -> None:
-        """Have a query that is about to start end at once, until `ended`.
-
-        Args:
-            query_id: Spark's id of the query.
-            group_id: The consumer group that its runners are members of.
-            reason: Why, and what to do.
-        """
+        """Make a starting query fail, until `ended`."""
         if len(self._refused) < MAX_QUERIES:
             self._refused[query_id] = QueryRefused(group_id=group_id, reason=reason)
 
     def ended(self, query_id: str) -> None:
-        """Pass on that a query has ended: nothing more will be reported of it.
-
-        Args:
-            query_id: Spark's id of the query.
-        """
+        """Report to the runners that a query has ended."""
         self._refused.pop(query_id, None)
         had_reports = query_id in self._queries.values()
         self._server.broadcast(NothingMoreReported(query_id=query_id, had_reports=had_reports))
 
     def on_close(self, remove: Callable[[float], None]) -> None:
-        """Have something done when listening ends.
-
-        Args:
-            remove: What; it is called with the seconds that it may take.
-        """
+        """Set a function for `close` to call with its timeout in seconds."""
         self._remove = remove
 
     def close(self, timeout_s: float = EVENTS_TIMEOUT_S) -> None:
-        """Listen no more; what waits for a callback is let go.
+        """Stop listening, after Spark has delivered its posted events; release held revocations.
 
-        What Spark has posted before is delivered first. An application that ends without this
-        call closes its listeners by itself.
+        At exit, an application closes its listeners itself.
 
         Args:
-            timeout_s: How long to wait for what Spark has posted, in seconds.
+            timeout_s: Seconds to wait for events that Spark has posted.
         """
         remove, self._remove = self._remove, None
         if remove is not None:
@@ -222,7 +198,7 @@ class GroupListener:
         try:
             self._waiting.put_nowait(None)
         except queue.Full:
-            logger.warning("changes of partitions still wait for a callback that does not return")
+            logger.warning("closing although a rebalance callback does not return")
 
     def _refusals(self) -> list[QueryRefused]:
         return list(self._refused.values())
@@ -233,7 +209,9 @@ class GroupListener:
         try:
             self._waiting.put_nowait((link, message, time.monotonic() + message.deadline_s))
         except queue.Full:
-            logger.warning("a callback does not return: %s partitions are not told", message.change)
+            logger.warning(
+                "a callback does not return: not reporting %s partitions", message.change
+            )
             _release(link, message)
 
     def _serve(self) -> None:
@@ -242,8 +220,8 @@ class GroupListener:
             try:
                 self._call(changed, deadline)
             except BaseException:
-                # Ownership is for the coordinator to decide, not for what went wrong here; and a
-                # callback that wants to exit must not leave later ones to nobody.
+                # A failed callback must not hold the revocation, and one that calls sys.exit()
+                # must not end this thread.
                 logger.exception("the callback for %s partitions failed", changed.change)
             _release(link, changed)
 
@@ -268,14 +246,14 @@ class GroupListener:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What a query knows of itself and no event says."""
+    """Properties of a query that no event contains."""
 
     is_asynchronous: bool = False
     trigger_interval_s: float = 0.0
 
 
 class _QueryEvents(StreamingQueryListener):
-    """Spark's side: events of all queries of a session, on Spark's own thread."""
+    """Receives events of all queries of a session, on Spark's thread."""
 
     def __init__(self, listener: GroupListener, spark: SparkSession) -> None:
         self._listener = listener
@@ -283,7 +261,7 @@ class _QueryEvents(StreamingQueryListener):
         self._runs: dict[str, _Run] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        # Spark waits for this before it makes the query's runners.
+        # Spark waits for this call before it creates the query's runners.
         self._safely(lambda: self._refuse_if_split(str(event.id)))
         self._safely(lambda: self._run(str(event.runId), str(event.id)))
 
@@ -303,7 +281,7 @@ class _QueryEvents(StreamingQueryListener):
         self._safely(report)
 
     def onQueryIdle(self, event: object) -> None:
-        """Nothing is new."""
+        """Do nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         self._runs.pop(str(event.runId), None)
@@ -316,7 +294,6 @@ class _QueryEvents(StreamingQueryListener):
             self._listener.refuse(query_id, *split)
 
     def _run(self, run_id: str, query_id: str) -> _Run:
-        """Ask the query itself, once."""
         if run_id not in self._runs:
             if len(self._runs) >= MAX_QUERIES:
                 del self._runs[next(iter(self._runs))]
@@ -339,7 +316,7 @@ class _QueryEvents(StreamingQueryListener):
         try:
             act()
         except Exception:
-            logger.exception("an event of a query could not be passed on")
+            logger.exception("cannot process an event of a query")
 
 
 def listen(
@@ -349,30 +326,32 @@ def listen(
     on_revoked: OnMoved | None = None,
     on_lost: OnMoved | None = None,
 ) -> GroupListener:
-    """Have batches committed as soon as they are finished, and be told where partitions go.
+    """Commit offsets as soon as a batch is finished, and call back when partitions change.
 
-    Call it before queries are started, once for each session. The callbacks run one after the
-    other on a thread of their own, for all queries of the session's JVM. `on_revoked` is called
-    before partitions are given up, when nothing reads them and what was finished is committed; the
-    group waits until it returns, or until 90 % of the rebalance time-out are used up. `on_lost` is
-    best effort: the partitions may be another's already. A query that ends gives up what it has
-    without a call; Spark's own `onQueryTerminated` says so. Where no socket can be made that the
-    queries' runners find, a warning says what is missing, and the queries run without it.
+    Call it once per session, before queries start. Callbacks run in sequence on one thread, for all
+    queries of the session's JVM. The member calls `on_revoked` before it releases partitions, when
+    no task reads them and finished offsets are committed; the revocation waits until the call
+    returns, for at most 90 % of the rebalance timeout. `on_lost` is best effort: other members may
+    already own the partitions. A query that ends releases its partitions without a call; use
+    Spark's `onQueryTerminated`. If no directory can hold the control socket, a warning reports it
+    and queries run without a listener.
 
     Args:
-        spark: The session; it has to be a classic one.
-        on_assigned: Called with the partitions that came; also when listening begins later.
-        on_revoked: Called before partitions are given up.
-        on_lost: Called when partitions are gone: fenced, expired, or given up uncommitted.
+        spark: A classic session, not Spark Connect.
+        on_assigned: Called with newly assigned partitions, and with all of them if listening begins
+            later.
+        on_revoked: Called before partitions are revoked.
+        on_lost: Called when the member has lost partitions: fenced, expired, or released
+            uncommitted.
 
     Raises:
-        OptionsError: The session is one of Spark Connect.
+        OptionsError: The session is a Spark Connect session.
     """
     context = getattr(spark, "_sc", None)
     if context is None:
         raise OptionsError(
-            "a session of Spark Connect cannot listen: its runners are on another machine. Offsets"
-            " are committed at the next trigger"
+            "listen() requires a classic session: with Spark Connect, runners are on another"
+            " machine, and offsets are committed at the next trigger"
         )
     jvm: Any = context._jvm
     jvm_pid = int(jvm.java.lang.ProcessHandle.current().pid())
@@ -388,7 +367,7 @@ def listen(
 
     spark.streams.addListener(events)
     listener.on_close(lambda timeout_s: remove_listener(spark, events, timeout_s))
-    # Once the interpreter ends, Spark's calls would fail and be logged as errors.
+    # After the interpreter ends, Spark's calls would fail and be logged as errors.
     atexit.unregister(close_listeners)
     atexit.register(close_listeners)
     _open_listeners.add(listener)
@@ -396,7 +375,7 @@ def listen(
 
 
 def close_listeners() -> None:
-    """Close every listener of this process that is still open, within one time-out for all."""
+    """Close all open listeners of this process within one timeout."""
     timeout_s = EVENTS_TIMEOUT_S if _can_start_threads() else NO_THREADS_TIMEOUT_S
     deadline_s = time.monotonic() + timeout_s
     for each in tuple(_open_listeners):
@@ -406,31 +385,22 @@ def close_listeners() -> None:
 def remove_listener(
     spark: SparkSession, events: StreamingQueryListener, timeout_s: float = EVENTS_TIMEOUT_S
 ) -> None:
-    """Have Spark call a listener no more, once it has delivered what it has posted.
-
-    The listener is removed also if the events are not delivered in time.
-
-    Args:
-        spark: The session.
-        events: The listener.
-        timeout_s: How long to wait for events, in seconds.
-    """
+    """Remove a listener from Spark, after its events are delivered or the timeout has passed."""
     deadline_s = time.monotonic() + timeout_s
     _await_events(spark, deadline_s)
     with _reported(
         "the session's listener could not be removed, and Spark may log errors when it calls it"
     ):
         spark.streams.removeListener(events)
-    # Spark may be calling it at this moment, for the last time.
+    # Spark may be making its last call now.
     _await_events(spark, deadline_s)
 
 
 def _await_events(spark: SparkSession, deadline_s: float) -> None:
-    """Wait until Spark has delivered the events that it has posted, or the time is over."""
     left_s = max(0.0, deadline_s - time.monotonic())
     with _reported(
-        "Spark has not delivered all events of its queries in time: the last batches may be"
-        " committed by the next run only"
+        "Spark did not deliver all query events in time: the next run may have to commit the last"
+        " batches"
     ):
         session: Any = spark
         session._jsparkSession.sparkContext().listenerBus().waitUntilEmpty(int(left_s * 1000))
@@ -438,21 +408,18 @@ def _await_events(spark: SparkSession, deadline_s: float) -> None:
 
 @contextmanager
 def _reported(what: str) -> Iterator[None]:
-    """Log what goes wrong: the end of listening goes on."""
+    """Log errors, so that close() continues."""
     try:
         yield
     except (Py4JNetworkError, ConnectionError) as error:
-        # The JVM is gone: it calls nobody any more.
+        # The JVM is gone.
         logger.info("%s: %r", what, error)
     except Exception as error:
         logger.warning("%s: %r", what, error)
 
 
 def _can_start_threads() -> bool:
-    """Tell whether Python may start a thread: from 3.12 on it may not while it ends.
-
-    py4j serves each connection from Java on a thread of its own.
-    """
+    """Return whether threads can start, which Python 3.12 prevents at exit and py4j requires."""
     try:
         threading.Thread(target=int, daemon=True).start()
     except RuntimeError:

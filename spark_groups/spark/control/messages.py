@@ -1,8 +1,8 @@
-"""What a driver and the runners of its queries tell each other, as values and as lines of JSON.
+"""Messages between a driver and the runners of its queries, as values and as lines of JSON.
 
-A driver's listener sees what Spark has committed and hands rebalances to the user's code; a runner
-is the member of the group. One message is one line: an object with the message's name and its
-fields. A line that is not such an object is refused, whoever wrote it.
+A driver's listener reports the batches that Spark has committed, and passes rebalances to the
+user's code; a runner is the group member. Each line is a JSON object with the message's name and
+fields; any other line is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Names = tuple[tuple[str, int], ...]
 
 
 class Change(Enum):
-    """What happened to partitions of a member."""
+    """A change of a member's partitions."""
 
     ASSIGNED = "assigned"
     REVOKED = "revoked"
@@ -27,17 +27,17 @@ class Change(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """Something that one side tells the other."""
+    """Base class of messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening(Message):
-    """A driver listens; the first message of each connection.
+    """A driver listens; its first message, except `QueryRefused`.
 
     Args:
-        reports_batches: Whether it will report the batches that Spark has committed.
-        holds_revocations: Whether it wants to be told before partitions are given up.
-        spark_ui: Where the application's Spark UI is; empty: it has none, or this is not known.
+        reports_batches: Whether the driver reports batches that Spark has committed.
+        holds_revocations: Whether the driver's code runs before a revocation completes.
+        spark_ui: URL of the Spark UI; empty if unknown.
     """
 
     reports_batches: bool
@@ -47,11 +47,11 @@ class Listening(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryRefused(Message):
-    """A query that is about to start must not run; comes before `Listening`.
+    """A starting query must not run; sent before `Listening`.
 
     Args:
-        group_id: The consumer group that its runners are members of.
-        reason: Why, and what to do.
+        group_id: The consumer group that the query's runners join.
+        reason: The reason and the remedy, for the user.
     """
 
     group_id: str
@@ -63,11 +63,10 @@ class BatchReported(Message):
     """Spark has a batch in its commit log.
 
     Args:
-        plan: The end of the batch, exactly as it stands in Spark's checkpoint.
-        query_id: Spark's id of the query.
+        plan: The batch's end offset, exactly as in Spark's checkpoint.
         is_stateful: Whether the query keeps state in Spark.
-        is_asynchronous: Whether it tracks its progress asynchronously: then nothing is proven.
-        trigger_interval_s: From the start of one batch to the next, in seconds; 0: not fixed.
+        is_asynchronous: Whether the query tracks progress asynchronously, which proves nothing.
+        trigger_interval_s: Seconds between batch starts; 0 if not fixed.
     """
 
     plan: str
@@ -79,11 +78,11 @@ class BatchReported(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NothingMoreReported(Message):
-    """A query has ended: no batch of it will be reported any more.
+    """A query has ended, so no batch of it will be reported.
 
     Args:
-        query_id: Spark's id of the query; empty: all of them.
-        had_reports: Whether a batch of it was reported before.
+        query_id: Spark's query ID; empty means all queries.
+        had_reports: Whether any batch of the query was reported.
     """
 
     query_id: str
@@ -92,15 +91,15 @@ class NothingMoreReported(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain(Message):
-    """Plan nothing more: the driver is about to stop its queries."""
+    """The driver will stop its queries: plan no more batches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released(Message):
-    """The rebalance listener is done with a revocation.
+    """The driver's code has handled a revocation.
 
     Args:
-        number: That of its `PartitionsChanged`.
+        number: The number of the `PartitionsChanged` message.
     """
 
     number: int
@@ -108,12 +107,7 @@ class Released(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Introduced(Message):
-    """A runner says who it is.
-
-    Args:
-        pid: Its process.
-        group_id: The consumer group that its query is a member of.
-    """
+    """A runner introduces itself."""
 
     pid: int
     group_id: str
@@ -121,22 +115,17 @@ class Introduced(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draining(Message):
-    """A runner plans nothing more."""
+    """A runner plans no more batches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionsChanged(Message):
-    """Partitions came to a member, or went away from it.
+    """A member's partitions were assigned, revoked or lost.
 
     Args:
         change: The value of a `Change`.
-        number: What is to be released; 0: nothing waits.
-        group_id: The consumer group.
-        member_id: The member it happened to.
-        member_epoch: The epoch it had then.
-        partitions: Which ones.
-        deadline_s: How long it waits to be released, in seconds.
-        reason: Why they were lost.
+        number: Identifies the revocation to release; 0 if nothing waits.
+        deadline_s: Seconds that the revocation waits.
     """
 
     change: str
@@ -198,25 +187,14 @@ def _message(values: dict[str, object]) -> Message:
 
 
 def as_line(message: Message) -> bytes:
-    """Return a message as it is sent.
-
-    Args:
-        message: What to say.
-    """
+    """Return a message as a line of JSON."""
     kind = type(message)
     values = {each.name: getattr(message, each.name) for each in fields(kind)}
     return json.dumps({"message": kind.__name__, **values}).encode("utf-8") + b"\n"
 
 
 def from_line(line: bytes) -> Message:
-    """Read a message.
-
-    Args:
-        line: What was received.
-
-    Raises:
-        ValueError: It is not a message of this version.
-    """
+    """Parse a message; raise a ValueError if it is not one of this version."""
     try:
         return _message(json.loads(line))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -1,9 +1,8 @@
-"""A runner's part in the talk with the driver: what Spark has committed, and where partitions go.
+"""The runner's side of the control channel: committed batches in, changes of partitions out.
 
-The driver's listener reports batches as soon as Spark has them in its commit log; the one that is
-the plan last handed out is finished at once, not at the next trigger. The other way, partitions
-that come and go are told to the driver's rebalance listener, whose word a revocation waits for.
-Without a listener nothing of this happens, and everything still works, later.
+A driver's listener reports a batch as soon as it is in Spark's commit log; if it is the last plan,
+the run finishes it before the next trigger. The run reports assigned, revoked and lost partitions
+to the driver's callbacks, and a revocation waits for their return.
 """
 
 from __future__ import annotations
@@ -51,15 +50,15 @@ from spark_groups.types import NO_PARTITIONS, Assignment, BatchPlan, TopicIdPart
 logger = logging.getLogger(__name__)
 
 GREETING_S: Final = 1.0
-"""How long a driver that listens may take to say so."""
-MAX_UNTOLD: Final = 1_000
-"""How many changes wait for the names of their topics."""
+"""How long a driver may take to send `Listening`."""
+MAX_UNSENT: Final = 1_000
+"""How many changes may wait for topic names."""
 MAX_RECENT: Final = 16
 SHOWN: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Untold:
+class _PendingChange:
     change: Change
     number: int
     who: tuple[str, int]
@@ -72,11 +71,9 @@ class RunnerControl:
     """Connects one run of a query to the drivers that listen.
 
     Args:
-        driver: The member.
-        group_id: Its group.
-        move_with_state: What happens when partitions move away from state that stays.
-        jvm_pid: The JVM that this run belongs to; None is the parent of this process.
-        directories: Where drivers' sockets may lie; None is where this process's JVM has them.
+        move_with_state: The option `partitionMoveWithState`.
+        jvm_pid: None means the parent of this process.
+        directories: Where to look for drivers' sockets; None means the JVM's directories.
     """
 
     def __init__(
@@ -105,8 +102,8 @@ class RunnerControl:
         self._is_draining = False
         self._failure: Exception | None = None
         self._held: dict[int, set[Link]] = {}
-        self._told: set[TopicIdPartition] = set()
-        self._untold: deque[_Untold] = deque(maxlen=MAX_UNTOLD)
+        self._reported_lost: set[TopicIdPartition] = set()
+        self._unsent: deque[_PendingChange] = deque(maxlen=MAX_UNSENT)
         self._owned = NO_PARTITIONS
         self._member_id, self._member_epoch = "", 0
         self._name_of: NameOf = lambda _: None
@@ -120,105 +117,99 @@ class RunnerControl:
             directories_of_runner() if directories is None else directories,
         )
 
-    # What the run wants.
-
     def start(self) -> None:
-        """Connect to the drivers that listen, and to those that will."""
+        """Connect to listening drivers, now and later."""
         self._driver.observe(self._observe)
         found = self._client.start()
         with self._changed:
             self._changed.wait_for(lambda: len(self._listening) >= found, GREETING_S)
         if self._move_with_state is MoveWithState.FAIL and not self.is_reported_to:
             logger.warning(
-                "partitionMoveWithState=fail cannot be kept: only a listener sees whether the query"
-                " keeps state; call spark_groups.listen(spark) before the query starts"
+                "partitionMoveWithState=fail has no effect without a listener: call"
+                " spark_groups.listen(spark) before the query starts"
             )
 
     def close(self) -> None:
-        """End all links."""
+        """Close all links."""
         self._client.close()
 
     @property
     def query_id(self) -> str | None:
-        """Spark's id of the query, once a driver has reported a batch of it."""
+        """Spark's query ID, once a driver has reported a batch."""
         return self._query_id
 
     @property
     def is_reported_to(self) -> bool:
-        """Whether a driver reports what Spark has committed."""
+        """Whether a driver reports committed batches."""
         with self._changed:
             return any(each.reports_batches for each in self._listening.values())
 
     @property
     def spark_ui(self) -> str | None:
-        """Where the application's Spark UI is, by the word of a driver that listens."""
+        """URL of the application's Spark UI, from a driver."""
         with self._changed:
             return next((e.spark_ui for e in self._listening.values() if e.spark_ui), None)
 
     @property
     def is_draining(self) -> bool:
-        """Whether the driver asked for an end: then nothing more is planned."""
+        """Whether the driver is ending the query."""
         return self._is_draining
 
     def check(self) -> None:
-        """Raise what a driver's report makes it impossible to go on with.
+        """Raise the error that a driver's message caused.
 
         Raises:
-            OptionsError: The driver refuses the query, or it tracks its progress asynchronously.
+            OptionsError: The driver refuses the query, or it tracks progress asynchronously.
             GroupError: Partitions moved away from state, and `partitionMoveWithState` is `fail`.
         """
         if self._failure is not None:
-            # Its end need not wait for another report.
+            # The run ends without waiting for another report.
             self.expect(None)
             raise self._failure
 
     def expect(self, plan: BatchPlan | None) -> None:
-        """Say which plan was handed to Spark: its report is what finishes it.
+        """Set the plan that Spark received, which its report will finish.
 
         Args:
-            plan: The plan; None: what was in Spark's hands is proven finished.
+            plan: None means that Spark has finished the previous plan.
         """
         with self._changed:
             self._expected = plan
             self._expected_text = None
-            # The end that was told of was another query's: this one goes on.
+            # The reported end was of another query, because this one continues.
             self._is_over = False
             if plan is not None:
                 self._expected_text = plan_text(plan)
-                # A report that comes after the next call still says what kind of query it is.
+                # A late report still contains the properties of the query.
                 self._recent.append(hash(self._expected_text))
             self._changed.notify_all()
 
     def await_report(self, timeout_s: float) -> bool:
-        """Wait until the plan in Spark's hands is reported, or it is certain that it will not be.
-
-        Args:
-            timeout_s: How long at most.
+        """Wait until the last plan is reported, or no report can arrive.
 
         Returns:
-            False if rows may have been read that nobody will commit.
+            False if rows may have been read whose offsets will not be committed.
         """
         if os.getppid() != self._parent_pid:
-            # Nobody reports for a JVM that is gone.
+            # The JVM is gone.
             timeout_s = 0.0
         with self._changed:
             self._changed.wait_for(
-                lambda: self._expected is None or self._is_over or not self._may_hear(), timeout_s
+                lambda: self._expected is None or self._is_over or not self._awaits_report(),
+                timeout_s,
             )
             return self._expected is None or not self._expected.ranges
 
-    def _may_hear(self) -> bool:
-        """Whether a report is still to be expected; a drain ends with one."""
+    def _awaits_report(self) -> bool:
+        # A drain ends with a report.
         reports = any(each.reports_batches for each in self._listening.values())
         return reports or (self._is_draining and bool(self._listening))
-
-    # What drivers say.
 
     def _received(self, link: Link, message: Message) -> None:
         try:
             self._take(link, message)
         except Exception:
-            logger.exception("what a driver said could not be followed")
+            logger.exception("cannot process a driver's message")
 
     def _take(self, link: Link, message: Message) -> None:
         match message:
@@ -232,7 +223,7 @@ class RunnerControl:
             case NothingMoreReported(query_id=query_id):
                 with self._changed:
                     mine = query_id in ("", self._query_id)
-                    # A query that ended without any report may be this one.
+                    # A query that ended without a report may be this one.
                     maybe = self._query_id is None and not message.had_reports
                     self._is_over = self._is_over or mine or maybe
                     self._changed.notify_all()
@@ -243,7 +234,7 @@ class RunnerControl:
             case Released(number=number):
                 self._release(number, link)
             case _:
-                logger.warning("a driver said %s, which means nothing here", type(message).__name__)
+                logger.warning("ignoring a driver's message %s", type(message).__name__)
 
     def _greeted(self, link: Link, listening: Listening) -> None:
         with self._changed:
@@ -252,7 +243,7 @@ class RunnerControl:
         self._hold_or_not()
         if owned := tuple(sorted(self._owned)):
             who = (self._member_id, self._member_epoch)
-            link.send(self._message(_Untold(Change.ASSIGNED, 0, who, owned, 0.0, "")))
+            link.send(self._message(_PendingChange(Change.ASSIGNED, 0, who, owned, 0.0, "")))
 
     def _reported(self, report: BatchReported) -> None:
         with self._changed:
@@ -264,14 +255,14 @@ class RunnerControl:
             self._query_id = report.query_id
             if report.is_asynchronous:
                 self._failure = OptionsError(
-                    "asyncProgressTrackingEnabled is refused: with it Spark says that a batch is"
-                    " finished before it is in the commit log, so that rows could be lost; take"
-                    " the option away from writeStream"
+                    "asyncProgressTrackingEnabled is refused: Spark would report batches before"
+                    " they are in its commit log, so rows could be lost; remove the option from"
+                    " writeStream"
                 )
                 return
             plan = self._expected if report.plan == self._expected_text else None
         if report.trigger_interval_s:
-            # Before the batch is finished: the pause that follows is as long as the trigger's.
+            # Before finish(), because the pause until the next trigger starts there.
             self._driver.expect_calls_every(report.trigger_interval_s)
         if plan is None:
             return
@@ -302,13 +293,13 @@ class RunnerControl:
         self._hold_or_not()
 
     def _hold_or_not(self) -> None:
-        # Two links at once must not leave behind what the earlier one knew.
+        # Serialized, so that the last of two concurrent changes wins.
         with self._hold_lock:
             with self._changed:
                 is_wanted = any(each.holds_revocations for each in self._listening.values())
             self._driver.hold_revocations(is_wanted)
 
-    # What happens to the member; called with the driver's lock, so nothing here may wait.
+    # The methods below are called with the driver's lock, so they must not block.
 
     def _observe(self, event: Event, name_of: NameOf) -> None:
         try:
@@ -316,10 +307,10 @@ class RunnerControl:
             if isinstance(event, MemberEvent):
                 self._member_id, self._member_epoch = event.member_id, event.member_epoch
             self._follow(event)
-            self._tell()
+            self._send_changes()
         except Exception:
-            # The membership must not die of what is only told.
-            logger.exception("an event could not be told to the driver")
+            # A failed report must not end the membership.
+            logger.exception("cannot report an event to the driver")
 
     def _follow(self, event: Event) -> None:
         match event:
@@ -327,14 +318,16 @@ class RunnerControl:
                 self._owned = self._owned | partitions
                 self._note(Change.ASSIGNED, partitions)
             case RevocationHeld(partitions=held, deadline=deadline):
-                self._told.update(held)
+                self._reported_lost.update(held)
                 left_s = deadline - event.at
                 self._note(Change.REVOKED, held, number=event.number, deadline_s=left_s)
-            case PartitionsGivenUp(partitions=given_up):
-                self._told.update(given_up)
-                self._note(Change.LOST, given_up, reason="given up before they were committed")
+            case PartitionsGivenUp(partitions=released):
+                self._reported_lost.update(released)
+                self._note(Change.LOST, released, reason="released before they were committed")
             case PartitionsRevoked(partitions=partitions):
-                self._note(Change.REVOKED, [key for key in partitions if key not in self._told])
+                self._note(
+                    Change.REVOKED, [key for key in partitions if key not in self._reported_lost]
+                )
                 self._gone(partitions)
             case PartitionsLost(partitions=partitions, reason=reason):
                 self._note(Change.LOST, partitions, reason=reason)
@@ -344,26 +337,26 @@ class RunnerControl:
 
     def _gone(self, partitions: Assignment) -> None:
         self._owned = self._owned - partitions
-        self._told.clear()
+        self._reported_lost.clear()
         with self._changed:
             names = self._names(partitions)
             if self._is_stateful is None and self._recent:
-                # The first report may come after a partition of its batch has moved away.
+                # A partition may move away before the first report.
                 self._unjudged.update(names)
             else:
                 self._judge(names)
 
     def _judge(self, partitions: Sequence[tuple[str, int]]) -> None:
-        """Warn or fail if partitions moved away from a query that keeps state."""
+        """Warn or fail if partitions moved away from a stateful query."""
         if not partitions or not self._is_stateful or self._move_with_state is MoveWithState.IGNORE:
             return
         names = [f"{topic}-{partition}" for topic, partition in partitions]
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         text = (
-            f"{', '.join(names[:SHOWN])}{more} went to other members of group {self._group_id!r},"
-            " but the query keeps state, which stays here: the new owners begin without it. Static"
-            " members (kafka.group.instance.id) keep their partitions over restarts; a query that"
-            " is alone in its group never loses any"
+            f"{', '.join(names[:SHOWN])}{more} moved to other members of group {self._group_id!r},"
+            " but this query is stateful, and its state does not move: the new owners start without"
+            " it. Static members (kafka.group.instance.id) keep their partitions across restarts; a"
+            " query that is alone in its group keeps all partitions"
         )
         if self._move_with_state is MoveWithState.WARN:
             logger.warning("%s", text)
@@ -379,36 +372,36 @@ class RunnerControl:
         deadline_s: float = 0.0,
         reason: str = "",
     ) -> None:
-        """Keep a change until the names of its topics are known: metadata may come later."""
+        """Queue a change until its topic names are known."""
         if partitions := tuple(sorted(keys)):
             who = (self._member_id, self._member_epoch)
-            self._untold.append(_Untold(change, number, who, partitions, deadline_s, reason))
+            self._unsent.append(_PendingChange(change, number, who, partitions, deadline_s, reason))
 
-    def _tell(self) -> None:
-        while self._untold:
-            untold = self._untold[0]
-            is_named = all(self._name_of(key.topic_id) for key in untold.partitions)
-            if not is_named and untold.change is Change.ASSIGNED and len(self._untold) == 1:
+    def _send_changes(self) -> None:
+        while self._unsent:
+            pending = self._unsent[0]
+            is_named = all(self._name_of(key.topic_id) for key in pending.partitions)
+            if not is_named and pending.change is Change.ASSIGNED and len(self._unsent) == 1:
                 return
-            self._untold.popleft()
-            if untold.number:
+            self._unsent.popleft()
+            if pending.number:
                 with self._changed:
-                    self._held[untold.number] = {
+                    self._held[pending.number] = {
                         link for link, each in self._listening.items() if each.holds_revocations
                     }
-            self._client.broadcast(self._message(untold))
+            self._client.broadcast(self._message(pending))
 
-    def _message(self, untold: _Untold) -> PartitionsChanged:
-        member_id, member_epoch = untold.who
+    def _message(self, pending: _PendingChange) -> PartitionsChanged:
+        member_id, member_epoch = pending.who
         return PartitionsChanged(
-            change=untold.change.value,
-            number=untold.number,
+            change=pending.change.value,
+            number=pending.number,
             group_id=self._group_id,
             member_id=member_id,
             member_epoch=member_epoch,
-            partitions=self._names(untold.partitions),
-            deadline_s=float(untold.deadline_s),
-            reason=untold.reason,
+            partitions=self._names(pending.partitions),
+            deadline_s=float(pending.deadline_s),
+            reason=pending.reason,
         )
 
     def _names(self, keys: Iterable[TopicIdPartition]) -> Names:

@@ -1,19 +1,16 @@
-"""A runner's process: how it ends, and how it logs.
+"""A runner's process: its end, and its log.
 
-It ends by its JVM's SIGTERM, by its JVM's death, or because Spark was stopped.
+A runner ends on SIGTERM from its JVM, when the JVM dies, or when the SparkContext stops. Spark
+sends two SIGTERM a millisecond apart and closes its connection; it does not call `stop()` first.
+The JVM handles SIGINT, and SIGTERM from other senders such as a service manager, so that the batch
+can end.
 
-Spark ends a runner with two SIGTERM a millisecond apart and closes its connection; it never calls
-`stop()` before that. A SIGTERM from anybody else (a service manager that signals a whole group),
-and SIGINT, are left to the JVM, so that the batch can end first.
+The sender of a SIGTERM is known only if every thread blocks the signal. Libraries imported earlier,
+such as numpy, have threads that do not; then a closed connection identifies the JVM. A stopped
+SparkContext leaves runners alive (measured) but deletes its files directory, which is polled.
 
-Who sent a SIGTERM can be read where every thread blocks it. Libraries that were imported before
-(numpy is one) have threads that do not: then the connection is asked, whether the JVM hung up. A
-SparkContext that is stopped leaves the runners of its queries alive (measured), but it deletes the
-directory of its files: that is how it is noticed.
-
-Spark configures no logging in a runner's process, where Python by itself shows warnings only,
-without time and level. So its log is lines on its stderr, which is the driver's log, with time,
-level and query.
+Spark configures no logging in a runner, so this package writes lines with time, level and query to
+stderr, which is the driver's log.
 """
 
 from __future__ import annotations
@@ -37,12 +34,12 @@ logger = logging.getLogger(__name__)
 WATCH_EVERY_S: Final = 0.25
 ALERT_EVERY_S: Final = 0.01
 ALERT_S: Final = 2.0
-"""How long the connection is looked at more often after a SIGTERM of an unknown sender."""
+"""How long the connection is polled more often after a SIGTERM from an unknown sender."""
 TOUCH_EVERY_S: Final = 3600.0
 _STANDARD_STREAMS: Final = (0, 1, 2)
 PACKAGE: Final = "spark_groups"
 TIME_FORMAT: Final = "%y/%m/%d %H:%M:%S"
-"""As Spark's own lines have it."""
+"""Spark's own format."""
 _LEVELS: Final = {
     LogLevel.DEBUG: logging.DEBUG,
     LogLevel.INFO: logging.INFO,
@@ -53,14 +50,13 @@ _LEVELS: Final = {
 
 
 class RunnerEnd:
-    """Leaves once, whatever ends the runner, and then ends the process.
+    """Leaves the group once, and ends the process.
 
     Args:
-        leave: What to do before the process ends; must end by itself.
-        files_directory: A directory that lives as long as the SparkContext, if one is known.
-        jvm_connection: The connection that Spark's calls come by; None if it is not known: then
-            a SIGTERM of an unknown sender is taken for the JVM's.
-        exit_process: Ends the process.
+        leave: Leaves the group; must return within a bounded time.
+        files_directory: A directory that Spark deletes when it stops the SparkContext.
+        jvm_connection: The connection that carries Spark's calls; without it, a SIGTERM from an
+            unknown sender counts as the JVM's.
     """
 
     def __init__(
@@ -81,20 +77,20 @@ class RunnerEnd:
         self._touched_at = time.monotonic()
 
     def watch(self) -> None:
-        """Begin to watch; has to be called in the main thread, before other threads are made."""
+        """Start watching; call it in the main thread, before other threads start."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: self._alerted.set())
         if hasattr(signal, "sigwaitinfo"):
-            # Blocked here and in every thread made from now on, so that its sender can be read.
+            # Blocked in this and all later threads, so that sigwaitinfo() returns the sender.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
             self._spawn(self._read_sigterms, "sigterm")
         self._spawn(self._watch, "watch")
 
     def end(self, reason: str) -> None:
-        """Leave and end the process; only the first call does anything."""
+        """Leave the group and end the process, once."""
         if not self._ending.acquire(blocking=False):
             return
-        logger.info("the runner ends: %s", reason)
+        logger.info("the runner is ending: %s", reason)
         try:
             self._leave()
         except Exception:
@@ -106,10 +102,10 @@ class RunnerEnd:
         while True:
             sender = signal.sigwaitinfo({signal.SIGTERM}).si_pid
             if sender == self._jvm_pid:
-                # The JVM sends a second one, which must find this thread waiting again.
+                # In a thread, because this one must receive the JVM's second SIGTERM.
                 self._spawn(lambda: self.end("the JVM stopped the query"), "end")
             else:
-                logger.info("SIGTERM from process %d is left to the JVM", sender)
+                logger.info("ignoring SIGTERM from process %d, which the JVM handles", sender)
 
     def _watch(self) -> None:
         alert_until = 0.0
@@ -135,7 +131,7 @@ class RunnerEnd:
             return None
         try:
             if time.monotonic() - self._touched_at > TOUCH_EVERY_S:
-                # What removes old temporary files must not be taken for a stop.
+                # Touched so that cleaners of old temporary files do not remove it.
                 self._touched_at = time.monotonic()
                 os.utime(self._files_directory)
             self._files_directory.stat()
@@ -150,11 +146,9 @@ class RunnerEnd:
 
 
 def jvm_connection() -> socket.socket | None:
-    """Return the connection to the JVM: the one that a runner has before it makes its own.
+    """Return a duplicate of the connection to the JVM, to test whether the JVM closed it.
 
-    Returns:
-        A duplicate of the socket, only to be asked whether it was hung up; None if there is not
-        exactly one connection.
+    Call it before the runner opens other connections; None unless there is exactly one.
     """
     connections = list(_connections())
     if len(connections) == 1:
@@ -165,11 +159,7 @@ def jvm_connection() -> socket.socket | None:
 
 
 def has_hung_up(connection: socket.socket) -> bool:
-    """Tell whether the other side closed a connection; takes nothing of what it sent.
-
-    Args:
-        connection: A connected stream socket.
-    """
+    """Return whether the peer closed a connection, without consuming its data."""
     try:
         return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
     except (BlockingIOError, InterruptedError):
@@ -193,7 +183,7 @@ def _connections() -> Iterator[socket.socket]:
 
 
 def _sockets() -> list[int]:
-    """Return the descriptors of this process that are sockets, before any is duplicated."""
+    """Return the descriptors of this process's sockets."""
     try:
         descriptors = [int(name) for name in os.listdir("/dev/fd")]
     except OSError:
@@ -215,13 +205,11 @@ def log_to_stderr(
     stream: TextIO | None = None,
     package: str = PACKAGE,
 ) -> None:
-    """Write what this package logs to stderr, unless this process has a logging of its own.
+    """Log to stderr, unless logging is configured in this process.
 
     Args:
-        level: The least level that is written; None: INFO, or what the process has configured.
-        query_id: Returns Spark's id of the query, None as long as it is not known.
-        stream: Where to write instead.
-        package: Whose lines.
+        level: None means INFO, or the level that the process has configured.
+        query_id: Returns Spark's query ID, or None while it is unknown.
     """
     logger = logging.getLogger(package)
     is_configured = logger.hasHandlers()
@@ -231,17 +219,13 @@ def log_to_stderr(
         return
     lines = logging.StreamHandler(stream or sys.stderr)
     lines.setFormatter(_Lines(query_id))
-    # Whoever configures logging later has the lines, and nobody has them twice.
+    # If the process configures logging later, lines go there only.
     lines.addFilter(lambda _: not logging.getLogger().handlers)
     logger.addHandler(lines)
 
 
 class _Lines(logging.Formatter):
-    """Begins each line with time, level and query, in Spark's words.
-
-    Args:
-        query_id: Returns Spark's id of the query, None as long as it is not known.
-    """
+    """Starts each line with time, level and query, in Spark's format."""
 
     def __init__(self, query_id: Callable[[], str | None]) -> None:
         super().__init__("%(asctime)s %(spark_level)s kafka-group [%(query)s]: %(message)s")

@@ -1,14 +1,14 @@
-"""A clean end of a Spark driver: the running batch ends, its offsets are committed, the group left.
+"""Ends a Spark driver cleanly: the batch ends, its offsets are committed, the member leaves.
 
-SIGTERM to spark-submit reaches the JVM, and no signal of Python's ever sees it. Spark's own hooks
-then stop the SparkContext under the running batch. A hook of Hadoop's ShutdownHookManager with a
-higher priority comes before them, and py4j calls it back here, in the driver's Python:
+SIGTERM to spark-submit reaches the JVM, not Python, and Spark's hooks stop the SparkContext during
+the batch. A hook of Hadoop's ShutdownHookManager with a higher priority runs before them, and py4j
+calls this module in the driver's Python:
 
-1. the runners are asked to plan nothing more, over the control channel (`control`);
-2. the batch that runs ends, in a bounded time;
-3. the runners are told which plan was the last one that Spark has committed;
-4. the query is stopped; its runner commits that plan's offsets and leaves the group;
-5. listeners are closed, before this process can be called no more.
+1. ask the runners to plan no more batches, over the control channel;
+2. wait for the running batch, for a limited time;
+3. report the last plan that Spark has committed;
+4. stop the query, so that its runner commits that plan and leaves the group;
+5. close the listeners, while this process can still serve calls.
 """
 
 from __future__ import annotations
@@ -42,28 +42,27 @@ from spark_groups.spark.control.messages import (
 logger = logging.getLogger(__name__)
 
 HOOK_PRIORITY: Final = 100
-"""Before Spark's own hook (40) and the file system's (10): higher ones run first."""
+"""Higher runs first: before the hooks of Spark (40) and the file system (10)."""
 LEAVE_TIMEOUT_S: Final = 10.0
-"""How long a runner may take to commit and to leave once its query is stopped."""
+"""How long a runner may take to commit and leave after its query has stopped."""
 REACH_RUNNERS_S: Final = 2.0
-"""How long runners may take to be told: they look for a driver that listens twice a second."""
+"""How long runners may take to connect; they poll for drivers twice a second."""
 RUNNER_MODULE: Final = "python_streaming_source_runner"
 
 _POLL_S: Final = 0.02
 
 
 class CleanEnd:
-    """Ends all queries of a session when the driver is told to end; `stop_on_sigterm` makes one.
+    """Ends all queries of a session when the driver ends; `stop_on_sigterm` returns one.
 
     Args:
-        spark: The session.
-        timeout_s: How long running batches may take to end before they are given up.
+        timeout_s: Seconds that running batches may take to end.
     """
 
     def __init__(self, spark: SparkSession, timeout_s: float) -> None:
         self._spark = spark
         self._timeout_s = timeout_s
-        # Runners find it now, and need not look for it when every second counts.
+        # Runners connect now, rather than during the shutdown.
         directories = directories_of_driver(spark.sparkContext._jvm)
         self._drain = _Drain(int(_jvm_process(spark).pid()), directories)
         self._begun = threading.Lock()
@@ -72,12 +71,9 @@ class CleanEnd:
         self._hook = _Hook(spark, self.end, int(self._end_timeout_s) + 5)
 
     def await_termination(self, query: StreamingQuery) -> None:
-        """Wait for a query's end as `query.awaitTermination()` does, and for the clean one.
+        """Wait for the end of a query like `query.awaitTermination()`, and for a clean end.
 
-        While the JVM ends, the driver's Python has to stay: it is what ends the queries.
-
-        Args:
-            query: A query of the session.
+        The driver's Python must stay alive during the shutdown, because it ends the queries.
 
         Raises:
             StreamingQueryException: The query failed.
@@ -94,14 +90,14 @@ class CleanEnd:
         try:
             _end_queries(self._spark, self._drain, self._timeout_s)
         except Exception:
-            # Nobody is left to take an error: the JVM is on its way out.
+            # The JVM is exiting, so no caller can handle an error.
             logger.exception("the queries could not be ended cleanly")
         finally:
             self._done.set()
 
 
 class _Action:
-    """A java.lang.Runnable that Java calls."""
+    """A java.lang.Runnable."""
 
     def __init__(self, action: Callable[[], None]) -> None:
         self._action = action
@@ -114,57 +110,48 @@ class _Action:
 
 
 class _Hook:
-    """What the JVM calls before it ends, unless this process ends by itself: then nobody answers.
-
-    Args:
-        spark: A session of the JVM.
-        action: What is called.
-        timeout_s: How long the JVM waits for it.
-    """
+    """Registers a JVM shutdown hook, and removes it when this process exits by itself."""
 
     def __init__(self, spark: SparkSession, action: Callable[[], None], timeout_s: int) -> None:
         gateway: Any = spark.sparkContext._gateway
         ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
         jvm = gateway.jvm
         self._hooks = jvm.org.apache.hadoop.util.ShutdownHookManager.get()
-        # Hadoop compares hooks by identity: a thread is one object in Java, and is never started.
+        # Hadoop compares hooks by identity; a thread, never started, is one object in Java.
         self._hook = jvm.java.lang.Thread(_Action(action))
         seconds = jvm.java.util.concurrent.TimeUnit.SECONDS
         self._hooks.addShutdownHook(self._hook, HOOK_PRIORITY, timeout_s, seconds)
         atexit.register(self._remove)
 
     def _remove(self) -> None:
-        # It fails where the JVM is ending, and where it is gone.
+        # This fails if the JVM is ending or gone.
         with contextlib.suppress(Exception):
             self._hooks.removeShutdownHook(self._hook)
 
 
 def stop_on_sigterm(spark: SparkSession, *, timeout_s: float = 30.0) -> CleanEnd:
-    """Make SIGTERM and Ctrl-C end the session's queries cleanly instead of under their batch.
+    """Make SIGTERM and Ctrl-C end the session's queries after their batch.
 
-    Call it once, from the main thread; then wait with `await_termination` of what it returns.
-    It holds for spark-submit, where the JVM gets the signal, and for plain `python`, where Python
-    does. A whole process group may be signalled as well, as long as Spark's Python workers are
-    spared: without them no batch can end (systemd: `KillMode=mixed`).
+    Call it once, in the main thread, and wait with the result's `await_termination`. It works with
+    spark-submit, where the JVM receives the signal, and with `python`. A signal to the process
+    group must spare Spark's Python workers, which the batch needs (systemd: `KillMode=mixed`).
 
     Args:
-        spark: The session; Spark Connect has no driver of its own to end.
-        timeout_s: How long running batches may take to end before they are given up.
+        timeout_s: Seconds that running batches may take to end.
 
     Raises:
-        OptionsError: The session is one of Spark Connect, or the time-out is not positive.
+        OptionsError: The session is a Spark Connect session, or the timeout is not positive.
     """
     if timeout_s <= 0:
-        raise OptionsError(f"the time-out of a clean end has to be positive, not {timeout_s:g} s")
+        raise OptionsError(f"timeout_s must be positive, not {timeout_s:g}")
     if getattr(getattr(spark, "_sc", None), "_gateway", None) is None:
         raise OptionsError(
-            "a session of Spark Connect has no driver here that a signal could end: call"
-            " query.stop()"
+            "stop_on_sigterm() requires a classic session: with Spark Connect, call query.stop()"
         )
     end = CleanEnd(spark, timeout_s)
 
     def on_signal(*_: object) -> None:
-        # py4j gives each thread one connection, and this one may be waiting on its own.
+        # py4j has one connection per thread, and this thread may be waiting on its connection.
         threading.Thread(target=end.end, name="clean-end", daemon=True).start()
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -175,7 +162,7 @@ def stop_on_sigterm(spark: SparkSession, *, timeout_s: float = 30.0) -> CleanEnd
 def _end_queries(spark: SparkSession, drain: _Drain, timeout_s: float) -> None:
     jvm_process = _jvm_process(spark)
     queries = spark.streams.active
-    logger.info("ending %d queries, in at most %g s", len(queries), timeout_s)
+    logger.info("ending %d queries within %g s", len(queries), timeout_s)
     deadline_s = time.monotonic() + timeout_s
     drain.begin(_runner_pids(jvm_process))
     try:
@@ -187,17 +174,12 @@ def _end_queries(spark: SparkSession, drain: _Drain, timeout_s: float) -> None:
         _await_runners(jvm_process, time.monotonic() + LEAVE_TIMEOUT_S)
     finally:
         drain.end()
-        # Spark's events come to this process, which may end as soon as this is over.
+        # This process may exit next, and cannot receive Spark's events then.
         close_listeners()
 
 
 class _Drain:
-    """Asks the runners of a JVM to plan nothing more, and tells them what they may commit.
-
-    Args:
-        jvm_pid: The JVM's pid.
-        directories: Where the socket may lie.
-    """
+    """Stops planning in the runners of a JVM, and reports their last committed plans."""
 
     def __init__(self, jvm_pid: int, directories: Sequence[Path]) -> None:
         listening = Listening(reports_batches=False, holds_revocations=False)
@@ -205,27 +187,19 @@ class _Drain:
         self._changed = threading.Condition()
         self._draining: set[Link] = set()
         self._server.start(
-            "a clean end cannot tell the runners what to commit last: the next run from the same"
+            "on a clean end the runners cannot commit the last batch: the next run from the same"
             " checkpoint commits it"
         )
 
     def begin(self, runner_pids: list[int]) -> None:
-        """Ask all runners, once they have found this socket, and wait until they obey.
-
-        Args:
-            runner_pids: The processes of the JVM that are runners; not all may be this source's.
-        """
+        """Send `Drain` to all runners, and wait for their responses."""
         self._server.await_runners(set(runner_pids), REACH_RUNNERS_S)
         reached = self._server.broadcast(Drain())
         with self._changed:
             self._changed.wait_for(lambda: len(self._draining) >= reached, REACH_RUNNERS_S)
 
     def report(self, queries: Sequence[StreamingQuery]) -> None:
-        """Tell the runners which plans Spark has committed last.
-
-        Args:
-            queries: Queries that begin no other batch.
-        """
+        """Report the last plans that Spark has committed."""
         for query in queries:
             for plan in _finished_plans(query):
                 report = BatchReported(
@@ -250,12 +224,12 @@ class _Drain:
 
 
 def _await_batch(query: StreamingQuery, deadline_s: float) -> None:
-    """Wait until a query is between two triggers: every later one plans nothing more."""
+    """Wait until a query is between triggers; later triggers plan no batch."""
     while query.isActive and query.status["isTriggerActive"]:
         if time.monotonic() > deadline_s:
             logger.warning(
-                "query %s: its batch did not end in time and is given up; the next owner of its"
-                " partitions reads it again",
+                "query %s: the batch did not end in time and stays uncommitted; the next owner of"
+                " its partitions reads it again",
                 query.id,
             )
             return
@@ -263,19 +237,19 @@ def _await_batch(query: StreamingQuery, deadline_s: float) -> None:
 
 
 def _finished_plans(query: StreamingQuery) -> list[str]:
-    """Return the last plan that Spark has committed, as it stands in the checkpoint."""
+    """Return the last plans that Spark has committed, as in the checkpoint."""
     progress: Any = query._jsq.lastProgress()
     if progress is None:
         return []
-    # Spark reports a batch after it has written the commit log.
+    # Spark reports a batch after it has written its commit log.
     return [str(source.endOffset()) for source in progress.sources()]
 
 
 def _await_runners(jvm_process: Any, deadline_s: float) -> None:
-    """Wait until the processes that were the members have left and are gone."""
+    """Wait until the runners have left the group and exited."""
     while runners := _runner_pids(jvm_process):
         if time.monotonic() > deadline_s:
-            logger.warning("the runners %s still run; they leave by themselves", runners)
+            logger.warning("runners %s are still running; they leave on their own", runners)
             return
         time.sleep(_POLL_S)
 

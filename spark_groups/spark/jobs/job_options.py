@@ -1,8 +1,7 @@
-"""The configurations of the jobs in `jobs/`: a TOML file each, and what the command line overrides.
+"""The configuration of the jobs in `jobs/`: a TOML file each, with overrides on the command line.
 
-Keys are Spark's own names. `[source]` takes every option of `format("kafka-group")`, and is checked
-by what checks a load(), so that a wrong option is found before a session is started. One error
-lists all that is wrong, with the file or the argument that has to be changed.
+Keys are Spark's own names. `[source]` takes every option of `format("kafka-group")`. One error
+lists all problems, each with its file or argument, before a session starts.
 """
 
 from __future__ import annotations
@@ -30,18 +29,16 @@ else:
 AVAILABLE_NOW: Final = "availableNow"
 
 _CHARACTERS_MAX: Final = 200_000
-"""How long a file may be: some that no person would write take the parser as long as its square."""
+"""Limit for a file: parsing some inputs takes quadratic time."""
 _TABLES: Final = ("source", "sink.options", "target.options")
-"""What holds options of any name, which may have dots: sub-tables are only a way to write those."""
+"""Tables of options with any names; TOML reads the dots of a name as sub-tables."""
 _TEXTS: Final = ("source.", "target.options.")
-"""Where every value is a text: an error about another kind of value would show it."""
-_ANY_GROUP: Final = {"kafka.group.id": "none", "subscribe": "none"}
-"""What the options of a source have to have, where only its cluster matters."""
+"""Where every value becomes text: an error about another type would show the value."""
 _WORDS: Final = {"millisecond": "ms", "second": "s", "minute": "m", "hour": "h", "day": "d"}
 
 
 def _duration_s(value: object) -> float:
-    """Read a duration, also with its unit written out, as in "2 seconds"."""
+    """Parse a duration, whose unit may be written out, as in "2 seconds"."""
     text = str(value).strip()
     found = re.fullmatch(r"(\d+)\s*([a-z]+?)s?", text)
     if found and found[2] in _WORDS:
@@ -65,23 +62,23 @@ def _trigger(value: object) -> object:
 def _name(value: object) -> object:
     if not re.fullmatch(r"\w[\w.-]*", str(value)):
         raise ValueError(
-            f"{value!r} cannot be the name of a directory: letters, digits, '.', '_', '-'"
+            f"{value!r} cannot name a directory: use letters, digits, '.', '_' and '-'"
         )
     return value
 
 
 def _sink_options(value: object) -> object:
     if isinstance(value, dict) and "path" in {str(key).lower() for key in value}:
-        raise ValueError("path is a key of [sink] itself")
+        raise ValueError("set sink.path instead of an option named path")
     return value
 
 
 def _cluster_options(value: dict[str, str]) -> dict[str, str]:
-    if value:
-        try:
+    try:
+        if value:
             connected(value)
-        except OptionsError as error:
-            raise ValueError(str(error)) from error
+    except OptionsError as error:
+        raise ValueError(str(error)) from error
     return value
 
 
@@ -95,24 +92,22 @@ ClusterOptions = Annotated[dict[str, str], AfterValidator(_cluster_options)]
 
 
 class JobOptions(BaseModel):
-    """What every job has; each kind adds keys of its own, in sections of their own.
+    """The keys of every job; subclasses add sections.
 
     Args:
-        application_name: Names the application and its directories; None is Spark's application
-            id, which is another one in every run, so that nothing is resumed.
-        source: Options of the source, by their own names.
-        checkpoint_location: The directory that holds a checkpoint for each application.
-        trigger_s: Seconds between two batches, or availableNow.
-        select_expr: SQL expressions of the columns that are written; empty: all columns.
+        application_name: Names the application and its directories; None uses Spark's application
+            ID, which changes with each run, so no run resumes another.
+        trigger_s: Seconds between batches, or availableNow.
+        select_expr: SQL expressions of the columns to write; empty means all columns.
         stop_timeout_s: Seconds that the running batch may take after SIGTERM.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     example: ClassVar[str]
-    """The file that shows all of its keys."""
+    """The example file, which shows every key."""
     needed: ClassVar[Mapping[str, str]] = {}
-    """What is set of the source where nothing else is said."""
+    """Defaults of source options that the job requires."""
 
     application_name: Annotated[str, BeforeValidator(_name)] | None = Field(
         None, alias="application.name"
@@ -128,13 +123,7 @@ Job = TypeVar("Job", bound=JobOptions)
 
 
 class ConsumeOptions(JobOptions):
-    """The configuration of `jobs/consume.py`.
-
-    Args:
-        sink_format: What writes the rows; delta needs the package of Delta Lake.
-        sink_path: The directory that holds a directory for each application; not for the console.
-        sink_options: Options of the format.
-    """
+    """The configuration of `jobs/consume.py`."""
 
     example = "conf/consume.toml"
 
@@ -147,10 +136,7 @@ class CountOptions(ConsumeOptions):
     """The configuration of `jobs/count_by_window.py`.
 
     Args:
-        length: How long a window is, as Spark writes intervals.
-        slide: From the start of one to the start of the next; None: as long as it is.
-        watermark: How late a record may be: then its window is counted and written.
-        group_by: SQL expressions beside the window.
+        slide: None means the window's length.
     """
 
     example = "conf/count_by_window.toml"
@@ -165,9 +151,7 @@ class CopyOptions(JobOptions):
     """The configuration of `jobs/copy_topic.py`.
 
     Args:
-        topic: The topic that is written.
-        partition: Whether records keep the number of their partition, or their key decides.
-        cluster: `kafka.*` options of another cluster; empty: the cluster that is read.
+        cluster: `kafka.*` options of the target cluster; empty means the source cluster.
     """
 
     example = "conf/copy_topic.toml"
@@ -179,13 +163,7 @@ class CopyOptions(JobOptions):
 
 
 class ReplayOptions(JobOptions):
-    """The configuration of `jobs/replay_dead_letters.py`.
-
-    Args:
-        to: To the topic that the letters stood in first, or to their group's topic for retries.
-        retry_topic: The name of that one, made of `{topic}` and `{group}`.
-        dry_run: Whether it is only shown.
-    """
+    """The configuration of `jobs/replay_dead_letters.py`."""
 
     example = "conf/replay_dead_letters.toml"
     needed = {"includeHeaders": "true", "startingOffsets": "earliest"}
@@ -196,34 +174,31 @@ class ReplayOptions(JobOptions):
 
 
 def connected(options: Mapping[str, str]) -> RangeSettings:
-    """Return how a cluster is connected to, by the options of a source that reads it.
-
-    Args:
-        options: At least `kafka.bootstrap.servers`.
+    """Return connection settings from the `kafka.*` options among a source's options.
 
     Raises:
-        OptionsError: Some of them are wrong.
+        OptionsError: Some options are invalid.
     """
     of_cluster = {name: value for name, value in options.items() if name.startswith("kafka.")}
-    return SourceOptions.of({**of_cluster, **_ANY_GROUP}).range_settings()
+    # The source requires a group and topics, which a connection does not use.
+    required = {"kafka.group.id": "none", "subscribe": "none"}
+    return SourceOptions.of({**of_cluster, **required}).range_settings()
 
 
 def load_job(
     kind: type[Job], path: Path | None, settings: Iterable[tuple[str, str, str]] = ()
 ) -> Job:
-    """Return the checked configuration of a job.
+    """Return the validated configuration of a job.
 
     Args:
-        kind: What it consists of.
-        path: A TOML file; None: everything is set on the command line.
-        settings: What overrides the file, in order: the argument that says so, `section.key`, and
-            the value as text.
+        path: A TOML file; None if the command line sets everything.
+        settings: Overrides in order: the command-line argument, `section.key`, and the value as
+            text.
 
     Raises:
-        OptionsError: The file cannot be read, or something in it or in the settings is wrong;
-            lists everything, each with its place.
+        OptionsError: The file cannot be read, or the configuration is invalid; lists all problems.
     """
-    values = dict(_read(path, kind.example)) if path is not None else {}
+    values = _read(path, kind.example) if path is not None else {}
     origins = dict.fromkeys(values, str(path))
     keys = [each.alias or name for name, each in kind.model_fields.items()]
     sections = list(dict.fromkeys(key.partition(".")[0] for key in keys))
@@ -238,46 +213,49 @@ def load_job(
             values.pop("source.subscribePattern", None)
         values[key] = text if key.startswith(_TEXTS) else _value(text)
         origins[key] = argument
-    given, problems = _given(kind, values, keys, sections)
+    problems: list[tuple[str, str]] = []
+    nested = _nested(kind, values, keys, sections, problems)
     try:
-        options = kind.model_validate(given)
+        options = kind.model_validate(nested)
     except ValidationError as error:
         problems += [_problem(each, keys) for each in error.errors()]
     if not problems:
         return options
     lines = []
     for place, reason in dict.fromkeys(problems):
-        under = (origin for key, origin in origins.items() if key.startswith(f"{place}."))
-        where = origins.get(place) or next(under, None) or path or "the command line"
+        inside = (origin for key, origin in origins.items() if key.startswith(f"{place}."))
+        where = origins.get(place) or next(inside, None) or path or "the command line"
         lines.append(f"\n  - {where}: {place}: {reason}")
-    raise OptionsError("the job's configuration is wrong:" + "".join(lines))
+    raise OptionsError("the job's configuration is invalid:" + "".join(lines))
 
 
-def _given(
-    kind: type[JobOptions], values: Mapping[str, Any], keys: Sequence[str], sections: Sequence[str]
-) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return what is given of each key, and what is wrong with sections and the source."""
-    given: dict[str, Any] = {"source": dict(kind.needed)}
-    problems: list[tuple[str, str]] = []
+def _nested(
+    kind: type[JobOptions],
+    values: Mapping[str, Any],
+    keys: Sequence[str],
+    sections: Sequence[str],
+    problems: list[tuple[str, str]],
+) -> dict[str, Any]:
+    """Return the input of the model: values by key, with tables of options as mappings."""
+    nested: dict[str, Any] = {"source": dict(kind.needed)}
     for place, value in values.items():
         section = place.partition(".")[0]
         table = next((each for each in _TABLES if place.startswith(f"{each}.")), None)
         if section not in sections:
-            problems.append((section, _no_such_key(section, sections)))
+            problems.append((section, _unknown_key(section, sections)))
         elif place in sections:
-            reason = f"is no section with options: write [{place}] above them"
-            problems.append((place, reason))
+            problems.append((place, f"is not a section: write [{place}] above its keys"))
         elif table is None or table not in keys:
-            given[place] = value
-        elif isinstance(inside := given.setdefault(table, {}), dict):
+            nested[place] = value
+        elif isinstance(inside := nested.setdefault(table, {}), dict):
             inside[place.removeprefix(f"{table}.")] = value
     if "source" not in values:
-        problems += _source_problems(given["source"])
-    return given, problems
+        problems += _source_problems(nested["source"])
+    return nested
 
 
-def _read(path: Path, example: str) -> Iterable[tuple[str, Any]]:
-    """Return `section.key` and value of everything in a file."""
+def _read(path: Path, example: str) -> dict[str, Any]:
+    """Return the values of a file by `section.key`."""
     try:
         with path.open(encoding="utf-8") as file:
             text = file.read(_CHARACTERS_MAX + 1)
@@ -285,10 +263,10 @@ def _read(path: Path, example: str) -> Iterable[tuple[str, Any]]:
             raise OptionsError(
                 f"{path} is too large for a configuration: at most {_CHARACTERS_MAX} characters"
             )
-        return list(_flat("", tomllib.loads(text)))
+        return dict(_flat("", tomllib.loads(text)))
     except OSError as error:
         raise OptionsError(
-            f"{path} cannot be read: {error.strerror}; {example} is an example"
+            f"{path} cannot be read: {error.strerror}; see {example} for an example"
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise OptionsError(f"{path} is not TOML: {error}") from error
@@ -297,7 +275,6 @@ def _read(path: Path, example: str) -> Iterable[tuple[str, Any]]:
 
 
 def _flat(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield what is in a table of TOML by its place; a section that is no table is itself."""
     for key, value in table.items():
         place = prefix + key
         is_table = not prefix or f"{place}.".startswith(tuple(f"{each}." for each in _TABLES))
@@ -308,14 +285,14 @@ def _flat(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _text(value: object) -> str:
-    """Return a value of TOML as the text that Spark wants of an option."""
+    """Return a TOML value as the text of a Spark option."""
     if isinstance(value, bool):
         return str(value).lower()
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _value(text: str) -> Any:
-    """Read a setting as TOML if it is a list or a number, else as a text."""
+    """Parse a command-line value as TOML, else keep the text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (tomllib.TOMLDecodeError, RecursionError):
@@ -323,7 +300,7 @@ def _value(text: str) -> Any:
 
 
 def _source_problems(source: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Say what a load() would say, with the option's name in front of it."""
+    """Yield the problems that load() would report, split into option and reason."""
     try:
         SourceOptions.of(source)
     except OptionsError as error:
@@ -335,27 +312,27 @@ def _source_problems(source: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _problem(error: Any, keys: Iterable[str]) -> tuple[str, str]:
-    """Return the place and the reason of what pydantic found, which has an index for a list."""
+    """Return the key and the reason of a pydantic error."""
     place, *index = (str(part) for part in error["loc"] if str(part) not in _UNION_MEMBERS)
     where = ".".join((place, *index))
     match error["type"]:
         case "extra_forbidden":
             section, _, key = place.partition(".")
             inside = [each.partition(".")[2] for each in keys if each.startswith(f"{section}.")]
-            return where, _no_such_key(key, inside)
+            return where, _unknown_key(key, inside)
         case "value_error":
             return where, str(error["ctx"]["error"])
         case "missing":
             return where, "is missing"
     if isinstance(error["input"], dict | list):
-        # There may be passwords in it.
+        # The input may contain passwords.
         return where, error["msg"]
-    return where, f"{error['input']!r} is wrong: {error['msg']}"
+    return where, f"{error['input']!r} is invalid: {error['msg']}"
 
 
 _UNION_MEMBERS: Final = frozenset({"literal['availableNow']", "constrained-float", "float"})
 
 
-def _no_such_key(key: str, known: Iterable[str]) -> str:
+def _unknown_key(key: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(key, known, n=1)
-    return f"there is no such key{f'; did you mean {near[0]}?' if near else ''}"
+    return f"is not a known key{f'; did you mean {near[0]}?' if near else ''}"

@@ -1,16 +1,17 @@
-"""A job: topics of a group to wherever it writes them, until it is told to end.
+"""Runs a job: starts its query, and waits until the query ends.
 
-Help and wrong options need no JVM: a session is made when everything is known to be right.
+Options are checked before a session starts, so help and errors need no JVM.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -28,25 +29,27 @@ from spark_groups.spark.jobs.job_options import (
     JobOptions,
     load_job,
 )
-from spark_groups.spark.jobs.output_guard import HadoopFiles, OutputGuard
 from spark_groups.spark.source.registration import register
 
 logger = logging.getLogger(__name__)
 
+WRITTEN_BY: Final = "_written_by"
+SINK_LOG: Final = "_spark_metadata"
+
 Write = Callable[[DataFrame], DataStreamWriter]
-"""Says how the rows of a job are written."""
+"""Returns the writer of a job's rows."""
 Arguments = Mapping[str, tuple[str, str]]
-"""Names on the command line: the key of the configuration, and what the help says of it."""
+"""By command-line name: the configuration key, and the help text."""
 
 COMMON: Final[Arguments] = {
-    "--name": ("application.name", "Names the application and its directories."),
+    "--name": ("application.name", "Name of the application and its directories."),
     "--bootstrap-servers": ("source.kafka.bootstrap.servers", "Brokers as host:port,..."),
     "--group": ("source.kafka.group.id", "The consumer group."),
     "--topics": ("source.subscribe", "Topics, separated by commas."),
-    "--checkpoint": ("query.checkpointLocation", "Holds a checkpoint per application."),
-    "--trigger": ("query.trigger", "2s, for example, or availableNow."),
+    "--checkpoint": ("query.checkpointLocation", "Parent directory of checkpoints."),
+    "--trigger": ("query.trigger", "An interval such as 2s, or availableNow."),
 }
-OUTPUT: Final[Arguments] = {"--output": ("sink.path", "Holds a directory per application.")}
+OUTPUT: Final[Arguments] = {"--output": ("sink.path", "Parent directory of outputs.")}
 
 
 def main(
@@ -56,14 +59,9 @@ def main(
     further: Arguments | None = None,
     flags: Arguments | None = None,
 ) -> None:
-    """Read the command line, and run a job; wrong options end it with status 2.
+    """Parse the command line and run a job; invalid options exit with status 2.
 
-    Args:
-        description: The help: what the job does, and how it is called.
-        kind: What its configuration consists of.
-        run: Runs it.
-        further: Its own arguments, beside those that all jobs have.
-        flags: Its arguments that take no value, and set their key to true.
+    `flags` take no value, and set their key to true.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
@@ -84,7 +82,7 @@ def main(
         action="append",
         default=[],
         metavar="SECTION.KEY=VALUE",
-        help="Overrides any key; repeatable.",
+        help="Override any key; repeatable.",
     )
     given = parser.parse_args()
     try:
@@ -99,7 +97,6 @@ def main(
 
 
 def _settings(given: argparse.Namespace, arguments: Arguments) -> Iterator[tuple[str, str, str]]:
-    """Return what the command line sets: the argument that says so, the key, the value."""
     for name, (key, _) in arguments.items():
         if (value := getattr(given, name)) is not None:
             yield name, key, value
@@ -109,36 +106,26 @@ def _settings(given: argparse.Namespace, arguments: Arguments) -> Iterator[tuple
 
 
 def run_job(spark: SparkSession, options: JobOptions, write: Write) -> None:
-    """Run the query until it ends: by itself, with an error, or on SIGTERM.
-
-    Args:
-        spark: The session; it is not stopped.
-        options: The checked configuration.
-        write: Says how its rows are written.
+    """Run the query until it completes, fails, or receives SIGTERM.
 
     Raises:
-        OptionsError: The output is another query's, Spark has no such sink, or the session is one
-            of Spark Connect.
+        OptionsError: The output belongs to another query, Spark lacks the sink, or the session is a
+            Spark Connect session.
         StreamingQueryException: The query failed.
     """
     end = stop_on_sigterm(spark, timeout_s=options.stop_timeout_s)
-    # It listens for as long as this process lives: the end of a query is to be heard, too.
+    # The listener stays open for the life of the process, because it reports the query's end.
     listen(spark)
     query = start_job(spark, options, write)
-    logger.info("query %s runs; SIGTERM or Ctrl-C ends it after its batch", query.id)
+    logger.info("query %s is running; SIGTERM or Ctrl-C stops it after its batch", query.id)
     end.await_termination(query)
 
 
 def start_job(spark: SparkSession, options: JobOptions, write: Write) -> StreamingQuery:
     """Start the query.
 
-    Args:
-        spark: The session.
-        options: The checked configuration.
-        write: Says how its rows are written.
-
     Raises:
-        OptionsError: The output is another query's, or Spark has no such sink.
+        OptionsError: The output belongs to another query, or Spark lacks the sink.
     """
     register(spark)
     application = options.application_name or spark.sparkContext.applicationId
@@ -157,9 +144,9 @@ def start_job(spark: SparkSession, options: JobOptions, write: Write) -> Streami
         return writer.start()
     output = f"{options.sink_path.rstrip('/')}/{application}"
     if options.sink_format != "parquet":
-        # A table of Delta knows its writers by their queries' ids.
+        # A Delta table identifies its writers by query ID.
         return start_into(writer, options.sink_format, output)
-    guard = OutputGuard(HadoopFiles(spark), output=output, checkpoint=checkpoint)
+    guard = OutputGuard(spark, output=output, checkpoint=checkpoint)
     guard.claim()
     query = start_into(writer, options.sink_format, output)
     guard.confirm(str(query.id))
@@ -167,33 +154,121 @@ def start_job(spark: SparkSession, options: JobOptions, write: Write) -> Streami
 
 
 def written(rows: DataFrame, options: ConsumeOptions) -> DataStreamWriter:
-    """Return a writer of rows into the sink that a configuration names, still without a path.
-
-    Args:
-        rows: Streaming rows.
-        options: The configuration.
-    """
+    """Return a writer into the configured sink, without a path."""
     writer = rows.writeStream.format(options.sink_format).outputMode("append")
     return writer.options(**options.sink_options)
 
 
 def start_into(writer: DataStreamWriter, sink_format: str, output: str) -> StreamingQuery:
-    """Start a query that writes files.
-
-    Args:
-        writer: The writer, without a path.
-        sink_format: Which files.
-        output: Their directory.
-
-    Raises:
-        OptionsError: Spark has no such sink.
-    """
+    """Start a query that writes into a directory; raise an OptionsError if Spark lacks the sink."""
     try:
         return writer.start(output)
     except (PySparkException, Py4JJavaError) as error:
         if "DATA_SOURCE_NOT_FOUND" not in str(error):
             raise
         raise OptionsError(
-            f"sink.format: Spark has no {sink_format} here: start it with its package, for Delta"
-            " Lake --packages io.delta:delta-spark_2.13 of the version that fits this Spark"
+            f"sink.format: this Spark has no {sink_format} sink: add its package, for Delta Lake"
+            " --packages io.delta:delta-spark_2.13 in the version for this Spark"
         ) from error
+
+
+class OutputGuard:
+    """Reserves a Parquet directory for the query of one checkpoint.
+
+    Spark's file sink logs the batches that it has written in `_spark_metadata` and skips a batch
+    number that is in the log. A query with another checkpoint starts at batch 0 again, so Spark
+    would skip its batches silently. The file `_written_by`, which Parquet readers ignore, holds the
+    query ID from the checkpoint of the directory's writer.
+    """
+
+    def __init__(self, spark: SparkSession, *, output: str, checkpoint: str) -> None:
+        self._jvm: Any = spark.sparkContext._jvm
+        self._configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()
+        self._output = self._qualified(output)
+        self._checkpoint = self._qualified(checkpoint)
+        self._note = f"{self._output}/{WRITTEN_BY}"
+
+    def claim(self) -> None:
+        """Reserve the directory before the query starts.
+
+        Raises:
+            OptionsError: The query of another checkpoint writes it, or may have written it.
+        """
+        if not self._exists(self._note):
+            if self._exists(f"{self._output}/{SINK_LOG}"):
+                raise self._refusal(f"a query that left no {WRITTEN_BY} file")
+            if self._create(self._note, self._note_text(None), overwrite=False):
+                return
+        note = self._read_note()
+        if note["query_id"] is None:
+            # The query never started, so only the path of its checkpoint is known.
+            if note["checkpoint"] != self._checkpoint:
+                raise self._refusal(f"the query of checkpoint {note['checkpoint']}")
+        elif note["query_id"] != self._query_id():
+            raise self._refusal(
+                f"query {note['query_id']}, whose checkpoint was {note['checkpoint']}"
+            )
+
+    def confirm(self, query_id: str) -> None:
+        """Record the query ID, which stays the same for the life of the checkpoint."""
+        if self._read_note()["query_id"] != query_id:
+            self._create(self._note, self._note_text(query_id), overwrite=True)
+
+    def _query_id(self) -> str | None:
+        text = self._read(f"{self._checkpoint}/metadata")
+        return None if text is None else str(json.loads(text)["id"])
+
+    def _note_text(self, query_id: str | None) -> str:
+        return json.dumps({"query_id": query_id, "checkpoint": self._checkpoint}) + "\n"
+
+    def _read_note(self) -> dict[str, str | None]:
+        try:
+            note = json.loads(self._read(self._note) or "")
+            return {"query_id": note["query_id"], "checkpoint": note["checkpoint"]}
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise self._refusal(f"an unknown query: {self._note} cannot be read") from error
+
+    def _refusal(self, writer: str) -> OptionsError:
+        return OptionsError(
+            f"{self._output} was written by {writer}, not by the query of checkpoint"
+            f" {self._checkpoint}; Spark would silently skip this query's batches there and lose"
+            " their rows. Change application.name or sink.path, or remove the output and the"
+            " checkpoint together to start over"
+        )
+
+    def _qualified(self, path: str) -> str:
+        system, hadoop_path = self._resolve(path)
+        return str(system.makeQualified(hadoop_path).toString())
+
+    def _exists(self, path: str) -> bool:
+        system, hadoop_path = self._resolve(path)
+        return bool(system.exists(hadoop_path))
+
+    def _read(self, path: str) -> str | None:
+        if not self._exists(path):
+            return None
+        system, hadoop_path = self._resolve(path)
+        stream = system.open(hadoop_path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def _create(self, path: str, text: str, *, overwrite: bool) -> bool:
+        """Write a file; return False if it exists and may not be overwritten."""
+        system, hadoop_path = self._resolve(path)
+        try:
+            stream = system.create(hadoop_path, overwrite)
+        except Py4JJavaError as error:
+            if "FileAlreadyExists" in str(error) and not overwrite:
+                return False
+            raise
+        try:
+            stream.write(text.encode())
+        finally:
+            stream.close()
+        return True
+
+    def _resolve(self, path: str) -> tuple[Any, Any]:
+        hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
+        return hadoop_path.getFileSystem(self._configuration), hadoop_path

@@ -1,8 +1,7 @@
-"""Checks of the options of a load(): each error is in the words of the options.
+"""Validation of load() options, with errors that name the options.
 
-A setting that is accepted and then not obeyed is worse than an error at load(). So the options that
-people bring along from Spark's own Kafka source and from Kafka's consumers, and that this source
-does not follow, are refused with the reason and with what to do instead.
+Options of Spark's Kafka source and of Kafka's consumers that this source does not implement are
+refused, with the reason and the alternative, rather than accepted and ignored.
 """
 
 from __future__ import annotations
@@ -29,72 +28,66 @@ SUBSCRIPTIONS: Final[Mapping[str, Callable[[str], Subscription]]] = {
 }
 
 _SERVER_SIDE: Final = (
-    "the coordinator decides it for a group of the consumer protocol (KIP-848): set it on the"
+    "the coordinator sets this for groups of the consumer protocol (KIP-848): configure it on the"
     " broker or on the group"
+)
+_ASSIGNOR: Final = (
+    "the coordinator assigns partitions: choose its assignor with kafka.group.remote.assignor"
 )
 _NOT_YET: Final = "is not supported yet"
 _ENDS: Final = (
-    "a stream has no end: use Trigger.AvailableNow; a batch reads until the end of the log: filter"
-    " its rows by offset or timestamp"
+    "a stream has no end: use Trigger.AvailableNow; a batch query reads to the log end: filter its"
+    " rows by offset or timestamp"
 )
 
 REFUSED: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "assign": "the group's coordinator assigns partitions: use subscribe or subscribePattern",
+        "assign": "the coordinator assigns partitions: use subscribe or subscribePattern",
         "kafka.session.timeout.ms": (
             f"{_SERVER_SIDE} (spark-groups config GROUP --set consumer.session.timeout.ms=...)"
         ),
         "kafka.heartbeat.interval.ms": (
             f"{_SERVER_SIDE} (spark-groups config GROUP --set consumer.heartbeat.interval.ms=...)"
         ),
-        "kafka.partition.assignment.strategy": (
-            "the coordinator assigns: kafka.group.remote.assignor names one of its assignors"
-        ),
-        "kafka.group.local.assignors": (
-            "the coordinator assigns: kafka.group.remote.assignor names one of its assignors"
-        ),
+        "kafka.partition.assignment.strategy": _ASSIGNOR,
+        "kafka.group.local.assignors": _ASSIGNOR,
         "kafka.auto.offset.reset": "use startingOffsets",
         "kafka.key.deserializer": "keys are binary: convert them in the query",
         "kafka.value.deserializer": "values are binary: convert them in the query",
-        "kafka.key.serializer": "this is a source: it writes nothing to Kafka",
-        "kafka.value.serializer": "this is a source: it writes nothing to Kafka",
-        "kafka.enable.auto.commit": "a batch is committed once it is finished, never before",
-        "kafka.auto.commit.interval.ms": "a batch is committed once it is finished, never before",
-        "kafka.interceptor.classes": "executors read without a JVM consumer",
-        "kafka.max.poll.records": "batches are cut by size: use maxRecordsPerPartition for tasks",
-        "kafka.exclude.internal.topics": "a pattern covers what the coordinator lets it cover",
-        "kafka.allow.auto.create.topics": "a source creates no topics",
-        "groupIdPrefix": "kafka.group.id names the group",
+        "kafka.key.serializer": "this source does not write to Kafka",
+        "kafka.value.serializer": "this source does not write to Kafka",
+        "kafka.enable.auto.commit": "offsets are committed when their batch is finished",
+        "kafka.auto.commit.interval.ms": "offsets are committed when their batch is finished",
+        "kafka.interceptor.classes": "executors do not use a Java consumer",
+        "kafka.max.poll.records": "limit tasks with maxRecordsPerPartition",
+        "kafka.exclude.internal.topics": "the coordinator decides which topics a pattern matches",
+        "kafka.allow.auto.create.topics": "this source does not create topics",
+        "groupIdPrefix": "use kafka.group.id",
         "startingTimestamp": f"{_NOT_YET}: use startingOffsets",
         "startingOffsetsByTimestamp": f"{_NOT_YET}: use startingOffsets",
         "startingOffsetsByTimestampStrategy": f"{_NOT_YET}: use startingOffsets",
         "endingOffsets": _ENDS,
         "endingTimestamp": _ENDS,
         "endingOffsetsByTimestamp": _ENDS,
-        "fetchOffset.numRetries": "kafka.default.api.timeout.ms bounds every retry",
-        "fetchOffset.retryIntervalMs": "kafka.default.api.timeout.ms bounds every retry",
-        "path": "load() takes no path: subscribe names the topics",
+        "fetchOffset.numRetries": "kafka.default.api.timeout.ms limits retries",
+        "fetchOffset.retryIntervalMs": "kafka.default.api.timeout.ms limits retries",
+        "path": "load() takes no path: name topics with subscribe",
     }
 )
-"""Reasons by the name as Spark or Kafka spells it."""
+"""Reasons by option name."""
 
 REFUSED_PREFIXES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "kafka.sasl.kerberos.": f"Kerberos {_NOT_YET}",
-        "kafka.sasl.login.": "it is about Java classes: kafka.sasl.jaas.config says who logs in",
+        "kafka.sasl.login.": "Java login classes are not used: set kafka.sasl.jaas.config",
     }
 )
-"""Reasons by how the names begin."""
+"""Reasons by prefix of the option name."""
 _REFUSED: Final = {name.lower(): name for name in REFUSED}
 
 
 def unknown_or_refused(given: Mapping[str, str], known: Mapping[str, str]) -> Iterator[str]:
-    """Say which options this source does not have, or refuses, and why.
-
-    Args:
-        given: Texts by name in lower case.
-        known: Names of the options by their lower case.
-    """
+    """Yield a problem for each unknown or refused option; names in `given` are in lower case."""
     for name in given:
         prefix = next((each for each in REFUSED_PREFIXES if name.startswith(each)), None)
         if name in _REFUSED:
@@ -112,10 +105,10 @@ def unknown_or_refused(given: Mapping[str, str], known: Mapping[str, str]) -> It
 
 
 def read_subscription(given: Mapping[str, str], values: dict[str, Any]) -> Iterator[str]:
-    """Turn the two names of a subscription into one value; say what is wrong with it."""
+    """Parse `subscribe` and `subscribePattern` into `values`, and yield problems."""
     named = [name for name in SUBSCRIPTIONS if name.lower() in given]
     if len(named) > 1:
-        yield "subscribe and subscribePattern are both set: give one of them"
+        yield "subscribe and subscribePattern are both set: remove one"
     for name in named:
         values[name], problem = _attempt(SUBSCRIPTIONS[name], given[name.lower()])
         if problem:
@@ -123,7 +116,7 @@ def read_subscription(given: Mapping[str, str], values: dict[str, Any]) -> Itera
 
 
 def uncovered_topics(given: Mapping[str, str], values: Mapping[str, Any]) -> Iterator[str]:
-    """Say which topics `startingOffsets` names that are not subscribed."""
+    """Yield a problem for each topic in `startingOffsets` that the query does not subscribe to."""
     chosen = [values[name] for name in SUBSCRIPTIONS if values.get(name) is not None]
     offsets, _ = _attempt(parse_starting_offsets, given.get("startingoffsets", "latest"))
     if not chosen or offsets is None:
@@ -134,7 +127,7 @@ def uncovered_topics(given: Mapping[str, str], values: Mapping[str, Any]) -> Ite
 
 
 def read_tuning(given: Mapping[str, str], problems: list[str]) -> tuple[tuple[str, str], ...]:
-    """Return what is given of the fetch tuning, in librdkafka's words."""
+    """Return fetch tuning under librdkafka's names; add problems to `problems`."""
     settings = []
     for tuning in FETCH_TUNING:
         if tuning.name in given:
@@ -151,11 +144,11 @@ def read_tuning(given: Mapping[str, str], problems: list[str]) -> tuple[tuple[st
 
 
 def _attempt(convert: Callable[[str], Any], text: str) -> tuple[Any, str | None]:
-    """Convert a text: the value and None, or None and what is wrong with the text."""
+    """Return the value and None, or None and the problem."""
     try:
         return convert(text), None
     except ValidationError as error:
-        return None, f"{text!r} is wrong: {error.errors()[0]['msg']}"
+        return None, f"{text!r} is invalid: {error.errors()[0]['msg']}"
     except ValueError as error:
         return None, str(error)
 
@@ -163,14 +156,7 @@ def _attempt(convert: Callable[[str], Any], text: str) -> tuple[Any, str | None]
 def validated(
     kind: type[Options], values: Mapping[str, Any], names: Iterable[str], problems: list[str]
 ) -> Options | None:
-    """Return options as their class takes them; None if it does not.
-
-    Args:
-        kind: A dataclass of pydantic's.
-        values: What was given, by name.
-        names: Names of all options.
-        problems: Takes what is wrong.
-    """
+    """Return validated options; else None, with the problems added to `problems`."""
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
@@ -179,33 +165,20 @@ def validated(
 
 
 def refuse_load(source: str, problems: Iterable[str]) -> NoReturn:
-    """Raise with everything that is wrong with the options of a load().
-
-    Args:
-        source: The name of the format.
-        problems: What is wrong, in words.
-
-    Raises:
-        OptionsError: Always.
-    """
+    """Raise an OptionsError that lists all problems of a load()."""
     listed = "".join(f"\n  - {each}" for each in problems)
     raise OptionsError(f"the {source} source cannot be loaded:{listed}")
 
 
 def describe_problem(error: Any, names: Iterable[str]) -> str:
-    """Say what pydantic found, in the words of the options.
-
-    Args:
-        error: One of `ValidationError.errors()`.
-        names: Names of all options.
-    """
+    """Return a pydantic error as a problem that names the option."""
     name = ".".join(str(part) for part in error["loc"])
     name = next((option for option in names if name.startswith(option)), name)
     if error["type"] == "missing":
         return f"{name} is missing"
     if error["type"] == "value_error":
         return f"{name}: {error['ctx']['error']}"
-    return f"{name}: {error['input']!r} is wrong: {error['msg']}"
+    return f"{name}: {error['input']!r} is invalid: {error['msg']}"
 
 
 _PREFIX: Final = "kafka."
@@ -213,22 +186,17 @@ _PREFIX: Final = "kafka."
 SECURITY_OPTIONS: Final[tuple[tuple[str, str, str], ...]] = tuple(
     (f"{_PREFIX}{each.name}", each.default, each.meaning) for each in SECURITY_SETTINGS
 )
-"""Name, default and meaning of each, as the option table shows them."""
+"""Name, default and meaning of each option, for the option table."""
 
 _KEY_IN_THE_OPEN: Final = (
-    f"{_PREFIX}ssl.keystore.key: a key without a password would be shown by Spark, which prints"
-    " options with its plans: give an encrypted key and kafka.ssl.key.password, or"
+    f"{_PREFIX}ssl.keystore.key: Spark prints options with query plans and would expose an"
+    " unencrypted key: set an encrypted key and kafka.ssl.key.password, or"
     " kafka.ssl.keystore.location, or a reference such as ${env:NAME} or ${directory:PATH:FILE}"
 )
 
 
 def read_security(given: Mapping[str, str], problems: list[str]) -> Security:
-    """Return how connections are secured.
-
-    Args:
-        given: Texts by name in lower case.
-        problems: Takes what is wrong with them; secrets are never repeated.
-    """
+    """Return TLS and SASL settings; problems never contain secrets."""
     settings = {
         name.removeprefix(_PREFIX): given[name] for name, _, _ in SECURITY_OPTIONS if name in given
     }

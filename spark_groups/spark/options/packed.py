@@ -1,7 +1,6 @@
-"""What a `load()` asks for, in the form in which it travels from process to process.
+"""A `load()` in the form that travels between processes.
 
-Whoever unpickles options has to import what checks them, and all that they consist of. So they
-travel packed: only the process that checks them and a query's runner ever import that.
+Options travel pickled, so executors never import pydantic.
 """
 
 from __future__ import annotations
@@ -16,38 +15,31 @@ if TYPE_CHECKING:
     from spark_groups.spark.options.source_options import SourceOptions
 
 SOURCE_NAME: Final = "kafka-group"
-"""What `format()` calls the source."""
 COLUMNS: Final = (
     "key binary, value binary, topic string, partition int, offset bigint,"
     " timestamp timestamp, timestampType int"
 )
-"""Exactly those of the source `kafka`."""
+"""As in Spark's Kafka source."""
 HEADER_COLUMN: Final = "headers array<struct<key: string, value: binary>>"
 
 RANGE_COLUMNS: Final = (
     "topic string, partition int, fromOffset bigint, untilOffset bigint, topicId string"
 )
-"""The columns of `emit=ranges`; the first four are those of its own `OffsetRange`."""
+"""The columns with `emit=ranges`; the first four as in Spark's `OffsetRange`."""
 
 
 def columns(*, include_headers: bool) -> str:
-    """Return the source's schema as Spark's DDL.
-
-    Args:
-        include_headers: Whether there is a column of headers.
-    """
+    """Return the schema of records in Spark's DDL."""
     return f"{COLUMNS}, {HEADER_COLUMN}" if include_headers else COLUMNS
 
 
 @dataclass(frozen=True)
 class Load:
-    """What one `load()` asks for.
+    """A validated `load()`.
 
     Args:
-        columns: The schema, as Spark's DDL.
-        emits_ranges: Whether the rows are ranges, not records.
-        range_settings: How executors read.
-        packed_options: All options, pickled; with secrets, which its text does not show.
+        columns: The schema in Spark's DDL.
+        packed_options: All options, pickled, with secrets; excluded from the repr.
     """
 
     columns: str
@@ -57,13 +49,10 @@ class Load:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Load:
-        """Check the options of a load.
-
-        Args:
-            options: What was given, by name.
+        """Validate the options of a load().
 
         Raises:
-            OptionsError: Some of them are wrong; all that is wrong is listed.
+            OptionsError: Options are invalid; lists all.
         """
         from spark_groups.spark.options.source_options import SourceOptions
         from spark_groups.spark.options.values import Emit
@@ -80,6 +69,6 @@ class Load:
         )
 
     def options(self) -> SourceOptions:
-        """Return the options as they were checked."""
+        """Return the validated options."""
         unpacked: SourceOptions = pickle.loads(self.packed_options)
         return unpacked

@@ -1,4 +1,4 @@
-"""How executors read ranges: settings that are cheap to unpickle, and what both readers share."""
+"""Settings for reading ranges on executors, cheap to unpickle, and code that both readers share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class ReaderChoice(Enum):
-    """Which of the readers reads the ranges: the option `reader`."""
+    """The option `reader`."""
 
     AUTO = "auto"
     FAST = "fast"
@@ -28,22 +28,15 @@ class ReaderChoice(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeSettings:
-    """How executors read offset ranges; hashable, so that consumers can be kept by it.
+    """How executors read offset ranges; hashable, as the key of cached consumers.
 
     Args:
-        bootstrap_servers: `host:port` of brokers.
-        group_id: The group in whose name is read; executors do not join it.
-        client_id: How brokers call the consumer.
-        rack: `client.rack`: fetch from a replica nearby.
-        read_committed: Leave out records of transactions that are not committed.
-        include_headers: Whether rows have headers.
-        fail_on_data_loss: Whether offsets that are gone are an error.
+        group_id: The group whose ACLs apply; executors do not join it.
         poll_timeout_s: Seconds to wait for the next record.
-        request_timeout_s: Seconds to wait for one answer.
-        reader: Which reader is used.
-        memory_bytes: How much memory the fast reader may use for a task.
-        tuning: Further settings in librdkafka's words.
-        security: How connections are secured; with secrets, which its text does not show.
+        request_timeout_s: Seconds to wait for one response.
+        memory_bytes: Memory limit of the fast reader in one task.
+        tuning: Further settings under librdkafka's names.
+        security: TLS and SASL settings, with secrets; excluded from the repr.
     """
 
     bootstrap_servers: tuple[str, ...]
@@ -62,16 +55,12 @@ class RangeSettings:
 
     @property
     def identity(self) -> Identity:
-        """Who reads, for errors about missing rights."""
+        """The reader's identity, for authorization errors."""
         return Identity(principal=self.security.principal, bootstrap_servers=self.bootstrap_servers)
 
 
 def rounds(ranges: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
-    """Return ranges in groups that have each partition once; those without offsets are left out.
-
-    Args:
-        ranges: What is read; those of one partition follow each other by their offsets.
-    """
+    """Yield the non-empty ranges in lists that contain each partition at most once."""
     found: list[list[OffsetRange]] = []
     seen: Counter[TopicPartition] = Counter()
     for each in sorted(each for each in ranges if len(each)):
@@ -85,15 +74,13 @@ def rounds(ranges: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
 
 
 def lose(settings: RangeSettings, what: str) -> None:
-    """Fail or go on where offsets are gone, as `failOnDataLoss` says.
-
-    Args:
-        settings: How ranges are read.
-        what: What is lost, in words.
+    """Fail or continue after a loss of offsets, as `failOnDataLoss` specifies.
 
     Raises:
         DataLossError: `failOnDataLoss` is true.
     """
     if settings.fail_on_data_loss:
-        raise DataLossError(f"{what}; set failOnDataLoss to false to go on with what there is")
-    _log.warning("%s; going on, as failOnDataLoss is false", what)
+        raise DataLossError(
+            f"{what}; set failOnDataLoss to false to continue with the existing offsets"
+        )
+    _log.warning("%s; continuing, because failOnDataLoss is false", what)

@@ -1,8 +1,7 @@
-"""The options of the `kafka-group` source: names, defaults, meanings, and what is refused.
+"""The options of the `kafka-group` source: names, defaults and meanings.
 
-Every option is declared once, with its documentation, in `SourceOptions` or in `FETCH_TUNING`;
-`grouped_options()` writes the tables of the reference. All that is wrong with the options of a
-load() is listed in one error.
+Each option is declared once, in `SourceOptions` or in `FETCH_TUNING`; `grouped_options()` renders
+the tables of the reference. One error lists all invalid options of a load().
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from enum import Enum
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -65,9 +65,10 @@ MEMORY_BYTES_MIN: Final = 16 * 1024 * 1024
 
 
 def _option(name: str, meaning: str, *, default: Any = ..., shown: str | None = None) -> Any:
-    """Declare an option: `shown` is its default in the table, else the default itself."""
+    """Declare an option; `shown` replaces the default in the table."""
     if shown is None:
-        shown = "none" if default is None else str(default).lower()
+        value = default.value if isinstance(default, Enum) else default
+        shown = "none" if value is None else str(value).lower()
     return Field(default, alias=name, description=meaning, json_schema_extra={"default": shown})
 
 
@@ -80,8 +81,8 @@ def _text(value: str) -> str:
 def _group_protocol(value: str) -> str:
     if value.lower() != GROUP_PROTOCOL:
         raise ValueError(
-            f"{value!r} cannot be: the source is a member by the consumer protocol (KIP-848);"
-            " a classic group has neither epochs nor a coordinator that assigns"
+            f"{value!r} is not supported: the source uses the consumer protocol (KIP-848); classic"
+            " groups have no member epochs and no assignment by the coordinator"
         )
     return GROUP_PROTOCOL
 
@@ -91,11 +92,11 @@ Text = Annotated[str, BeforeValidator(_text)]
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(arbitrary_types_allowed=True))
 class SourceOptions:
-    """The checked options of one load(); each field documents its option."""
+    """The validated options of one load()."""
 
     bootstrap_servers: Annotated[tuple[str, ...], BeforeValidator(parse_servers)] = _option(
         "kafka.bootstrap.servers",
-        "Brokers to begin with, as host:port,host:port.",
+        "Brokers to bootstrap from, as host:port,host:port.",
         shown="required",
     )
     group_id: Text = _option(
@@ -103,149 +104,147 @@ class SourceOptions:
     )
     subscribe: Subscription | None = _option(
         "subscribe",
-        "Topics, separated by commas; a stream needs this or subscribePattern.",
+        "Topics, separated by commas. A stream requires this or subscribePattern.",
         default=None,
     )
     subscribe_pattern: Subscription | None = _option(
         "subscribePattern",
-        "An RE2 expression that matches whole topic names; the coordinator evaluates it.",
+        "RE2 expression that matches whole topic names; the coordinator evaluates it.",
         default=None,
     )
     starting_offsets: Annotated[StartingOffsets, BeforeValidator(parse_starting_offsets)] = _option(
         "startingOffsets",
-        "Where a partition starts for which the group has committed nothing: latest, earliest, or"
-        ' JSON like {"orders": {"0": 23, "1": -2}}.',
+        "Where the group starts in a partition without a committed offset: latest, earliest, or"
+        ' JSON such as {"orders": {"0": 23, "1": -2}}.',
         default=StartingOffsets(default=StartingPoint.LATEST),
         shown="latest",
     )
     max_offsets_per_trigger: PositiveInt | None = _option(
-        "maxOffsetsPerTrigger", "How many offsets one batch reads at most.", default=None
+        "maxOffsetsPerTrigger", "Maximum number of offsets per batch.", default=None
     )
     min_offsets_per_trigger: PositiveInt | None = _option(
-        "minOffsetsPerTrigger", "A smaller backlog waits for more.", default=None
+        "minOffsetsPerTrigger",
+        "Minimum number of offsets per batch; a smaller backlog waits.",
+        default=None,
     )
     max_trigger_delay_s: Annotated[float, BeforeValidator(parse_duration_s)] = _option(
-        "maxTriggerDelay", "How long it waits at most.", default=900.0, shown="15m"
+        "maxTriggerDelay", "Maximum wait for minOffsetsPerTrigger.", default=900.0, shown="15m"
     )
     min_partitions: PositiveInt | None = _option(
         "minPartitions",
-        "How many tasks read a batch at least; large ranges are split. Without it ranges share as"
+        "Minimum number of tasks per batch; large ranges are split. By default, ranges share as"
         " many tasks as the driver has processors.",
         default=None,
     )
     max_records_per_partition: PositiveInt | None = _option(
-        "maxRecordsPerPartition", "How many offsets one task reads at most.", default=None
+        "maxRecordsPerPartition", "Maximum number of offsets per task.", default=None
     )
     emit: Annotated[Emit, BeforeValidator(partial(one_of, Emit))] = _option(
         "emit",
-        "What the rows are: records, or ranges of offsets for `spark_groups.foreach_batch_rows`.",
+        "The content of rows: records, or offset ranges for `spark_groups.foreach_batch_rows`.",
         default=Emit.RECORDS,
-        shown="records",
     )
     reader: Annotated[ReaderChoice, BeforeValidator(partial(one_of, ReaderChoice))] = _option(
         "reader",
-        "What tasks read with: fast, which needs numba; librdkafka; or auto, which is fast where it"
-        " can be. Both give the same rows.",
+        "The reader in tasks: fast, which requires numba; librdkafka; or auto, which prefers fast."
+        " Both return the same rows.",
         default=ReaderChoice.AUTO,
-        shown="auto",
     )
     memory_bytes: Annotated[int, BeforeValidator(parse_bytes), Field(ge=MEMORY_BYTES_MIN)] = (
         _option(
             "maxMemoryPerTask",
-            "How much memory the fast reader uses in a task at most, such as 64m or 1g; at least"
-            " five times the largest record.",
+            "Maximum memory of the fast reader per task, such as 64m or 1g; at least five times the"
+            " largest record.",
             default=MEMORY_BYTES,
             shown="256m",
         )
     )
     fail_on_data_loss: bool = _option(
         "failOnDataLoss",
-        "Whether a query fails where offsets are gone; else it goes on from the earliest; after"
-        " a truncation from where the logs part.",
+        "Whether a query fails when offsets no longer exist; otherwise it continues from the"
+        " earliest offset, or after a truncation from the point of divergence.",
         default=True,
     )
     include_headers: bool = _option(
-        "includeHeaders", "Whether rows have the column headers.", default=False
+        "includeHeaders", "Whether rows include the column headers.", default=False
     )
     move_with_state: Annotated[MoveWithState, BeforeValidator(partial(one_of, MoveWithState))] = (
         _option(
             "partitionMoveWithState",
-            "warn, fail or ignore when partitions move away from a query that keeps state; needs"
+            "Action when partitions move away from a stateful query: warn, fail or ignore; requires"
             " `spark_groups.listen`.",
             default=MoveWithState.WARN,
-            shown="warn",
         )
     )
     settle_timeout_s: Annotated[float, BeforeValidator(parse_duration_s)] = _option(
         "availableNowSettleTimeout",
-        "How long AvailableNow and Once wait for the partitions that other members still own.",
+        "How long AvailableNow and Once wait for partitions that other members still own.",
         default=10.0,
         shown="10s",
     )
     when_unsettled: Annotated[WhenUnsettled, BeforeValidator(partial(one_of, WhenUnsettled))] = (
         _option(
             "availableNowUnsettled",
-            "What AvailableNow and Once do if partitions are still missing then: warn and end,"
-            " fail, or wait up to the session timeout plus 10 s and then fail.",
+            "Action of AvailableNow and Once if partitions are still missing after that: warn and"
+            " end, fail, or wait up to the session timeout plus 10 s and then fail.",
             default=WhenUnsettled.WARN,
-            shown="warn",
         )
     )
     poll_timeout_ms: PositiveInt = _option(
         "kafkaConsumer.pollTimeoutMs",
-        "How long a task waits for the next record of its ranges.",
+        "How long a task waits for the next record of its ranges, in ms.",
         default=120_000,
     )
     instance_id: Annotated[str, BeforeValidator(parse_instance_id)] | None = _option(
         "kafka.group.instance.id",
-        "Makes the query a static member; each query needs its own. ${HOSTNAME}, ${POD_NAME} and"
-        " the like are taken from the driver's environment.",
+        "Makes the query a static member; must be unique per query. ${HOSTNAME}, ${POD_NAME} and"
+        " other variables are read from the driver's environment.",
         default=None,
     )
     leave_on_stop: bool = _option(
         "leaveOnStop",
-        "Whether a static member that is stopped gives its partitions away at once.",
+        "Whether a static member releases its partitions as soon as it stops.",
         default=False,
     )
     await_instance: Annotated[bool, BeforeValidator(parse_unreleased)] = _option(
         "unreleasedInstance",
-        "What to do where another member holds the instance id: wait, at most for twice the session"
-        " time-out, or fail.",
+        "Action when another member still holds the instance ID: wait, for at most twice the"
+        " session timeout, or fail.",
         default=True,
         shown="wait",
     )
     fast_heartbeats: bool = _option(
         "fastHeartbeats",
-        "Whether a member heartbeats several times a second while partitions move.",
+        "Whether the member sends several heartbeats per second while partitions move.",
         default=True,
     )
     max_idle_s: Annotated[float, BeforeValidator(parse_limit_s)] | None = _option(
         "maxIdleTime",
-        "After which silence of Spark, with no batch running, the member leaves; none is never.",
+        "The member leaves when Spark makes no call for this long, with no batch running; none"
+        " disables this.",
         default=None,
         shown="4 times the longest gap between calls, at least 10m",
     )
     max_batch_s: Annotated[float, BeforeValidator(parse_limit_s)] = _option(
         "maxBatchTime",
-        "After which time in one batch the member leaves; the batch goes on, uncommitted.",
+        "The member leaves when one batch takes this long; the batch continues, uncommitted.",
         default=inf,
         shown="none",
     )
     log_level: Annotated[LogLevel, BeforeValidator(partial(one_of, LogLevel))] | None = _option(
         "logLevel",
-        "Which lines about the query's member reach the driver's log: debug, info, warn, error or"
-        " off.",
+        "Minimum level of the member's lines in the driver's log: debug, info, warn, error or off.",
         default=None,
         shown="info",
     )
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] | None = _option(
         "metricsPort",
-        "Where /metrics, /live, /ready and /health are served by the driver's host; 0: any free"
-        " port, which is logged.",
+        "Port for /metrics, /live, /ready and /health on the driver's host; 0 binds any free port"
+        " and logs it.",
         default=None,
     )
     metrics_host: Text = _option(
-        "metricsHost", "The address that it listens on.", default="127.0.0.1"
+        "metricsHost", "Address to bind metricsPort to.", default="127.0.0.1"
     )
     remote_assignor: Text | None = _option(
         "kafka.group.remote.assignor",
@@ -253,28 +252,32 @@ class SourceOptions:
         default=None,
         shown="the broker's",
     )
-    rack: Text | None = _option("kafka.client.rack", "Where the query runs.", default=None)
+    rack: Text | None = _option(
+        "kafka.client.rack", "The rack that the query runs in.", default=None
+    )
     client_id: Text = _option(
-        "kafka.client.id", "How brokers call the query in logs and quotas.", default="spark-groups"
+        "kafka.client.id",
+        "Name of the query in the brokers' logs and quotas.",
+        default="spark-groups",
     )
     max_poll_interval_ms: Annotated[PositiveInt, Field(le=2**31 - 1)] = _option(
         "kafka.max.poll.interval.ms",
-        "The rebalance time-out: how long a batch may hold partitions that are to be given up.",
+        "The rebalance timeout: how long a batch may delay a revocation, in ms.",
         default=300_000,
     )
     read_committed: Annotated[bool, BeforeValidator(parse_isolation)] = _option(
         "kafka.isolation.level",
-        "read_committed leaves out what transactions have not committed.",
+        "read_committed excludes records of transactions that are not committed.",
         default=False,
         shown="read_uncommitted",
     )
     api_timeout_ms: PositiveInt = _option(
         "kafka.default.api.timeout.ms",
-        "How long the driver tries to reach the group and its topics.",
+        "Timeout of the driver's calls to the group and its topics, in ms, including retries.",
         default=60_000,
     )
     request_timeout_ms: PositiveInt = _option(
-        "kafka.request.timeout.ms", "How long it waits for one answer.", default=30_000
+        "kafka.request.timeout.ms", "Timeout of one request, in ms.", default=30_000
     )
     group_protocol: Annotated[str, BeforeValidator(_group_protocol)] = _option(
         "kafka.group.protocol", "Only consumer, the protocol of KIP-848.", default=GROUP_PROTOCOL
@@ -284,13 +287,13 @@ class SourceOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> SourceOptions:
-        """Check the options of a load().
+        """Validate the options of a load().
 
         Args:
-            options: Texts by name; names in any case.
+            options: Texts by name, in any case.
 
         Raises:
-            OptionsError: Some are unknown, missing, wrong or contradict each other; lists all.
+            OptionsError: Options are unknown, missing, invalid or contradictory; lists all.
         """
         given = {name.lower(): str(value) for name, value in options.items()}
         problems = [*unknown_or_refused(given, _KNOWN)]
@@ -310,23 +313,21 @@ class SourceOptions:
 
     @property
     def subscription(self) -> Subscription:
-        """What the member subscribes to; only a stream needs it, which a load() does not tell."""
+        """The subscription, which a stream requires."""
         if self.chosen is None:
-            raise OptionsError(
-                "subscribe or subscribePattern is missing: name the topics that the query reads"
-            )
+            raise OptionsError("the query has no topics: set subscribe or subscribePattern")
         return self.chosen
 
     @property
     def chosen(self) -> Subscription | None:
-        """Which topics are read; None: nothing is said about it."""
+        """The subscription, if any."""
         return self.subscribe or self.subscribe_pattern
 
     def client_config(self, restart_s: float | None = None) -> ClientConfig:
-        """Return how the group's member behaves.
+        """Return the configuration of the group member.
 
         Args:
-            restart_s: How many seconds a restart of the application takes, if that is known.
+            restart_s: Seconds that a restart of the application takes, if known.
         """
         from spark_groups.client import ClientConfig
         from spark_groups.client.liveness import LivenessLimits
@@ -353,13 +354,13 @@ class SourceOptions:
         )
 
     def command_options(self) -> str:
-        """Return the options with which a `spark-groups` command reaches the same brokers."""
+        """Return options that connect a `spark-groups` command to the same brokers."""
         options = ("--bootstrap-server", ",".join(self.bootstrap_servers))
         secured = () if self.security == PLAINTEXT else ("--command-config", "client.properties")
         return shlex.join((*options, *secured))
 
     def plan_limit(self) -> PlanLimit:
-        """Return how much a batch may and should read."""
+        """Return the size limits of a batch."""
         return PlanLimit(
             max_offsets=self.max_offsets_per_trigger,
             min_offsets=self.min_offsets_per_trigger,
@@ -367,7 +368,7 @@ class SourceOptions:
         )
 
     def range_settings(self) -> RangeSettings:
-        """Return what executors read ranges with."""
+        """Return the settings for reading ranges on executors."""
         return RangeSettings(
             bootstrap_servers=self.bootstrap_servers,
             group_id=self.group_id,
@@ -415,14 +416,14 @@ _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Security": tuple(name for name, _, _ in SECURITY_OPTIONS),
     "Fetch": (*_FETCH, *(each.name for each in FETCH_TUNING)),
 }
-"""What options are about; those that no group names are about the member."""
+"""Options by group of the reference; all others belong to the member."""
 
 
 def option_table(group: str | None = None) -> str:
-    """Return a table of options as Markdown.
+    """Return a Markdown table of options.
 
     Args:
-        group: What they are about; None: the table of all options.
+        group: None returns one table of all options.
     """
     rows = [
         (name, field.json_schema_extra["default"], field.description) for name, field in _DECLARED
@@ -442,19 +443,19 @@ def option_table(group: str | None = None) -> str:
 
 
 def grouped_options() -> str:
-    """Return the tables of all options as Markdown, each under what its options are about."""
+    """Return Markdown tables of all options, one per group."""
     return "\n\n".join(f"## {group}\n\n{option_table(group)}" for group in _GROUPS)
 
 
 def _contradictions(options: SourceOptions) -> Iterator[str]:
     least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
     if least is not None and most is not None and least > most:
-        yield f"minOffsetsPerTrigger is {least}, more than maxOffsetsPerTrigger, which is {most}"
+        yield f"minOffsetsPerTrigger ({least}) exceeds maxOffsetsPerTrigger ({most})"
     tuned = {**FETCH_DEFAULTS, **dict(options.fetch_tuning)}
     pause_ms = tuned["reconnect.backoff.ms"]
     longest_ms = tuned["reconnect.backoff.max.ms"]
     if int(pause_ms) > int(longest_ms):
         yield (
-            f"kafka.reconnect.backoff.ms is {pause_ms}, more than kafka.reconnect.backoff.max.ms,"
-            f" which is {longest_ms}"
+            f"kafka.reconnect.backoff.ms ({pause_ms}) exceeds kafka.reconnect.backoff.max.ms"
+            f" ({longest_ms})"
         )

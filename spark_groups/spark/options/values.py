@@ -1,7 +1,4 @@
-"""The texts that options have, turned into values: lists, durations, starting offsets.
-
-Each function raises ValueError with what is wrong, so that the options can list it by name.
-"""
+"""Parsers of option values, which raise a ValueError without the option's name."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ import json
 import os
 import re
 import socket
+from collections.abc import Mapping
 from enum import Enum
 from math import inf
 from typing import Any, Final, TypeVar
@@ -23,7 +21,7 @@ from spark_groups.wire.security.config_references import Allowed
 Choice = TypeVar("Choice", bound=Enum)
 
 EARLIEST_OFFSET: Final = -2
-"""The lowest offset in `startingOffsets`: -2 is the earliest, -1 the latest."""
+"""In `startingOffsets`, -2 is the earliest and -1 the latest offset."""
 
 # The suffixes of Spark's JavaUtils.timeStringAs; a bare number is in milliseconds.
 _UNIT_S: Final = dict(
@@ -35,20 +33,13 @@ _UNIT_S: Final = dict(
 )
 
 # Those of its byteStringAs; a bare number is in bytes.
-_UNIT_BYTES: Final[dict[str, int]] = {"": 1, "b": 1} | {
+_UNIT_BYTES: Final[dict[str, float]] = {"": 1, "b": 1} | {
     f"{unit}{b}": 1024**power for power, unit in enumerate("kmg", 1) for b in ("", "b")
 }
 
 
 def parse_servers(text: str) -> tuple[str, ...]:
-    """Read `kafka.bootstrap.servers`.
-
-    Args:
-        text: `host:port` of one or more brokers, separated by commas.
-
-    Raises:
-        ValueError: There is none, or one is not `host:port`.
-    """
+    """Parse `kafka.bootstrap.servers`."""
     try:
         return tuple(str(address) for address in parse_bootstrap_servers(text))
     except OptionsError as error:
@@ -56,65 +47,36 @@ def parse_servers(text: str) -> tuple[str, ...]:
         raise ValueError(reason) from error
 
 
-def parse_duration_s(text: str) -> float:
-    """Read a duration as Spark writes it, in seconds.
-
-    Args:
-        text: A number and one of us, ms, s, m, min, h, d; without a unit: milliseconds.
-
-    Raises:
-        ValueError: It is not such a text.
-    """
+def _scaled(text: str, units: Mapping[str, float], quantity: str) -> float:
     found = re.fullmatch(r"(\d+)\s*([a-z]*)", str(text).strip().lower())
-    if found is None or found[2] not in _UNIT_S:
-        units = ", ".join(unit for unit in _UNIT_S if unit)
-        raise ValueError(f"{text!r} is not a duration: a number and one of {units}")
-    return int(found[1]) * _UNIT_S[found[2]]
+    if found is None or found[2] not in units:
+        names = ", ".join(unit for unit in units if unit)
+        raise ValueError(f"{text!r} is not a {quantity}: write a number and one of {names}")
+    return int(found[1]) * units[found[2]]
+
+
+def parse_duration_s(text: str) -> float:
+    """Parse a duration in Spark's notation; without a unit, in milliseconds."""
+    return _scaled(text, _UNIT_S, "duration")
 
 
 def parse_limit_s(text: str) -> float:
-    """Read a duration that may be no limit at all, in seconds.
-
-    Args:
-        text: A duration as for `parse_duration_s`; `none` and 0 are no limit.
-
-    Raises:
-        ValueError: It is not such a text.
-    """
+    """Parse a duration as `parse_duration_s`; `none` and 0 mean no limit."""
     if str(text).strip().lower() == "none":
         return inf
     try:
         return parse_duration_s(text) or inf
     except ValueError as error:
-        raise ValueError(f"{error}; or none") from error
+        raise ValueError(f"{error}, or none") from error
 
 
 def parse_bytes(text: str) -> int:
-    """Read a size as Spark writes it, in bytes.
-
-    Args:
-        text: A number and one of b, k, kb, m, mb, g, gb; without a unit: bytes.
-
-    Raises:
-        ValueError: It is not such a text.
-    """
-    found = re.fullmatch(r"(\d+)\s*([a-z]*)", str(text).strip().lower())
-    if found is None or found[2] not in _UNIT_BYTES:
-        units = ", ".join(unit for unit in _UNIT_BYTES if unit)
-        raise ValueError(f"{text!r} is not a size: a number and one of {units}")
-    return int(found[1]) * _UNIT_BYTES[found[2]]
+    """Parse a size in Spark's notation; without a unit, in bytes."""
+    return int(_scaled(text, _UNIT_BYTES, "size"))
 
 
 def parse_instance_id(text: str) -> str:
-    """Read `kafka.group.instance.id`; `${NAME}` is taken from the environment of the driver.
-
-    Args:
-        text: The instance id. `${HOSTNAME}` is this host's name where it is not set.
-
-    Raises:
-        ValueError: A variable is not set, or may not be read, or what comes out is not what Kafka
-            takes.
-    """
+    """Parse `kafka.group.instance.id`, with `${NAME}` from the environment of the driver."""
     missing: list[str] = []
 
     def value_of(found: re.Match[str]) -> str:
@@ -129,26 +91,18 @@ def parse_instance_id(text: str) -> str:
     expanded = re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", value_of, text.strip())
     if missing:
         names = ", ".join(dict.fromkeys(missing))
-        raise ValueError(f"{text!r} needs {names} in the environment of the driver: set it there")
+        raise ValueError(f"{text!r}: set {names} in the environment of the driver")
     if not LEGAL_TOPIC_NAME.fullmatch(expanded) or expanded in (".", ".."):
         became = "" if expanded == text.strip() else f", which becomes {expanded!r},"
         raise ValueError(
-            f"{text!r}{became} is not an instance id: up to 249 letters, digits, '.', '_', '-';"
-            " ${NAME} is taken from the environment of the driver"
+            f"{text!r}{became} is not an instance ID: use up to 249 letters, digits, '.', '_' and"
+            " '-'; ${NAME} is read from the environment of the driver"
         )
     return expanded
 
 
 def one_of(choices: type[Choice], text: str) -> Choice:
-    """Read the value of an option that has a few.
-
-    Args:
-        choices: What it may be.
-        text: One of their values, in any case.
-
-    Raises:
-        ValueError: It is another text.
-    """
+    """Parse an enumerated option, in any case."""
     try:
         return choices(text.strip().lower())
     except ValueError:
@@ -157,44 +111,30 @@ def one_of(choices: type[Choice], text: str) -> Choice:
 
 
 class Emit(Enum):
-    """What the rows of a stream are: the option `emit`."""
+    """The option `emit`: the content of rows."""
 
     RECORDS = "records"
     RANGES = "ranges"
 
 
 def parse_unreleased(text: str) -> bool:
-    """Read `unreleasedInstance`; True to wait.
-
-    Args:
-        text: `wait` or `fail`.
-
-    Raises:
-        ValueError: It is another text.
-    """
-    choices = {"wait": True, "fail": False}
-    if text.strip().lower() not in choices:
-        raise ValueError(f"{text!r} is neither wait nor fail")
-    return choices[text.strip().lower()]
+    """Parse `unreleasedInstance`; True means wait."""
+    return _known(text.strip().lower(), "wait", "fail") == "wait"
 
 
 def parse_isolation(text: str) -> bool:
-    """Read `kafka.isolation.level`; True for read_committed.
+    """Parse `kafka.isolation.level`; True means read_committed."""
+    return _known(text, "read_uncommitted", "read_committed") == "read_committed"
 
-    Args:
-        text: One of Kafka's two names.
 
-    Raises:
-        ValueError: It is another text.
-    """
-    levels = {"read_uncommitted": False, "read_committed": True}
-    if text not in levels:
-        raise ValueError(f"{text!r} is neither read_uncommitted nor read_committed")
-    return levels[text]
+def _known(text: str, *names: str) -> str:
+    if text not in names:
+        raise ValueError(f"{text!r} is neither {' nor '.join(names)}")
+    return text
 
 
 class MoveWithState(Enum):
-    """What happens when partitions move away from state that stays: `partitionMoveWithState`."""
+    """The option `partitionMoveWithState`."""
 
     WARN = "warn"
     FAIL = "fail"
@@ -202,7 +142,7 @@ class MoveWithState(Enum):
 
 
 class LogLevel(Enum):
-    """What reaches the driver's log: the option `logLevel`, with Spark's names."""
+    """The option `logLevel`, with Spark's names."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -212,16 +152,10 @@ class LogLevel(Enum):
 
 
 def parse_starting_offsets(text: str) -> StartingOffsets:
-    """Read `startingOffsets` as Spark's Kafka source spells it.
+    """Parse `startingOffsets` in the notation of Spark's Kafka source.
 
-    A partition that the JSON does not name starts at its beginning, as Spark reads a partition
-    that it discovers later: so nothing is left out in silence.
-
-    Args:
-        text: `latest`, `earliest`, or JSON `{"topic": {"0": 23, "1": -2}}`.
-
-    Raises:
-        ValueError: It is none of these.
+    A partition that the JSON does not name starts at its earliest offset, as in Spark for a
+    partition that it discovers later.
     """
     named = {point.name.lower(): point for point in StartingPoint}
     if text.strip().lower() in named:
@@ -231,7 +165,7 @@ def parse_starting_offsets(text: str) -> StartingOffsets:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{text!r} is neither earliest nor latest nor JSON: {error}") from error
     if not isinstance(topics, dict) or not topics:
-        raise _not_offsets("it is not an object of topics")
+        raise _not_offsets("expected an object of topics")
     return StartingOffsets(
         default=StartingPoint.EARLIEST,
         by_partition={
@@ -244,7 +178,7 @@ def parse_starting_offsets(text: str) -> StartingOffsets:
 
 def _items(topic: str, offsets: Any) -> Any:
     if not isinstance(offsets, dict) or not offsets:
-        raise _not_offsets(f"{topic!r} has no object of partitions")
+        raise _not_offsets(f"{topic!r} needs an object of partitions")
     return offsets.items()
 
 

@@ -1,8 +1,8 @@
-"""How long a batch and a record may take, and what a strategy wants of a stream's options.
+"""Time limits of batches and records, and the option requirements of each strategy.
 
-A batch may hold partitions that are to be given up for as long as the rebalance time-out; at 90 %
-of it they are given up uncommitted. So a batch that ends within four fifths is always in time,
-whenever the revocation comes; divided by the largest batch that is what each record may take.
+A batch may delay a revocation for the rebalance timeout; after 90 % of it the member releases the
+partitions uncommitted. A batch that ends within four fifths is always in time. That limit divided
+by the maximum batch size is the limit of one record.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ ABSURDLY_LARGE_MS: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How long things may take.
+    """Time limits.
 
     Args:
-        record_s: Seconds for one record; infinite: no limit.
-        batch_s: Seconds for one batch.
+        record_s: Seconds per record; infinite means no limit.
+        batch_s: Seconds per batch.
     """
 
     record_s: float = inf
@@ -49,14 +49,10 @@ class Budget:
 
 
 def budget_of(strategy: Strategy, options: SourceOptions) -> Budget:
-    """Return how long a batch and a record may take.
-
-    Args:
-        strategy: Who limits them.
-        options: The options of the stream.
+    """Return the time limits of a strategy.
 
     Raises:
-        OptionsError: The strategy cannot do with these options; lists all that is wrong.
+        OptionsError: The options do not fit the strategy; lists all problems.
     """
     problems = [*_problems(strategy, options)]
     batch_s = BUDGET_SHARE * options.max_poll_interval_ms / 1000
@@ -71,23 +67,22 @@ def budget_of(strategy: Strategy, options: SourceOptions) -> Budget:
             budget = Budget(record_s=record_s)
     if problems:
         raise OptionsError(
-            f"the strategy {type(strategy).__name__} cannot be followed:"
+            f"the options do not fit the strategy {type(strategy).__name__}:"
             + "".join(f"\n  - {each}" for each in problems)
         )
     return budget
 
 
 def addresses_of(strategy: Strategy, topic: str, options: SourceOptions) -> Addresses:
-    """Return where records of a topic are sent that are not processed.
+    """Return the retry and dead-letter topics of a topic.
 
     Args:
-        strategy: Who sends them.
-        topic: The topic they were read from; a group's topic of retries counts as its first topic.
-        options: The options of the stream.
+        topic: The topic the record was read from; a group's retry topic counts as its original
+            topic.
 
     Raises:
-        OptionsError: A name cannot be that of a topic, nobody would read what is sent there, or the
-            query would read its own dead letters.
+        OptionsError: A topic name is illegal, the query does not subscribe to its retry topic, or
+            subscribes to its own dead-letter topic.
     """
     group_id = options.group_id
     first, retry, dead_letter = topic, None, None
@@ -96,50 +91,47 @@ def addresses_of(strategy: Strategy, topic: str, options: SourceOptions) -> Addr
         is_own = strategy.to is RetryTo.GROUP_TOPIC
         retry = _legal(strategy.retry_topic, first, group_id) if is_own else first
         if not options.subscription.matches(retry):
-            raise OptionsError(
-                f"the query has to subscribe to {retry} too: what is sent there is to be read again"
-            )
+            raise OptionsError(f"the query must also subscribe to {retry}, its retry topic")
     if isinstance(strategy, (Recirculate, SkipOrDeadLetter)):
         is_kept = strategy.at_last is AtLast.DEAD_LETTER
         dead_letter = _legal(strategy.dead_letter_topic, first, group_id) if is_kept else None
         if dead_letter is not None and options.subscription.matches(dead_letter):
             raise OptionsError(
-                f"the query must not subscribe to {dead_letter}: its dead letters would come back"
+                f"the query must not subscribe to {dead_letter}, its own dead-letter topic"
             )
     return Addresses(retry, dead_letter)
 
 
 def _problems(strategy: Strategy, options: SourceOptions) -> Iterator[str]:
-    """Say what is wrong with the options, for this strategy."""
     match strategy:
         case NoDeadline():
             if options.max_poll_interval_ms < ABSURDLY_LARGE_MS:
                 yield (
-                    "kafka.max.poll.interval.ms has to be a day or more, such as 2147483647: at"
-                    " 90 % of it a batch loses what is to be given up"
+                    "kafka.max.poll.interval.ms must be at least a day, such as 2147483647: after"
+                    " 90 % of it a batch loses the partitions that are being revoked"
                 )
             if isfinite(options.max_batch_s):
-                yield "maxBatchTime is a deadline: leave it away, or take ProgressDeadline"
+                yield "maxBatchTime is a deadline: remove it, or use ProgressDeadline"
         case ProgressDeadline():
             if not isfinite(options.max_batch_s):
-                yield "maxBatchTime has to be set: after it the member of a slow batch leaves"
+                yield "maxBatchTime must be set: it makes the member of a slow batch leave"
         case Relinquish():
             if options.instance_id is not None and not options.leave_on_stop:
                 yield (
-                    "leaveOnStop has to be true: a static member that leaves for a while keeps its"
-                    " partitions"
+                    "leaveOnStop must be true: otherwise a static member keeps its partitions when"
+                    " it leaves"
                 )
         case Recirculate() | SkipOrDeadLetter():
             if not options.include_headers:
-                yield "includeHeaders has to be true: headers count, and are passed on"
+                yield "includeHeaders must be true: headers hold the retry count"
 
 
 def _legal(template: str, topic: str, group_id: str) -> str:
     name = named_topic(template, topic, group_id)
     if not LEGAL_TOPIC_NAME.fullmatch(name):
         raise OptionsError(
-            f"{name!r} cannot be the name of a topic (up to 249 letters, digits, '.', '_', '-'):"
-            " give the strategy another retry_topic or dead_letter_topic"
+            f"{name!r} is not a legal topic name (up to 249 letters, digits, '.', '_', '-'): change"
+            " the strategy's retry_topic or dead_letter_topic"
         )
     return name
 
@@ -148,7 +140,7 @@ def _too_short(batch_s: float, options: SourceOptions) -> str:
     most = int(batch_s / LEAST_RECORD_S)
     limit = options.max_offsets_per_trigger
     return (
-        f"a batch may take {batch_s:g} s (kafka.max.poll.interval.ms), which is too little for"
+        f"a batch may take {batch_s:g} s (kafka.max.poll.interval.ms), too little for"
         f" {'any number of' if limit is None else limit} records: set maxOffsetsPerTrigger to at"
-        f" most {most}, or give the strategy a record_deadline_s"
+        f" most {most}, or set the strategy's record_deadline_s"
     )

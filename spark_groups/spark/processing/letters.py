@@ -1,7 +1,7 @@
-"""Records that are written again: recirculated, as dead letters, or back from there.
+"""Records that are written again: recirculated, dead-lettered, or replayed.
 
-The names of the headers are part of the interface: other programs read them. All values are UTF-8
-text; numbers are decimal. A record's own headers stay as they are, before these.
+The header names are a public interface. All values are UTF-8 text; numbers are decimal. They follow
+the record's own headers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EXPIRES: Final = f"{PREFIX}expires"
 ERROR: Final = f"{PREFIX}error"
 ERROR_BYTES_MAX: Final = 1_024
 DIGITS_MAX: Final = 18
-"""As many as fit into any number of Kafka's: records may bring headers of their own making."""
+"""Fits any of Kafka's integers; producers may forge these headers."""
 
 _MINE: Final = frozenset(
     {
@@ -34,14 +34,10 @@ _MINE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A record to be written.
+    """A record to write.
 
     Args:
-        topic: Where to.
-        key: Its key.
-        value: Its value.
-        headers: Its headers.
-        partition: Which partition; None: its key decides, as in Kafka's own producer.
+        partition: None means that the key decides, as in Kafka's own producer.
     """
 
     topic: str
@@ -53,11 +49,11 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where the records of one topic are sent that are not processed.
+    """The destinations for failed records of one topic.
 
     Args:
-        retry: To be tried again; None: they are not.
-        dead_letter: To be put aside; None: they are skipped.
+        retry: The topic for another attempt; None if records are not recirculated.
+        dead_letter: The dead-letter topic; None if failed records are skipped.
     """
 
     retry: str | None
@@ -66,16 +62,13 @@ class Addresses:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a record stood first, and what happened to it since.
+    """The original position of a record, and its history since.
 
     Args:
-        topic: Its first topic.
-        partition: Index of the partition there.
-        offset: Its offset there.
-        timestamp_ms: Its first timestamp.
-        group_id: The group that sent it on; empty: nobody did.
-        retries: How often it was sent back; None: that cannot be read.
-        expires_ms: When it expires, in milliseconds since 1970; None: never, or not told yet.
+        timestamp_ms: The original record timestamp, in milliseconds since 1970.
+        group_id: The group that wrote the record again; empty if none did.
+        retries: None if the header cannot be read.
+        expires_ms: Milliseconds since 1970; None if it never expires, or the header is absent.
     """
 
     topic: str
@@ -88,13 +81,9 @@ class Origin:
 
 
 def origin_of(record: Record) -> Origin:
-    """Read where a record stood first: in its headers, or where it stands if nobody sent it on.
-
-    Args:
-        record: The record.
-    """
+    """Return the origin in a record's headers, else the record's own position."""
     found = {name: value or b"" for name, value in record.headers if name in _MINE}
-    # A count that cannot be read must not let a record go round for ever.
+    # An unreadable count must not recirculate a record forever.
     retries = _number(found[RETRIES]) if RETRIES in found else 0
     expires_ms = _number(found.get(EXPIRES, b""))
     place = [_number(found.get(name, b"")) for name in (ORIGINAL_PARTITION, ORIGINAL_OFFSET)]
@@ -120,11 +109,10 @@ def origin_of(record: Record) -> Origin:
 
 
 def expiry_ms(origin: Origin, expire_after_s: float | None) -> int | None:
-    """Return when a record expires: what its headers say goes before what a strategy says.
+    """Return the expiry of a record; its header takes precedence over the strategy.
 
     Args:
-        origin: Where it stood first.
-        expire_after_s: Seconds after its first timestamp; None: never.
+        expire_after_s: Seconds after the original timestamp; None means never.
     """
     if origin.expires_ms is not None or expire_after_s is None:
         return origin.expires_ms
@@ -132,38 +120,23 @@ def expiry_ms(origin: Origin, expire_after_s: float | None) -> int | None:
 
 
 def recirculated(record: Record, history: Origin, error: str, topic: str) -> Letter:
-    """Return a record as it is sent back to the end of a queue.
-
-    Args:
-        record: The record.
-        history: What its headers shall say, before it is sent back once more.
-        error: Why.
-        topic: Where to; in its own topic it keeps its partition.
-    """
+    """Return the record to write to the retry topic."""
     history = replace(history, retries=(history.retries or 0) + 1)
     partition = record.partition if topic == record.topic else None
-    return Letter(topic, record.key, record.value, _told(record, history, error), partition)
+    return Letter(topic, record.key, record.value, _headers(record, history, error), partition)
 
 
 def dead_letter(record: Record, history: Origin, error: str, topic: str) -> Letter:
-    """Return a record as it is put aside.
-
-    Args:
-        record: The record.
-        history: What its headers shall say.
-        error: Why.
-        topic: Where to.
-    """
-    return Letter(topic, record.key, record.value, _told(record, history, error))
+    """Return the record to write to the dead-letter topic."""
+    return Letter(topic, record.key, record.value, _headers(record, history, error))
 
 
 def replayed(record: Record, topic: str | None = None) -> Letter | None:
-    """Return a dead letter as it goes back, to be tried anew; None if it does not say where from.
+    """Return a dead letter as a record to retry; None if no header names its origin.
 
     Args:
-        record: The dead letter.
-        topic: Where to; None: the topic and the partition that it stood in first. Elsewhere it
-            keeps the headers that say where that was.
+        topic: None means the original topic and partition; in another topic the record keeps the
+            headers that name its origin.
     """
     origin = origin_of(record)
     if not origin.group_id:
@@ -174,17 +147,17 @@ def replayed(record: Record, topic: str | None = None) -> Letter | None:
     return Letter(topic, record.key, record.value, (*own, *_place(origin)))
 
 
-def _told(record: Record, history: Origin, error: str) -> Headers:
-    told = [(ERROR, error.encode()[:ERROR_BYTES_MAX])]
+def _headers(record: Record, history: Origin, error: str) -> Headers:
+    added = [(ERROR, error.encode()[:ERROR_BYTES_MAX])]
     if history.retries is not None:
-        told.append((RETRIES, b"%d" % history.retries))
+        added.append((RETRIES, b"%d" % history.retries))
     if history.expires_ms is not None:
-        told.append((EXPIRES, b"%d" % history.expires_ms))
-    return (*_own(record), *_place(history), *told)
+        added.append((EXPIRES, b"%d" % history.expires_ms))
+    return (*_own(record), *_place(history), *added)
 
 
 def _own(record: Record) -> Headers:
-    """Return the headers that the record has from elsewhere."""
+    """Return the record's headers without those of this package."""
     return tuple(each for each in record.headers if each[0] not in _MINE)
 
 

@@ -1,8 +1,8 @@
-"""`spark_groups.process_records`: each record to a function, and a strategy for what fails.
+"""`spark_groups.process_records`: calls a function with each record, with a strategy for failures.
 
-The function runs on executors. What it does not process is recirculated, put aside, skipped or
-waited for, as the strategy says; all that is written for it is acknowledged before the batch ends,
-so before its offsets are committed.
+The function runs on executors. The strategy recirculates, dead-letters, skips or retries a failed
+record; all records that it writes are acknowledged before the batch ends, so before its offsets are
+committed.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groups.errors import OptionsError, RelinquishedError
 from spark_groups.spark.processing.budget import addresses_of, budget_of
+from spark_groups.spark.processing.counts import COUNT_COLUMNS, FateCount, counts_of
 from spark_groups.spark.processing.letters import Addresses
 from spark_groups.spark.processing.record import record_rows
 from spark_groups.spark.processing.strategies import Fate, Relinquish, Strategy
-from spark_groups.spark.processing.tally import TALLY_COLUMNS, Count, counts_of
 from spark_groups.spark.processing.task import Handle, Task
 from spark_groups.spark.source.running_query import RunningQuery, cluster_of, running_query
 from spark_groups.types import TopicIdPartition, TopicPartition
@@ -32,12 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class RecordProcessing:
-    """A function for `foreachBatch`, and what it has done so far; `process_records` makes one.
-
-    Args:
-        handle: The application's function.
-        strategy: What is done about records that it does not process.
-    """
+    """A function for `foreachBatch`, with its record counts; `process_records` returns one."""
 
     def __init__(self, handle: Handle, strategy: Strategy) -> None:
         self._handle = handle
@@ -48,19 +43,15 @@ class RecordProcessing:
 
     @property
     def totals(self) -> Mapping[Fate, int]:
-        """How many records had which fate since the application was started."""
+        """Record counts by fate since the application started."""
         return dict(self._totals)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Process a batch.
 
-        Args:
-            batch: Its rows.
-            batch_id: Spark's number for it.
-
         Raises:
-            OptionsError: The strategy cannot do with the options of the stream.
-            RelinquishedError: The batch would not end in time, and is given up.
+            OptionsError: The stream's options do not fit the strategy.
+            RelinquishedError: The batch missed its deadline.
         """
         began_at_s = time.time()
         running = running_query(batch, "process_records")
@@ -68,8 +59,8 @@ class RecordProcessing:
         budget = budget_of(self._strategy, checked)
         with cluster_of(checked) as cluster:
             self._learn_addresses(cluster, running)
-            gives_up = isinstance(self._strategy, Relinquish)
-            passed = _passed(cluster, running) if gives_up else {}
+            is_relinquishing = isinstance(self._strategy, Relinquish)
+            committed = _committed_offsets(cluster, running) if is_relinquishing else {}
         task = Task(
             handle=self._handle,
             strategy=self._strategy,
@@ -78,9 +69,9 @@ class RecordProcessing:
             record_s=budget.record_s,
             batch_ends_at_s=inf if budget.batch_s == inf else began_at_s + budget.batch_s,
             connection=checked.range_settings(),
-            passed=passed,
+            committed_offsets=committed,
         )
-        counted = record_rows(batch).mapInArrow(task.run, TALLY_COLUMNS).collect()
+        counted = record_rows(batch).mapInArrow(task.run, COUNT_COLUMNS).collect()
         self._count([*counts_of(counted)], batch_id)
 
     def run(
@@ -88,11 +79,12 @@ class RecordProcessing:
         start: Callable[[], StreamingQuery],
         await_end: Callable[[StreamingQuery], object] = StreamingQuery.awaitTermination,
     ) -> None:
-        """Start a query and wait for its end; start it again each time it relinquishes.
+        """Run a query until it ends; restart it each time it relinquishes its partitions.
 
         Args:
             start: Starts a query that writes with this function, from the same checkpoint.
-            await_end: Waits for its end; `CleanEnd.await_termination` for a clean end on SIGTERM.
+            await_end: Waits for the query to end; pass `CleanEnd.await_termination` for a clean end
+                on SIGTERM.
 
         Raises:
             StreamingQueryException: The query failed for another reason.
@@ -104,16 +96,16 @@ class RecordProcessing:
             except StreamingQueryException:
                 if not self._is_relinquished:
                     raise
-                logger.warning("the query has left its group, and joins again")
+                logger.warning("the query left its group and is joining again")
                 self._is_relinquished = False
             else:
                 return
 
     def _learn_addresses(self, cluster: Cluster, running: RunningQuery) -> None:
-        """Find out where records of the batch's topics are sent, once for each topic.
+        """Add the destinations of the batch's topics.
 
         Raises:
-            OptionsError: A topic that is needed does not exist.
+            OptionsError: A retry or dead-letter topic does not exist.
         """
         topics = {each.topic for each in running.ranges} - set(self._addresses)
         found = {each: addresses_of(self._strategy, each, running.checked) for each in topics}
@@ -124,47 +116,48 @@ class RecordProcessing:
             there = {each.topic.name for each in known.topics.values()} | set(known.errors)
             if missing := sorted(names - there):
                 raise OptionsError(
-                    f"there is no topic {', '.join(missing)}: create what the strategy"
-                    f" {type(self._strategy).__name__} writes to before it has to, with"
+                    f"there is no topic {', '.join(missing)}: the strategy"
+                    f" {type(self._strategy).__name__} writes to it; create it with"
                     f" kafka-topics.sh --create --topic {missing[0]}"
                 )
         self._addresses |= found
 
-    def _count(self, counts: Sequence[Count], batch_id: int) -> None:
-        """Add up a batch, and say what was not processed.
+    def _count(self, counts: Sequence[FateCount], batch_id: int) -> None:
+        """Add a batch to the totals, and log failed records.
 
         Raises:
-            RelinquishedError: Some of it was given up.
+            RelinquishedError: Some records were relinquished.
         """
         failed = [each for each in counts if each.fate is not Fate.PROCESSED]
         for each in counts:
             self._totals[each.fate] += each.records
         for each in failed:
             logger.warning("batch %d: %s", batch_id, each)
-        if given_up := [each for each in failed if each.fate is Fate.RELINQUISHED]:
+        if relinquished := [each for each in failed if each.fate is Fate.RELINQUISHED]:
             self._is_relinquished = True
             raise RelinquishedError(
-                f"batch {batch_id} would not end before its deadline, so its partitions are given"
-                f" up: {given_up[0]}; start the query again to join again"
+                f"batch {batch_id} missed its deadline, so the member releases its partitions:"
+                f" {relinquished[0]}; restart the query to join again"
             )
 
 
 def process_records(handle: Handle, strategy: Strategy) -> RecordProcessing:
-    """Return a function for `writeStream.foreachBatch` that calls another one with each record.
+    """Return a function for `writeStream.foreachBatch` that calls `handle` with each record.
 
-    Records of a partition come in their order, one after the other; those of different partitions
-    at the same time. At least once: a batch that is run again comes with all of its records.
+    Records of one partition arrive in order, one after the other; partitions run in parallel.
+    Delivery is at least once: a batch that runs again repeats all of its records.
 
     Args:
-        handle: Called with each record, on executors; has processed it when it returns. It may
-            raise `UnprocessableError` about a record that no further attempt would get processed.
-        strategy: What is done about a record for which it raises, or does not return in time.
+        handle: Called on executors with each record, which counts as processed when the call
+            returns. May raise `UnprocessableError` for a record that no further attempt can
+            process.
+        strategy: Applies to a record when `handle` raises or misses the deadline.
     """
     return RecordProcessing(handle, strategy)
 
 
-def _passed(cluster: Cluster, running: RunningQuery) -> dict[TopicPartition, int]:
-    """Return what others finished while this query was away: its batch is run again whole."""
+def _committed_offsets(cluster: Cluster, running: RunningQuery) -> dict[TopicPartition, int]:
+    """Return offsets that other members committed meanwhile: the whole batch runs again."""
     committed = cluster.fetch_all_offsets(running.checked.group_id).offsets
     known = {
         each.topic_partition: committed.get(TopicIdPartition(each.topic_id, each.partition))

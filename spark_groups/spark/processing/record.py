@@ -1,4 +1,4 @@
-"""A Kafka record as functions of applications get it, and the rows it is made of."""
+"""A Kafka record as applications receive it, and the rows that records are made of."""
 
 from __future__ import annotations
 
@@ -24,13 +24,9 @@ class Record:
     """One record of a topic.
 
     Args:
-        key: Its key, if it has one.
-        value: Its value; None is a tombstone.
-        topic: The topic it was read from.
-        partition: Index of the partition.
-        offset: Where it stands there.
-        timestamp_ms: Its timestamp, in milliseconds since 1970.
-        headers: Its headers in their order; empty unless the stream has `includeHeaders`.
+        value: None is a tombstone.
+        timestamp_ms: Milliseconds since 1970.
+        headers: In order; empty unless the stream sets `includeHeaders`.
     """
 
     key: bytes | None
@@ -46,30 +42,23 @@ class Record:
 
 
 def record_rows(batch: DataFrame) -> DataFrame:
-    """Return the columns of which records are made.
-
-    Args:
-        batch: Rows with the columns of Spark's Kafka source; others are left out.
+    """Return the columns that a record is made of.
 
     Raises:
-        OptionsError: Some of the columns are missing.
+        OptionsError: Columns are missing.
     """
     missing = [name for name in RECORD_COLUMNS if name not in batch.columns]
     if missing:
         raise OptionsError(
-            f"the stream has no column {', '.join(missing)}: write the rows as load() returned"
-            " them, or filter them only"
+            f"the stream has no column {', '.join(missing)}: write the rows of load() unchanged,"
+            " except for filters"
         )
     headers = [HEADERS_COLUMN] if HEADERS_COLUMN in batch.columns else []
     return batch.select(*RECORD_COLUMNS, *headers)
 
 
 def records_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Record]:
-    """Return the records of rows, in their order.
-
-    Args:
-        batches: Rows in the columns of `record_rows`.
-    """
+    """Yield the records of rows, in order."""
     for batch in batches:
         times_us = batch.column("timestamp").cast(pa.int64())
         columns = [batch.column(name).to_pylist() for name in RECORD_COLUMNS[:-1]]

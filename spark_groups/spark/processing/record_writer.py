@@ -1,6 +1,6 @@
-"""Writing records from executors: acknowledged by all replicas before a batch may end.
+"""Writes records from executors; all replicas acknowledge them before a batch may end.
 
-`send_records` writes whole batches for jobs; tasks that process records borrow a writer.
+Jobs write whole batches with `send_records`; tasks that process records borrow a writer.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from pyspark.sql import DataFrame
 
 from spark_groups.errors import DeliveryError
 from spark_groups.spark.options.range_settings import RangeSettings
+from spark_groups.spark.processing.counts import COUNT_COLUMNS, FateCounts, counts_of
 from spark_groups.spark.processing.letters import Letter
 from spark_groups.spark.processing.record import Record, record_rows, records_of
 from spark_groups.spark.processing.strategies import Fate
-from spark_groups.spark.processing.tally import TALLY_COLUMNS, Tally, counts_of
 from spark_groups.spark.reading.consumer_cache import ConsumerCache
 
 _log = logging.getLogger(__name__)
 
 LARGEST_BYTES: Final = 1_000_000_000
-"""librdkafka's upper bound: how large a record may be is for the broker to say."""
+"""librdkafka's upper bound, so that the broker's limit applies."""
 WAITING_BYTES_MAX: Final = 32 * 1024 * 1024
-"""As `buffer.memory` of Kafka's own producer: what waits for longer than it may is an error."""
+"""As `buffer.memory` of Kafka's own producer."""
 BY_KEY: Final = -1
-"""librdkafka's word for a partition that its partitioner chooses."""
+"""librdkafka's partition number for a choice by its partitioner."""
 _FULL_S: Final = 0.1
 Route = Callable[[Record], Letter | None]
-"""Makes a letter of a record; None: it is left out."""
+"""Returns the letter for a record; None to leave it out."""
 
 
 class RecordWriter:
-    """An idempotent producer, whose records are all acknowledged or an error.
+    """An idempotent producer that acknowledges all records or raises.
 
     Args:
-        settings: How the cluster is connected to; records have `request_timeout_s` to be written.
+        settings: The connection; each record has `request_timeout_s` seconds to be written.
     """
 
     def __init__(self, settings: RangeSettings) -> None:
@@ -53,20 +53,17 @@ class RecordWriter:
             "enable.idempotence": True,
             "message.timeout.ms": int(settings.request_timeout_s * 1000),
             "message.max.bytes": LARGEST_BYTES,
-            # As Kafka's own producers choose: records of one key stay together.
+            # As in Kafka's own producer, so that records of one key stay together.
             "partitioner": "murmur2_random",
             "log_level": 3,
         }
         self._producer = Producer(configuration, logger=_log)
 
     def write(self, letter: Letter) -> None:
-        """Send a record on its way; where much waits already, until that is acknowledged.
-
-        Args:
-            letter: The record.
+        """Send a record; block while too many bytes are unacknowledged.
 
         Raises:
-            DeliveryError: It cannot be sent, or one before it was not acknowledged.
+            DeliveryError: This record cannot be sent, or an earlier one was not acknowledged.
         """
         partition = BY_KEY if letter.partition is None else letter.partition
         while True:
@@ -81,7 +78,7 @@ class RecordWriter:
                 )
                 break
             except BufferError:
-                # What waits is written, or refused, in a bounded time: then there is room.
+                # Queued records succeed or fail within a bounded time, which frees space.
                 self._producer.poll(_FULL_S)
             except KafkaException as error:
                 raise DeliveryError(
@@ -93,10 +90,10 @@ class RecordWriter:
             self.await_delivery()
 
     def await_delivery(self) -> None:
-        """Wait until everything is acknowledged by all replicas in sync.
+        """Wait until all in-sync replicas have acknowledged every record.
 
         Raises:
-            DeliveryError: Something is not, in time or for good.
+            DeliveryError: A record was refused, or not acknowledged in time.
         """
         self._waiting_bytes = 0
         left = self._producer.flush(self._settings.request_timeout_s + 1)
@@ -104,15 +101,15 @@ class RecordWriter:
             self._refused.append(f"{left} records were not acknowledged in time")
         if self._refused:
             raise DeliveryError(
-                f"records could not be written, so the batch must not end: {self._refused[0]}"
+                f"records could not be written, so the batch fails: {self._refused[0]}"
                 + (f", and {len(self._refused) - 1} more" if self._refused[1:] else "")
             )
 
     def rest(self) -> None:
-        """Wait for the next task: everything is written."""
+        """Do nothing: every record is acknowledged."""
 
     def close(self) -> None:
-        """Drop what was not written, and the connections with it."""
+        """Drop unwritten records, and close the connections."""
         self._producer.purge()
         self._producer.flush(0)
 
@@ -122,34 +119,31 @@ class RecordWriter:
 
 
 WRITERS: Final = ConsumerCache(RecordWriter)
-"""The writers of this worker process, kept between its tasks."""
 
 
 def send_records(batch: DataFrame, route: Route, connection: RangeSettings) -> None:
-    """Write what becomes of each record of a batch, and wait until it is acknowledged.
+    """Write the letter of each record of a batch, and wait for acknowledgement.
 
     Args:
-        batch: Rows with the columns of Spark's Kafka source.
-        route: Makes a letter of a record, on executors; None: it is left out, and that is logged.
-        connection: How the cluster is connected to that is written to.
+        route: Called on executors; returns None for a record to leave out, which is logged.
 
     Raises:
-        PySparkException: Something could not be written.
+        PySparkException: A record could not be written.
     """
 
     def send(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tally = Tally()
+        counts = FateCounts()
         with WRITERS.borrow(connection) as writer:
             for record in records_of(batches):
                 letter = route(record)
                 if letter is None:
-                    tally.add(record, Fate.SKIPPED, "its headers do not say where it came from")
+                    counts.add(record, Fate.SKIPPED, "no header names its original topic")
                     continue
                 writer.write(letter)
-                tally.add(record, Fate.PROCESSED)
+                counts.add(record, Fate.PROCESSED)
             writer.await_delivery()
-        yield tally.rows()
+        yield counts.rows()
 
-    for each in counts_of(record_rows(batch).mapInArrow(send, TALLY_COLUMNS).collect()):
+    for each in counts_of(record_rows(batch).mapInArrow(send, COUNT_COLUMNS).collect()):
         if each.fate is Fate.SKIPPED:
             _log.warning("%s", each)

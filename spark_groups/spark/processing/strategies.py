@@ -1,7 +1,7 @@
-"""What is done about records that cannot be processed: five strategies, by name.
+"""Five strategies for records that cannot be processed.
 
-They are those of E. Koutanov, Effective Kafka, chapter 15, "Dealing with failures", in its order.
-docs/failure_strategies.md says where a micro-batch makes them differ, and which one to choose.
+They follow E. Koutanov, Effective Kafka, chapter 15, "Dealing with failures", in its order.
+docs/failure_strategies.md describes how micro-batches differ, and how to choose.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DEAD_LETTER_TOPIC: Final = "{topic}.{group}.dead-letter"
 
 
 class Fate(Enum):
-    """What became of a record."""
+    """The outcome for a record."""
 
     PROCESSED = "processed"
     RECIRCULATED = "recirculated"
@@ -27,14 +27,16 @@ class Fate(Enum):
 
 
 class RetryTo(Enum):
-    """Where records are recirculated to."""
+    """The destination of recirculated records."""
 
-    ORIGINAL_TOPIC = "the topic they came from: all its groups read them again"
-    GROUP_TOPIC = "a topic of the group, which it subscribes to as well: no other is disturbed"
+    ORIGINAL_TOPIC = "the original topic: all its groups read them again"
+    GROUP_TOPIC = (
+        "a retry topic of the group, which it also subscribes to: no other group is affected"
+    )
 
 
 class AtLast(Enum):
-    """What becomes of a record that is not tried any more."""
+    """The fate of a record that is not retried again."""
 
     DEAD_LETTER = Fate.DEAD_LETTERED
     SKIP = Fate.SKIPPED
@@ -42,27 +44,26 @@ class AtLast(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NoDeadline:
-    """Try each record until it is processed, whatever it takes: nothing is skipped or reordered.
+    """Retry each record until it is processed, without a limit; never skip or reorder.
 
-    The stream needs a `kafka.max.poll.interval.ms` of a day at least, and no `maxBatchTime`.
+    Requires `kafka.max.poll.interval.ms` of at least a day, and no `maxBatchTime`.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressDeadline:
-    """Try each record until it is processed, and let the group rebalance when a batch is too slow.
+    """Retry each record until it is processed; the group rebalances if a batch is too slow.
 
-    The stream needs `maxBatchTime`: after it the member leaves and others take its partitions.
+    Requires `maxBatchTime`, after which the member leaves and others take its partitions.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Relinquish:
-    """Give the partitions up before the deadline, uncommitted, and join again.
+    """Release the partitions uncommitted before the deadline, and join again.
 
     Args:
-        batch_deadline_s: Seconds that a batch may take; None: four fifths of the rebalance
-            time-out.
+        batch_deadline_s: Seconds per batch; None means four fifths of the rebalance timeout.
     """
 
     batch_deadline_s: float | None = None
@@ -73,21 +74,20 @@ class Relinquish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recirculate:
-    """Send a record that misses its deadline back to the end of the queue, a few times at most.
+    """Send a record that misses its deadline back to the end of the queue, up to a limit.
 
     Args:
-        to: Where it is sent to.
-        max_retries: How often one record is sent back at most.
-        expire_after_s: Seconds after its first timestamp from when it is not sent back any more;
-            None: it never expires. A record that brings the header `spark-groups.expires` from
-            its producer expires then, whatever is said here.
-        at_last: What becomes of it after that.
-        record_deadline_s: Seconds for one record; None: its share of the rebalance time-out.
-        retry_topic: The name of the group's topic for retries, made of `{topic}` and `{group}`.
-        dead_letter_topic: The name of its topic for dead letters.
+        to: The topic to send failed records to.
+        max_retries: The maximum number of retries of one record.
+        expire_after_s: Seconds after the original timestamp until which a record is retried; None
+            means no expiry. The header `spark-groups.expires` of a producer takes precedence.
+        at_last: The fate of a record that is not retried again.
+        record_deadline_s: Seconds per record; None means its share of the rebalance timeout.
+        retry_topic: Name of the group's retry topic, with `{topic}` and `{group}`.
+        dead_letter_topic: Name of the group's dead-letter topic, with the same fields.
 
     Raises:
-        OptionsError: A number is not positive, or a name is not made of `{topic}`.
+        OptionsError: A number is not positive, or a name lacks `{topic}`.
     """
 
     to: RetryTo = RetryTo.ORIGINAL_TOPIC
@@ -107,15 +107,15 @@ class Recirculate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkipOrDeadLetter:
-    """Go on without a record that misses its deadline: to a dead-letter topic with it, or nowhere.
+    """Dead-letter or skip a record that misses its deadline, and continue.
 
     Args:
-        at_last: Which of the two.
-        record_deadline_s: Seconds for one record; None: its share of the rebalance time-out.
-        dead_letter_topic: The name of the group's topic, made of `{topic}` and `{group}`.
+        at_last: Whether to dead-letter or to skip the record.
+        record_deadline_s: Seconds per record; None means its share of the rebalance timeout.
+        dead_letter_topic: Name of the group's dead-letter topic, with `{topic}` and `{group}`.
 
     Raises:
-        OptionsError: The deadline is not positive, or the name is not made of `{topic}`.
+        OptionsError: The deadline is not positive, or the name lacks `{topic}`.
     """
 
     at_last: AtLast = AtLast.DEAD_LETTER
@@ -131,24 +131,12 @@ Strategy = NoDeadline | ProgressDeadline | Relinquish | Recirculate | SkipOrDead
 
 
 def named_topic(template: str, topic: str, group_id: str) -> str:
-    """Return the name of a group's own topic.
-
-    Args:
-        template: What it is made of.
-        topic: The topic whose records it takes.
-        group_id: The group.
-    """
+    """Return the name of a group's retry or dead-letter topic."""
     return template.replace("{topic}", topic).replace("{group}", group_id)
 
 
 def first_topic(template: str, topic: str, group_id: str) -> str:
-    """Return the topic whose records a group's own topic takes; another topic itself.
-
-    Args:
-        template: What the names of such topics are made of.
-        topic: The name of a topic.
-        group_id: The group.
-    """
+    """Return the original topic of a group's retry topic; any other topic unchanged."""
     before, after = named_topic(template, "{topic}", group_id).split("{topic}")
     is_own = topic.startswith(before) and topic.endswith(after)
     return topic[len(before) : len(topic) - len(after)] if is_own else topic
@@ -157,14 +145,12 @@ def first_topic(template: str, topic: str, group_id: str) -> str:
 def fate_of_failed(
     strategy: Strategy, *, retries: int | None, expires_ms: int | None, now_ms: float
 ) -> Fate:
-    """Decide what becomes of a record that was not processed by its deadline.
+    """Return the fate of a record that missed its deadline.
 
     Args:
-        strategy: Who decides.
-        retries: How often it was sent back already; None: its header cannot be read, so nobody
-            knows, and it is not sent again.
-        expires_ms: When it expires; None: never.
-        now_ms: The time, like `expires_ms` in milliseconds since 1970.
+        retries: None if the header cannot be read; then the record is not retried.
+        expires_ms: Milliseconds since 1970; None means never.
+        now_ms: Milliseconds since 1970.
     """
     match strategy:
         case Recirculate(max_retries=limit) if (
@@ -174,19 +160,18 @@ def fate_of_failed(
         case Recirculate(at_last=at_last) | SkipOrDeadLetter(at_last=at_last):
             return at_last.value
         case _:
-            # Without a deadline nothing ever gets here.
+            # The other strategies have no record deadline.
             return Fate.RELINQUISHED
 
 
 def _check_positive(name: str, value: float | None) -> None:
     if value is not None and not value > 0:
-        raise OptionsError(f"{name} has to be positive, not {value:g}")
+        raise OptionsError(f"{name} must be positive, not {value:g}")
 
 
 def _check_template(template: str) -> None:
     parts = template.replace("{group}", "").split("{topic}")
     if len(parts) != 2 or template == "{topic}":
         raise OptionsError(
-            f"{template!r} cannot name a topic for each topic: write {{topic}} once, and something"
-            " beside it"
+            f"{template!r} is not a topic template: it must contain {{topic}} once, and other text"
         )

@@ -1,4 +1,4 @@
-"""What a task does: try each record with the application's function, and face what fails."""
+"""Processes the records of a task: calls the function, and applies the strategy to failures."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from spark_groups.errors import UnprocessableError
 from spark_groups.spark.options.range_settings import RangeSettings
+from spark_groups.spark.processing.counts import FateCounts
 from spark_groups.spark.processing.letters import (
     ERROR_BYTES_MAX,
     Addresses,
@@ -27,14 +28,13 @@ from spark_groups.spark.processing.letters import (
 from spark_groups.spark.processing.record import Record, records_of
 from spark_groups.spark.processing.record_writer import WRITERS, RecordWriter
 from spark_groups.spark.processing.strategies import Fate, Recirculate, Strategy, fate_of_failed
-from spark_groups.spark.processing.tally import Tally
 from spark_groups.types import TopicPartition
 
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 30.0
 LEAST_S: Final = 0.001
 AGAIN_S: Final = 5.0
-"""How long what is interrupted may take to clean up, before that is interrupted, too."""
+"""How long an interrupted function may clean up before another interrupt."""
 
 Handle = Callable[[Record], object]
 logger = logging.getLogger(__name__)
@@ -42,11 +42,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Attempted:
-    """How trying a record ended.
+    """The outcome of all attempts at a record.
 
     Args:
-        attempts: How often it was tried.
-        error: Why it was not processed; None: it was.
+        error: None if the record was processed.
     """
 
     attempts: int
@@ -54,19 +53,17 @@ class Attempted:
 
 
 class _DeadlineReached(BaseException):
-    """Ends what runs on; no application takes it for an error of its own."""
+    """Interrupts the function; a BaseException, so that applications do not catch it."""
 
 
 def attempt(handle: Handle, record: Record, deadline_s: float) -> Attempted:
-    """Try a record until it is processed or its deadline is there; each failure is logged.
+    """Retry a record until it is processed or its deadline passes; log each failure.
 
     Args:
-        handle: The application's function. What it does at the deadline is interrupted.
-        record: What it is called with.
-        deadline_s: On the monotonic clock; infinite: there is none, and it ends with a success.
+        deadline_s: On the monotonic clock; if infinite, the function retries until it succeeds.
     """
     attempts, pause_s = 0, FIRST_PAUSE_S
-    error = "its time was up before it was tried"
+    error = "its deadline passed before the first attempt"
     while (left_s := deadline_s - time.monotonic()) > 0:
         attempts += 1
         is_hopeless = False
@@ -77,31 +74,31 @@ def attempt(handle: Handle, record: Record, deadline_s: float) -> Attempted:
         except _DeadlineReached:
             error = f"TimeoutError: not processed by its deadline, attempt {attempts}"
         except Exception as failure:
-            error = _told(failure)
+            error = _error_text(failure)
             is_hopeless = isinstance(failure, UnprocessableError)
         if time.monotonic() + pause_s >= deadline_s or (is_hopeless and deadline_s != inf):
             break
-        logger.warning("%s, attempt %d: %s; again in %g s", record, attempts, error, pause_s)
+        logger.warning("%s, attempt %d: %s; retrying in %g s", record, attempts, error, pause_s)
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
     return Attempted(attempts, error)
 
 
-def _told(failure: Exception) -> str:
-    """Return an error as text that UTF-8 can hold: records decide what is in it."""
+def _error_text(failure: Exception) -> str:
+    """Return an error as valid, bounded UTF-8; its text may come from records."""
     try:
         text = f"{type(failure).__name__}: {failure}"
     except Exception:
         text = type(failure).__name__
-    told = text[:ERROR_BYTES_MAX].encode("utf-8", "backslashreplace")[:ERROR_BYTES_MAX]
-    return told.decode("utf-8", "ignore")
+    encoded = text[:ERROR_BYTES_MAX].encode("utf-8", "backslashreplace")[:ERROR_BYTES_MAX]
+    return encoded.decode("utf-8", "ignore")
 
 
 @contextmanager
 def _interrupted_after(limit_s: float) -> Iterator[None]:
-    """Raise _DeadlineReached in the block after a while, again and again until it is left.
+    """Raise _DeadlineReached in the block after a limit, repeatedly until it is left.
 
-    A task runs on its main thread.
+    Requires the main thread, on which Spark runs tasks.
     """
     if limit_s == inf:
         yield
@@ -126,17 +123,13 @@ def _interrupted_after(limit_s: float) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Task:
-    """How the tasks of one batch process their records; pickled to executors.
+    """Processes records in the tasks of one batch; pickled to executors.
 
     Args:
-        handle: The application's function.
-        strategy: What is done about records that it does not process.
-        group_id: The group.
-        addresses: Where those are sent, by the topic they were read from.
-        record_s: Seconds for one record; infinite: no limit.
-        batch_ends_at_s: When the batch has to have ended, in seconds since 1970.
-        connection: How the cluster is connected to.
-        passed: What others have finished meanwhile: the offset that each partition goes on at.
+        addresses: Retry and dead-letter topics, by the topic that was read.
+        record_s: Seconds per record; infinite means no limit.
+        batch_ends_at_s: The batch deadline, in seconds since 1970.
+        committed_offsets: Offsets that other members have committed since the batch was planned.
     """
 
     handle: Handle
@@ -146,49 +139,45 @@ class Task:
     record_s: float
     batch_ends_at_s: float
     connection: RangeSettings
-    passed: Mapping[TopicPartition, int] = field(default_factory=dict)
+    committed_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Process the records of a task, in their order.
-
-        Args:
-            batches: The rows.
-
-        Returns:
-            How many records had which fate. Everything that was to be written is written.
+        """Process the records of a task in order, and yield counts when all letters are written.
 
         Raises:
-            DeliveryError: It is not.
+            DeliveryError: A letter could not be written.
         """
-        tally = Tally()
+        counts = FateCounts()
         with ExitStack() as stack:
             writing = _Writing(stack, self.connection)
             is_over = False
             for record in records_of(batches):
-                if record.offset < self.passed.get(
+                if record.offset < self.committed_offsets.get(
                     TopicPartition(record.topic, record.partition), 0
                 ):
                     continue
                 if is_over:
-                    tally.add(record, Fate.RELINQUISHED, "the batch was given up before it")
+                    counts.add(
+                        record, Fate.RELINQUISHED, "the batch was relinquished before this record"
+                    )
                     continue
                 tried = attempt(self.handle, record, self._deadline_s())
                 if tried.error is None:
-                    tally.add(record, Fate.PROCESSED)
+                    counts.add(record, Fate.PROCESSED)
                     continue
-                fate = self._dispose(record, tried, writing)
-                tally.add(record, fate, tried.error)
+                fate = self._resolve(record, tried, writing)
+                counts.add(record, fate, tried.error)
                 is_over = fate is Fate.RELINQUISHED
             writing.await_delivery()
-        yield tally.rows()
+        yield counts.rows()
 
     def _deadline_s(self) -> float:
-        """Return until when a record may be tried that is begun now, on the monotonic clock."""
+        """Return the deadline of a record that starts now, on the monotonic clock."""
         left_s = inf if self.batch_ends_at_s == inf else self.batch_ends_at_s - time.time()
         return time.monotonic() + min(left_s, self.record_s)
 
-    def _dispose(self, record: Record, tried: Attempted, writing: _Writing) -> Fate:
-        """Send a record that was not processed where it belongs."""
+    def _resolve(self, record: Record, tried: Attempted, writing: _Writing) -> Fate:
+        """Apply the strategy to a failed record, and return its fate."""
         error = tried.error or ""
         origin = origin_of(record)
         expire_after_s = None
@@ -212,7 +201,7 @@ class Task:
 
 
 class _Writing:
-    """A writer that is borrowed when there is something to write."""
+    """A writer that is borrowed on first use."""
 
     def __init__(self, stack: ExitStack, connection: RangeSettings) -> None:
         self._stack = stack

@@ -1,10 +1,9 @@
-"""The fast reader's compiled code: made once on a machine, and kept where it can be written.
+"""The fast reader's compiled code, cached once per machine.
 
-Whoever comes first compiles, which takes seconds; others on the machine wait for its lock and load
-what it made. Once that is whole nobody waits: workers that start together load it together. The
-lock is only for time: numba replaces its files whole, so that a process which does not wait
-compiles for itself. Numba looks for changes in one source file of several, so the directory's name
-says what all of them are; the processor and the versions it knows itself.
+The first process compiles for seconds; others wait for its lock and load the result. The lock only
+saves time: numba replaces its files atomically, so a process that stops waiting compiles for
+itself. Numba checks one source file of several for changes, so the directory name contains a digest
+of all; numba itself checks the processor and versions.
 """
 
 from __future__ import annotations
@@ -31,31 +30,30 @@ from spark_groups.runtime.directories import cache_dir, make_private
 PACKAGE: Final = "spark_groups.records"
 _DECODER: Final = f"{PACKAGE}.decoder"
 LOCK_S: Final = 120.0
-"""How long another process may compile before this one does it for itself."""
+"""How long to wait for another process to compile."""
 _ASK_AGAIN_S: Final = 0.05
 _preparing: Final = threading.Lock()
 
 
 class NotCompiledError(SparkGroupsError):
-    """The fast reader cannot be used here; the message says why."""
+    """The fast reader is unavailable; the message states the reason."""
 
 
 def is_installed() -> bool:
-    """Tell whether there is what the fast reader is compiled by: the extra `fast`."""
+    """Return whether numba, the extra `fast`, is installed."""
     return importlib.util.find_spec("numba") is not None
 
 
 @cache
 def prepare() -> None:
-    """Compile the decoder of records, or load what was compiled: then its package can be imported.
+    """Compile the record decoder or load it from the cache, so that its package can be imported.
 
     Raises:
-        NotCompiledError: numba is not installed, or there is nowhere to keep what it makes.
+        NotCompiledError: Numba is not installed, or no cache directory is writable.
     """
     if not is_installed():
         raise NotCompiledError(
-            "the fast reader needs numba: install spark-groups[fast], or set the option reader to"
-            " librdkafka"
+            "the fast reader requires numba: install spark-groups[fast] or set reader to librdkafka"
         )
     with _preparing:
         directory = _directory()
@@ -68,10 +66,7 @@ def prepare() -> None:
 
 
 def _can_import(directory: Path) -> bool:
-    """Import the decoder, unless it cannot be done with what is in a directory.
-
-    Numba does not survive files that were cut off, on a disk that was full.
-    """
+    """Import the decoder; numba fails on truncated files, such as after a full disk."""
     try:
         _import_decoder(directory)
     except Exception:
@@ -80,7 +75,7 @@ def _can_import(directory: Path) -> bool:
 
 
 def _load(directory: Path) -> None:
-    """Import the decoder; begin with an empty directory if it cannot be done with what is there."""
+    """Import the decoder, after emptying the cache if it cannot be loaded."""
     if _can_import(directory):
         return
     shutil.rmtree(directory, ignore_errors=True)
@@ -88,16 +83,15 @@ def _load(directory: Path) -> None:
         _import_decoder(directory)
     except Exception as error:
         raise NotCompiledError(
-            f"the fast reader cannot be compiled in {directory}: {error}; set the option reader to"
-            " librdkafka"
+            f"the fast reader cannot be compiled in {directory}: {error}; set reader to librdkafka"
         ) from error
 
 
 def _import_decoder(directory: Path) -> None:
-    """Import the decoder while numba keeps what it compiles in a directory.
+    """Import the decoder with a directory as numba's cache.
 
-    It would raise at the import where neither the installation nor a home can be written. Other
-    code of the process has its own place, so the setting is put back.
+    With its default cache, numba raises at import if neither the installation nor a home directory
+    is writable. Other numba code in the process keeps its own cache.
     """
     config = importlib.import_module("numba").config
     before, config.CACHE_DIR = config.CACHE_DIR, str(directory)
@@ -108,11 +102,7 @@ def _import_decoder(directory: Path) -> None:
 
 
 def _directory() -> Path:
-    """Return a private directory for this version's code, which can be written.
-
-    Raises:
-        NotCompiledError: There is none.
-    """
+    """Return a private writable directory for this version's code, else raise NotCompiledError."""
     name = f"compiled-{sources_digest()}"
     temporary = Path(tempfile.gettempdir(), f"spark-groups-{os.getuid()}-{name}")
     problems = []
@@ -121,11 +111,11 @@ def _directory() -> Path:
         if problem is None:
             return directory
         problems.append(str(problem))
-    raise NotCompiledError(f"compiled code can be kept nowhere: {'; '.join(problems)}")
+    raise NotCompiledError(f"no directory can hold compiled code: {'; '.join(problems)}")
 
 
 def _make_writable(directory: Path) -> OSError | None:
-    """Make a directory that only this user can write, as code is loaded from it; or say why not."""
+    """Make a directory that only this user can write, because code is loaded from it."""
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         make_private(directory)
@@ -137,7 +127,7 @@ def _make_writable(directory: Path) -> OSError | None:
 
 @cache
 def sources_digest() -> str:
-    """Return what changes with any source file of the decoder."""
+    """Return a digest of the decoder's source files."""
     digest = hashlib.sha256()
     files = importlib.resources.files(PACKAGE).iterdir()
     for file in sorted(files, key=lambda each: each.name):
@@ -148,7 +138,7 @@ def sources_digest() -> str:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock, or give up on it when it takes too long; it ends with the process."""
+    """Hold a lock, or stop waiting after `LOCK_S`; it ends with the process."""
     deadline = time.monotonic() + LOCK_S
     with path.open("wb") as file:
         while _is_held_by_another(file) and time.monotonic() < deadline:
@@ -157,7 +147,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _is_held_by_another(file: IO[bytes]) -> bool:
-    """Take a lock, unless another process has it, or the file system has no locks."""
+    """Try to take a lock; a file system without locks counts as success."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

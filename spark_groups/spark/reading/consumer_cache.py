@@ -1,4 +1,4 @@
-"""Consumers, and writers, made once for a worker process, then kept between its tasks."""
+"""Consumers and producers that a worker process keeps between its tasks."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ IDLE_CONSUMERS_MAX: Final = 4
 
 
 class Cached(Protocol):
-    """What is kept for the next task of a worker process."""
+    """A client that the cache keeps."""
 
     def rest(self) -> None:
-        """Forget the task that ended."""
+        """Reset after a task."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -26,11 +26,10 @@ _Cached = TypeVar("_Cached", bound=Cached)
 
 
 class ConsumerCache(Generic[_Cached]):
-    """Consumers that wait for the next task of a worker process.
+    """Idle consumers by their settings.
 
     Args:
-        make: Makes one.
-        idle_max: How many are kept; the one that waited longest is closed.
+        idle_max: Number of idle consumers to keep; the one idle longest is closed.
     """
 
     def __init__(
@@ -42,11 +41,7 @@ class ConsumerCache(Generic[_Cached]):
 
     @contextmanager
     def borrow(self, settings: RangeSettings) -> Iterator[_Cached]:
-        """Lend a consumer, and keep it afterwards unless the reading failed.
-
-        Args:
-            settings: How ranges are read.
-        """
+        """Lend a consumer; keep it afterwards unless the task failed."""
         consumer = self._idle.pop(settings, None) or self._make(settings)
         try:
             yield consumer
@@ -59,6 +54,6 @@ class ConsumerCache(Generic[_Cached]):
             self._idle.popitem(last=False)[1].close()
 
     def close(self) -> None:
-        """Close every consumer that waits."""
+        """Close all idle consumers."""
         while self._idle:
             self._idle.popitem()[1].close()

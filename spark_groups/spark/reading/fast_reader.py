@@ -1,7 +1,7 @@
-"""Reads offset ranges by the package's own connections, decoded straight into Arrow's columns.
+"""Reads offset ranges over the package's own connections, decoded directly into Arrow columns.
 
-Memory is bounded by `memory_bytes`, which is shared out here: a response that is received, a batch
-that is decompressed, and the columns of up to three record batches, which a single record may fill.
+`memory_bytes` is divided into shares: the response buffer, a decompressed batch, and the columns of
+up to three record batches, because one record may fill a batch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LARGEST_SHARE: Final = 5
 _COLUMN_SHARE: Final = 32
 _COLUMN_BYTES_MAX: Final = 16 * 1024 * 1024
 _FRAME_SPARE_BYTES: Final = 1024 * 1024
-"""What a response has beside records."""
+"""Response bytes other than records."""
 
 
 def read_ranges(
@@ -45,16 +45,11 @@ def read_ranges(
     *,
     cache: ConsumerCache[FastConsumer] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Read ranges: all rows of each, in the order of their offsets.
-
-    Args:
-        settings: How they are read.
-        ranges: What is read; ranges of one partition must not overlap.
-        cache: Where connections are kept between tasks.
+    """Read all rows of ranges, which must not overlap, in offset order.
 
     Raises:
-        BrokerUnreachableError: No record came for `poll_timeout_s`; names what was waited for.
-        DataLossError: Offsets are gone, and `failOnDataLoss` is true.
+        BrokerUnreachableError: No record arrived for `poll_timeout_s`.
+        DataLossError: Offsets no longer exist, and `failOnDataLoss` is true.
         RecordsError: Records cannot be decoded.
     """
     with (cache or FAST_CONSUMERS).borrow(settings) as consumer:
@@ -64,11 +59,7 @@ def read_ranges(
 
 
 class FastConsumer:
-    """Connections to a cluster, and the memory that its records go through.
-
-    Args:
-        settings: How ranges are read.
-    """
+    """Connections to a cluster, with the memory for its records."""
 
     def __init__(self, settings: RangeSettings) -> None:
         tuning = {**FETCH_DEFAULTS, **dict(settings.tuning)}
@@ -118,11 +109,7 @@ class FastConsumer:
         )
 
     def read(self, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
-        """Read ranges; the last rows are left for `rest_of_rows`.
-
-        Args:
-            ranges: At most one of each partition.
-        """
+        """Read ranges, at most one per partition; `rest_of_rows` returns the last rows."""
         try:
             for each in self._fetcher.fetch(map(FetchCursor.of, ranges)):
                 yield from self._decoder.decode(
@@ -130,23 +117,22 @@ class FastConsumer:
                     RangeCursor(each.topic_partition, each.from_offset, each.until_offset),
                     [AbortedTransaction(*transaction) for transaction in each.aborted],
                 )
-                # A frame that is too large for the buffer must go before the next one comes.
+                # Free a frame that exceeds the buffer before the next one arrives.
                 del each
         except FrameTooLargeError as error:
             raise SparkGroupsError(
-                f"{error}: a batch of records is too large for the memory that a task may use:"
-                f" raise maxMemoryPerTask, which is {self._settings.memory_bytes}, to five times"
-                " the size of the frame"
+                f"{error}: a batch of records exceeds the memory of a task: raise maxMemoryPerTask,"
+                f" which is {self._settings.memory_bytes}, to five times the size of the frame"
             ) from error
 
     def rest_of_rows(self) -> Iterator[pa.RecordBatch]:
-        """Return the rows that do not fill a record batch, if there are any."""
+        """Yield the rows that do not fill a record batch."""
         rows = self._decoder.take()
         if rows is not None:
             yield rows
 
     def rest(self) -> None:
-        """Keep the connections for the next task: nothing is under way."""
+        """Do nothing: no request is in flight."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -155,4 +141,3 @@ class FastConsumer:
 
 
 FAST_CONSUMERS: Final = ConsumerCache(FastConsumer)
-"""The connections of this worker process."""

@@ -1,4 +1,4 @@
-"""The options for executors' reads that librdkafka takes as they are, under its own names."""
+"""Options for executors' reads that are passed to librdkafka, under Kafka's names."""
 
 from __future__ import annotations
 
@@ -12,20 +12,18 @@ _INT_MAX: Final = 2**31 - 1
 _HOUR_MS: Final = 3_600_000
 _BUFFER_BYTES_MAX: Final = 100_000_000
 _MESSAGE_MAX_BYTES: Final = 1_000_000
-"""librdkafka's message.max.bytes, which fetch.max.bytes may not be below."""
+"""librdkafka's message.max.bytes, the minimum of fetch.max.bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchTuning:
-    """An option for the executors' reads that librdkafka takes as it is.
+    """One option.
 
     Args:
-        name: Kafka's name of it, as a Java consumer has it.
-        setting: librdkafka's name of it.
-        default: The default as the option table shows it.
-        meaning: What it does.
-        at_least: The smallest number that librdkafka takes; None if it is true or false.
-        at_most: The largest.
+        name: The option, named as in a Java consumer.
+        setting: librdkafka's name.
+        default: As the option table shows it.
+        at_least: The minimum; None for a boolean.
     """
 
     name: str
@@ -41,23 +39,23 @@ FETCH_TUNING: Final[tuple[FetchTuning, ...]] = (
         "kafka.fetch.min.bytes",
         "fetch.min.bytes",
         "1",
-        "Bytes a broker waits for.",
+        "Minimum bytes per fetch response.",
         at_least=1,
         at_most=100_000_000,
     ),
-    # Every offset of a range exists. A fetch beyond one, sent ahead, must not hold up the next.
+    # Every offset of a range exists; a prefetch past its end must not delay the next range.
     FetchTuning(
         "kafka.fetch.max.wait.ms",
         "fetch.wait.max.ms",
         "5",
-        "How long it waits for them.",
+        "Maximum wait of a broker for kafka.fetch.min.bytes.",
         at_most=300_000,
     ),
     FetchTuning(
         "kafka.fetch.max.bytes",
         "fetch.max.bytes",
         "52428800",
-        "Bytes of one fetch; fast: at most an eighth of maxMemoryPerTask.",
+        "Maximum bytes per fetch; with the fast reader at most an eighth of maxMemoryPerTask.",
         at_least=_MESSAGE_MAX_BYTES,
         at_most=_INT_MAX - 512,
     ),
@@ -65,33 +63,33 @@ FETCH_TUNING: Final[tuple[FetchTuning, ...]] = (
         "kafka.max.partition.fetch.bytes",
         "max.partition.fetch.bytes",
         "8388608",
-        "Bytes of one partition in one fetch.",
+        "Maximum bytes per partition and fetch.",
         at_least=1,
         at_most=1_000_000_000,
     ),
-    # As Kafka's own consumer does; librdkafka would not.
+    # The default of Kafka's own consumer, unlike librdkafka's.
     FetchTuning(
-        "kafka.check.crcs", "check.crcs", "true", "Whether executors check checksums.", None
+        "kafka.check.crcs", "check.crcs", "true", "Whether executors verify checksums.", None
     ),
     FetchTuning(
         "kafka.receive.buffer.bytes",
         "socket.receive.buffer.bytes",
         THE_SYSTEMS,
-        "Size of a socket's receive buffer.",
+        "Size of socket receive buffers.",
         at_most=_BUFFER_BYTES_MAX,
     ),
     FetchTuning(
         "kafka.send.buffer.bytes",
         "socket.send.buffer.bytes",
         THE_SYSTEMS,
-        "Size of a socket's send buffer, with librdkafka.",
+        "Size of socket send buffers; librdkafka only.",
         at_most=_BUFFER_BYTES_MAX,
     ),
     FetchTuning(
         "kafka.metadata.max.age.ms",
         "metadata.max.age.ms",
         "900000",
-        "Age of known leaders, with librdkafka.",
+        "Maximum age of metadata; librdkafka only.",
         at_least=1,
         at_most=24 * _HOUR_MS,
     ),
@@ -99,25 +97,25 @@ FETCH_TUNING: Final[tuple[FetchTuning, ...]] = (
         "kafka.reconnect.backoff.ms",
         "reconnect.backoff.ms",
         "100",
-        "First pause to reconnect, with librdkafka.",
+        "First reconnect backoff; librdkafka only.",
         at_most=_HOUR_MS,
     ),
     FetchTuning(
         "kafka.reconnect.backoff.max.ms",
         "reconnect.backoff.max.ms",
         "10000",
-        "Longest pause to reconnect, with librdkafka.",
+        "Maximum reconnect backoff; librdkafka only.",
         at_most=_HOUR_MS,
     ),
     FetchTuning(
         "kafka.connections.max.idle.ms",
         "connections.max.idle.ms",
         "0",
-        "When an idle connection is closed, with librdkafka; 0 never.",
+        "Idle time after which a connection is closed; 0 means never; librdkafka only.",
     ),
 )
 
 FETCH_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
     {each.setting: each.default for each in FETCH_TUNING if each.default != THE_SYSTEMS}
 )
-"""What librdkafka is told where nothing is set, so that the option table says what holds."""
+"""Always passed to librdkafka, so that the option table is right."""

@@ -1,42 +1,53 @@
-"""Reads offset ranges by confluent-kafka, each exactly up to its end.
+"""Reads offset ranges with confluent-kafka, each exactly to its end.
 
-A range may hold fewer records than offsets: compaction, aborted transactions and control records
-leave gaps, also at its end. So a range ends when a record at or past its end arrives, or when the
-broker says that there is nothing more before it; never by counting.
+Consumers use `assign()`, join no group and commit nothing. A range may hold fewer records than
+offsets: compaction, aborted transactions and control records leave gaps, even at its end. So a
+range ends when a record at or past its end arrives, or at the end of the partition; never by count.
 """
 
 from __future__ import annotations
 
 import gc
+import logging
 import time
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
 import pyarrow as pa
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection
 from confluent_kafka import TopicPartition as Position
+from confluent_kafka.admin import AdminClient
 
-from spark_groups.errors import BrokerUnreachableError, SparkGroupsError
+from spark_groups.errors import AccessError, BrokerUnreachableError, SparkGroupsError
 from spark_groups.protocol.rights import remedy_of
 from spark_groups.spark.options.range_settings import RangeSettings, lose, rounds
 from spark_groups.spark.reading.consumer_cache import ConsumerCache
-from spark_groups.spark.reading.consumers import CONSUMERS, RangeConsumer
+from spark_groups.spark.reading.fetch_tuning import FETCH_DEFAULTS
 from spark_groups.spark.reading.rows import HEADERS, ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS, TIMESTAMP
-from spark_groups.types import OffsetRange, TopicId, TopicPartition, topic_id_text
+from spark_groups.types import (
+    OffsetRange,
+    TopicId,
+    TopicPartition,
+    parse_topic_id,
+    topic_id_text,
+)
+
+_log = logging.getLogger(__name__)
 
 BATCH_ROWS: Final = 10_000
 BATCH_BYTES: Final = 16 * 1024 * 1024
 TAKE_ROWS: Final = 2_000
-"""How many messages are taken at once: more of them is slower."""
+"""Messages per call; more are slower."""
 _POLL_S: Final = 0.5
 _TOPICS_S: Final = 5.0
-"""How long a broker that has not caught up may name other topics than those that were planned."""
+"""How long a broker with stale metadata may return other topic IDs than planned."""
 _ASK_AGAIN_S: Final = 0.2
 _SAMPLE_EVERY: Final = 16
-"""The size of the rows is estimated by one in so many."""
+"""One in so many messages is sampled for the row size."""
 
 _FATAL_READS: Final = frozenset(
     {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
@@ -45,6 +56,138 @@ _GONE: Final = frozenset({KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITI
 # librdkafka counts the types of timestamps from 0 = none; Kafka's Java classes from -1 = none.
 _NOT_AVAILABLE: Final = 0
 NO_TIMESTAMP_MS: Final = -1
+_DAY_MS: Final = 86_400_000
+_LOOK_S: Final = 0.1
+"""Interval for checking whether a broker refused the connection."""
+_REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})
+_UNREACHABLE: Final = frozenset(
+    {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
+)
+
+
+def librdkafka_settings(settings: RangeSettings) -> dict[str, Any]:
+    """Return the librdkafka configuration of a consumer that reads ranges."""
+    configuration: dict[str, Any] = {
+        "bootstrap.servers": ",".join(settings.bootstrap_servers),
+        "client.id": settings.client_id,
+        "group.id": settings.group_id,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        # Report missing offsets as an error, so that failOnDataLoss decides.
+        "auto.offset.reset": "error",
+        "isolation.level": "read_committed" if settings.read_committed else "read_uncommitted",
+        # An idle consumer is not polled, and is not a group member.
+        "max.poll.interval.ms": _DAY_MS,
+        # By default librdkafka pauses a partition for a second when its queue is full.
+        "fetch.queue.backoff.ms": 5,
+        "queued.min.messages": 100_000,
+        "log_level": 3,
+    }
+    if settings.rack is not None:
+        configuration["client.rack"] = settings.rack
+    configuration |= settings.security.librdkafka_settings()
+    return configuration | dict(FETCH_DEFAULTS) | dict(settings.tuning)
+
+
+class RangeConsumer:
+    """A consumer, and the last error that it reported."""
+
+    def __init__(self, settings: RangeSettings) -> None:
+        self.settings = settings
+        self.last_error: str | None = None
+        self._refusal: str | None = None
+        self.fetcher = Consumer(
+            librdkafka_settings(settings) | {"error_cb": self._note_error}, logger=_log
+        )
+        self._admin: AdminClient | None = None
+        self._known_topics: set[str] = set()
+
+    def look_up(self, topics: Iterable[str]) -> None:
+        """Fetch metadata of new topics, which librdkafka would do only a second later.
+
+        Raises:
+            BrokerUnreachableError: No broker responded within `request_timeout_s`.
+        """
+        for topic in sorted(set(topics) - self._known_topics):
+            try:
+                self.fetcher.list_topics(topic, timeout=self.settings.request_timeout_s)
+            except KafkaException as error:
+                raise self.failure(error.args[0], f"looking up the topic {topic}") from error
+            self._known_topics.add(topic)
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, TopicId]:
+        """Return the current IDs of the topics that exist.
+
+        Raises:
+            BrokerUnreachableError: No broker responded within `request_timeout_s`.
+            AccessError: TLS or authentication failed.
+        """
+        if self._admin is None:
+            configuration: dict[str, Any] = self.settings.security.librdkafka_settings()
+            self._admin = AdminClient(
+                configuration
+                | {
+                    "bootstrap.servers": ",".join(self.settings.bootstrap_servers),
+                    "client.id": self.settings.client_id,
+                    "log_level": 3,
+                    "error_cb": self._note_error,
+                },
+                logger=_log,
+            )
+        described = self._admin.describe_topics(
+            TopicCollection(list(topics)), request_timeout=self.settings.request_timeout_s
+        )
+        self._await(self._admin, described.values())
+        found = {topic: self._topic_id(topic, future) for topic, future in described.items()}
+        return {topic: topic_id for topic, topic_id in found.items() if topic_id is not None}
+
+    def _await(self, admin: AdminClient, futures: Collection[Future[Any]]) -> None:
+        """Wait for responses; raise if authentication failed, which librdkafka retries."""
+        while wait(futures, timeout=_LOOK_S).not_done:
+            admin.poll(0)
+            if self._refusal is not None:
+                servers = ",".join(self.settings.bootstrap_servers)
+                raise AccessError(f"brokers of {servers} refuse this executor: {self._refusal}")
+
+    def _topic_id(self, topic: str, described: Future[Any]) -> TopicId | None:
+        try:
+            return parse_topic_id(str(described.result().topic_id))
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None
+            raise self.failure(error.args[0], f"describing the topic {topic}") from error
+
+    def failure(self, error: KafkaError, doing: str) -> Exception:
+        """Return the exception for an error of librdkafka."""
+        if error.code() in _UNREACHABLE:
+            return self.unreachable(f"{doing} within {self.settings.request_timeout_s:g} s")
+        return KafkaException(error)
+
+    def unreachable(self, what: str) -> BrokerUnreachableError:
+        """Return the error for a timeout."""
+        servers = ",".join(self.settings.bootstrap_servers)
+        last = f"; librdkafka reports: {self.last_error}" if self.last_error else ""
+        return BrokerUnreachableError(f"timeout when {what}, from brokers of {servers}{last}")
+
+    def rest(self) -> None:
+        """Stop fetching until the next task."""
+        self.fetcher.unassign()
+        self.last_error = None
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.fetcher.close()
+        # An admin client has no close(); its threads end with its last reference.
+        self._admin = None
+
+    def _note_error(self, error: KafkaError) -> None:
+        self.last_error = error.str()
+        if error.code() in _REFUSED:
+            self._refusal = self.last_error
+
+
+CONSUMERS: Final = ConsumerCache(RangeConsumer)
 
 
 def read_ranges(
@@ -53,19 +196,14 @@ def read_ranges(
     *,
     cache: ConsumerCache[RangeConsumer] = CONSUMERS,
 ) -> Iterator[pa.RecordBatch]:
-    """Read ranges: all rows of each, in the order of their offsets.
-
-    Args:
-        settings: How they are read.
-        ranges: What is read; ranges of one partition must not overlap.
-        cache: Where consumers are kept between tasks.
+    """Read all rows of ranges, which must not overlap, in offset order.
 
     Raises:
-        BrokerUnreachableError: No record came for `poll_timeout_s`; names what was waited for.
-        DataLossError: Offsets are gone, and `failOnDataLoss` is true.
+        BrokerUnreachableError: No record arrived for `poll_timeout_s`.
+        DataLossError: Offsets no longer exist, and `failOnDataLoss` is true.
     """
     collecting = gc.isenabled()
-    # Thousands of young messages make the collector run again and again, for nothing.
+    # Thousands of new messages would trigger collections that free nothing.
     gc.disable()
     try:
         with cache.borrow(settings) as consumer:
@@ -73,7 +211,7 @@ def read_ranges(
             consumer.look_up(each.topic for each in existing)
             for each in rounds(existing):
                 yield from _Round(consumer, each).batches()
-            # By name, it would have gone on in a topic that was created again meanwhile.
+            # librdkafka fetches by name, so the topic may have been replaced meanwhile.
             _existing(consumer, existing)
     finally:
         if collecting:
@@ -81,7 +219,7 @@ def read_ranges(
 
 
 def _existing(consumer: RangeConsumer, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """Return the ranges whose topic is still the one that they were planned for."""
+    """Return the ranges whose topic still has the planned ID."""
     wanted = sorted(each for each in ranges if len(each))
     if not wanted:
         return []
@@ -89,7 +227,7 @@ def _existing(consumer: RangeConsumer, ranges: Iterable[OffsetRange]) -> list[Of
     for (topic, topic_id), lost in groupby(wanted, key=lambda each: (each.topic, each.topic_id)):
         if ids.get(topic) != topic_id:
             offsets = sum(map(len, lost))
-            now = "is gone" if topic not in ids else "was deleted and created again"
+            now = "was deleted" if topic not in ids else "was deleted and created again"
             lose(
                 consumer.settings,
                 f"the topic {topic} ({topic_id_text(topic_id)}) {now}:"
@@ -101,9 +239,9 @@ def _existing(consumer: RangeConsumer, ranges: Iterable[OffsetRange]) -> list[Of
 def _topic_ids(
     consumer: RangeConsumer, planned: Collection[tuple[str, TopicId]]
 ) -> dict[str, TopicId]:
-    """Return the ids that topics have now, asking again while they are not the planned ones.
+    """Return the current IDs of topics; retry if they differ from the plan.
 
-    A broker that has just started, or is behind the others, answers from old metadata.
+    A broker that has just started, or lags behind, responds with stale metadata.
     """
     topics = {topic for topic, _ in planned}
     deadline = time.monotonic() + min(_TOPICS_S, consumer.settings.request_timeout_s)
@@ -122,12 +260,11 @@ def _topic_ids(
 
 @dataclass(slots=True)
 class _Cursor:
-    """How far a range is read.
+    """The progress of a range.
 
     Args:
-        topic_partition: Whose offsets it reads.
         next_offset: The first offset that has not arrived.
-        until_offset: The first offset that is not wanted.
+        until_offset: The end of the range, exclusive.
     """
 
     topic_partition: TopicPartition
@@ -144,7 +281,7 @@ class _Cursor:
 
 
 class _Round:
-    """One assignment of ranges, at most one for each partition, read to its end."""
+    """One assignment of ranges, at most one per partition, read to its end."""
 
     def __init__(self, consumer: RangeConsumer, ranges: Sequence[OffsetRange]) -> None:
         self._consumer = consumer
@@ -153,13 +290,12 @@ class _Round:
             each.topic_partition: _Cursor(each.topic_partition, each.from_offset, each.until_offset)
             for each in ranges
         }
-        """Ranges that are not read to their end."""
+        """The unfinished ranges."""
         self._single = next(iter(self._cursors)) if len(self._cursors) == 1 else None
         self._buffer = RowBuffer(include_headers=self._settings.include_headers)
         self._row_bytes = BATCH_BYTES // TAKE_ROWS
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Read all of it."""
         self._assign()
         deadline = time.monotonic() + self._settings.poll_timeout_s
         while self._cursors:
@@ -171,14 +307,14 @@ class _Round:
             if any(map(Message.error, messages)):
                 events = [each for each in messages if each.error() is not None]
                 messages = [each for each in messages if each.error() is None]
-            # Rows before events: the end of a partition comes behind its last rows.
+            # Rows before events: the end of a partition follows its last rows.
             if messages:
                 deadline = time.monotonic() + self._settings.poll_timeout_s
                 self._add(messages)
             self._note_events(events)
             if len(self._buffer) >= BATCH_ROWS or self._buffer.size_bytes >= BATCH_BYTES:
                 yield self._buffer.take()
-                # What Spark does with a batch takes no time from the brokers.
+                # Time that Spark spends on a batch does not count against the brokers.
                 deadline = time.monotonic() + self._settings.poll_timeout_s
         if self._buffer:
             yield self._buffer.take()
@@ -188,9 +324,9 @@ class _Round:
         self._consumer.fetcher.assign(positions)
 
     def _take(self, deadline: float) -> list[Message]:
-        """Return the messages and events that have arrived, none only after the deadline."""
+        """Return messages and events; none only after the deadline."""
         fetcher = self._consumer.fetcher
-        # Asking without waiting takes only what was fetched: its size is bounded by the queue's.
+        # A call without a timeout returns only prefetched messages, whose size the queue limits.
         wanted = max(1, min(TAKE_ROWS, BATCH_BYTES // self._row_bytes))
         messages: list[Message] = fetcher.consume(wanted, 0)
         while not messages:
@@ -234,7 +370,7 @@ class _Round:
             self._consumer.fetcher.incremental_unassign([cursor.position()])
 
     def _note_events(self, events: Iterable[Message]) -> None:
-        """Act on what came in place of rows: ends of partitions, and errors."""
+        """Handle ends of partitions, and errors."""
         for event in events:
             error = event.error()
             cursor = self._cursors.get(TopicPartition(*_key(event)))
@@ -263,9 +399,9 @@ class _Round:
                 self._consumer.last_error = f"{_name(event)}: {error.str()}"
 
     def _skip_lost(self, cursor: _Cursor) -> None:
-        """Go on after offsets that the broker no longer has, or has not.
+        """Continue after offsets that the broker does not have.
 
-        Nothing is lost if it has them now: a new leader may have been behind for a moment.
+        If the broker has them now, a new leader was behind, and no offset is lost.
 
         Raises:
             DataLossError: `failOnDataLoss` is true.
@@ -274,7 +410,7 @@ class _Round:
             there = self._offsets_there(cursor)
         except KafkaException as error:
             raise self._consumer.failure(
-                error.args[0], f"asking which offsets of {cursor.topic_partition} there are"
+                error.args[0], f"listing the offsets of {cursor.topic_partition}"
             ) from error
         if there.start <= cursor.next_offset < there.stop:
             time.sleep(_ASK_AGAIN_S)
@@ -288,11 +424,11 @@ class _Round:
         self._assign()
 
     def _end_cut(self) -> None:
-        """Give up what waits behind the end of its partition, where a log was truncated.
+        """End ranges that lie past the end of a truncated log.
 
         Raises:
             DataLossError: `failOnDataLoss` is true.
-            BrokerUnreachableError: Nothing waits there: no record came in time.
+            BrokerUnreachableError: No log was truncated: no record arrived in time.
         """
         waiting = list(self._cursors.values())
         try:
@@ -346,11 +482,7 @@ def _name(message: Message) -> str:
 
 
 class RowBuffer:
-    """Messages on their way into one record batch.
-
-    Args:
-        include_headers: Whether the batch has a column of headers.
-    """
+    """Messages for one record batch."""
 
     def __init__(self, *, include_headers: bool) -> None:
         self._include_headers = include_headers
@@ -364,20 +496,17 @@ class RowBuffer:
     def add(
         self, topic: str, topic_partition: int, messages: Sequence[Message], size_bytes: int
     ) -> None:
-        """Take messages of one topic partition, in the order of their offsets.
+        """Add messages of one partition, in offset order.
 
         Args:
-            topic: Name of the topic.
-            topic_partition: Index of its partition.
-            messages: The messages; none of them an error.
-            size_bytes: About how many bytes they hold.
+            size_bytes: Approximate.
         """
         self._runs.append((topic, topic_partition, len(messages)))
         self._messages += messages
         self.size_bytes += size_bytes
 
     def take(self) -> pa.RecordBatch:
-        """Return what was added, at least one message, as one record batch; begin anew."""
+        """Return the added messages, at least one, as one record batch, and clear the buffer."""
         runs, messages = self._runs, self._messages
         self._runs, self._messages, self.size_bytes = [], [], 0
         arrays = [
@@ -413,14 +542,14 @@ def _partitions(runs: Sequence[tuple[str, int, int]], rows: int) -> pa.Array:
 
 
 def _timestamps(messages: Sequence[Message]) -> tuple[pa.Array, pa.Array]:
-    """Return the columns timestamp and timestampType, with values as Java consumers have them."""
+    """Return the columns timestamp and timestampType, with the values of Java consumers."""
     types, times_ms = zip(*map(Message.timestamp, messages), strict=True)
     if _NOT_AVAILABLE in types:
         times_ms = tuple(
             NO_TIMESTAMP_MS if kind == _NOT_AVAILABLE else time_ms
             for kind, time_ms in zip(types, times_ms, strict=True)
         )
-    # The way over integers avoids a datetime for each row.
+    # Casting integers avoids a datetime per row.
     times = pa.array(times_ms, pa.int64()).cast(pa.timestamp("ms", tz="UTC")).cast(TIMESTAMP)
     if min(types) == max(types):
         return times, pa.repeat(pa.scalar(types[0] - 1, pa.int32()), len(messages))
@@ -428,6 +557,6 @@ def _timestamps(messages: Sequence[Message]) -> tuple[pa.Array, pa.Array]:
 
 
 def _headers(message: Message) -> list[tuple[str, Any]] | None:
-    # Spark's Kafka source has null, not an empty list, where a record has no headers.
+    # Like Spark's Kafka source: null, not an empty list, for a record without headers.
     headers: list[tuple[str, Any]] | None = message.headers()  # type: ignore[assignment]
     return headers or None

@@ -1,10 +1,6 @@
-"""What a task does: read offset ranges from Kafka, by one of two readers that give the same rows.
+"""Reads offset ranges in a task, with one of two readers that return the same rows.
 
-A range may hold fewer records than offsets: compaction, aborted transactions and control records
-leave gaps, also at its end. So a range ends when a record at or past its end arrives, or when the
-broker says that there is nothing more before it; never by counting.
-
-A worker imports only what its reader needs, and does so in its first task.
+A worker imports only its own reader, in its first task.
 """
 
 from __future__ import annotations
@@ -28,39 +24,33 @@ RangeReader = Callable[[RangeSettings, Iterable[OffsetRange]], Iterator[pa.Recor
 
 
 def read_ranges(settings: RangeSettings, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
-    """Read ranges by the reader that the settings choose.
-
-    Args:
-        settings: How they are read.
-        ranges: What is read; ranges of one partition must not overlap.
+    """Read ranges, which must not overlap, with the configured reader.
 
     Raises:
-        BrokerUnreachableError: No record came for `poll_timeout_s`; names what was waited for.
-        DataLossError: Offsets are gone, and `failOnDataLoss` is true.
-        NotCompiledError: The reader is `fast`, which cannot be used here.
+        BrokerUnreachableError: No record arrived for `poll_timeout_s`.
+        DataLossError: Offsets no longer exist, and `failOnDataLoss` is true.
+        NotCompiledError: The reader is `fast`, and is unavailable.
     """
     yield from _reader(settings.reader)(settings, ranges)
 
 
 @cache
 def _reader(choice: ReaderChoice) -> RangeReader:
-    """Return a reader, imported."""
-    # Nothing that is imported is garbage: looking for some takes a fifth of the time (measured).
+    # Imports create no garbage; collections would take a fifth of the time (measured).
     gc.disable()
     try:
         reader = _READERS[choice]()
     finally:
         gc.enable()
-    # Spark's workers collect garbage after every task. What was imported stays for as long as the
-    # worker does, and looking through it would take a tenth of a second each time (measured).
+    # Spark's workers collect garbage after every task; scanning imported modules would take a tenth
+    # of a second each time (measured).
     gc.freeze()
     return reader
 
 
 def _fast() -> RangeReader:
-    # The code is compiled if this machine has not done it yet; what it needs may be missing.
     prepare()
-    from spark_groups.spark.reading import fast_reader  # it needs numba
+    from spark_groups.spark.reading import fast_reader  # requires numba
 
     return fast_reader.read_ranges
 
@@ -69,12 +59,12 @@ def _auto() -> RangeReader:
     try:
         return _fast()
     except NotCompiledError as error:
-        _log.warning("ranges are read by librdkafka: %s", error)
+        _log.warning("reading with librdkafka: %s", error)
         return _librdkafka()
 
 
 def _librdkafka() -> RangeReader:
-    from spark_groups.spark.reading import librdkafka_reader  # so that only this needs it
+    from spark_groups.spark.reading import librdkafka_reader  # only this reader imports it
 
     return librdkafka_reader.read_ranges
 

@@ -1,4 +1,4 @@
-"""The rows of a stream as Arrow has them: records, or with `emit=ranges` the ranges of a batch."""
+"""Arrow schemas of rows, and the rows of `emit=ranges`."""
 
 from __future__ import annotations
 
@@ -35,11 +35,7 @@ _RANGE_SCHEMA: Final = pa.schema(
 
 
 def range_rows(ranges: Sequence[OffsetRange]) -> pa.RecordBatch:
-    """Return ranges as one record batch.
-
-    Args:
-        ranges: What a batch reads; `untilOffset` is the first offset that it does not.
-    """
+    """Return ranges as one record batch, with `untilOffset` exclusive."""
     return pa.RecordBatch.from_arrays(
         [
             pa.array([each.topic for each in ranges], pa.string()),

@@ -1,8 +1,8 @@
-"""The Spark application that a query belongs to: its other queries, and how long it took to start.
+"""The Spark application of a query: sibling queries, and the time of its start.
 
-Two queries of one application that join one group with one subscription do so mostly by mistake:
-one DataFrame with two sinks is two queries, and so two members that share the topics. Each runner
-publishes what it is on this host, so the one that begins later sees the other.
+Two queries of one application with the same group and subscription are usually a mistake: one
+DataFrame with two sinks is two queries, and so two members that divide the topics. Each runner
+publishes its application in its snapshot, so a query that starts later detects the first.
 """
 
 from __future__ import annotations
@@ -21,25 +21,19 @@ from spark_groups.runtime.snapshots import read_snapshots
 
 logger = logging.getLogger(__name__)
 STARTS_WITHIN_S: Final = 900.0
-"""A query that begins later was not part of its application's start, and tells nothing of it."""
+"""A query that starts later says nothing about how long the application takes to start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """What a runner says of itself, so that others of its application know it.
-
-    Args:
-        jvm_pid: The application's JVM.
-        subscription: What the query reads.
-        instance_id: Its `kafka.group.instance.id`.
-    """
+    """The identity that a runner publishes for its siblings."""
 
     jvm_pid: int
     subscription: Subscription
     instance_id: str | None
 
     def as_plain(self) -> dict[str, Any]:
-        """Return it as a part of the member's snapshot."""
+        """Return the fields for the member's snapshot."""
         return {
             "jvm_pid": self.jvm_pid,
             "instance_id": self.instance_id,
@@ -51,13 +45,7 @@ class Application:
 def siblings(
     views: Iterable[Mapping[str, Any]], mine: Application, *, pid: int
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the snapshots of other queries that share their topics with this one unasked.
-
-    Args:
-        views: Snapshots of the group's members on this host.
-        mine: This query.
-        pid: This process.
-    """
+    """Yield the snapshots of other queries with the same application, group and subscription."""
     wanted = mine.as_plain()
     for view in views:
         is_same = all(view.get(name) == value for name, value in wanted.items())
@@ -66,15 +54,13 @@ def siblings(
 
 
 def warn_of_siblings(group_id: str, mine: Application, directory: Path | None = None) -> None:
-    """Look for such queries, once and in the background, and warn of them.
+    """Warn of siblings, checked once in the background, after this query is published.
 
     Args:
-        group_id: The group.
-        mine: This query, which has been published already.
-        directory: Where snapshots lie; None is this user's own directory.
+        directory: Where snapshots are; None means the user's own directory.
     """
     if mine.instance_id is not None:
-        # Whoever names its members means them to share.
+        # With instance IDs, sharing is intended.
         return
     threading.Thread(
         target=_warn, args=(group_id, mine, directory), name="kafka-group-siblings", daemon=True
@@ -84,11 +70,11 @@ def warn_of_siblings(group_id: str, mine: Application, directory: Path | None = 
 def _warn(group_id: str, mine: Application, directory: Path | None) -> None:
     for view in siblings(read_snapshots(group_id, directory=directory), mine, pid=os.getpid()):
         logger.warning(
-            "group %s: another query of this application reads the same topics as a member of its"
-            " own (runner %s, member %s), so each of the two gets only a part of the rows. One"
-            " DataFrame with two sinks is two queries: write both sinks from one foreachBatch, or"
-            " load it once for each, with a group of its own. If they are meant to share, give"
-            " each a kafka.group.instance.id",
+            "group %s: another query of this application reads the same topics as a separate member"
+            " (runner %s, member %s), so each query reads only part of the partitions. A DataFrame"
+            " with two sinks is two queries: write both sinks from one foreachBatch, or load the"
+            " source once per sink, each with its own group. If sharing is intended, set a"
+            " kafka.group.instance.id for each",
             group_id,
             view.get("pid"),
             view.get("member_id", "not joined yet"),
@@ -96,19 +82,11 @@ def _warn(group_id: str, mine: Application, directory: Path | None) -> None:
 
 
 def restart_s(jvm_pid: int, *, processes: Path = Path("/proc")) -> float | None:
-    """Return how many seconds the application took to begin this query.
-
-    Args:
-        jvm_pid: The JVM's process.
-        processes: Where the system tells of processes.
-
-    Returns:
-        None where the system does not tell, and where the JVM is too old for it to be its start.
-    """
+    """Return the seconds from the JVM's start to this query's; None if unknown or too long."""
     try:
-        told = (processes / str(jvm_pid) / "stat").read_text(encoding="utf-8", errors="replace")
-        # The name may have spaces and parentheses; the start is the 20th field behind it.
-        started_ticks = int(told.rpartition(")")[2].split()[19])
+        status = (processes / str(jvm_pid) / "stat").read_text(encoding="utf-8", errors="replace")
+        # The process name may contain spaces and parentheses; the start time is field 20 after it.
+        started_ticks = int(status.rpartition(")")[2].split()[19])
     except (OSError, ValueError, IndexError):
         return None
     age_s = suspension_clock() - started_ticks / os.sysconf("SC_CLK_TCK")

@@ -1,7 +1,6 @@
-"""What a group has not read yet: from its committed offsets to the ends of the logs.
+"""The backlog of a group: from its committed offsets to the log ends.
 
-It is read as an operator reads it: no member joins, nothing is committed, and a group of the
-classic protocol can be asked, too.
+No member joins and nothing is committed, so this also reads groups of the classic protocol.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 
-from spark_groups.errors import OptionsError
+from spark_groups.errors import GroupNotFoundError, OptionsError
 from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.reading import GroupReading
 from spark_groups.offsets.starting import committed_topics, known_counts
@@ -17,6 +16,7 @@ from spark_groups.protocol.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     NO_OFFSET,
+    DescribeGroupResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     TopicMetadata,
@@ -34,24 +34,30 @@ logger = logging.getLogger(__name__)
 Offsets = Mapping[TopicIdPartition, int]
 
 
-def read_backlog(options: SourceOptions) -> tuple[OffsetRange, ...]:
-    """Return the offsets that a group has not read yet, sorted; no partition twice.
+def read_backlog(options: SourceOptions, *, may_be_new: bool = False) -> tuple[OffsetRange, ...]:
+    """Return the offsets that a group has not read yet, sorted, at most one range per partition.
 
     Args:
-        options: The options of the load; those about membership and triggers mean nothing here.
+        options: Membership and trigger options have no effect here.
+        may_be_new: Whether a group that does not exist counts as one without committed offsets.
 
     Raises:
-        GroupNotFoundError: There is no such group.
-        OptionsError: The group has nothing to do with the topics that are chosen.
-        DataLossError: A log ends before the offset to begin at, and `failOnDataLoss` is true.
-        BrokerUnreachableError: Not all answers came in time.
-        ProtocolError: A broker refused, or its answer cannot be read.
+        GroupNotFoundError: The group does not exist, and may not be new.
+        OptionsError: The group does not read the chosen topics, or a new group has none.
+        DataLossError: A log ends before its starting offset, and `failOnDataLoss` is true.
+        BrokerUnreachableError: A broker did not respond in time.
+        ProtocolError: A broker returned an error or an invalid response.
     """
     warn_of_open_secrets(options.security)
     timeout_s = options.api_timeout_ms / 1000
     servers = ",".join(options.bootstrap_servers)
-    with GroupObserver(servers, timeout_s=timeout_s, security=options.security) as observer:
-        reading = observer.observe(options.group_id)
+    try:
+        with GroupObserver(servers, timeout_s=timeout_s, security=options.security) as observer:
+            reading = observer.observe(options.group_id)
+    except GroupNotFoundError:
+        if not may_be_new:
+            raise
+        reading = _new_group(options)
     topics = chosen_topics(reading, options)
     keys = frozenset(
         TopicIdPartition(each.topic_id, index)
@@ -60,7 +66,7 @@ def read_backlog(options: SourceOptions) -> tuple[OffsetRange, ...]:
     )
     with cluster_of(options) as cluster:
         starts = _listed(cluster, keys, reading.log_starts, EARLIEST_TIMESTAMP)
-        # The group was read as operators read it: up to records that are not committed yet.
+        # The observer reads to the high watermark, past uncommitted transactions.
         known_ends = ListOffsetsResponse() if options.read_committed else reading.log_ends
         ends = _listed(
             cluster, keys, known_ends, LATEST_TIMESTAMP, read_committed=options.read_committed
@@ -68,16 +74,26 @@ def read_backlog(options: SourceOptions) -> tuple[OffsetRange, ...]:
     return tuple(sorted(unread(reading, topics, starts, ends, options)))
 
 
-def chosen_topics(reading: GroupReading, options: SourceOptions) -> tuple[TopicMetadata, ...]:
-    """Return the topics of a group that are read: all of them, unless some are chosen.
+def _new_group(options: SourceOptions) -> GroupReading:
+    names = options.subscription.topic_names
+    if not names:
+        raise OptionsError(
+            f"the group {options.group_id!r} does not exist: name its topics with subscribe"
+        )
+    with cluster_of(options) as cluster:
+        found = cluster.topics(names)
+    return GroupReading(
+        description=DescribeGroupResponse(group_id=options.group_id),
+        topics=tuple(each.topic for each in found.topics.values()),
+    )
 
-    Args:
-        reading: What the brokers say about the group.
-        options: The options of the load.
+
+def chosen_topics(reading: GroupReading, options: SourceOptions) -> tuple[TopicMetadata, ...]:
+    """Return the chosen topics of a group; without a choice, all of its topics.
 
     Raises:
-        OptionsError: The group has nothing to do with a topic that is named, or with any that
-            matches.
+        OptionsError: The group does not read a topic in `subscribe`, or any that matches
+            `subscribePattern`.
     """
     wanted = options.chosen
     if wanted is None:
@@ -87,8 +103,8 @@ def chosen_topics(reading: GroupReading, options: SourceOptions) -> tuple[TopicM
     if missing or not found:
         known = ", ".join(sorted(each.name for each in reading.topics)) or "none"
         raise OptionsError(
-            f"the group {options.group_id!r} has nothing to do with"
-            f" {', '.join(missing) or f'any topic that {wanted.topic_regex!r} matches'}; its topics"
+            f"the group {options.group_id!r} does not read"
+            f" {', '.join(missing) or f'any topic that matches {wanted.topic_regex!r}'}; its topics"
             f" are: {known}"
         )
     return found
@@ -101,21 +117,14 @@ def unread(
     ends: Offsets,
     options: SourceOptions,
 ) -> Iterator[OffsetRange]:
-    """Yield what a group has not read yet of each partition, where there is anything.
-
-    Args:
-        reading: What the brokers say about the group.
-        topics: The topics to read.
-        starts: First offsets of their partitions.
-        ends: Ends of their partitions.
-        options: The options of the load.
+    """Yield the unread offsets of each partition that has any.
 
     Raises:
-        DataLossError: A log ends before the offset to begin at, and `failOnDataLoss` is true.
-        ProtocolError: It is not known what is committed.
+        DataLossError: A log ends before its starting offset, and `failOnDataLoss` is true.
+        ProtocolError: The broker returned an error for a committed offset.
     """
     counts = known_counts(reading.committed.offsets)
-    # As for a query: where nobody knows a count, what has no offset is taken for added later.
+    # As for a query: without a known partition count, partitions without offsets count as new.
     uncounted = committed_topics(reading.committed.offsets) - counts.keys()
     counts |= dict.fromkeys(uncounted, 0)
     for topic in topics:
@@ -142,9 +151,9 @@ def unread(
                 yield OffsetRange(topic.topic_id, topic.name, index, begin, end)
         if whole:
             logger.warning(
-                "the group %r has no committed offset for partitions %s of %s, and nobody knows how"
-                " many the topic had when the group began to read it: they are read from their"
-                " beginning; name offsets of them in startingOffsets to choose otherwise",
+                "the group %r has no committed offset for partitions %s of %s, and the number of"
+                " partitions when the group started is unknown: reading them from their earliest"
+                " offsets; set their startingOffsets to change this",
                 options.group_id,
                 ", ".join(map(str, whole)),
                 topic.name,
@@ -159,7 +168,7 @@ def _listed(
     *,
     read_committed: bool = False,
 ) -> Offsets:
-    """Return an offset of each partition; those that are known are not asked for again."""
+    """Return an offset of each partition; known offsets are not requested again."""
     request = ListOffsetsRequest(
         partitions=keys - known.offsets.keys(),
         timestamp_ms=timestamp_ms,

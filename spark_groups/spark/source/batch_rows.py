@@ -1,11 +1,9 @@
 """`spark_groups.foreach_batch_rows`: batches of a group, read by Spark's own Kafka source.
 
-The stream emits ranges; who owns what, what is planned and what is committed stays as it is. Each
-batch is then read in the JVM by `spark.read.format("kafka")`. Ranges and options are taken from the
-running query itself: no task of Python is needed for a batch, and no secret is kept anywhere else.
-Options are passed on under their own names, so secrets stay where they were: in options, which
-Spark masks, or in references, which the consumers resolve where they run. What these may read is
-what the driver's environment allows, there too.
+The stream emits ranges; the JVM reads each batch with `spark.read.format("kafka")`. Ranges and
+options come from the running query, so no Python task is needed, and secrets stay where they were:
+in options, which Spark masks, or in references, which consumers resolve on executors within the
+limits that the driver's environment sets.
 """
 
 from __future__ import annotations
@@ -40,8 +38,8 @@ TUNING: Final[Mapping[str, str]] = MappingProxyType(
         "kafka.receive.buffer.bytes": "4194304",
     }
 )
-"""What makes the JVM's consumers twice as fast as their defaults do, for small records."""
-_PASSED_ON: Final = frozenset(
+"""Doubles the speed of JVM consumers for small records."""
+_FORWARDED: Final = frozenset(
     name.lower()
     for name in (
         "failOnDataLoss",
@@ -51,7 +49,7 @@ _PASSED_ON: Final = frozenset(
         "minPartitions",
     )
 )
-_OF_THE_MEMBER: Final = frozenset(
+_MEMBERSHIP: Final = frozenset(
     {
         "kafka.group.id",
         "kafka.group.instance.id",
@@ -60,8 +58,8 @@ _OF_THE_MEMBER: Final = frozenset(
         "kafka.max.poll.interval.ms",
     }
 )
-"""What is about the membership: consumers that read ranges are no members."""
-_WHAT_IS_READ: Final = frozenset(
+"""Options without meaning for consumers that read ranges and are not members."""
+_SELECTION: Final = frozenset(
     {"assign", "subscribe", "subscribepattern", "kafka.group.id", "groupidprefix"}
 )
 _BOUNDS: Final = ("starting", "ending")
@@ -79,18 +77,18 @@ def foreach_batch_rows(
 ) -> Callable[[DataFrame, int], None]:
     """Return a function for `writeStream.foreachBatch` that reads batches in the JVM.
 
-    The stream has to be loaded with `emit` set to `ranges`, and to be written as it was loaded:
-    what is to be done with the rows belongs into the handler. Spark's Kafka connector has to be
-    there. Offsets are committed when the batch is finished, as with any other query.
+    The stream must be loaded with `emit` set to `ranges` and written unchanged; the handler
+    transforms the rows. Requires Spark's Kafka connector. Offsets are committed when the batch is
+    finished, as for any query.
 
     Args:
-        handler: Called with the records of a batch, in the columns of Spark's Kafka source, and
-            the batch's id. Each action on them reads them anew, unless it persists them.
+        handler: Called with the batch's records, in the columns of Spark's Kafka source, and the
+            batch ID. Each action reads the records again unless they are persisted.
         options: Further options of Spark's Kafka source, such as `kafka.max.poll.records`; they
-            go before those of the stream, which are passed on.
+            take precedence over the stream's.
 
     Raises:
-        OptionsError: Some of `options` would change what is read.
+        OptionsError: `options` would change the offsets that are read.
     """
     check_further(options)
 
@@ -100,42 +98,37 @@ def foreach_batch_rows(
         with cluster_of(checked) as cluster:
             there = _still_there(cluster, checked, running.ranges)
             handler(_rows(batch.sparkSession, running, options, there), batch_id)
-            # The JVM's source goes by the names of topics: they have to mean the same as before.
+            # The JVM's source reads by topic name, so the names must still have the planned IDs.
             _still_there(cluster, checked, there)
 
     return read_batch
 
 
 def _running(batch: DataFrame) -> RunningQuery:
-    """Find the query that a batch belongs to.
-
-    Raises:
-        OptionsError: It cannot be found, or its stream is not what `load()` returned.
-    """
     running = running_query(batch, "foreach_batch_rows")
     if not running.is_as_loaded:
         raise OptionsError(
-            "foreach_batch_rows takes a stream of kafka-group as load() returned it: do in the"
-            " handler what is to be done with the rows"
+            "foreach_batch_rows requires the stream that load() returned: transform the rows in the"
+            " handler"
         )
     if running.checked.emit is not Emit.RANGES:
-        raise OptionsError('foreach_batch_rows needs the stream to have .option("emit", "ranges")')
+        raise OptionsError('foreach_batch_rows requires a stream with .option("emit", "ranges")')
     return running
 
 
 def _still_there(
     cluster: Cluster, checked: SourceOptions, ranges: tuple[OffsetRange, ...]
 ) -> tuple[OffsetRange, ...]:
-    """Return the ranges whose topics still are those that were planned.
+    """Return the ranges whose topics still have the planned IDs.
 
     Raises:
-        DataLossError: Some are not, and `failOnDataLoss` is true.
+        DataLossError: Some do not, and `failOnDataLoss` is true.
     """
     if not ranges:
         return ()
     found = cluster.topics({each.topic for each in ranges})
     ids = {known.topic.name: topic_id for topic_id, known in found.topics.items()}
-    # A topic that cannot be looked at may be there: the reading says what is wrong with it.
+    # A topic with an error may exist; reading it reports the error.
     there = tuple(
         each
         for each in ranges
@@ -152,7 +145,7 @@ def _rows(
     further: Mapping[str, str],
     ranges: tuple[OffsetRange, ...],
 ) -> DataFrame:
-    """Load the records of ranges by Spark's own Kafka source.
+    """Load the records of ranges with Spark's own Kafka source.
 
     Raises:
         OptionsError: Spark's Kafka connector is missing.
@@ -162,7 +155,7 @@ def _rows(
         return session.createDataFrame([], names)
     reading_id = f"spark-groups-{running.run_id}"
     options = reading_options(dict(running.options), further, ranges, reading_id)
-    # Its older interface, the default for batches, makes objects of every row and back.
+    # The V1 source, the default for batches, converts every row to objects and back.
     before = session.conf.get(_V1_SOURCES) or ""
     session.conf.set(
         _V1_SOURCES, ",".join(each for each in before.split(",") if each.strip() != _KAFKA)
@@ -173,31 +166,22 @@ def _rows(
         if "Failed to find data source" not in str(error):
             raise
         raise OptionsError(
-            "Spark's Kafka connector is missing, which foreach_batch_rows reads with: start Spark"
-            f" with --packages org.apache.spark:spark-sql-kafka-0-10_2.13:{session.version}"
+            "foreach_batch_rows requires Spark's Kafka connector: start Spark with"
+            f" --packages org.apache.spark:spark-sql-kafka-0-10_2.13:{session.version}"
         ) from error
     finally:
         session.conf.set(_V1_SOURCES, before)
 
 
 def check_further(options: Mapping[str, str]) -> None:
-    """Refuse options that would change what is read, or in whose name.
-
-    Args:
-        options: Options for Spark's Kafka source alone, by name.
-
-    Raises:
-        OptionsError: Some of them do.
-    """
+    """Raise an OptionsError for options that would change the offsets or the group."""
     wrong = [
-        name
-        for name in options
-        if name.lower() in _WHAT_IS_READ or name.lower().startswith(_BOUNDS)
+        name for name in options if name.lower() in _SELECTION or name.lower().startswith(_BOUNDS)
     ]
     if wrong:
         raise OptionsError(
-            f"{', '.join(wrong)} cannot be an option of foreach_batch_rows: the group's plan says"
-            " what a batch reads"
+            f"{', '.join(wrong)} cannot be set for foreach_batch_rows: the group's plan determines"
+            " the offsets of a batch"
         )
 
 
@@ -207,15 +191,14 @@ def reading_options(
     ranges: Iterable[OffsetRange],
     reading_id: str,
 ) -> dict[str, str]:
-    """Return the options that read these ranges as the stream would.
+    """Return the options for reading these ranges in the JVM.
 
     Args:
-        stream: The options of the stream, by name.
-        further: Options for Spark's Kafka source alone; they go before the stream's.
-        ranges: What is read; each partition once.
-        reading_id: The `group.id` of the consumers, by which executors keep them.
+        further: Options for Spark's Kafka source alone; they take precedence.
+        ranges: At most one per partition.
+        reading_id: The `group.id` of the JVM consumers, by which executors cache them.
     """
-    passed = {name.lower(): value for name, value in stream.items() if _is_passed_on(name.lower())}
+    passed = {name.lower(): value for name, value in stream.items() if _is_forwarded(name.lower())}
     mine = {name.lower(): value for name, value in further.items()}
     return {
         **TUNING,
@@ -228,12 +211,12 @@ def reading_options(
     }
 
 
-def _is_passed_on(name: str) -> bool:
-    return name in _PASSED_ON or (name.startswith("kafka.") and name not in _OF_THE_MEMBER)
+def _is_forwarded(name: str) -> bool:
+    return name in _FORWARDED or (name.startswith("kafka.") and name not in _MEMBERSHIP)
 
 
 def _exactly(ranges: Iterable[OffsetRange]) -> dict[str, str]:
-    """Return the three options that name the ranges."""
+    """Return the three options that select the ranges."""
     assigned: dict[str, list[int]] = {}
     starting: dict[str, dict[str, int]] = {}
     ending: dict[str, dict[str, int]] = {}
@@ -246,7 +229,7 @@ def _exactly(ranges: Iterable[OffsetRange]) -> dict[str, str]:
 
 
 def _store_types(options: Mapping[str, str]) -> dict[str, str]:
-    """Say what files of certificates are: the JVM takes them for Java key stores."""
+    """Set the types of certificate files, which the JVM would take for Java key stores."""
     allowed = Allowed.by(os.environ)
     return {
         f"kafka.ssl.{store}.type": _type_of(resolved(location, allowed))
@@ -256,14 +239,14 @@ def _store_types(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _type_of(path: str) -> str:
-    # What it imports takes a tenth of a second, which a plaintext cluster need not wait for.
+    # This import takes a tenth of a second, which plaintext clusters avoid.
     from spark_groups.wire.security import keystores  # noqa: PLC0415
 
     return keystores.read_store(path, None)[0]
 
 
 def _providers(options: Mapping[str, str]) -> dict[str, str]:
-    """Have the JVM's consumers resolve the references that there are.
+    """Return config providers for the references in the options.
 
     Raises:
         OptionsError: The driver's environment does not allow them.
@@ -279,10 +262,10 @@ def _providers(options: Mapping[str, str]) -> dict[str, str]:
         except ValueError as error:
             raise OptionsError(f"${{{each}:...}}: {error}") from error
         if each != "env" and not allowed.paths:
-            # Kafka's providers read every file then.
+            # Without paths, Kafka's providers would read any file.
             raise OptionsError(
-                f"${{{each}:...}} may not be read: {PATHS_VARIABLE} in the environment of the"
-                " driver names no path"
+                f"${{{each}:...}} is not allowed: {PATHS_VARIABLE} in the driver's environment"
+                " names no path"
             )
         named[f"kafka.config.providers.{each}.class"] = _PROVIDERS[each]
         if each == "env" and allowed.pattern is not None:

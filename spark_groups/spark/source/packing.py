@@ -1,8 +1,8 @@
-"""From the offset ranges of a batch to Spark's input partitions, each of which is one task.
+"""Packs the offset ranges of a batch into Spark's input partitions, one per task.
 
-A Python task costs tens of milliseconds however little it reads, so many small ranges go into few
-tasks; large ranges are split where `minPartitions` or `maxRecordsPerPartition` ask for it, as
-Spark's KafkaOffsetRangeCalculator does.
+A Python task costs tens of milliseconds regardless of its size, so small ranges share tasks.
+`minPartitions` and `maxRecordsPerPartition` split large ranges, as in Spark's
+KafkaOffsetRangeCalculator.
 """
 
 from __future__ import annotations
@@ -20,16 +20,12 @@ def pack(
     min_partitions: int | None = None,
     max_records_per_partition: int | None = None,
 ) -> tuple[tuple[OffsetRange, ...], ...]:
-    """Return the ranges of each task; the same answer whenever the same ranges come in.
+    """Return sorted, non-empty tuples of ranges, one per task; deterministic.
 
     Args:
-        ranges: What the batch reads.
-        default_tasks: How many tasks to fill at most where `min_partitions` does not say more.
-        min_partitions: How many tasks to fill at least, as far as there are offsets for them.
-        max_records_per_partition: How many offsets a task may read at most.
-
-    Returns:
-        One tuple of ranges for each task, sorted; no task is empty.
+        default_tasks: The maximum number of tasks, unless `min_partitions` is larger.
+        min_partitions: The minimum number of tasks, if there are enough offsets.
+        max_records_per_partition: The maximum number of offsets per task.
     """
     pieces = sorted(each for each in ranges if len(each))
     if max_records_per_partition is not None:
@@ -41,14 +37,13 @@ def pack(
 
 
 def _split(each: OffsetRange, offsets_max: int) -> Iterator[OffsetRange]:
-    """Cut a range into equal pieces of at most `offsets_max` offsets."""
     return _cut(each, -(-len(each) // offsets_max))
 
 
 def _split_into(pieces: list[OffsetRange], tasks: int) -> list[OffsetRange]:
-    """Cut ranges so that there are about `tasks`, each in proportion to its size.
+    """Split ranges in proportion to their sizes into about `tasks` pieces.
 
-    A range that is smaller than an equal share stays whole, and the rest is divided without it.
+    A range that is smaller than an equal share stays whole.
     """
     total = sum(map(len, pieces))
     whole = [each for each in pieces if len(each) * tasks <= total]
@@ -64,7 +59,7 @@ def _split_into(pieces: list[OffsetRange], tasks: int) -> list[OffsetRange]:
 
 
 def _cut(each: OffsetRange, count: int) -> Iterator[OffsetRange]:
-    """Cut a range into `count` pieces whose sizes differ by one offset at most."""
+    """Split a range into `count` pieces whose sizes differ by at most one offset."""
     for index in range(count):
         yield OffsetRange(
             each.topic_id,
@@ -78,10 +73,9 @@ def _cut(each: OffsetRange, count: int) -> Iterator[OffsetRange]:
 def _balanced(
     pieces: list[OffsetRange], tasks: int, offsets_max: int | None
 ) -> tuple[tuple[OffsetRange, ...], ...]:
-    """Put the largest piece left into the emptiest task, until all are placed."""
+    """Assign pieces, largest first, to the emptiest task."""
     filled: list[list[OffsetRange]] = [[] for _ in range(tasks)]
     emptiest = [(0, index) for index in range(tasks)]
-    # Pieces come sorted, and those of one size stay so.
     for each in sorted(pieces, key=len, reverse=True):
         size, index = emptiest[0]
         if offsets_max is not None and size and size + len(each) > offsets_max:

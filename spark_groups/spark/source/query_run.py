@@ -1,9 +1,8 @@
-"""One run of a query, in its runner: what Spark's calls prove and want, told to the group member.
+"""One run of a query, in its runner: passes what Spark's calls prove to the group member.
 
-`latestOffset(start)` proves that the batch which ended at `start` is in Spark's commit log, so the
-batch is finished there, one trigger earlier than Spark's own `commit` would say so. On Spark 4.0
-and 4.1, which pass no start, the next call proves the last plan. A driver that listens says so
-earlier still: as soon as the batch is in the commit log.
+`latestOffset(start)` proves that the batch that ended at `start` is in Spark's commit log, one
+trigger before Spark calls `commit`. Spark 4.0 and 4.1 pass no start; there the next call proves the
+last plan. With `spark_groups.listen`, the driver reports a batch as soon as it is in the log.
 """
 
 from __future__ import annotations
@@ -36,16 +35,15 @@ Offset = Mapping[str, Any]
 LAST_COMMIT_TIMEOUT_S: Final = 30.0
 JVM_DYING_S: Final = 0.3
 LAST_REPORT_TIMEOUT_S: Final = 3.0
-"""How long the end of a run waits to hear whether its last batch is finished."""
+"""How long the end of a run waits for the report of its last batch."""
 
 
 class QueryRun:
-    """The live side of a stream reader: a group member, and the last plan handed to Spark.
+    """The group member of a stream reader, and the last plan that Spark received.
 
     Args:
-        options: The options of the load.
-        tells_start: Whether Spark says where the last batch ended when it asks for the next; 4.0
-            and 4.1 do not.
+        tells_start: Whether Spark passes the end of the last batch to `latestOffset`; Spark 4.0 and
+            4.1 do not.
     """
 
     def __init__(self, options: SourceOptions, *, tells_start: bool = True) -> None:
@@ -77,32 +75,32 @@ class QueryRun:
         self._handed_out: Offset | None = None
         self._proven: Offset | None = None
         self._known: tuple[Offset, BatchPlan | None] = (NOTHING_PLANNED, None)
-        """The offset that was made or read last, and its plan: it comes back several times."""
+        """The last offset and its plan, a cache: Spark passes it several times."""
         self._available_now = False
-        self._said_drain = False
+        self._has_logged_drain = False
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what the member is and does right now, and whose it is, as plain values."""
+        """Return the state of the member and its application as plain values."""
         view = {**self.driver.snapshot(), **self.application.as_plain()}
         return {**view, "spark_ui": self.control.spark_ui, "is_ending": self._is_ending}
 
     def prepare_available_now(self) -> None:
-        """Read what is there when each partition becomes ours, then end."""
+        """End after reading the offsets that exist when each partition is assigned."""
         self._available_now = True
         self.driver.prepare_available_now()
 
     def latest_offset(self, start: Offset | None, *, everything: bool = False) -> Offset:
-        """Finish the batch that Spark has proven, and plan the next.
+        """Finish the batch that Spark has committed, and plan the next.
 
         Args:
-            start: Where the last batch ended; None on Spark 4.0 and 4.1.
-            everything: Whether this is the only batch: then it has no limit.
+            start: The end of the last batch; None on Spark 4.0 and 4.1.
+            everything: Whether this is the query's only batch, which has no limit.
 
         Returns:
-            The next plan, or `start` itself if there is nothing to read.
+            The next plan, or `start` if there is nothing to read.
 
         Raises:
-            SparkGroupsError: The query cannot go on.
+            SparkGroupsError: The query fails.
         """
         self.control.check()
         proven = start if start is not None else (self._handed_out or NOTHING_PLANNED)
@@ -121,7 +119,7 @@ class QueryRun:
         if planned is None:
             if self._available_now and not self.driver.await_commits(LAST_COMMIT_TIMEOUT_S):
                 logger.warning(
-                    "the last offsets were not accepted within %g s; the next run of this"
+                    "the last offsets were not committed within %g s; the next run from this"
                     " checkpoint commits them",
                     LAST_COMMIT_TIMEOUT_S,
                 )
@@ -132,13 +130,13 @@ class QueryRun:
         return self._handed_out
 
     def ranges(self, start: Offset, end: Offset) -> tuple[OffsetRange, ...]:
-        """Return what the batch from `start` to `end` reads: what its plan says, whoever owns it.
+        """Return the ranges in the plan of a batch, even of partitions that moved away.
 
-        A plan that this run did not make is one that Spark runs again.
+        If this run did not make the plan, Spark is running a batch again.
 
         Raises:
-            CheckpointError: The checkpoint was written in another group, on Spark 4.0 or 4.1; or
-                Spark runs a batch again that reads none of this stream's topics.
+            CheckpointError: The checkpoint belongs to another group, on Spark 4.0 or 4.1; or the
+                batch to run again reads none of this stream's topics.
         """
         if not self._tells_start:
             self._refuse_another_group(start, end)
@@ -155,9 +153,9 @@ class QueryRun:
         return plan.ranges
 
     def _refuse_another_group(self, start: Offset, end: Offset) -> None:
-        """Refuse a batch of this group that follows one of another.
+        """Refuse a batch of this group that follows a batch of another group.
 
-        Where Spark does not say where the last batch ended, nothing was compared before.
+        Spark 4.2 passes the start to `latestOffset`, where the member compares the groups.
         """
         own = self._options.group_id
         if start.get("group") in (None, own):
@@ -169,16 +167,16 @@ class QueryRun:
         options = self._options.command_options()
         copy = reset_command(own, options, "--from-group", before.group_id, *named)
         raise CheckpointError(
-            f"the checkpoint was written in the group {before.group_id!r}, but this query reads in"
-            f" the group {own!r}, and Spark before 4.2 cannot go on from there. Give the query a"
-            f" new checkpointLocation. To go on where {before.group_id!r} stands, first stop all"
+            f"the checkpoint belongs to the group {before.group_id!r}, but this query reads as the"
+            f" group {own!r}, and Spark before 4.2 cannot continue from there. Set a new"
+            f" checkpointLocation. To continue at the offsets of {before.group_id!r}, stop all"
             f" members of {own!r} and run: {copy}"
         )
 
     def _check_topics(self, plan: BatchPlan) -> None:
-        """Check that a batch which Spark runs again is one of this stream.
+        """Check that a batch to run again belongs to this stream.
 
-        Spark gives the offsets in a checkpoint to the streams of a query by their order.
+        Spark assigns the offsets in a checkpoint to the streams of a query by their order.
         """
         subscription = self._options.subscription
         read = {each.topic for each in plan.ranges}
@@ -186,16 +184,16 @@ class QueryRun:
         if read and len(others) == len(read):
             wanted = subscription.topic_regex or ", ".join(subscription.topic_names)
             raise CheckpointError(
-                f"the last batch of the checkpoint is not finished; it reads {', '.join(others)},"
-                f" and this stream subscribes to {wanted}: either its topics were changed, or the"
-                " streams of the query have another order. Start the query once as it was, so that"
-                " the batch is finished, or give it a new checkpointLocation"
+                f"the unfinished last batch of the checkpoint reads {', '.join(others)}, but this"
+                f" stream subscribes to {wanted}: its topics or the order of the query's streams"
+                " changed. Run the unchanged query once to finish the batch, or set a new"
+                " checkpointLocation"
             )
         if others:
             logger.warning(
-                "the last batch of the checkpoint was not finished and is run again; it reads %s"
-                " too, which the query does not subscribe to any more: these offsets are not"
-                " committed, and who subscribes to them in this group reads these rows again",
+                "running the unfinished last batch of the checkpoint again; it also reads %s, which"
+                " the query no longer subscribes to: these offsets are not committed, so the next"
+                " subscriber of this group reads their rows again",
                 ", ".join(others),
             )
 
@@ -205,39 +203,34 @@ class QueryRun:
         return self._known[1]
 
     def await_last_report(self, timeout_s: float = LAST_REPORT_TIMEOUT_S) -> None:
-        """Wait to hear whether the last batch is finished, if a driver listens: then it counts.
-
-        Args:
-            timeout_s: How long at most.
-        """
+        """Wait for a listening driver's report of the last batch."""
         self._is_ending = True
         self.driver.note_end()
         if not self.control.await_report(timeout_s):
             logger.warning(
-                "the last batch is not known to be finished, so its offsets are not committed: the"
-                " next run of this checkpoint does that, if it gets the partitions back; else they"
-                " are read again%s",
-                "" if self.control.is_reported_to else ". spark_groups.listen(spark) would know",
+                "the offsets of the last batch are not committed, because it may be unfinished: the"
+                " next run from this checkpoint commits them if it is assigned the partitions;"
+                " otherwise their rows are read again%s",
+                "" if self.control.is_reported_to else ". spark_groups.listen(spark) avoids this",
             )
 
     def leave(self, timeout_s: float = 5.0) -> None:
-        """Commit what is known to be finished and leave the group; a second call does nothing."""
-        # An application that crashed was not stopped: it will be back.
+        """Commit finished batches and leave the group; idempotent."""
+        # An application that crashed will return.
         will_return = not self._options.leave_on_stop or self._jvm_is_gone()
         self.driver.leave(timeout_s, will_return=will_return)
         self.control.close()
 
     def _jvm_is_gone(self) -> bool:
-        """Whether the JVM died; its connections end a moment before it does."""
+        """Return whether the JVM died; its connections end shortly before it."""
         deadline_s = time.monotonic() + JVM_DYING_S
         while os.getppid() == self._jvm_pid and time.monotonic() < deadline_s:
             time.sleep(JVM_DYING_S / 10)
         return os.getppid() != self._jvm_pid
 
     def _must_drain(self) -> bool:
-        """Whether the driver asked for an end; says so the first time."""
         is_requested = self.control.is_draining
-        if is_requested and not self._said_drain:
-            self._said_drain = True
-            logger.info("the driver asked for an end: this run plans nothing more")
+        if is_requested and not self._has_logged_drain:
+            self._has_logged_drain = True
+            logger.info("the driver is ending the query: planning no more batches")
         return is_requested

@@ -1,4 +1,4 @@
-"""Makes the sources known to a session, or says why Spark does not find them."""
+"""Registers the sources with a session, or reports why Spark cannot find them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ try:
     from pyspark.sql.datasource import DataSource
 except ImportError as error:
     raise ImportError(
-        f"spark-groups needs Spark 4.0 or newer, and this is pyspark {pyspark_version}: Spark 3"
-        " knows no Python data sources, and says DATA_SOURCE_NOT_FOUND"
+        f"spark-groups requires Spark 4.0 or later, and this is pyspark {pyspark_version}: Spark 3"
+        " has no Python data sources, and reports DATA_SOURCE_NOT_FOUND"
     ) from error
 
 from spark_groups.spark.source.source import KafkaGroupDataSource
@@ -31,14 +31,11 @@ WORKER_TIMEOUT_S: Final = 60.0
 def register(spark: SparkSession) -> None:
     """Register `format("kafka-group")` and `format("kafka-group-state")` with a session.
 
-    It is not needed where the package is installed in the Python of Spark's workers: Spark then
-    finds them by itself. Where it says `[DATA_SOURCE_NOT_FOUND]`, this says why.
-
-    Args:
-        spark: The session.
+    Spark finds the sources itself if its workers' Python has the package. If Spark reports
+    `[DATA_SOURCE_NOT_FOUND]`, this function reports the reason.
 
     Raises:
-        OptionsError: Spark's workers run a Python that does not have the package.
+        OptionsError: The Python of Spark's workers lacks the package.
     """
     _check_workers(spark)
     for source in (KafkaGroupDataSource, KafkaGroupStateDataSource):
@@ -46,11 +43,11 @@ def register(spark: SparkSession) -> None:
 
 
 def _check_workers(spark: SparkSession) -> None:
-    """Import the package in the Python of the workers, if that is another one on this machine."""
-    # A session of Spark Connect has its workers elsewhere.
+    """Import the package in the workers' Python, if it is another one on this machine."""
+    # Workers of a Spark Connect session run elsewhere.
     context = getattr(spark, "_sc", None)
     python = getattr(context, "pythonExec", None)
-    # Not their real paths: the Pythons of two environments may be one file.
+    # Do not resolve links: the Pythons of two environments may be one file.
     if python is None or os.path.abspath(shutil.which(python) or python) == sys.executable:
         return
     try:
@@ -64,9 +61,9 @@ def _check_workers(spark: SparkSession) -> None:
             check=True,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        said = str(getattr(error, "stderr", None) or error).strip().splitlines()[-1]
+        reason = str(getattr(error, "stderr", None) or error).strip().splitlines()[-1]
         raise OptionsError(
-            f"Spark's workers run {python}, which cannot import spark_groups ({said}). Set"
+            f"the Python of Spark's workers, {python}, cannot import spark_groups ({reason}). Set"
             f" PYSPARK_PYTHON={sys.executable} before the session starts, or install spark-groups"
             " there: `spark-groups doctor` checks it"
         ) from error
@@ -76,6 +73,6 @@ def _register(spark: SparkSession, source: type[DataSource]) -> None:
     try:
         spark.dataSource.register(source)
     except AnalysisException as error:
-        # Spark 4.0 refuses what it has found by itself.
+        # Spark 4.0 refuses sources that it has found itself.
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise

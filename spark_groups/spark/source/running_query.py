@@ -1,8 +1,4 @@
-"""The query that a batch of `foreachBatch` belongs to: its options, its run, and what it reads.
-
-All of it is taken from the running query, so that nothing has to be told twice, and no secret is
-kept anywhere else.
-"""
+"""The running query of a `foreachBatch` call: its options, run ID and ranges."""
 
 from __future__ import annotations
 
@@ -29,10 +25,9 @@ class RunningQuery:
     """A query that reads one stream of kafka-group.
 
     Args:
-        options: The options of its stream, by name; with secrets, which its text does not show.
-        run_id: Spark's id of this run.
-        ranges: What the batch reads.
-        is_as_loaded: Whether nothing is done with the stream before it is written.
+        options: The stream's options by name, with secrets; excluded from the repr.
+        ranges: The offset ranges of the current batch.
+        is_as_loaded: Whether the query writes the stream without transforming it.
     """
 
     options: tuple[tuple[str, str], ...] = field(repr=False)
@@ -42,30 +37,29 @@ class RunningQuery:
 
     @property
     def checked(self) -> SourceOptions:
-        """The options as the source takes them."""
+        """The validated options."""
         return _checked(self.options)
 
 
 def running_query(batch: DataFrame, caller: str) -> RunningQuery:
-    """Find the query that a batch belongs to.
+    """Return the query that a batch belongs to.
 
     Args:
-        batch: What `foreachBatch` was given.
-        caller: Who asks, for the error.
+        caller: The function to name in errors.
 
     Raises:
-        OptionsError: It cannot be found, or does not read one stream of kafka-group.
+        OptionsError: The query is unknown, or does not read exactly one kafka-group stream.
     """
     session: Any = batch.sparkSession
     if not hasattr(session, "_jsparkSession"):
         raise OptionsError(
-            f"{caller} needs a classic session: Spark Connect does not show the query"
+            f"{caller} requires a classic session: Spark Connect does not expose the query"
         )
     query_id = session.sparkContext.getLocalProperty(_QUERY_ID)
     if query_id is None:
         raise OptionsError(
-            f"{caller} does not know the query: call its function on the thread that foreachBatch"
-            " calls it on, and leave PYSPARK_PIN_THREAD as it is"
+            f"{caller} cannot identify the query: call its function on the thread of foreachBatch,"
+            " and do not change PYSPARK_PIN_THREAD"
         )
     key = session.sparkContext._jvm.java.util.UUID.fromString(query_id)
     execution = session._jsparkSession.sharedState().activeStreamingQueries().get(key)
@@ -73,7 +67,7 @@ def running_query(batch: DataFrame, caller: str) -> RunningQuery:
     streams = _streams(plan)
     if len(streams) != 1:
         raise OptionsError(
-            f"{caller} takes a query that reads one stream of kafka-group, not {len(streams)}"
+            f"{caller} requires a query with one kafka-group stream, not {len(streams)}"
         )
     options = _given(streams[0])
     end = _text(execution.availableOffsets())
@@ -87,16 +81,10 @@ def running_query(batch: DataFrame, caller: str) -> RunningQuery:
 
 
 def split_group(execution: Any) -> tuple[str, str] | None:
-    """Find a group that a query would join as several members which divide its topics.
+    """Return a group that a query would join with several members, and the reason to refuse it.
 
-    Each stream of a query is a member. A stream that is joined with itself becomes two streams with
-    the same options; one that is united with itself stays one.
-
-    Args:
-        execution: The query, as the JVM has it.
-
-    Returns:
-        The group, and why such a query is refused; None if there is no such group.
+    Each stream of a query is a member. A stream joined with itself becomes two streams with the
+    same options; a union of a stream with itself stays one.
     """
     streams: list[Any] = []
     for leaf in _streams(execution.analyzedPlan()):
@@ -109,19 +97,14 @@ def split_group(execution: Any) -> tuple[str, str] | None:
         if is_one_group and is_one_cluster and topics[0].shares_topics_with(topics[1]):
             return one.group_id, (
                 f"the query is refused: it has two streams in the group {one.group_id!r} with the"
-                " same topics, and each would get only a part of their partitions. A stream that"
-                " is joined with itself becomes two: load it twice, and give each load a"
-                " kafka.group.id of its own"
+                " same topics, and each would read only part of the partitions. A stream joined"
+                " with itself becomes two: load it twice, each with its own kafka.group.id"
             )
     return None
 
 
 def cluster_of(checked: SourceOptions) -> Cluster:
-    """Return the cluster of a stream, connected to as its options say.
-
-    Args:
-        checked: The options.
-    """
+    """Return a client of a stream's cluster."""
     return Cluster(
         checked.bootstrap_servers,
         client_id=checked.client_id,
@@ -132,12 +115,12 @@ def cluster_of(checked: SourceOptions) -> Cluster:
 
 @lru_cache(maxsize=16)
 def _checked(options: tuple[tuple[str, str], ...]) -> SourceOptions:
-    """Check options once for all batches: files of certificates take a while."""
+    """Cache the options across batches, because certificate files are slow to load."""
     return SourceOptions.of(dict(options))
 
 
 def _streams(plan: Any) -> list[Any]:
-    """Return the streams of kafka-group in a plan, as often as it has them."""
+    """Return the kafka-group streams in a plan, with duplicates."""
     leaves = plan.collectLeaves()
     return [leaf for leaf in map(leaves.apply, range(leaves.size())) if _is_group(leaf)]
 
@@ -159,6 +142,6 @@ def _is_group(plan: Any) -> bool:
 
 
 def _text(progress: Any) -> str:
-    """Return where the only stream of a query stands; nothing if it has not begun."""
+    """Return the offset of a query's only stream; empty before its first batch."""
     offset = progress.values().headOption()
     return str(offset.get().json()) if offset.isDefined() else ""

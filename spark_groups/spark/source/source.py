@@ -1,9 +1,8 @@
-"""`format("kafka-group")`: the data source, its stream reader, and its reader of a backlog.
+"""`format("kafka-group")`: the data source, its stream reader, and its backlog reader.
 
-Spark makes several copies of a reader: one lives in a runner process of its own on the driver's
-host and joins the group in its first call; another is pickled to executors and only reads. Spark
-finds sources, checks a load and plans a read in processes of their own, too, one after the other
-while a query starts: so each imports here only what it does.
+Spark copies a reader: one copy runs in a runner process on the driver's host and joins the group in
+its first call; others are pickled to executors and only read. Spark also finds sources, validates a
+load and plans a read in separate processes while a query starts, so each imports only its part.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ except ImportError:  # Spark 4.0 and 4.1
     HAS_ADMISSION_CONTROL = False  # type: ignore[misc]
 
 NO_LIMIT_ROWS: Final = 2**62
-"""The read limit of a query without one: `ReadAllAvailable` then tells Trigger.Once."""
+"""The default read limit, so that `ReadAllAvailable` identifies Trigger.Once."""
 
 
 class KafkaGroupDataSource(DataSource):
@@ -73,7 +72,7 @@ class KafkaGroupDataSource(DataSource):
         return KafkaGroupStreamReader(self._load)
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
-        """Return the reader of what the group has not read yet."""
+        """Return the reader of the group's backlog."""
         return KafkaGroupBacklogReader(self._load)
 
 
@@ -85,35 +84,27 @@ class RangesPartition(InputPartition):
 
 
 class KafkaGroupBacklogReader(DataSourceReader):
-    """Reads what a group has not read yet, without being a member of it.
-
-    Args:
-        load: What the load asks for.
-    """
+    """Reads a group's backlog without joining the group."""
 
     def __init__(self, load: Load) -> None:
         self._load = load
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the tasks that read the backlog as it is now; runs on the driver."""
+        """Return the tasks that read the current backlog; runs on the driver."""
         from spark_groups.spark.source.backlog import read_backlog
 
         options = self._load.options()
         return _tasks(self._load, options, read_backlog(options))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the ranges of one task, or tell them; runs in executors."""
-        # Spark makes a task out of nothing where there is none.
+        """Return the records or ranges of one task; runs on executors."""
+        # Spark creates a placeholder partition if there is none.
         if isinstance(partition, RangesPartition):
             yield from _rows(self._load, partition)
 
 
 class _StreamReader(DataSourceStreamReader):
-    """The reader without what Spark 4.2 added.
-
-    Args:
-        load: What the load asks for.
-    """
+    """The reader without the methods of Spark 4.2."""
 
     _run: QueryRun | None = None
     _publisher: SnapshotPublisher | None = None
@@ -130,35 +121,35 @@ class _StreamReader(DataSourceStreamReader):
         return self._load.options()
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return a constant: where the group starts is for Kafka to say."""
+        """Return a constant; the group's committed offsets determine the start."""
         return dict(NOTHING_PLANNED)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Return the tasks of a batch: exactly the ranges of its plan."""
+        """Return tasks that read exactly the ranges of the batch's plan."""
         return _tasks(self._load, self._options, self._live().ranges(start, end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the ranges of one task, or tell them; runs in executors."""
+        """Return the records or ranges of one task; runs on executors."""
         assert isinstance(partition, RangesPartition)
         yield from _rows(self._load, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: the next `latestOffset` proved the same one trigger earlier."""
+        """Do nothing: `latestOffset` proved this one trigger earlier."""
 
     def stop(self) -> None:
-        """Leave the group, once it is known whether the last batch is finished."""
+        """Leave the group, after waiting for the report of the last batch."""
         if self._endpoint is not None:
-            # First: the query's next run wants the same port.
+            # First, because the query's next run needs the same port.
             self._endpoint.close()
         if self._run is not None:
-            # The connection may end before the signal comes: both ways lead here.
+            # Spark closes the connection and sends a signal, in either order; both end here.
             self._run.await_last_report()
             self._run.leave()
         if self._publisher is not None:
             self._publisher.close()
 
     def _live(self) -> QueryRun:
-        """Return the live side of this reader; the first call makes it, in the runner."""
+        """Return the run of this reader; the first call, in the runner, joins the group."""
         if self._run is None:
             from spark_groups.runtime.snapshots import SnapshotPublisher
             from spark_groups.spark.control.channel import files_directory
@@ -173,13 +164,13 @@ class _StreamReader(DataSourceStreamReader):
             log_to_stderr(
                 self._options.log_level, lambda: self._run.control.query_id if self._run else None
             )
-            # Asked before the member makes connections of its own.
+            # Before the member opens connections of its own.
             connection = jvm_connection()
             self._run = QueryRun(self._options, tells_start=HAS_ADMISSION_CONTROL)
             RunnerEnd(
                 self.stop, files_directory=files_directory(), jvm_connection=connection
             ).watch()
-            # Only now: threads that are made before cannot be kept from taking signals.
+            # Threads that start before watch() would not block SIGTERM.
             self._run.control.start()
             self._publisher = SnapshotPublisher(self._run.snapshot)
             self._publisher.start()
@@ -188,7 +179,7 @@ class _StreamReader(DataSourceStreamReader):
         return self._run
 
     def _monitored(self, run: QueryRun) -> MonitoringEndpoint | None:
-        """Begin to serve metrics and health, if that is wanted."""
+        """Serve metrics and health if metricsPort is set."""
         if self._options.metrics_port is None:
             return None
         from spark_groups.monitoring.endpoint import MonitoringEndpoint
@@ -208,7 +199,7 @@ if HAS_ADMISSION_CONTROL:
         """The reader on Spark 4.2 and later, with admission control."""
 
         def getDefaultReadLimit(self) -> ReadLimit:
-            """Return maxOffsetsPerTrigger, or a limit that is none."""
+            """Return maxOffsetsPerTrigger, or effectively no limit."""
             return ReadMaxRows(self._options.max_offsets_per_trigger or NO_LIMIT_ROWS)
 
         def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -218,20 +209,19 @@ if HAS_ADMISSION_CONTROL:
                 return dict(run.latest_offset(start))
             if not run.control.is_reported_to:
                 raise OptionsError(
-                    "Trigger.Once is refused: only a listener says that its only batch is finished,"
-                    " so without one its offsets would not be committed. Use"
-                    " trigger(availableNow=True), or call spark_groups.listen(spark) before the"
-                    " query starts"
+                    "Trigger.Once is refused: without a listener, the offsets of its only batch"
+                    " would not be committed. Use trigger(availableNow=True), or call"
+                    " spark_groups.listen(spark) before the query starts"
                 )
             run.prepare_available_now()
             return dict(run.latest_offset(start, everything=True))
 
         def prepareForTriggerAvailableNow(self) -> None:
-            """Read what is there when each partition becomes ours, then end."""
+            """End after reading the offsets that exist when each partition is assigned."""
             self._live().prepare_available_now()
 
         def reportLatestOffset(self) -> dict[str, Any]:
-            """Return the ends of this member's partitions, in the shape of Spark's Kafka source."""
+            """Return the log ends of the member's partitions, as Spark's Kafka source does."""
             ends: dict[str, Any] = {}
             for each, end in sorted(self._live().driver.latest_offsets().items()):
                 ends.setdefault(each.topic, {})[str(each.partition)] = end

@@ -1,6 +1,6 @@
-"""How Spark finds the source by itself; the wheel holds this as pyspark_kafka_group_state.
+"""Lets Spark find the source; the wheel contains this as the module pyspark_kafka_group_state.
 
-Spark takes one `DefaultSource` of each module, so each source needs a module of its own.
+Spark registers one `DefaultSource` per module, so each source needs its own.
 """
 
 from spark_groups.spark.state.source import KafkaGroupStateDataSource as DefaultSource

@@ -1,7 +1,7 @@
-"""`spark.read.format("kafka-group-state")`: who has which partition of a group, and its lag.
+"""`spark.read.format("kafka-group-state")`: owners and lag of a group's partitions.
 
-The groups are read on the driver, where members of this machine say what no broker knows; the rows
-travel to a task as they are. Of Spark's processes, each imports here only what it does.
+The driver reads the groups, because snapshots of members on its host add what brokers do not know;
+rows travel to a task unchanged. Each of Spark's processes imports only its part.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from spark_groups.errors import GroupNotFoundError
 
 if TYPE_CHECKING:
-    from spark_groups.observation.views import GroupView, MemberView, PartitionView
+    from spark_groups.observation.views import GroupView
     from spark_groups.spark.state.state_options import StateOptions
 STATE_COLUMNS: Final = (
     "group_id string, group_type string, group_state string, group_epoch int,"
@@ -27,11 +27,11 @@ STATE_COLUMNS: Final = (
     " member_epoch int, moves_to string, log_start_offset bigint, committed_offset bigint,"
     " log_end_offset bigint, lag bigint, remark string"
 )
-"""As Spark's DDL; the words are those of `spark-groups describe --json`."""
+"""Spark's DDL, with the names of `spark-groups describe --json`."""
 
 
 class KafkaGroupStateDataSource(DataSource):
-    """Consumer groups of a Kafka cluster as they stand, one row for each partition."""
+    """The current state of consumer groups, one row per partition."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
@@ -45,7 +45,7 @@ class KafkaGroupStateDataSource(DataSource):
         return "kafka-group-state"
 
     def schema(self) -> str:
-        """Return the columns, without asking a broker."""
+        """Return the columns."""
         return STATE_COLUMNS
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
@@ -55,23 +55,23 @@ class KafkaGroupStateDataSource(DataSource):
 
 @dataclass
 class StatePartition(InputPartition):
-    """All rows, which are read by then."""
+    """All rows, already read."""
 
     rows: tuple[StateRow, ...]
 
 
 class KafkaGroupStateReader(DataSourceReader):
-    """Reads groups once for each plan, on the driver.
+    """Reads groups once per query plan, on the driver.
 
     Args:
-        packed_options: The options, pickled: a task imports nothing of what they consist of.
+        packed_options: Pickled options, so that executors never import pydantic.
     """
 
     def __init__(self, packed_options: bytes) -> None:
         self._packed_options = packed_options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return all rows, as the groups are now."""
+        """Return all rows, read now."""
         options: StateOptions = pickle.loads(self._packed_options)
         return [StatePartition(tuple(read_state(options)))]
 
@@ -82,15 +82,12 @@ class KafkaGroupStateReader(DataSourceReader):
 
 
 def read_state(options: StateOptions) -> Iterator[StateRow]:
-    """Yield the rows of groups, in the order in which they are named, else by id.
-
-    Args:
-        options: Where they are, and which.
+    """Yield the rows of groups, in the given order, else by ID.
 
     Raises:
-        GroupNotFoundError: One that is named is not there.
-        BrokerUnreachableError: Not all answers came in time.
-        ProtocolError: A broker refused, or its answer cannot be read.
+        GroupNotFoundError: A named group does not exist.
+        BrokerUnreachableError: A broker did not respond in time.
+        ProtocolError: A broker returned an error or an invalid response.
     """
     from spark_groups.observation.observe import GroupObserver
     from spark_groups.wire.security.security import warn_of_open_secrets
@@ -102,7 +99,7 @@ def read_state(options: StateOptions) -> Iterator[StateRow]:
         for group_id in options.group_ids:
             yield from state_rows(observer.view(group_id))
         for group_id in () if options.group_ids else _all_groups(options):
-            # One that is deleted meanwhile is none.
+            # The group may be deleted meanwhile.
             with contextlib.suppress(GroupNotFoundError):
                 yield from state_rows(observer.view(group_id))
 
@@ -115,36 +112,22 @@ def _all_groups(options: StateOptions) -> Iterator[str]:
         security=options.security,
         request_timeout_s=options.api_timeout_ms / 1000,
     ) as cluster:
-        # Classic groups may be of others than consumers, such as the workers of Kafka Connect.
+        # Classic groups also include others than consumers, such as Kafka Connect workers.
         for each in cluster.list_groups(types=("Consumer", "Classic")):
             if each.protocol_type in ("consumer", ""):
                 yield each.group_id
 
 
 class StateRow(NamedTuple):
-    """A row; what is not known, and what there is none of, is None.
+    """A row; None means unknown or absent.
 
     Args:
-        group_id: The group.
-        group_type: Of which protocol it is: consumer or classic.
-        group_state: The coordinator's word.
-        group_epoch: Rises whenever members, subscriptions or topics change.
-        assignment_epoch: The group epoch that the target assignment was computed at.
-        assignor_name: Who computes it.
-        topic: The partition's topic.
-        topic_id: Its id, as Kafka's tools write it.
-        partition: Its index.
-        member_id: The member that has the partition.
-        instance_id: `group.instance.id` of that member.
-        client_id: What its client calls itself.
-        client_host: Where it connects from.
-        member_epoch: The epoch that it has acknowledged.
-        moves_to: Id of the member that will have the partition, if that is another one.
-        log_start_offset: The first offset there is.
+        assignment_epoch: The group epoch of the target assignment.
+        topic_id: As Kafka's tools write it.
+        moves_to: Member ID of the next owner, if the partition moves.
         committed_offset: The next offset to read.
         log_end_offset: The next offset to be written.
-        lag: From the committed offset, or the log start where none is committed, to the end.
-        remark: What is unusual, in words.
+        lag: From the committed offset, else the log start, to the log end.
     """
 
     group_id: str
@@ -169,12 +152,12 @@ class StateRow(NamedTuple):
     remark: str | None = None
 
 
-def state_rows(view: GroupView) -> Iterator[StateRow]:
-    """Yield the rows of a group; one without partitions and members has a row of its own.
+_MEMBER_FIELDS: Final = StateRow._fields[9:14]
+_PARTITION_FIELDS: Final = (*StateRow._fields[6:9], *StateRow._fields[14:19])
 
-    Args:
-        view: The group.
-    """
+
+def state_rows(view: GroupView) -> Iterator[StateRow]:
+    """Yield the rows of a group, and one row for an empty group."""
     group = StateRow(
         group_id=view.group_id,
         group_type=view.group_type,
@@ -185,38 +168,17 @@ def state_rows(view: GroupView) -> Iterator[StateRow]:
     )
     members = {each.member_id: each for each in view.members}
     for partition in view.partitions:
-        row = _of_member(group, members.get(partition.owner or ""))
-        yield _of_partition(row, partition)
+        owner = members.get(partition.owner or "")
+        row = _with(group, owner, _MEMBER_FIELDS) if owner is not None else group
+        row = _with(row, partition, _PARTITION_FIELDS)
+        yield row._replace(member_id=partition.owner, remark=partition.remark or None)
     owners = {each.owner for each in view.partitions}
     for member in view.members:
         if member.member_id not in owners:
-            yield _of_member(group, member)
+            yield _with(group, member, _MEMBER_FIELDS)
     if not view.partitions and not view.members:
         yield group
 
 
-def _of_member(row: StateRow, member: MemberView | None) -> StateRow:
-    if member is None:
-        return row
-    return row._replace(
-        member_id=member.member_id,
-        instance_id=member.instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        member_epoch=member.member_epoch,
-    )
-
-
-def _of_partition(row: StateRow, partition: PartitionView) -> StateRow:
-    return row._replace(
-        topic=partition.topic,
-        topic_id=partition.topic_id,
-        partition=partition.partition,
-        member_id=partition.owner,
-        moves_to=partition.moves_to,
-        log_start_offset=partition.log_start_offset,
-        committed_offset=partition.committed_offset,
-        log_end_offset=partition.log_end_offset,
-        lag=partition.lag,
-        remark=partition.remark or None,
-    )
+def _with(row: StateRow, view: object, names: tuple[str, ...]) -> StateRow:
+    return row._replace(**{name: getattr(view, name) for name in names})

@@ -1,4 +1,4 @@
-"""The options of the `kafka-group-state` source: where the groups are, and which of them."""
+"""The options of the `kafka-group-state` source."""
 
 from __future__ import annotations
 
@@ -24,19 +24,17 @@ from spark_groups.wire.security.security import PLAINTEXT, Security
 def _group_ids(text: str) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
     if not found:
-        raise ValueError("names no group: give one or more, separated by commas, or none for all")
+        raise ValueError("names no group: list groups separated by commas, or omit it for all")
     return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(arbitrary_types_allowed=True))
 class StateOptions:
-    """The checked options of one load().
+    """The validated options of one load().
 
     Args:
-        bootstrap_servers: `host:port` of brokers.
-        group_ids: The groups; none: all of the consumer and the classic protocol.
-        api_timeout_ms: In how many milliseconds each group must have been read.
-        security: How connections are secured.
+        group_ids: Empty means all groups of the consumer and the classic protocol.
+        api_timeout_ms: The limit for reading one group, in milliseconds.
     """
 
     bootstrap_servers: Annotated[tuple[str, ...], BeforeValidator(parse_servers)] = Field(
@@ -50,13 +48,13 @@ class StateOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> StateOptions:
-        """Check the options of a load().
+        """Validate the options of a load().
 
         Args:
-            options: Texts by name; names in any case.
+            options: Texts by name, in any case.
 
         Raises:
-            OptionsError: Some are unknown, missing or wrong; lists all.
+            OptionsError: Options are unknown, missing or invalid; lists all.
         """
         given = {name.lower(): str(value) for name, value in options.items()}
         problems = [*unknown_or_refused(given, _KNOWN)]

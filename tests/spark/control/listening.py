@@ -57,7 +57,7 @@ class Driver:
             self._received,
             [directory],
         )
-        self.server.start("nothing is told")
+        self.server.start("tests lack it")
 
     def __enter__(self) -> Driver:
         return self

@@ -1,4 +1,4 @@
-"""The figures of a query, taken by the driver from its runner: what is read of its progress."""
+"""The figures of a query, which the driver reads from its runner."""
 
 from __future__ import annotations
 

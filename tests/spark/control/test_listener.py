@@ -73,18 +73,18 @@ class Runner:
 
 
 @pytest.fixture
-def told() -> queue.SimpleQueue[PartitionsMoved]:
+def moves() -> queue.SimpleQueue[PartitionsMoved]:
     return queue.SimpleQueue()
 
 
 def test_partitions_are_handed_to_the_callbacks_as_values(
-    told: queue.SimpleQueue[PartitionsMoved], tmp_path: Path
+    moves: queue.SimpleQueue[PartitionsMoved], tmp_path: Path
 ) -> None:
     listener = GroupListener(
         JVM,
-        on_assigned=told.put,
-        on_revoked=told.put,
-        on_lost=told.put,
+        on_assigned=moves.put,
+        on_revoked=moves.put,
+        on_lost=moves.put,
         directories=[tmp_path],
         spark_ui="http://driver-1:4040",
     )
@@ -99,7 +99,7 @@ def test_partitions_are_handed_to_the_callbacks_as_values(
         member_epoch=3,
         partitions=(TopicPartition("flights", 0), TopicPartition("flights", 2)),
     )
-    assert told.get(timeout=20) == expected
+    assert moves.get(timeout=20) == expected
     listener.report(
         "q1",
         [PLAN, "7", "null"],
@@ -115,13 +115,13 @@ def test_partitions_are_handed_to_the_callbacks_as_values(
         trigger_interval_s=2.5,
     )
     runner.change("revoked", number=5, deadline_s=100.0)
-    moved = told.get(timeout=20)
+    moved = moves.get(timeout=20)
     assert moved.query_id == "q1"
     assert moved.deadline_s is not None
     assert 50 < moved.deadline_s <= 100
     assert runner.next() == Released(number=5)
     runner.change("lost")
-    assert told.get(timeout=20).deadline_s is None
+    assert moves.get(timeout=20).deadline_s is None
     listener.ended("q1")
     assert runner.next() == NothingMoreReported(query_id="q1", had_reports=True)
     listener.close()
@@ -171,8 +171,8 @@ def test_a_callback_that_does_not_return_keeps_no_more_than_its_own(
     assert hanging.wait(20)
     runner.change("revoked", number=2, deadline_s=100.0)
     runner.change("revoked", number=3, deadline_s=100.0)
-    assert runner.next() == Released(number=3), "nobody will be told of it"
-    assert "are not told" in caplog.text
+    assert runner.next() == Released(number=3), "the change is dropped"
+    assert "not reporting revoked" in caplog.text
     released.set()
     assert [runner.next(), runner.next()] == [Released(number=1), Released(number=2)]
     listener.close()
@@ -235,7 +235,7 @@ def test_listener_is_removed_also_if_events_are_not_delivered_in_time(
     listener_module.remove_listener(session, events, 3.0)  # type: ignore[arg-type]
     assert session.removed == [events]
     assert session.waited_ms[0] <= 3_000
-    assert "not delivered all events" in caplog.text
+    assert "did not deliver all query events" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -280,10 +280,10 @@ def test_all_listeners_share_one_time_out_which_is_short_where_no_thread_starts(
 
 
 def test_a_listener_that_cannot_be_found_says_what_is_missing(
-    told: queue.SimpleQueue[PartitionsMoved], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    moves: queue.SimpleQueue[PartitionsMoved], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "taken").touch()
-    listener = GroupListener(JVM, on_assigned=told.put, directories=[tmp_path / "taken"])
+    listener = GroupListener(JVM, on_assigned=moves.put, directories=[tmp_path / "taken"])
     for text in ("committed at the next trigger", "Trigger.Once is refused", "XDG_RUNTIME_DIR"):
         assert text in caplog.text
     listener.report("q1", [PLAN], is_stateful=False, is_asynchronous=False)
@@ -292,7 +292,7 @@ def test_a_listener_that_cannot_be_found_says_what_is_missing(
 
 
 def test_a_session_of_spark_connect_is_refused() -> None:
-    with pytest.raises(OptionsError, match="Spark Connect cannot listen"):
+    with pytest.raises(OptionsError, match="requires a classic session"):
         spark_groups.listen(object())  # type: ignore[arg-type]
 
 
@@ -314,10 +314,10 @@ def query(
 
 @pytest.fixture
 def listening(
-    spark: SparkSession, told: queue.SimpleQueue[PartitionsMoved]
+    spark: SparkSession, moves: queue.SimpleQueue[PartitionsMoved]
 ) -> Iterator[GroupListener]:
     listener = spark_groups.listen(
-        spark, on_assigned=told.put, on_revoked=told.put, on_lost=told.put
+        spark, on_assigned=moves.put, on_revoked=moves.put, on_lost=moves.put
     )
     yield listener
     listener.close()
@@ -332,7 +332,7 @@ class TestOnSpark:
         self,
         query: GroupQuery,
         listening: GroupListener,
-        told: queue.SimpleQueue[PartitionsMoved],
+        moves: queue.SimpleQueue[PartitionsMoved],
     ) -> None:
         servers = query.kafka.bootstrap_servers
         with query.running(processingTime="1 hour") as running:
@@ -343,11 +343,11 @@ class TestOnSpark:
             # What no event says is asked of the query itself.
             run = listener_module._QueryEvents(listening, query.spark)._ask(str(running.id))
             assert (run.is_asynchronous, run.trigger_interval_s) == (False, 3600.0)
-            came = told.get(timeout=20)
+            came = moves.get(timeout=20)
             assert len(came.partitions) == PARTITIONS
             with queries(servers, query.group_id, query.topic) as start:
                 second = start()
-                going = told.get(timeout=READ_S)
+                going = moves.get(timeout=READ_S)
                 assert going.query_id == str(running.id)
                 assert going.deadline_s is not None
                 assert len(going.partitions) == 1
@@ -406,7 +406,7 @@ class TestOnSpark:
                     running.awaitTermination(READ_S)
         finally:
             running.stop()
-        assert "the query keeps state, which stays here" in str(caught.value)
+        assert "its state does not move" in str(caught.value)
         assert query.topic in str(caught.value)
 
     def test_asynchronous_progress_tracking_is_refused(

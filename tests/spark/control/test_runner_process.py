@@ -159,14 +159,14 @@ def test_hang_up_is_seen_and_nothing_is_taken() -> None:
         theirs.send(b"x")
         assert not has_hung_up(ours)
         theirs.close()
-        assert not has_hung_up(ours), "what was sent before has to be read first"
+        assert not has_hung_up(ours), "earlier data must be read first"
         assert ours.recv(1) == b"x"
         assert has_hung_up(ours)
 
 
 @pytest.fixture
 def package(request: pytest.FixtureRequest) -> str:
-    """A package of this test's own, whose lines nobody writes: pytest has handlers on the root."""
+    """A package of this test without handlers; pytest has handlers on the root."""
     name = f"package_of_{request.node.name}".replace(".", "_")
     logging.getLogger(name).propagate = False
     return name

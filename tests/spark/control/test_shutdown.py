@@ -92,7 +92,7 @@ def test_signal_in_the_middle_of_a_batch(
         processes = job.processes()
         send(job)
         _, took_s = job.await_end(30)
-        # At once: nobody waits for a session time-out, and no process lingers.
+        # At once: the member has left before its session timeout, and no process lingers.
         assert member_count(kafka, group_id) == 0, job.text()
         wait_until(lambda: not any(map(is_alive, processes)), 5, "the end of all processes")
     assert took_s < BATCH_S + 10
@@ -119,8 +119,8 @@ def test_batch_that_takes_too_long_is_given_up(
         assert member_count(kafka, group_id) == 0, job.text()
         wait_until(lambda: not any(map(is_alive, processes)), 5, "the end of all processes")
     assert took_s < 15
-    assert "is given up" in job.text()
-    # What was not finished is not committed: the next owner reads it.
+    assert "stays uncommitted" in job.text()
+    # Unfinished offsets are not committed: the next owner reads them.
     ends = committed_offsets(kafka, group_id)
     assert sum(ends.values()) == sum(map(len, written_offsets(job).values()))
 

@@ -1,4 +1,4 @@
-"""Configurations of a job: what is read, what overrides it, and what one error lists."""
+"""Configurations of a job: files, overrides, and the problems in one error."""
 
 from __future__ import annotations
 
@@ -177,27 +177,27 @@ def test_one_error_lists_everything_with_file_and_key(tmp_path: Path) -> None:
     )
     text = refusal(path, ("--name", "application.name", "a/b"))
     for line in (
-        f"{path}: aplication: there is no such key; did you mean application?",
+        f"{path}: aplication: is not a known key; did you mean application?",
         f"{path}: source.kafka.bootstrap.servers: ",
         f"{path}: source.kafka.group.id: is missing",
         f"{path}: source.maxOffetsPerTrigger: is not an option of this source; did you mean max",
         f"{path}: source.kafka.session.timeout.ms: is refused: ",
-        f"{path}: query.triger: there is no such key; did you mean trigger?",
-        f"{path}: sink.format: 'orc' is wrong: ",
-        "--name: application.name: 'a/b' cannot be the name of a directory",
+        f"{path}: query.triger: is not a known key; did you mean trigger?",
+        f"{path}: sink.format: 'orc' is invalid: ",
+        "--name: application.name: 'a/b' cannot name a directory",
     ):
         assert f"\n  - {line}" in text, text
 
 
 def test_section_that_is_no_table(tmp_path: Path) -> None:
-    assert "query: is no section with options: write [query] above" in refusal(
+    assert "query: is not a section: write [query] above" in refusal(
         written(tmp_path, f"query = 3\n{MINIMAL}")
     )
 
 
 @pytest.mark.parametrize("source", ["source = 1", "[[source]]"])
 def test_a_source_that_is_no_table(tmp_path: Path, source: str) -> None:
-    assert "source: is no section with options" in refusal(written(tmp_path, source))
+    assert "source: is not a section" in refusal(written(tmp_path, source))
 
 
 def test_a_file_that_no_parser_should_be_given(tmp_path: Path) -> None:

@@ -1,8 +1,12 @@
-"""The job's query on a real Spark and a real broker: what it writes, and what it refuses."""
+"""A job: its command line, its query on a real Spark and a real broker, and its output."""
 
 from __future__ import annotations
 
+import json
+import shutil
+import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from chispa import assert_df_equality
@@ -11,14 +15,28 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groups.errors import OptionsError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
-from spark_groups.spark.jobs.job_options import ConsumeOptions, load_job
-from spark_groups.spark.jobs.run import start_into, start_job, written
+from spark_groups.spark.jobs.job_options import (
+    ConsumeOptions,
+    CopyOptions,
+    ReplayOptions,
+    load_job,
+)
+from spark_groups.spark.jobs.run import (
+    SINK_LOG,
+    WRITTEN_BY,
+    OutputGuard,
+    main,
+    start_into,
+    start_job,
+    written,
+)
 from tests.brokers import Row, create_topic, produce
+from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
-
+DRY_RUN = {"--dry-run": ("replay.dryRun", "Only look.")}
 READ_S = 240
-EXAMPLE = Path(__file__).resolve().parents[3] / "conf" / "consume.toml"
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLE = ROOT / ConsumeOptions.example
 FLIGHTS = [(f"N{each % 7}", f"flight {each} ✈", each % 3, each // 3) for each in range(300)]
 
 
@@ -36,7 +54,7 @@ def topic(kafka: EmbeddedKafka, topic_name: str) -> str:
 
 @pytest.fixture
 def options(kafka: EmbeddedKafka, topic: str, group_id: str, tmp_path: Path) -> ConsumeOptions:
-    """The example, with what has to be this test's own."""
+    """The example, with this test's own names."""
     return configured(kafka, topic, group_id, tmp_path)
 
 
@@ -69,6 +87,8 @@ def run_available(spark: SparkSession, options: ConsumeOptions) -> None:
         query.stop()
 
 
+@pytest.mark.broker
+@pytest.mark.spark
 def test_parquet_holds_what_was_produced(
     spark: SparkSession, options: ConsumeOptions, tmp_path: Path, topic: str
 ) -> None:
@@ -88,6 +108,8 @@ def test_parquet_holds_what_was_produced(
     )
 
 
+@pytest.mark.broker
+@pytest.mark.spark
 @pytest.mark.long
 def test_second_run_of_the_application_goes_on(
     spark: SparkSession, kafka: EmbeddedKafka, options: ConsumeOptions, tmp_path: Path, topic: str
@@ -100,6 +122,8 @@ def test_second_run_of_the_application_goes_on(
     assert written.filter("value = 'later'").count() == 1
 
 
+@pytest.mark.broker
+@pytest.mark.spark
 @pytest.mark.long
 def test_output_of_another_checkpoint_is_refused_before_anything_is_written(
     spark: SparkSession,
@@ -110,17 +134,172 @@ def test_output_of_another_checkpoint_is_refused_before_anything_is_written(
 ) -> None:
     run_available(spark, options)
     other = configured(kafka, topic, f"group-of-{topic}", tmp_path, "another")
-    with pytest.raises(OptionsError, match="lose their rows"):
+    with pytest.raises(OptionsError, match="silently skip"):
         start(spark, other)
     assert not (tmp_path / "another").exists()
     assert not spark.streams.active
 
 
+@pytest.mark.broker
+@pytest.mark.spark
 @pytest.mark.long
 def test_delta_without_its_package_is_one_clear_error(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
     writer = rows.writeStream.format("delta")
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
-    with pytest.raises(OptionsError, match=r"Spark has no delta here: .*io\.delta:delta-spark"):
+    with pytest.raises(
+        OptionsError, match=r"this Spark has no delta sink: .*io\.delta:delta-spark"
+    ):
         start_into(writer, "delta", str(tmp_path / "out"))
     assert not spark.streams.active
+
+
+def never(*_: object) -> NoReturn:
+    raise AssertionError("it ran")
+
+
+def called(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["jobs/replay.py", *arguments])
+
+
+def test_wrong_options_end_it_with_two_and_name_the_arguments(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    called(
+        monkeypatch,
+        *("--config", str(ROOT / ReplayOptions.example), "--topics", "", "--dry-run"),
+        *(
+            "--set",
+            "replay.to=nowhere",
+            "--set",
+            "replay.dryRun=perhaps",
+            "--set",
+            "query.trigger=soon",
+        ),
+    )
+    with pytest.raises(SystemExit) as ended:
+        main("Help.", ReplayOptions, never, flags=DRY_RUN)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("replay.py: the job's configuration is invalid:\n")
+    for line in (
+        "--topics: source.subscribe: ",
+        "--set replay.dryRun: replay.dryRun: 'perhaps' is invalid",
+        "--set replay.to: replay.to: 'nowhere' is invalid",
+        "--set query.trigger: query.trigger: 'soon'",
+    ):
+        assert f"\n  - {line}" in said, said
+
+
+def test_argument_that_there_is_not_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    called(monkeypatch, "--target", "t")
+    with pytest.raises(SystemExit) as ended:
+        main("Help.", CopyOptions, never)
+    assert ended.value.code == 2
+    assert "--target" in capsys.readouterr().err
+
+
+def guard(spark: SparkSession, directory: Path, checkpoint: str = "checkpoint") -> OutputGuard:
+    return OutputGuard(spark, output=str(directory / "out"), checkpoint=str(directory / checkpoint))
+
+
+def run_query(spark: SparkSession, directory: Path, checkpoint: str = "checkpoint") -> str:
+    """Write one batch, as a job does, and return the query's id."""
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
+    writer = rows.writeStream.format("parquet").trigger(processingTime="1 day")
+    writer = writer.option("checkpointLocation", str(directory / checkpoint))
+    query = writer.start(str(directory / "out"))
+    try:
+        wait_until(lambda: query.lastProgress is not None, what="the first batch")
+        return str(query.id)
+    finally:
+        query.stop()
+
+
+@pytest.mark.spark
+def test_same_checkpoint_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    for _ in range(2):
+        one = guard(spark, tmp_path)
+        one.claim()
+        one.confirm(run_query(spark, tmp_path))
+    assert (tmp_path / "out" / SINK_LOG).is_dir()
+
+
+@pytest.mark.spark
+def test_moved_checkpoint_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    one = guard(spark, tmp_path)
+    one.claim()
+    one.confirm(run_query(spark, tmp_path))
+    (tmp_path / "checkpoint").rename(tmp_path / "moved")
+    guard(spark, tmp_path, "moved").claim()
+
+
+@pytest.mark.spark
+def test_another_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    one = guard(spark, tmp_path)
+    one.claim()
+    query_id = run_query(spark, tmp_path)
+    one.confirm(query_id)
+    with pytest.raises(OptionsError) as caught:
+        guard(spark, tmp_path, "other").claim()
+    text = str(caught.value)
+    assert query_id in text
+    assert f"file:{tmp_path}/out was written by" in text
+    assert f"{tmp_path}/other" in text
+    assert "Change application.name or sink.path" in text
+
+
+@pytest.mark.spark
+def test_new_checkpoint_at_the_same_place_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    one = guard(spark, tmp_path)
+    one.claim()
+    one.confirm(run_query(spark, tmp_path))
+    shutil.rmtree(tmp_path / "checkpoint")
+    with pytest.raises(OptionsError, match="silently skip"):
+        guard(spark, tmp_path).claim()
+
+
+@pytest.mark.spark
+def test_output_of_a_query_without_a_note_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    run_query(spark, tmp_path)
+    with pytest.raises(OptionsError, match="left no _written_by file"):
+        guard(spark, tmp_path).claim()
+
+
+@pytest.mark.spark
+def test_claim_before_the_first_start_holds(spark: SparkSession, tmp_path: Path) -> None:
+    guard(spark, tmp_path).claim()
+    guard(spark, tmp_path).claim()
+    with pytest.raises(OptionsError, match="the query of checkpoint"):
+        guard(spark, tmp_path, "other").claim()
+
+
+@pytest.mark.spark
+def test_start_that_was_not_confirmed_is_confirmed_later(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    guard(spark, tmp_path).claim()
+    query_id = run_query(spark, tmp_path)
+    one = guard(spark, tmp_path)
+    one.claim()
+    one.confirm(query_id)
+    note = json.loads((tmp_path / "out" / WRITTEN_BY).read_text("utf-8"))
+    assert note["query_id"] == query_id
+
+
+@pytest.mark.spark
+def test_note_that_cannot_be_read_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / WRITTEN_BY).write_text("?", encoding="utf-8")
+    with pytest.raises(OptionsError, match="cannot be read"):
+        guard(spark, tmp_path).claim()
+
+
+@pytest.mark.spark
+def test_note_is_no_row(spark: SparkSession, tmp_path: Path) -> None:
+    one = guard(spark, tmp_path)
+    one.claim()
+    one.confirm(run_query(spark, tmp_path))
+    assert spark.read.parquet(str(tmp_path / "out")).count() == 5

@@ -1,4 +1,4 @@
-"""What is said about names and texts that the source does not take."""
+"""Problems of unknown and refused options and invalid values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spark_groups.spark.options.checks import (
     validated,
 )
 from spark_groups.spark.options.source_options import SourceOptions, option_table
-from spark_groups.spark.reading.consumers import librdkafka_settings
+from spark_groups.spark.reading.librdkafka_reader import librdkafka_settings
 from spark_groups.wire.security.security import PLAINTEXT
 from spark_groups.wire.security.settings import SECURITY_SETTINGS
 from tests.secured import issue, jaas
@@ -46,7 +46,7 @@ def test_names_that_are_nearly_right_are_guessed() -> None:
 def test_refused_names_come_with_the_reason_also_without_their_prefix() -> None:
     for name in ("kafka.session.timeout.ms", "session.timeout.ms"):
         (reason,) = said(name)
-        assert reason.startswith(f"{name} is refused: the coordinator decides it")
+        assert reason.startswith(f"{name} is refused: the coordinator sets this")
         assert "spark-groups config GROUP --set consumer.session.timeout.ms=..." in reason
     assert "use subscribe or subscribePattern" in said("assign")[0]
 
@@ -61,8 +61,8 @@ def test_subscription_is_read_once_or_complained_of() -> None:
 
 def test_problem_is_told_by_the_name_of_the_option() -> None:
     error = {"loc": ("maxOffsetsPerTrigger", "int"), "type": "int_parsing", "input": "many"}
-    told = describe_problem({**error, "msg": "no number"}, ["maxOffsetsPerTrigger"])
-    assert told == "maxOffsetsPerTrigger: 'many' is wrong: no number"
+    problem = describe_problem({**error, "msg": "no number"}, ["maxOffsetsPerTrigger"])
+    assert problem == "maxOffsetsPerTrigger: 'many' is invalid: no number"
 
 
 @dataclass
@@ -76,7 +76,7 @@ def test_options_are_values_or_problems() -> None:
     assert problems == []
     assert validated(Sizes, {"large": "x"}, ["large"], problems) is None
     assert validated(Sizes, {}, ["large"], problems) is None
-    assert problems[0].startswith("large: 'x' is wrong")
+    assert problems[0].startswith("large: 'x' is invalid")
     assert problems[1] == "large is missing"
     with pytest.raises(OptionsError, match=r"the sizes source cannot be loaded:\n  - large: 'x'"):
         refuse_load("sizes", problems)
@@ -149,7 +149,7 @@ def test_a_key_that_spark_would_show_is_refused(monkeypatch: pytest.MonkeyPatch)
         "kafka.ssl.keystore.certificate.chain": client.certificate_pem,
         "kafka.ssl.keystore.key": client.key_pem,
     }
-    with pytest.raises(OptionsError, match="a key without a password would be shown") as raised:
+    with pytest.raises(OptionsError, match="would expose an unencrypted key") as raised:
         SourceOptions.of(options)
     assert client.key_pem.splitlines()[1] not in str(raised.value)
     monkeypatch.setenv("SPARK_GROUPS_TEST_KEY", client.key_pem)

@@ -50,4 +50,4 @@ def test_loss_is_an_error_or_a_warning(caplog: pytest.LogCaptureFixture) -> None
     forgiving = RangeSettings(bootstrap_servers=("b:1",), group_id="g", fail_on_data_loss=False)
     with caplog.at_level(logging.WARNING, "spark_groups"):
         lose(forgiving, "all is gone")
-    assert "all is gone; going on, as failOnDataLoss is false" in caplog.text
+    assert "all is gone; continuing, because failOnDataLoss is false" in caplog.text

@@ -106,13 +106,13 @@ def test_hostname_is_known_without_the_environment(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("${NO_SUCH_ONE}-${NOR_THIS}", "needs NO_SUCH_ONE, NOR_THIS in the environment"),
-        ("${}", "is not an instance id"),
-        ("${HOSTNAME", "is not an instance id"),
-        ("a b", "is not an instance id"),
-        ("", "is not an instance id"),
+        ("${NO_SUCH_ONE}-${NOR_THIS}", "set NO_SUCH_ONE, NOR_THIS in the environment"),
+        ("${}", "is not an instance ID"),
+        ("${HOSTNAME", "is not an instance ID"),
+        ("a b", "is not an instance ID"),
+        ("", "is not an instance ID"),
         ("x" * 250, "up to 249"),
-        ("${SPACED}", "'${SPACED}', which becomes 'a b', is not an instance id"),
+        ("${SPACED}", "'${SPACED}', which becomes 'a b', is not an instance ID"),
     ],
 )
 def test_instance_id_that_cannot_be_is_refused(

@@ -100,7 +100,7 @@ def test_application_killed_between_letters_and_commit(
     finally:
         if process.poll() is None:
             kill_everything(process)
-    # The batch that was not committed came again, with the same rows; then what was left.
+    # The batch that was not committed came again, with the same rows; then the remaining rows.
     again = Counter(seen.offsets())
     assert {place for place, count in again.items() if count == 2} == set(first)
     assert set(seen.values()) == set(VALUES) - set(POISON)

@@ -35,11 +35,11 @@ SOON_S = 0.5
 
 @dataclass
 class Scene:
-    """A topic with rows, a group that processes it, and what is seen of both.
+    """A topic with rows, a group that processes it, and observations of both.
 
     Args:
         query: The query, of which a test uses source and checkpoint.
-        seen: What was processed.
+        seen: The processed records.
     """
 
     query: GroupQuery
@@ -129,8 +129,10 @@ def test_skipped_records_are_counted_and_told(
     assert scene.seen.values() == Counter(set(VALUES) - POISON)
     assert scene.query.committed() == scene.ends()
     assert processing.totals[Fate.SKIPPED] == len(POISON)
-    told = [each for each in caplog.messages if "skipped" in each]
-    assert any(f"{scene.query.topic}-0 skipped (offset 2): ValueError: poison" in t for t in told)
+    skipped = [each for each in caplog.messages if "skipped" in each]
+    assert any(
+        f"{scene.query.topic}-0 skipped (offset 2): ValueError: poison" in t for t in skipped
+    )
 
 
 def test_record_that_hangs_blocks_nobody(scene: Scene) -> None:
@@ -211,7 +213,7 @@ def test_without_a_deadline_everything_waits_in_order(scene: Scene, tmp_path: Pa
 def test_letters_that_cannot_be_written_end_the_batch_uncommitted(scene: Scene) -> None:
     letters = scene.create("dead-letter", **{"max.message.bytes": "100"})
     processing = scene.processing(SkipOrDeadLetter(record_deadline_s=SOON_S))
-    with pytest.raises(StreamingQueryException, match="the batch must not end"):
+    with pytest.raises(StreamingQueryException, match="the batch fails"):
         scene.run_available(processing)
     assert not any(scene.query.committed().values())
     assert records_in(scene.servers, letters) == []
@@ -227,7 +229,7 @@ def test_topic_that_is_missing_is_named_before_it_is_needed(scene: Scene) -> Non
 
 def test_options_that_a_strategy_cannot_do_with_fail_the_first_batch(scene: Scene) -> None:
     processing = scene.processing(spark_groups.ProgressDeadline())
-    with pytest.raises(StreamingQueryException, match="maxBatchTime has to be set"):
+    with pytest.raises(StreamingQueryException, match="maxBatchTime must be set"):
         scene.run_available(processing)
 
 

@@ -1,4 +1,4 @@
-"""Writing records on a real broker: acknowledged, or an error that says why."""
+"""Writing records on a real broker: acknowledged, or an error with the reason."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_what_the_broker_refuses_is_an_error_and_the_writer_is_not_kept(
     create_topic(kafka.bootstrap_servers, topic_name, 1, {"max.message.bytes": "1000"})
     small = Letter(topic_name, None, b"x", ())
     first = write_all(kafka, small)
-    with pytest.raises(DeliveryError, match=f"the batch must not end: {topic_name}: .*too large"):
+    with pytest.raises(DeliveryError, match=f"the batch fails: {topic_name}: .*too large"):
         write_all(kafka, Letter(topic_name, None, b"x" * 2_000, ()))
     assert write_all(kafka, small) is not first
     assert [each.value for each in records_in(kafka.bootstrap_servers, topic_name)] == [b"x"] * 2
@@ -106,5 +106,5 @@ def test_each_record_goes_where_its_route_says(
         *((0, b"0"), (0, b"2"), (0, b"4"), (1, b"1"), (1, b"5"))
     ]
     assert [each for each in caplog.messages if "skipped" in each] == [
-        "1 of from-1 skipped (offset 3): its headers do not say where it came from"
+        "1 of from-1 skipped (offset 3): no header names its original topic"
     ]

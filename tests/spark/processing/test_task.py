@@ -1,4 +1,4 @@
-"""What one task does with its rows, without Spark: order, fates, and what is written."""
+"""What one task does with its rows, without Spark: order, fates and letters."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from spark_groups.errors import DeliveryError, UnprocessableError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.options.range_settings import RangeSettings
+from spark_groups.spark.processing.counts import counts_of
 from spark_groups.spark.processing.letters import Addresses, origin_of
 from spark_groups.spark.processing.record import Record
 from spark_groups.spark.processing.strategies import (
@@ -23,7 +24,6 @@ from spark_groups.spark.processing.strategies import (
     SkipOrDeadLetter,
     Strategy,
 )
-from spark_groups.spark.processing.tally import counts_of
 from spark_groups.spark.processing.task import Task, attempt
 from spark_groups.spark.reading.rows import ROW_SCHEMA_WITH_HEADERS
 from spark_groups.types import TopicPartition
@@ -66,8 +66,8 @@ def task(strategy: Strategy, topic: str = "t", **changed: Any) -> Task:
 
 def run(one: Task, *batches: pa.RecordBatch) -> Counter[Fate]:
     """Return how many records had which fate."""
-    (told,) = one.run(iter(batches))
-    counts = counts_of(tuple(row.values()) for row in told.to_pylist())
+    (counted,) = one.run(iter(batches))
+    counts = counts_of(tuple(row.values()) for row in counted.to_pylist())
     found: Counter[Fate] = Counter()
     for each in counts:
         found[each.fate] += each.records
@@ -75,7 +75,9 @@ def run(one: Task, *batches: pa.RecordBatch) -> Counter[Fate]:
 
 
 def test_what_others_finished_meanwhile_is_left_out() -> None:
-    one = task(Relinquish(), passed={TopicPartition("t", 0): 3, TopicPartition("t", 1): 9})
+    one = task(
+        Relinquish(), committed_offsets={TopicPartition("t", 0): 3, TopicPartition("t", 1): 9}
+    )
     assert run(one, rows("t", 5)) == {Fate.PROCESSED: 2}
 
 
@@ -114,7 +116,7 @@ def test_letters_that_cannot_be_written_are_an_error() -> None:
         bootstrap_servers=("localhost:1",), group_id="readers", request_timeout_s=0.2
     )
     one = task(SkipOrDeadLetter(), connection=connection)
-    with pytest.raises(DeliveryError, match="the batch must not end"):
+    with pytest.raises(DeliveryError, match="the batch fails"):
         run(one, rows("t", 4))
 
 
@@ -157,8 +159,8 @@ def test_it_is_tried_until_it_succeeds_and_each_failure_is_told(
     tried = attempt(Failing(2), RECORD, time.monotonic() + left_s)
     assert (tried.attempts, tried.error) == (3, None)
     assert caplog.messages == [
-        "flights-0@17, attempt 1: ValueError: flights-0@17 is bad; again in 0.005 s",
-        "flights-0@17, attempt 2: ValueError: flights-0@17 is bad; again in 0.01 s",
+        "flights-0@17, attempt 1: ValueError: flights-0@17 is bad; retrying in 0.005 s",
+        "flights-0@17, attempt 2: ValueError: flights-0@17 is bad; retrying in 0.01 s",
     ]
 
 
@@ -202,24 +204,24 @@ def test_what_hangs_again_while_it_cleans_up_is_interrupted_again(
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "text"),
     [
         (ValueError("name \ud800"), "ValueError: name \\ud800"),
         (ValueError("é" * 5_000), "ValueError: " + "é" * 506),
     ],
     ids=["half of a pair", "long"],
 )
-def test_errors_are_told_in_text_that_can_be_written(error: Exception, told: str) -> None:
+def test_errors_are_told_in_text_that_can_be_written(error: Exception, text: str) -> None:
     def handle(_: Record) -> NoReturn:
         raise error
 
-    assert attempt(handle, RECORD, soon()).error == told
+    assert attempt(handle, RECORD, soon()).error == text
 
 
 def test_error_that_cannot_tell_itself_is_told_by_its_name() -> None:
     class UntoldError(Exception):
         def __str__(self) -> str:
-            raise ValueError("it cannot be told")
+            raise ValueError("no text")
 
     assert attempt(Failing(inf, UntoldError), RECORD, soon()).error == "UntoldError"
 
@@ -239,4 +241,4 @@ def test_when_time_is_up_it_is_not_tried() -> None:
         raise AssertionError("it was tried")
 
     tried = attempt(handle, RECORD, time.monotonic() - 1)
-    assert (tried.attempts, tried.error) == (0, "its time was up before it was tried")
+    assert (tried.attempts, tried.error) == (0, "its deadline passed before the first attempt")

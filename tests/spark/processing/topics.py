@@ -27,7 +27,7 @@ def records_in(bootstrap_servers: str, topic: str) -> list[Record]:
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
-            "group.id": "nobody",
+            "group.id": "unused",
             "enable.partition.eof": True,
             "enable.auto.commit": False,
             "log_level": 0,

@@ -1,4 +1,4 @@
-"""Compiled code: made once on a machine, wherever it can be kept, and found again."""
+"""Compiled code: made once per machine in a writable directory, and reused."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_many_that_start_together_compile_once_and_later_ones_not_at_all(tmp_pat
     assert counts == ["0", "0", "2"]
     files = compiled_files(tmp_path)
     assert files
-    # A cache that was cut off is made anew; the next one finds that.
+    # A truncated cache is made again, and the next process uses it.
     for file in files:
         file.write_bytes(file.read_bytes()[:100])
     assert output(start(tmp_path)) == "2"
@@ -94,7 +94,7 @@ def test_nowhere_to_keep_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     file.write_text("x")
     monkeypatch.setattr(compiled, "cache_dir", lambda: file)
     monkeypatch.setattr(compiled.tempfile, "gettempdir", lambda: str(file))
-    with pytest.raises(NotCompiledError, match="can be kept nowhere"):
+    with pytest.raises(NotCompiledError, match="no directory can hold compiled code"):
         compiled._directory()
 
 
@@ -114,7 +114,7 @@ def test_somebody_elses_directory_is_not_used(
 def test_without_numba_the_other_reader_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "is_installed", lambda: False)
     compiled.prepare.cache_clear()
-    with pytest.raises(NotCompiledError, match="set the option reader to librdkafka"):
+    with pytest.raises(NotCompiledError, match="set reader to librdkafka"):
         compiled.prepare()
 
 

@@ -1,4 +1,4 @@
-"""What is kept between the tasks of a worker process, and what is thrown away."""
+"""Consumers that a worker process keeps between tasks, and those it closes."""
 
 from __future__ import annotations
 

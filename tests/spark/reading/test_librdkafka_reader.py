@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import time
 import uuid
+import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import ClassVar
 
 import pytest
 
-from spark_groups.errors import BrokerUnreachableError, DataLossError
+from spark_groups.errors import AccessError, BrokerUnreachableError, DataLossError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.reading.consumer_cache import ConsumerCache
-from spark_groups.spark.reading.consumers import RangeConsumer
+from spark_groups.spark.reading.fetch_tuning import FETCH_TUNING
 from spark_groups.spark.reading.librdkafka_reader import (
     BATCH_ROWS,
+    RangeConsumer,
     RowBuffer,
     _existing,
     _Round,
+    librdkafka_settings,
     read_ranges,
 )
 from spark_groups.types import OffsetRange, TopicId
+from spark_groups.wire.security.settings import security_of
 from tests.brokers import create_topic, produce
+from tests.secured import SecuredKafka
 from tests.spark.reading.both_readers import topic_ids
+from tests.waiting import wait_until
 
-pytestmark = pytest.mark.broker
+SETTINGS = RangeSettings(bootstrap_servers=("127.0.0.1:1",), group_id="g")
 
 
 @pytest.fixture
@@ -57,6 +63,7 @@ class _Behind(RangeConsumer):
         return answer
 
 
+@pytest.mark.broker
 def test_broker_that_is_behind_is_asked_again(
     kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings
 ) -> None:
@@ -81,6 +88,7 @@ class _Renewed(RangeConsumer):
         return planned or dict.fromkeys(topics, uuid.uuid4())
 
 
+@pytest.mark.broker
 def test_a_topic_that_is_created_again_while_it_is_read_is_told(
     kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings
 ) -> None:
@@ -95,6 +103,7 @@ def test_a_topic_that_is_created_again_while_it_is_read_is_told(
         next(batches)
 
 
+@pytest.mark.broker
 def test_offsets_that_are_there_after_all_are_read(
     kafka: EmbeddedKafka,
     topic_name: str,
@@ -113,6 +122,7 @@ def test_offsets_that_are_there_after_all_are_read(
     assert read == [1, 2, 3]
 
 
+@pytest.mark.broker
 def test_time_that_spark_takes_over_a_batch_does_not_count(
     kafka: EmbeddedKafka,
     topic_name: str,
@@ -134,6 +144,69 @@ def test_time_that_spark_takes_over_a_batch_does_not_count(
     assert time.monotonic() - asked_s > 0.9 * impatient.poll_timeout_s
 
 
+@pytest.mark.broker
 def test_buffer_is_empty_at_first() -> None:
     buffer = RowBuffer(include_headers=False)
     assert (len(buffer), buffer.size_bytes) == (0, 0)
+
+
+def test_isolation_is_always_said_because_the_defaults_differ() -> None:
+    assert librdkafka_settings(SETTINGS)["isolation.level"] == "read_uncommitted"
+    committed = replace(SETTINGS, read_committed=True)
+    assert librdkafka_settings(committed)["isolation.level"] == "read_committed"
+
+
+def test_defaults_of_the_option_table_hold() -> None:
+    found = librdkafka_settings(SETTINGS)
+    for each in FETCH_TUNING:
+        assert found.get(each.setting, "the system's") == each.default
+
+
+def test_tuning_wins_over_the_defaults() -> None:
+    tuned = replace(SETTINGS, tuning=(("fetch.wait.max.ms", "20"),), rack="r")
+    assert librdkafka_settings(tuned)["fetch.wait.max.ms"] == "20"
+    assert librdkafka_settings(tuned)["client.rack"] == "r"
+    assert "client.rack" not in librdkafka_settings(SETTINGS)
+
+
+def test_closed_consumer_leaves_no_client_behind() -> None:
+    consumer = RangeConsumer(replace(SETTINGS, request_timeout_s=0.2))
+    with pytest.raises(BrokerUnreachableError):
+        consumer.topic_ids(["t"])
+    assert consumer._admin is not None
+    admin = weakref.ref(consumer._admin)
+    consumer.close()
+    wait_until(lambda: admin() is None, what="the end of the client that describes topics")
+
+
+@pytest.mark.broker
+def test_topics_that_do_not_exist_have_no_id(kafka: EmbeddedKafka, topic_name: str) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name)
+    cache = ConsumerCache(RangeConsumer)
+    settings = replace(SETTINGS, bootstrap_servers=(kafka.bootstrap_servers,))
+    with cache.borrow(settings) as consumer:
+        assert list(consumer.topic_ids([topic_name, f"{topic_name}-not"])) == [topic_name]
+        consumer.look_up([topic_name])
+    cache.close()
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("listener", ["LOGIN", "OTHERHOST"])
+def test_who_is_refused_is_told_at_once(secured: SecuredKafka, listener: str) -> None:
+    settings = secured.login("SCRAM-SHA-512", password="wrong-word")
+    if listener == "OTHERHOST":
+        settings = secured.tls()
+    consumer = RangeConsumer(
+        RangeSettings(
+            bootstrap_servers=(secured.kafka.listener(listener),),
+            group_id="g",
+            security=security_of(settings),
+            request_timeout_s=60,
+        )
+    )
+    began_at = time.monotonic()
+    with pytest.raises(AccessError, match="refuse this executor") as raised:
+        consumer.topic_ids(["t"])
+    assert time.monotonic() - began_at < 10
+    assert "wrong-word" not in str(raised.value)
+    consumer.close()

@@ -1,4 +1,4 @@
-"""Both readers on a real broker: exactly the ranges, whatever the log looks like."""
+"""Both readers on a real broker: exactly the ranges, for any log."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ def test_compacted_topic_with_gaps_at_the_end(topic_name: str, settings: RangeSe
         assert read(500, 995) == list(range(990, 995))
 
 
-# What is gone
+# Missing offsets
 
 
 def delete_before(kafka: EmbeddedKafka, topic: str, offset: int) -> None:

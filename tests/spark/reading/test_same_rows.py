@@ -1,4 +1,4 @@
-"""Both readers give the same rows, whatever the records are and however they are stored."""
+"""Both readers return the same rows for any records in any storage format."""
 
 from __future__ import annotations
 

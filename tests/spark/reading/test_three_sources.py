@@ -97,7 +97,7 @@ def write_compacted(servers: str, config: Mapping[str, str]) -> str:
     )
     settings = RangeSettings(bootstrap_servers=(servers,), group_id="compaction")
     topic_id = topic_ids(settings, [topic])[topic]
-    # What is kept stands at the end of some batches, and at the beginning of others.
+    # The kept records stand at the end of some batches, and at the beginning of others.
     keys = random.Random(1).choices(range(600), k=1200)
     produce(servers, topic, [Row(b"%d" % i, key=b"%d" % key) for i, key in enumerate(keys)])
 

@@ -28,12 +28,12 @@ ISOLATION = ("read_uncommitted", "read_committed")
 MOST_OFFSETS = 5000
 """So that there are two batches, whose ranges end anywhere."""
 READ_S = 300
-# JSON tells null from empty; a row that came twice is counted, though its hash is gone.
+# JSON distinguishes null from empty; a row that came twice is counted, though its hash is gone.
 HASHED = ("count(*)", "bit_xor(xxhash64(to_json(struct(*))))")
 
 
 def read(spark: SparkSession, servers: str, topics: str, source: str, isolation: str) -> Any:
-    """Read topics to their ends, in some batches, and return what was there."""
+    """Read topics to their ends, in some batches, and return the rows."""
     name, options = SOURCES[source]
     found: dict[str, dict[str, list[int]]] = {}
 

@@ -2,7 +2,7 @@
 
     python -m tests.spark.source.batch_rows_application DIRECTORY
 
-DIRECTORY/given.json says what is read; what was seen is written to DIRECTORY/seen.json.
+DIRECTORY/given.json is the input; observations are written to DIRECTORY/seen.json.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Application:
         spark: A session with the connector.
         directory: Where things are written.
         servers: A listener where everything is allowed.
-        topic: What is read.
+        topic: The topic to read.
         options: Those of the stream.
     """
 
@@ -94,7 +94,7 @@ class Application:
         return take
 
     def written(self, name: str) -> DataFrame:
-        """Return what was kept."""
+        """Return the kept rows."""
         return self.spark.read.parquet(str(self.directory / name)).drop("batch").orderBy(*ORDER)
 
 
@@ -154,7 +154,7 @@ def refuses(given: Application) -> dict[str, Any]:
 
 
 def recreated(given: Application) -> dict[str, Any]:
-    """Create the topic anew between the plan of a batch and its reading, and while it is read."""
+    """Replace the topic between the plan of a batch and its reading, and during the reading."""
     counts: list[int] = []
 
     def count(rows: DataFrame, _: int) -> None:
@@ -172,7 +172,7 @@ def recreated(given: Application) -> dict[str, Any]:
     read_and_recreate = spark_groups.foreach_batch_rows(recreate)
 
     def recreate_and_read(batch: DataFrame, batch_id: int) -> None:
-        # Once: what is written anew is there to be read in the next batch.
+        # Once: the next batch reads the new records.
         if batch_id == 0:
             recreate()
         read(batch, batch_id)
@@ -194,7 +194,7 @@ SCENARIOS = {each.__name__: each for each in (reads, secured, refuses, recreated
 
 
 def main(directory: Path) -> None:
-    """Play what is given."""
+    """Run the given scenarios."""
     given = json.loads((directory / "given.json").read_text())
     spark = (
         SparkSession.builder.master("local[2]")

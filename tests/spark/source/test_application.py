@@ -79,7 +79,7 @@ class _Another:
         return 0
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells by /proc")
+@pytest.mark.skipif(sys.platform != "linux", reason="requires /proc")
 def test_age_of_a_process_is_that_since_its_start() -> None:
     began_s = time.monotonic()
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_groups.errors import DataLossError, OptionsError, ProtocolError
+from spark_groups.errors import DataLossError, GroupNotFoundError, OptionsError, ProtocolError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.reading import GroupReading
@@ -21,7 +21,7 @@ from spark_groups.protocol.messages import (
     TopicMetadata,
 )
 from spark_groups.spark.options.source_options import SourceOptions
-from spark_groups.spark.source.backlog import chosen_topics, unread
+from spark_groups.spark.source.backlog import chosen_topics, read_backlog, unread
 from spark_groups.types import OffsetRange
 from tests.brokers import Row, create_topic, grow_topic, produce
 from tests.observation.groups import FLIGHTS, described, key
@@ -101,9 +101,9 @@ def test_topics_of_the_group_can_be_chosen_and_no_others() -> None:
     assert chosen() == ["flights", "other"]
     assert chosen(subscribe="flights") == ["flights"]
     assert chosen(subscribePattern="fl.*") == ["flights"]
-    with pytest.raises(OptionsError, match="to do with trains; its topics are: flights, other"):
+    with pytest.raises(OptionsError, match="does not read trains; its topics are: flights, other"):
         chosen(subscribe="flights,trains")
-    with pytest.raises(OptionsError, match=r"any topic that 't\.\*' matches"):
+    with pytest.raises(OptionsError, match=r"any topic that matches 't\.\*'"):
         chosen(subscribePattern="t.*")
 
 
@@ -182,10 +182,10 @@ def test_tasks_ranges_and_topics_are_those_that_were_asked_for(
         (0, 10, 25),
         (1, 10, 25),
     ]
-    with pytest.raises(PySparkException, match="has nothing to do with nothing-like-it"):
+    with pytest.raises(PySparkException, match="does not read nothing-like-it"):
         load(spark, servers, group_id, subscribe="nothing-like-it").collect()
-    with pytest.raises(PySparkException, match="there is no group 'nobody-at-all'"):
-        load(spark, servers, "nobody-at-all").collect()
+    with pytest.raises(PySparkException, match="there is no group 'absent-group'"):
+        load(spark, servers, "absent-group").collect()
 
 
 @pytest.mark.broker
@@ -204,6 +204,26 @@ def test_group_that_is_gone_keeps_its_backlog_and_an_empty_one_has_no_rows(
     grow_topic(servers, topic_name, 3)
     produce(servers, topic_name, [Row(b"new", partition=2)])
     assert rows_of(load(spark, servers, group_id)) == [(2, 0, b"new")]
+
+
+@pytest.mark.broker
+def test_group_that_does_not_exist_has_all_offsets_of_its_topics_where_it_may_be_new(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name, 2)
+    produce_values(kafka, topic_name, 0, 7)
+    needed = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafka.group.id": group_id}
+    named = SourceOptions.of(needed | {"subscribe": topic_name, "startingOffsets": "earliest"})
+    found = read_backlog(named, may_be_new=True)
+    assert [(each.partition, each.from_offset, each.until_offset) for each in found] == [
+        (0, 0, 4),
+        (1, 0, 3),
+    ]
+    with pytest.raises(GroupNotFoundError):
+        read_backlog(named)
+    by_pattern = SourceOptions.of(needed | {"subscribePattern": f"{topic_name}.*"})
+    with pytest.raises(OptionsError, match="does not exist: name its topics with subscribe"):
+        read_backlog(by_pattern, may_be_new=True)
 
 
 @pytest.mark.broker

@@ -108,8 +108,8 @@ def test_the_jvm_reads_exactly_the_ranges(
     assert not [each for each in behind if each["rows"]]
 
     refused = seen["refuses"]
-    assert "needs the stream to have" in refused["records"]
-    assert "as load() returned it" in refused["filtered"]
+    assert "requires a stream with" in refused["records"]
+    assert "the stream that load() returned" in refused["filtered"]
 
     recreated = seen["recreated"]
     assert f"{scenarios['recreated']} {RECREATED}" in recreated["before"]
@@ -170,7 +170,7 @@ def test_missing_connector_is_named_with_its_coordinate(
 
 def test_outside_of_a_batch_there_is_no_query(spark: SparkSession) -> None:
     read = spark_groups.foreach_batch_rows(lambda *_: None)
-    with pytest.raises(OptionsError, match="does not know the query"):
+    with pytest.raises(OptionsError, match="cannot identify the query"):
         read(spark.range(1), 0)
 
 
@@ -271,7 +271,7 @@ def test_further_options_go_before_those_of_the_stream() -> None:
     ],
 )
 def test_further_options_cannot_change_what_is_read(name: str) -> None:
-    with pytest.raises(OptionsError, match=f"{name} cannot be an option of foreach_batch_rows"):
+    with pytest.raises(OptionsError, match=f"{name} cannot be set for foreach_batch_rows"):
         check_further({"failOnDataLoss": "true", name: "x"})
 
 

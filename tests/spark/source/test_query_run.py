@@ -1,4 +1,4 @@
-"""What Spark's calls prove, told to a real member: the calls are made here, as Spark makes them."""
+"""Proofs in Spark's calls reach a real member; the tests make the calls as Spark does."""
 
 from __future__ import annotations
 
@@ -126,11 +126,11 @@ def test_an_old_plan_of_other_topics_is_not_replayed(
     other = start(subscribe=f"{topic_name}-other")
     with pytest.raises(CheckpointError) as caught:
         other.ranges(NOTHING_PLANNED, planned)
-    assert f"reads {topic_name}, and this stream subscribes to {topic_name}-other" in str(
+    assert f"reads {topic_name}, but this stream subscribes to {topic_name}-other" in str(
         caught.value
     )
-    assert "Start the query once as it was" in str(caught.value)
-    # Once the batch is finished, the subscription is nobody's but the query's.
+    assert "Run the unchanged query once" in str(caught.value)
+    # After the batch is finished, the query may change its subscription.
     assert other.ranges(planned, planned) == ()
     assert spans(other.latest_offset(planned)) == []
 
@@ -147,8 +147,8 @@ def test_topics_that_are_subscribed_no_more_are_replayed_with_a_warning(
     again = start(subscribe=f"{topic_name}-kept")
     with caplog.at_level(logging.WARNING):
         assert len(again.ranges(NOTHING_PLANNED, planned)) == 2
-    assert f"reads {topic_name} too, which the query does not subscribe to any more" in caplog.text
-    assert "reads these rows again" in caplog.text
+    assert f"also reads {topic_name}, which the query no longer subscribes to" in caplog.text
+    assert "reads their rows again" in caplog.text
 
 
 def listening(run: QueryRun, directory: Path, **listens: bool) -> Driver:
@@ -182,7 +182,7 @@ def test_a_drained_run_says_once_who_asked_for_the_end(
         driver.drain()
         for _ in range(3):
             assert run.latest_offset(NOTHING_PLANNED) == NOTHING_PLANNED
-    assert caplog.text.count("the driver asked for an end") == 1
+    assert caplog.text.count("the driver is ending the query") == 1
 
 
 def test_a_reported_batch_is_committed_without_another_call(
@@ -197,7 +197,7 @@ def test_a_reported_batch_is_committed_without_another_call(
         driver.report(first)
         wait_until(lambda: committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 4)
         second = run.latest_offset(first)
-        assert spans(second) == [(4, 8)], "what was proven twice is finished once"
+        assert spans(second) == [(4, 8)], "a batch is finished once"
         driver.report(first)
         driver.report(second)
         wait_until(lambda: committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 8)

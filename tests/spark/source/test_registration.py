@@ -1,4 +1,4 @@
-"""`register` says why Spark does not find the source."""
+"""`register` reports why Spark does not find the source."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def test_workers_without_the_package_are_named_with_the_cure(tmp_path: Path) -> 
     python = str(bare / "bin" / "python")
     done = run(REGISTER, PYSPARK_PYTHON=python, PYSPARK_DRIVER_PYTHON=sys.executable)
     assert done.returncode == 0, done.stderr
-    assert f"refused: Spark's workers run {python}, which cannot import" in done.stdout
+    assert f"refused: the Python of Spark's workers, {python}, cannot import" in done.stdout
     assert f"Set PYSPARK_PYTHON={sys.executable} before the session starts" in done.stdout
 
 
 def test_spark_3_is_refused_with_the_string_that_it_says_itself() -> None:
     done = run(OLD_SPARK)
     assert done.returncode == 1
-    assert "spark-groups needs Spark 4.0 or newer" in done.stderr
+    assert "spark-groups requires Spark 4.0 or later" in done.stderr
     assert "DATA_SOURCE_NOT_FOUND" in done.stderr

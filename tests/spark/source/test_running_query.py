@@ -1,4 +1,4 @@
-"""The query behind a batch: what is known of it, and when it is not known."""
+"""The query of a batch, and batches without one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 
 def run(stream: DataFrame, checkpoint: Path) -> list[RunningQuery | str]:
-    """Return what is known of the query in each of its batches, or why nothing is."""
+    """Return the running query of each batch, or the error text."""
     found: list[RunningQuery | str] = []
 
     def look(batch: DataFrame, _: int) -> None:
@@ -37,7 +37,7 @@ def test_its_text_shows_no_secret() -> None:
 
 
 def test_outside_of_a_batch_there_is_none(spark: SparkSession) -> None:
-    with pytest.raises(OptionsError, match="a test does not know the query"):
+    with pytest.raises(OptionsError, match="a test cannot identify the query"):
         running_query(spark.range(1), "a test")
 
 
@@ -64,5 +64,5 @@ def test_options_ranges_and_whether_something_is_done_with_the_stream(
     query.group_id = f"{group_id}-twice"
     twice = query.source().unionAll(query.source())
     assert run(twice, tmp_path / "twice") == [
-        "a test takes a query that reads one stream of kafka-group, not 2"
+        "a test requires a query with one kafka-group stream, not 2"
     ]

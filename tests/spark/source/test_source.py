@@ -86,10 +86,10 @@ def test_source_is_found_by_registration_too(spark: SparkSession) -> None:
 
 def test_stream_without_topics_says_so(spark: SparkSession, kafka: EmbeddedKafka) -> None:
     servers = kafka.bootstrap_servers
-    nothing_chosen = {"kafka.bootstrap.servers": servers, "kafka.group.id": "nobody"}
+    nothing_chosen = {"kafka.bootstrap.servers": servers, "kafka.group.id": "unused"}
     rows = spark.readStream.format("kafka-group").options(**nothing_chosen).load()
     running = rows.writeStream.format("noop").start()
-    with pytest.raises(StreamingQueryException, match="subscribe or subscribePattern is missing"):
+    with pytest.raises(StreamingQueryException, match="set subscribe or subscribePattern"):
         running.awaitTermination(READ_S)
 
 

@@ -55,9 +55,9 @@ def test_what_is_wrong_is_said_at_load_or_when_it_is_read(
     spark_groups.register(spark)
     with pytest.raises(AnalysisException, match="subscribe is not an option of this source"):
         load(spark, **{"kafka.bootstrap.servers": "localhost:1", "subscribe": "flights"})
-    nobody = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafka.group.id": "no-one"}
-    with pytest.raises(PySparkException, match="there is no group 'no-one'"):
-        load(spark, **nobody).collect()
+    absent = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafka.group.id": "absent"}
+    with pytest.raises(PySparkException, match="there is no group 'absent'"):
+        load(spark, **absent).collect()
     unreachable = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "500"}
     with pytest.raises(PySparkException, match=r"127\.0\.0\.1:1"):
         load(spark, **unreachable).collect()
@@ -83,7 +83,7 @@ def test_partition_has_its_owner_and_where_it_goes() -> None:
     assert (first.client_id, first.client_host) == ("app-1", "127.0.0.1")
     assert (first.committed_offset, first.log_end_offset, first.lag) == (4, 10, 6)
     assert (second.partition, second.member_id, second.moves_to) == (1, ONE, TWO)
-    assert second[-5:-1] == (None, None, None, None), "what is not known is never 0"
+    assert second[-5:-1] == (None, None, None, None), "unknown values are None, not 0"
     assert (waiting.member_id, waiting.topic, waiting.lag) == (TWO, None, None)
 
 

@@ -1,4 +1,4 @@
-"""What became of the records of a batch: counted in its tasks, added up on the driver."""
+"""Counts of records by fate, made in tasks and added up on the driver."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from spark_groups.spark.processing.record import Record
 from spark_groups.spark.processing.strategies import Fate
 
-TALLY_COLUMNS: Final = (
+COUNT_COLUMNS: Final = (
     "fate string, topic string, partition int, records bigint, first_offset bigint,"
     " last_offset bigint, error string"
 )
@@ -25,17 +25,11 @@ _SCHEMA: Final = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
-    """How many records of a partition had one fate.
+class FateCount:
+    """The number of records of one partition with one fate.
 
     Args:
-        fate: Which.
-        topic: The topic they were read from.
-        partition: Index of the partition.
-        records: How many.
-        first_offset: The first of them.
-        last_offset: The last of them.
-        error: Why the first of them was not processed.
+        error: Why the first of these records was not processed.
     """
 
     fate: Fate
@@ -54,39 +48,29 @@ class Count:
         return f"{self.records} of {where} {self.fate.value} (offset {offsets}): {self.error}"
 
 
-class Tally:
+class FateCounts:
     """Counts the records of one task."""
 
     def __init__(self) -> None:
-        self._counts: dict[tuple[Fate, str, int], Count] = {}
+        self._counts: dict[tuple[Fate, str, int], FateCount] = {}
 
     def add(self, record: Record, fate: Fate, error: str | None = None) -> None:
-        """Count a record.
-
-        Args:
-            record: The record.
-            fate: What became of it.
-            error: Why it was not processed.
-        """
+        """Count a record."""
         key = (fate, record.topic, record.partition)
         known = self._counts.get(key)
         self._counts[key] = (
-            Count(*key, 1, record.offset, record.offset, error)
+            FateCount(*key, 1, record.offset, record.offset, error)
             if known is None
             else replace(known, records=known.records + 1, last_offset=record.offset)
         )
 
     def rows(self) -> pa.RecordBatch:
-        """Return the counts as rows for the driver."""
+        """Return the counts as rows in COUNT_COLUMNS, for the driver."""
         rows = [{**asdict(each), "fate": each.fate.value} for each in self._counts.values()]
         return pa.RecordBatch.from_pylist(rows, schema=_SCHEMA)
 
 
-def counts_of(rows: Iterable[Any]) -> Iterator[Count]:
-    """Read the rows of all tasks.
-
-    Args:
-        rows: Rows of Spark, in the order of TALLY_COLUMNS.
-    """
+def counts_of(rows: Iterable[Any]) -> Iterator[FateCount]:
+    """Yield the counts in rows of all tasks."""
     for fate, *others in rows:
-        yield Count(Fate(fate), *others)
+        yield FateCount(Fate(fate), *others)
