@@ -2,7 +2,8 @@
 
     python -m benchmarks.report [--results build] [--page docs/benchmarks/throughput.md]
 
-It takes what the other benchmarks left as JSON; what was not measured, it says.
+It reads the results of the other benchmarks, and keeps them as JSON beside the page. Parts without
+results are marked "Not measured."
 """
 
 from __future__ import annotations
@@ -37,12 +38,13 @@ PROCESSES = {"jvm": "JVM", "python": "Python workers", "broker": "broker"}
 NOT_MEASURED = "Not measured."
 
 
-def markdown(parts: Parts, drawn: Iterable[str]) -> str:
+def markdown(parts: Parts, drawn: Iterable[str], raw: str) -> str:
     """Return the page.
 
     Args:
-        parts: What was measured.
-        drawn: Names of the pictures that lie beside the page.
+        parts: Results of each benchmark, by its name.
+        drawn: Names of the pictures beside the page.
+        raw: Name of the file with all readings beside the page.
     """
     shown = set(drawn)
 
@@ -53,7 +55,8 @@ def markdown(parts: Parts, drawn: Iterable[str]) -> str:
         "# Throughput, latency and what they cost",
         "",
         "Written by `make bench`. Why goals are missed, and what would close the gaps:"
-        " [throughput_profile.md](throughput_profile.md).",
+        " [throughput_profile.md](throughput_profile.md). All readings, with the options of every"
+        f" source: [{raw}]({raw}).",
         "",
         *_where(parts),
         "## Goals",
@@ -97,15 +100,26 @@ def _spread(found: Spread | None, digits: int, unit: str = "") -> str:
 
 
 def _where(parts: Parts) -> Iterator[str]:
-    """Say where, with what and when it was measured."""
-    for name, part in parts.items():
-        known = {key: value for key, value in part.items() if key not in ("readings", "readers")}
-        facts = "; ".join(
-            f"{key.replace('_', ' ')} {json.dumps(value) if isinstance(value, dict) else value}"
-            for key, value in known.items()
-            if value not in ("", None)
-        )
-        yield f"- `{name}`: {facts}"
+    """Yield the date, the machine and the versions: once where all parts agree."""
+    facts = {
+        name: {
+            key: value
+            for key, value in part.items()
+            if key not in ("readings", "readers")
+            and value not in ("", None)
+            and not isinstance(value, dict)
+        }
+        for name, part in parts.items()
+    }
+    first, *others = facts.values() or [{}]
+    common = {key for key in first if all(each.get(key) == first[key] for each in others)}
+    if others:
+        yield f"- all: {_joined({key: first[key] for key in first if key in common})}"
+        facts = {
+            name: {key: each[key] for key in each if key not in common}
+            for name, each in facts.items()
+        }
+    yield from (f"- `{name}`: {_joined(each)}" for name, each in facts.items() if each)
     yield ""
     readers = parts.get("throughput", {}).get("readers")
     if readers:
@@ -120,6 +134,10 @@ def _where(parts: Parts) -> Iterator[str]:
                 for name, (source, options) in readers.items()
             ),
         )
+
+
+def _joined(facts: Mapping[str, Any]) -> str:
+    return "; ".join(f"{key.replace('_', ' ')} {value}" for key, value in facts.items())
 
 
 def _goals(found: Iterable[Goal]) -> list[str]:
@@ -185,7 +203,7 @@ def _throughput(readings: Readings) -> list[str]:
 
 
 def _company(readings: Readings) -> Iterator[str]:
-    """Say how quiet the machine was."""
+    """Yield how busy the machine was."""
     if all("company_cores" in each for each in readings):
         load = max(each["load_average"] for each in readings)
         company = max(each["company_cores"] for each in readings)
@@ -295,7 +313,7 @@ def draw(parts: Parts, directory: Path) -> list[str]:
 
 
 def main() -> None:
-    """Read what was measured, and write the page and its pictures."""
+    """Read the results, and write the page, its pictures and all readings."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--results", type=Path, default=Path("build"))
     parser.add_argument("--page", type=Path, default=Path("docs/benchmarks/throughput.md"))
@@ -307,7 +325,10 @@ def main() -> None:
         if path.exists()
     }
     drawn = draw(parts, given.page.parent)
-    given.page.write_text(markdown(parts, drawn), encoding="utf-8")
+    raw = given.page.with_suffix(".json")
+    lines = (f"{json.dumps(name)}: {json.dumps(part)}" for name, part in parts.items())
+    raw.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    given.page.write_text(markdown(parts, drawn, raw.name), encoding="utf-8")
 
 
 if __name__ == "__main__":
