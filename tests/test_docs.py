@@ -280,7 +280,7 @@ def test_site_is_searched_and_changes_its_theme_from_the_disk(site: Path, browse
     loaded: list[str] = []
     page.on("request", lambda each: loaded.append(each.url))
     page.goto((site / "index.html").as_uri())
-    page.locator("input.md-search__input").fill("availableNowSettleTimeout")
+    page.locator("input.md-search__input").press_sequentially("availableNowSettleTimeout")
     found = page.locator('a.md-search-result__link[href*="/reference/options.html"]')
     expect(found.first).to_be_visible(timeout=SEARCH_DEADLINE_MS)
     page.keyboard.press("Escape")
