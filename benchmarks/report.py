@@ -52,16 +52,15 @@ def markdown(parts: Parts, drawn: Iterable[str], raw: str) -> str:
         return [f"![{what}]({name}.svg)", ""] if name in shown else []
 
     lines = [
-        "# Throughput, latency and what they cost",
+        "# Throughput and latency",
         "",
-        "Written by `make bench`. Why goals are missed, and what would close the gaps:"
-        " [throughput_profile.md](throughput_profile.md). All readings, with the options of every"
-        f" source: [{raw}]({raw}).",
+        "Written by `make bench`. [Where the time of a row goes](throughput_profile.md) explains"
+        f" the missed goals. [{raw}]({raw}) has all readings, with the options of every source.",
         "",
         *_where(parts),
         "## Goals",
         "",
-        "Ratios are of readings in the same repeat; the median of all repeats counts.",
+        "Ratios compare readings of the same repeat; the median over all repeats counts.",
         "",
         *_goals(goals(parts)),
         "## Reading a topic",
@@ -69,11 +68,11 @@ def markdown(parts: Parts, drawn: Iterable[str], raw: str) -> str:
         *_throughput(readings_of(parts, "throughput")),
         *picture("throughput_ratios", "Throughput of each reader to that of the tuned JVM source"),
         *picture("throughput_cpu", "CPU seconds for a million rows, by process"),
-        "### With Arrow's checks of bounds off",
+        "### Without Arrow's bounds checks",
         "",
         *_options(parts.get("throughput_unchecked", {})),
         *_throughput(readings_of(parts, "throughput_unchecked")),
-        "## A trigger that reads little",
+        "## Small triggers",
         "",
         *_triggers(readings_of(parts, "triggers")),
         *picture("trigger_times", "Time of a trigger by partitions"),
@@ -183,8 +182,8 @@ def _throughput(readings: Readings) -> list[str]:
                 )
             )
     return [
-        "M rows/s of `addBatch` in the `noop` sink; CPU seconds for a million rows of JVM, Python"
-        " and broker.",
+        "M rows/s of `addBatch` in the `noop` sink; CPU seconds for a million rows in the JVM, in"
+        " Python and in the broker.",
         *_company(readings),
         "",
         *_table(
@@ -208,8 +207,8 @@ def _company(readings: Readings) -> Iterator[str]:
         load = max(each["load_average"] for each in readings)
         company = max(each["company_cores"] for each in readings)
         yield (
-            f"Before a reading the load average was {load:.1f} at most; other processes used"
-            f" {company:.2f} processors at most while one read."
+            f"The load average before a reading was {load:.1f} at most; during readings, other"
+            f" processes used {company:.2f} processors at most."
         )
 
 
@@ -238,7 +237,7 @@ def _triggers(readings: Readings) -> list[str]:
                 )
             )
     return [
-        f"One record of each partition; `{RATE_SOURCE}` is what Spark itself takes.",
+        f"Each trigger reads one record of each partition; `{RATE_SOURCE}` shows Spark's own time.",
         "",
         *_table(("partitions", "source", "ms", "medians of the repeats"), rows),
     ]
@@ -265,7 +264,7 @@ def _cold_start(readings: Readings) -> list[str]:
         repeats = " ".join(f"{each:.1f}" for each in seconds)
         rows.append((source, _spread(Spread.of(seconds), 1), repeats))
     return [
-        "From the start of the application's process, Spark's own start included.",
+        "From the start of the application's process, including the start of Spark.",
         "",
         *_table(("source", "s", "every repeat"), rows),
     ]
