@@ -1,24 +1,24 @@
-# Every target makes the environment it needs by itself; `make help` lists them.
+# Every target creates the environment it needs; `make help` lists them.
 #   make PYTHON=python3.12 env      another Python than python3
 #   make LOCK_FLAGS=--upgrade lock  newer versions of everything
 
 PYTHON ?= python3
 LOCK_FLAGS ?=
 PYTEST_FLAGS ?=
-# For every program of `make bench`; --repeats 1 takes a third of the time.
+# Flags for every program of `make bench`; --repeats 1 takes a third of the time.
 BENCH_FLAGS ?=
-# Arrow for Java leaves its checks of bounds out: a tuning, measured beside what Spark has by itself.
+# Turns off bounds checks in Arrow for Java: a tuning, measured in addition to Spark's defaults.
 UNCHECKED := -Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false
-# The versions of Spark that `make spark-versions` tests, beside the one in requirements.lock.
+# The versions of Spark that `make spark-versions` tests, in addition to that in requirements.lock.
 SPARK_VERSIONS ?= 4.0.1 4.1.1 4.3.0
-# How many schedules `make simulate` plays, and the first seed of them.
+# The number of schedules that `make simulate` plays, and their first seed.
 SCHEDULES ?= 20000
 FIRST_SEED ?= 1000
-# How many minutes of faults `make chaos` makes; `make fuzz` takes 5 if it is not told.
+# Duration of the faults of `make chaos`; `make fuzz` runs for 5 minutes by default.
 MINUTES ?= 12
-# How many requests `make conformance-hunt` compares on each version of Kafka.
+# The number of requests that `make conformance-hunt` compares on each version of Kafka.
 REQUESTS ?= 10000
-# What these are drawn from; empty: another seed.
+# The seed of chaos, fuzz and conformance-hunt; empty: a new seed in each run.
 SEED ?=
 FUZZ_MINUTES := $(if $(filter command line environment,$(origin MINUTES)),$(MINUTES),5)
 # Tests wait for brokers more than they compute: three workers keep two cores busy.
@@ -44,14 +44,14 @@ help: ## List the targets
 	  /^##@ / {printf "\n%s\n", substr($$0, 5)} \
 	  /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: prerequisites env ## Hand a real topic over between two Spark applications, and check it
+demo: prerequisites env ## Show a hand-over between two Spark applications, and check its result
 	$(PY) -m demo.run
 
 test: prerequisites env lint types ## Check style and types, and test on a real Kafka and a real Spark
 	$(call step,pytest: every test that is neither long nor slow)
 	$(PYTEST) -m "not long and not slow" $(PYTEST_FLAGS)
 
-env: $(PROJECT) ## Make the environment in .venv, from requirements.lock
+env: $(PROJECT) ## Create the environment in .venv, from requirements.lock
 
 ##@ While working
 
@@ -67,35 +67,35 @@ slow: prerequisites env ## Run the slow tests, which CI leaves out
 	$(call step,pytest: every test that is slow)
 	$(PYTEST) -m "slow" $(PYTEST_FLAGS)
 
-simulate: env ## Look for schedules that break a promise, on all cores; SCHEDULES=50000 plays so many
+simulate: env ## Search for schedules that break a promise, on all cores; SCHEDULES=50000 sets their number
 	$(call step,groups of clients on the model of the coordinator: $(SCHEDULES) schedules)
 	$(VENV)/bin/spark-groups simulate --schedules $(SCHEDULES) --seed $(FIRST_SEED)
 
-chaos: prerequisites env ## Kill and stop members of a real group; MINUTES=2 SEED=7 plays a seed again
+chaos: prerequisites env ## Kill and stop members of a real group; MINUTES=2 SEED=7 repeats a seed
 	$(call step,members of a group on a real Kafka: $(MINUTES) minutes of faults)
 	$(PY) -m chaos.run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
-fuzz: env ## Feed hostile input to all that reads what others wrote; MINUTES=5 SEED=7 plays a seed again
+fuzz: env ## Feed hostile input to every parser of external data; MINUTES=5 SEED=7 repeats a seed
 	$(call step,hostile input: $(FUZZ_MINUTES) minutes)
 	$(PY) -m fuzz.run --minutes $(FUZZ_MINUTES) $(if $(SEED),--seed $(SEED))
 
 versions: prerequisites env ## Compare the model, and each scenario, with the oldest Kafka and the newest
-	$(call step,pytest: what is long of tests/scenarios and tests/conformance)
+	$(call step,pytest: long tests of tests/scenarios and tests/conformance)
 	$(PYTEST) -m "long and not slow" tests/scenarios tests/conformance $(PYTEST_FLAGS)
 
-conformance: prerequisites env ## Play scenarios and compare the model with Kafka 4.0 to 4.4; REWRITE=1 writes scenarios
+conformance: prerequisites env ## Play scenarios and compare the model with Kafka 4.0 to 4.4; REWRITE=1 records scenarios
 	$(call step,pytest: tests/scenarios and tests/conformance on every version of Kafka)
 	$(PYTEST) tests/scenarios tests/conformance $(PYTEST_FLAGS)
 
-conformance-hunt: prerequisites env ## Compare the model with Kafka on random requests; REQUESTS=20000 SEED=7 plays a hunt again
+conformance-hunt: prerequisites env ## Compare the model with Kafka on random requests; REQUESTS=20000 SEED=7 repeats a hunt
 	$(call step,pytest: $(REQUESTS) requests on each of three versions of Kafka)
 	CONFORMANCE_REQUESTS=$(REQUESTS) CONFORMANCE_SEED=$(or $(SEED),$(shell date +%s)) \
 	  $(PYTEST) -v -v tests/conformance/test_conformance.py $(PYTEST_FLAGS)
 
-bench-handover: prerequisites env ## Measure hand-overs beside confluent-kafka; about 10 minutes
+bench-handover: prerequisites env ## Compare hand-overs with confluent-kafka; about 10 minutes
 	$(PY) -m benchmarks.handover
 
-bench: prerequisites env ## Measure beside Spark's own source, into docs/benchmarks/throughput.md; about 20 minutes
+bench: prerequisites env ## Compare with Spark's own source, into docs/benchmarks/throughput.md; about 20 minutes
 	$(PY) -m benchmarks.throughput $(BENCH_FLAGS)
 	$(PY) -m benchmarks.throughput --jvm-options="$(UNCHECKED)" --topics 100 \
 	  --readers "JVM source, tuned;fast reader;bound: from nowhere" \
@@ -105,16 +105,16 @@ bench: prerequisites env ## Measure beside Spark's own source, into docs/benchma
 	$(PY) -m benchmarks.cold_start $(BENCH_FLAGS)
 	$(PY) -m benchmarks.report
 
-spark-versions: prerequisites $(SPARK_VERSIONS:%=spark-%) ## Test the source on older versions of Spark, too
+spark-versions: prerequisites $(SPARK_VERSIONS:%=spark-%) ## Test the source on other versions of Spark
 
 docs: env ## Build the docs site into build/site; a broken link or anchor is an error
 	$(call step,mkdocs: build/site)
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
-docs-serve: env ## Show the docs site on this machine, built anew whenever a page changes
+docs-serve: env ## Serve the docs site on this machine, and rebuild it when a page changes
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs serve
 
-notebooks: prerequisites env ## Run the notebooks, and store in them what their cells show
+notebooks: prerequisites env ## Run the notebooks, and store their output in them
 	$(foreach notebook,$(wildcard notebooks/*.ipynb),$(PY) -m tests.notebook_cells $(notebook) --store &&) true
 
 lint: env ## Check style, formatting and the direction of imports
@@ -129,7 +129,7 @@ types: env ## Check types
 	$(call step,mypy: types)
 	$(VENV)/bin/mypy
 
-format: env ## Format the code, and mend what can be mended
+format: env ## Format the code, and apply automatic fixes
 	$(VENV)/bin/ruff check --fix-only
 	$(VENV)/bin/ruff format
 
@@ -138,11 +138,11 @@ format: env ## Format the code, and mend what can be mended
 wheel: env ## Build the wheel into dist/
 	$(PY) -m hatchling build --target wheel
 
-lock: env ## Pin every package anew, in requirements.lock
+lock: env ## Update requirements.lock
 	$(VENV)/bin/uv pip compile pyproject.toml --group dev --universal --python-version 3.10 \
 	  --no-header --no-emit-index-url --generate-hashes $(LOCK_FLAGS) -o requirements.lock
 
-clean: ## Remove the environment and everything that was built
+clean: ## Remove the environment and all build results
 	rm -rf $(VENV) .venvs dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache \
 	  .hypothesis spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -160,8 +160,8 @@ $(PACKAGES): requirements.lock
 	$(PIP) install --use-pep517 --require-hashes -r requirements.lock
 	@touch $@
 
-# What requirements.lock pins, with another Spark in place of its own. uv takes what it has installed
-# before from its cache; pip would download everything again.
+# The packages of requirements.lock, with another version of Spark. uv reuses its cache of earlier
+# installations; pip would download everything again.
 .venvs/spark-%/.installed: $(PACKAGES) pyproject.toml
 	$(call step,environment: .venvs/spark-$*)
 	test -x $(@D)/bin/python || $(VENV)/bin/uv venv --quiet --python $(PY) $(@D)
@@ -180,7 +180,7 @@ spark-%: .venvs/spark-%/.installed
 
 .PRECIOUS: .venvs/spark-%/.installed
 
-# Without isolation the project is built by the hatchling of the lock.
+# Without isolation, the hatchling of the lock builds the project.
 $(PROJECT): $(PACKAGES) pyproject.toml
 	$(call step,spark-groups itself: editable)
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .

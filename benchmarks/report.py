@@ -2,7 +2,8 @@
 
     python -m benchmarks.report [--results build] [--page docs/benchmarks/throughput.md]
 
-It reads the JSON results of the other benchmarks, and lists missing ones.
+It reads the results of the other benchmarks, and keeps them as JSON beside the page. Parts without
+results are marked "Not measured."
 """
 
 from __future__ import annotations
@@ -37,12 +38,13 @@ PROCESSES = {"jvm": "JVM", "python": "Python workers", "broker": "broker"}
 NOT_MEASURED = "Not measured."
 
 
-def markdown(parts: Parts, drawn: Iterable[str]) -> str:
+def markdown(parts: Parts, drawn: Iterable[str], raw: str) -> str:
     """Return the page.
 
     Args:
-        parts: The results.
-        drawn: Names of the pictures that lie beside the page.
+        parts: Results of each benchmark, by its name.
+        drawn: Names of the pictures beside the page.
+        raw: Name of the file with all readings beside the page.
     """
     shown = set(drawn)
 
@@ -50,15 +52,15 @@ def markdown(parts: Parts, drawn: Iterable[str]) -> str:
         return [f"![{what}]({name}.svg)", ""] if name in shown else []
 
     lines = [
-        "# Throughput, latency and what they cost",
+        "# Throughput and latency",
         "",
-        "Written by `make bench`. Why goals are missed, and what would close the gaps:"
-        " [throughput_profile.md](throughput_profile.md).",
+        "Written by `make bench`. [Where the time of a row goes](throughput_profile.md) explains"
+        f" the missed goals. [{raw}]({raw}) has all readings, with the options of every source.",
         "",
         *_where(parts),
         "## Goals",
         "",
-        "Ratios are of readings in the same repeat; the median of all repeats counts.",
+        "Ratios compare readings of the same repeat; the median over all repeats counts.",
         "",
         *_goals(goals(parts)),
         "## Reading a topic",
@@ -66,11 +68,11 @@ def markdown(parts: Parts, drawn: Iterable[str]) -> str:
         *_throughput(readings_of(parts, "throughput")),
         *picture("throughput_ratios", "Throughput of each reader to that of the tuned JVM source"),
         *picture("throughput_cpu", "CPU seconds for a million rows, by process"),
-        "### With Arrow's checks of bounds off",
+        "### Without Arrow's bounds checks",
         "",
         *_options(parts.get("throughput_unchecked", {})),
         *_throughput(readings_of(parts, "throughput_unchecked")),
-        "## A trigger that reads little",
+        "## Small triggers",
         "",
         *_triggers(readings_of(parts, "triggers")),
         *picture("trigger_times", "Time of a trigger by partitions"),
@@ -97,15 +99,26 @@ def _spread(found: Spread | None, digits: int, unit: str = "") -> str:
 
 
 def _where(parts: Parts) -> Iterator[str]:
-    """Say where, with what and when it was measured."""
-    for name, part in parts.items():
-        known = {key: value for key, value in part.items() if key not in ("readings", "readers")}
-        facts = "; ".join(
-            f"{key.replace('_', ' ')} {json.dumps(value) if isinstance(value, dict) else value}"
-            for key, value in known.items()
-            if value not in ("", None)
-        )
-        yield f"- `{name}`: {facts}"
+    """Yield the date, the machine and the versions: once where all parts agree."""
+    facts = {
+        name: {
+            key: value
+            for key, value in part.items()
+            if key not in ("readings", "readers")
+            and value not in ("", None)
+            and not isinstance(value, dict)
+        }
+        for name, part in parts.items()
+    }
+    first, *others = facts.values() or [{}]
+    common = {key for key in first if all(each.get(key) == first[key] for each in others)}
+    if others:
+        yield f"- all: {_joined({key: first[key] for key in first if key in common})}"
+        facts = {
+            name: {key: each[key] for key in each if key not in common}
+            for name, each in facts.items()
+        }
+    yield from (f"- `{name}`: {_joined(each)}" for name, each in facts.items() if each)
     yield ""
     readers = parts.get("throughput", {}).get("readers")
     if readers:
@@ -120,6 +133,10 @@ def _where(parts: Parts) -> Iterator[str]:
                 for name, (source, options) in readers.items()
             ),
         )
+
+
+def _joined(facts: Mapping[str, Any]) -> str:
+    return "; ".join(f"{key.replace('_', ' ')} {value}" for key, value in facts.items())
 
 
 def _goals(found: Iterable[Goal]) -> list[str]:
@@ -165,8 +182,8 @@ def _throughput(readings: Readings) -> list[str]:
                 )
             )
     return [
-        "M rows/s of `addBatch` in the `noop` sink; CPU seconds for a million rows of JVM, Python"
-        " and broker.",
+        "M rows/s of `addBatch` in the `noop` sink; CPU seconds for a million rows in the JVM, in"
+        " Python and in the broker.",
         *_company(readings),
         "",
         *_table(
@@ -185,13 +202,13 @@ def _throughput(readings: Readings) -> list[str]:
 
 
 def _company(readings: Readings) -> Iterator[str]:
-    """Say how quiet the machine was."""
+    """Yield how busy the machine was."""
     if all("company_cores" in each for each in readings):
         load = max(each["load_average"] for each in readings)
         company = max(each["company_cores"] for each in readings)
         yield (
-            f"Before a reading the load average was {load:.1f} at most; other processes used"
-            f" {company:.2f} processors at most while one read."
+            f"The load average before a reading was {load:.1f} at most; during readings, other"
+            f" processes used {company:.2f} processors at most."
         )
 
 
@@ -220,7 +237,7 @@ def _triggers(readings: Readings) -> list[str]:
                 )
             )
     return [
-        f"One record of each partition; `{RATE_SOURCE}` is what Spark itself takes.",
+        f"Each trigger reads one record of each partition; `{RATE_SOURCE}` shows Spark's own time.",
         "",
         *_table(("partitions", "source", "ms", "medians of the repeats"), rows),
     ]
@@ -247,7 +264,7 @@ def _cold_start(readings: Readings) -> list[str]:
         repeats = " ".join(f"{each:.1f}" for each in seconds)
         rows.append((source, _spread(Spread.of(seconds), 1), repeats))
     return [
-        "From the start of the application's process, Spark's own start included.",
+        "From the start of the application's process, including the start of Spark.",
         "",
         *_table(("source", "s", "every repeat"), rows),
     ]
@@ -295,7 +312,7 @@ def draw(parts: Parts, directory: Path) -> list[str]:
 
 
 def main() -> None:
-    """Read the results, and write the page and its pictures."""
+    """Read the results, and write the page, its pictures and all readings."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--results", type=Path, default=Path("build"))
     parser.add_argument("--page", type=Path, default=Path("docs/benchmarks/throughput.md"))
@@ -307,7 +324,10 @@ def main() -> None:
         if path.exists()
     }
     drawn = draw(parts, given.page.parent)
-    given.page.write_text(markdown(parts, drawn), encoding="utf-8")
+    raw = given.page.with_suffix(".json")
+    lines = (f"{json.dumps(name)}: {json.dumps(part)}" for name, part in parts.items())
+    raw.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    given.page.write_text(markdown(parts, drawn, raw.name), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 import uuid
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 from pyspark.sql import SparkSession
 
 from spark_groups.lab.broker.embedded import EmbeddedKafka
@@ -26,6 +28,10 @@ hypothesis.settings.load_profile("shared machine")
 FIRST = ("spark session", "spark applications")
 """Groups of tests that take longest: workers begin with them."""
 
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+INSTALL_CHROMIUM = (
+    "there is no Chromium: apt-get install chromium, or .venv/bin/playwright install chromium"
+)
 
 USUAL_VERSION = "4.3.1"
 """The version of Kafka that every run of the tests uses."""
@@ -123,6 +129,19 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
     """A broker with TLS, logins and ACLs, for all tests. Do not stop it."""
     with secured_kafka(tmp_path_factory.mktemp("secured")) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A real Chromium: that of the machine, or else playwright's own."""
+    with sync_playwright() as playwright:
+        found = next(filter(None, map(shutil.which, CHROMIUM)), playwright.chromium.executable_path)
+        if not Path(found).exists():
+            pytest.fail(INSTALL_CHROMIUM)
+        # Tests also run as root, in containers, where Chromium's sandbox cannot start.
+        started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield started
+        started.close()
 
 
 @pytest.fixture

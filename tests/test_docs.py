@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, expect
 
 import spark_groups
 from spark_groups.errors import ErrorCode
@@ -42,6 +43,7 @@ PAGES = {
 TUTORIAL = "docs/tutorial/first_steps.md"
 COMMAND_DEADLINE_S = 60
 BUILD_DEADLINE_S = 240
+SEARCH_DEADLINE_MS = 60_000
 
 OPTIONS = frozenset(re.findall(r"^\| `([^`]+)`", option_table(), re.MULTILINE))
 KAFKAS_OWN = frozenset({"kafka.max.poll.records", "kafka.sasl.login.callback.handler.class"})
@@ -241,10 +243,12 @@ def run_commands(block: Block, names: dict[str, str], bootstrap_servers: str) ->
 LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=\"?(https?:)?//", re.I)
 
 
-def test_site_is_whole_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
-    site = tmp_path / "site"
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site as `make docs` builds it."""
+    built = tmp_path_factory.mktemp("docs") / "site"
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(built)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -252,6 +256,10 @@ def test_site_is_whole_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    return built
+
+
+def test_site_is_whole_and_loads_nothing_from_elsewhere(site: Path) -> None:
     pages = {path: path.read_text(encoding="utf-8") for path in site.rglob("*.html")}
     assert len(pages) > len(PAGES)
     assert [path.name for path, text in pages.items() if LOADED.search(text)] == []
@@ -260,3 +268,23 @@ def test_site_is_whole_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     assert all(name in options for name in OPTIONS)
     python = (site / "reference" / "python.html").read_text(encoding="utf-8")
     assert all(f'id="spark_groups.{name}"' in python for name in spark_groups.__all__)
+    for notebook in (ROOT / "notebooks").glob("*.ipynb"):
+        page = (site / "notebooks" / f"{notebook.stem}.html").read_text(encoding="utf-8")
+        pictures = notebook.read_text(encoding="utf-8").count('"image/png"')
+        assert page.count('src="data:image/png;base64,') == pictures
+
+
+@pytest.mark.long
+def test_site_is_searched_and_changes_its_theme_from_the_disk(site: Path, browser: Browser) -> None:
+    page = browser.new_page(color_scheme="light")
+    loaded: list[str] = []
+    page.on("request", lambda each: loaded.append(each.url))
+    page.goto((site / "index.html").as_uri())
+    page.locator("input.md-search__input").press_sequentially("availableNowSettleTimeout")
+    found = page.locator('a.md-search-result__link[href*="/reference/options.html"]')
+    expect(found.first).to_be_visible(timeout=SEARCH_DEADLINE_MS)
+    page.keyboard.press("Escape")
+    page.get_by_title("Switch to dark mode").click()
+    expect(page.locator("body")).to_have_attribute("data-md-color-scheme", "slate")
+    assert all(each.startswith(("file:", "data:", "about:")) for each in loaded), loaded
+    page.close()

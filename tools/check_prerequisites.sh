@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checks what the Makefile cannot install by itself: Python 3.10 or newer that can make virtual
-# environments, and Java 17 or newer. Says everything that is missing at once, with the command that
+# Checks the prerequisites that the Makefile cannot install: Python 3.10 or newer with virtual
+# environments, and Java 17 or newer. Reports all missing ones at once, each with the command that
 # installs it.
 #
 # Usage: check_prerequisites.sh PYTHON
@@ -21,16 +21,16 @@ install_command() {
     fi
 }
 
-# complain WHAT_IS_WRONG COMMAND
+# complain PROBLEM COMMAND
 complain() {
     missing=1
     printf 'missing: %s\n  install it with: %s\n' "$1" "$2" >&2
 }
 
-# The same version of Python decides the name of Debian's package for virtual environments.
+# Debian's package for virtual environments is named after the version of Python.
 check_python() {
     if ! command -v "$python" >/dev/null 2>&1; then
-        complain "Python 3.10 or newer ($python is not there)" \
+        complain "Python 3.10 or newer ($python not found)" \
             "$(install_command 'python3 python3-venv' python@3.12 python3.12)"
         return
     fi
@@ -51,7 +51,7 @@ check_java() {
     java=${JAVA_HOME:+$JAVA_HOME/bin/}java
     command=$(install_command openjdk-17-jre-headless openjdk@17 java-17-openjdk-headless)
     if ! command -v "$java" >/dev/null 2>&1; then
-        complain "Java 17 or newer ($java is not there)" "$command"
+        complain "Java 17 or newer ($java not found)" "$command"
         return
     fi
     # The first line reads: openjdk version "17.0.15" 2025-04-15, or "1.8.0_392" before Java 9.

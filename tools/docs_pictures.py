@@ -1,8 +1,8 @@
-"""Pictures of the docs site: what GitHub draws by Mermaid's script is drawn here as SVG.
+"""Pictures of the docs site: draws Mermaid diagrams as SVG, without Mermaid's script.
 
-The site loads nothing from elsewhere, and the script alone has megabytes. Three kinds of
-diagrams are read, as far as the docs use them: sequences, timelines (gantt) and states. Colours
-are the theme's, so that a picture is light or dark as the page is.
+The site loads nothing from elsewhere, and that script alone has megabytes. Three kinds of diagrams
+are supported, as far as the docs use them: sequences, timelines (gantt) and states. Pictures have
+the theme's colours, light or dark.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 CHARACTER: Final = 7.4
-"""The width of a character of 13 pixels, roughly: boxes have to be wide enough for their text."""
+"""Approximate width of a character at 13 pixels; boxes must fit their text."""
 LINE: Final = 18
 GAP: Final = 16
 HEAD: Final = 34
@@ -23,17 +23,14 @@ BAR: Final = 26
 
 
 class PictureError(ValueError):
-    """A diagram has a line that is not understood."""
+    """A diagram has an unknown line."""
 
 
 def draw(source: str, *_: object, **__: object) -> str:
-    """Return a Mermaid diagram as HTML; further arguments are those of pymdownx's formatters.
-
-    Args:
-        source: The diagram.
+    """Return a Mermaid diagram as HTML, as a formatter of pymdownx.
 
     Raises:
-        PictureError: It is of a kind, or has a line, that is not understood.
+        PictureError: The diagram has an unknown kind or line.
     """
     kind, *lines = [line.strip() for line in source.strip().splitlines() if line.strip()]
     if kind not in _KINDS:
@@ -43,14 +40,7 @@ def draw(source: str, *_: object, **__: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """An arrow between two participants.
-
-    Args:
-        sender: Name of the one it starts from.
-        receiver: Name of the one it points to.
-        text: What stands above it.
-        is_answer: Whether it is dashed.
-    """
+    """An arrow between two participants, dashed if it is a response."""
 
     sender: str
     receiver: str
@@ -60,12 +50,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A box over a participant.
-
-    Args:
-        over: Name of the participant.
-        lines: What stands in it.
-    """
+    """A box with lines of text over a participant."""
 
     over: str
     lines: tuple[str, ...]
@@ -106,7 +91,7 @@ def _sequence(lines: Iterable[str]) -> str:
 def _columns(
     participants: Mapping[str, str], steps: Iterable[Message | Note]
 ) -> tuple[dict[str, float], float]:
-    """Return where each participant stands, and how wide the whole is."""
+    """Return the position of each participant, and the total width."""
     names = list(participants)
     half = {name: _width(label) / 2 for name, label in participants.items()}
     between = [half[left] + half[right] + GAP for left, right in pairwise(names)]
@@ -129,7 +114,7 @@ def _columns(
 def _steps(
     steps: Iterable[Message | Note], columns: Mapping[str, float], at: float
 ) -> Iterator[tuple[float, str]]:
-    """Yield each step with where it ends."""
+    """Yield each step with its lower edge."""
     for step in steps:
         if isinstance(step, Note):
             height = len(step.lines) * LINE + GAP
@@ -155,14 +140,7 @@ def _arrow(step: Message, columns: Mapping[str, float], at: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A stretch of time.
-
-    Args:
-        label: What stands in it.
-        tag: Mermaid's word for its colour: done, active, crit or none.
-        start_s: Where it begins, in seconds.
-        end_s: Where it ends, in seconds.
-    """
+    """A period of time, in a colour by Mermaid's names: done, active, crit or none."""
 
     label: str
     tag: str
@@ -224,7 +202,7 @@ _TRANSITION: Final = re.compile(r"(\[\*\]|\w+) --> (\w+)(?:: (.+))?$")
 
 
 def _states(lines: Iterable[str]) -> str:
-    """Write a diagram of states as a table: from the state on the left to the one above."""
+    """Draw a diagram of states as a table, from the states on the left to those above."""
     moves: dict[tuple[str, str], str] = {}
     for line in lines:
         found = _TRANSITION.match(line)

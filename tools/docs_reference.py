@@ -1,7 +1,7 @@
-"""The parts of the docs that are made from the code: options, commands, errors, what is logged.
+"""The generated parts of the docs: options, commands, errors, events and jobs.
 
-A page has `<!-- made: NAME -->` where such a part belongs; it is put there whenever the site is
-built, so that it cannot be older than the code.
+Each `<!-- made: NAME -->` in a page is replaced by its part whenever the site is built, so that it
+cannot be older than the code.
 """
 
 from __future__ import annotations
@@ -33,24 +33,16 @@ LEVELS: Final = ("ERROR", "WARNING", "INFO", "DEBUG")
 
 
 def fill(markdown: str) -> str:
-    """Return a page with what is made from the code in its places.
-
-    Args:
-        markdown: The page.
+    """Return a page with its generated parts filled in.
 
     Raises:
-        KeyError: It names a part that nothing makes.
+        KeyError: The page names an unknown part.
     """
     return MARKER.sub(lambda found: MAKERS[found[1]](), markdown)
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Return a table in Markdown.
-
-    Args:
-        head: What stands above the columns.
-        rows: The cells; a pipe in one is escaped.
-    """
+    """Return a table in Markdown, with pipes in cells escaped."""
     columns = list(head)
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
@@ -61,7 +53,7 @@ def _cell(text: str) -> str:
 
 
 def refused_options() -> str:
-    """Return the options of Kafka and Spark that the source refuses, with the reasons."""
+    """Return the options of Kafka and Spark that the source refuses, with reasons."""
     rows = [(f"`{name}`", why) for name, why in REFUSED.items()]
     return table(("refused", "why"), rows)
 
@@ -72,7 +64,7 @@ def commands() -> str:
 
 
 def command_tree() -> Iterator[tuple[str, Any]]:
-    """Yield every command that does something, by its name behind `spark-groups`."""
+    """Yield every command that is not a group, with its name after `spark-groups`."""
     for name, command in get_command(app).commands.items():
         if isinstance(command, typer.core.TyperGroup):
             yield from ((f"{name} {under}", each) for under, each in command.commands.items())
@@ -112,7 +104,7 @@ def _names(option: Any) -> str:
 
 
 def _value(default: object) -> str:
-    """Return what an option takes, by the kind of its default."""
+    """Return an option's placeholder, by the type of its default."""
     if isinstance(default, Enum):
         return " or ".join(each.value for each in type(default))
     return "NUMBER" if isinstance(default, (int, float)) else "VALUE"
@@ -128,13 +120,13 @@ def _default(option: Any) -> str:
 
 
 def _help(parameter: Any) -> str:
-    said = " ".join((parameter.help or "").split())
+    text = " ".join((parameter.help or "").split())
     variable = getattr(parameter, "envvar", None)
-    return f"{said} Environment: `{variable}`." if variable else said
+    return f"{text} Environment: `{variable}`." if variable else text
 
 
 def error_codes() -> str:
-    """Return what a member does about each of Kafka's error codes."""
+    """Return a member's reaction to each of Kafka's error codes."""
     rows = [
         (
             str(int(code)),
@@ -150,19 +142,19 @@ def error_codes() -> str:
 
 
 def reactions() -> str:
-    """Return what the words of the error table mean."""
+    """Return the meanings of the reactions in the error table."""
     return table(("word", "meaning"), [(each.name, each.value) for each in Reaction])
 
 
 def events() -> str:
-    """Return what a driver logs about its group, the loudest first."""
+    """Return the messages that a driver logs about its group, the most severe first."""
     logged = sorted(_logged(), key=lambda each: LEVELS.index(each[1]))
     rows = [(level, f"`{event}`", text.replace("……", "…")) for event, level, text in logged]
-    return table(("level", "event", "what the log says"), rows)
+    return table(("level", "event", "message"), rows)
 
 
 def _logged() -> Iterator[tuple[str, str, str]]:
-    """Yield event, severity and sentence, as the classes of events have them."""
+    """Yield name, severity and message of each class of events."""
     for module in (member_events, offset_events):
         for kind in ast.parse(inspect.getsource(module)).body:
             if isinstance(kind, ast.ClassDef) and _is_kind(getattr(module, kind.name)):
@@ -210,26 +202,26 @@ def _sentence(text: ast.expr) -> str:
 
 
 def group_states() -> str:
-    """Return what the states of groups mean."""
+    """Return the meanings of the states of groups."""
     return table(("state", "meaning"), STATE_MEANINGS.items())
 
 
 def lag_statuses() -> str:
-    """Return what `lag --check` says of a partition."""
+    """Return the meanings of the results of `lag --check`."""
     return table(
         ("status", "meaning"), [(each.value, why) for each, why in STATUS_MEANINGS.items()]
     )
 
 
 def jobs() -> str:
-    """Return what each job says of itself, and the file that configures it."""
+    """Return the docstring and the configuration file of each job."""
     return "\n\n".join(_job(path) for path in sorted((ROOT / "jobs").glob("*.py")))
 
 
 def _job(path: Path) -> str:
-    said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     settings = (ROOT / "conf" / path.with_suffix(".toml").name).read_text(encoding="utf-8")
-    return f"## {path.name}\n\n{said}\n\n```toml\n{settings.strip()}\n```"
+    return f"## {path.name}\n\n{text}\n\n```toml\n{settings.strip()}\n```"
 
 
 MAKERS: Final[dict[str, Callable[[], str]]] = {
@@ -243,4 +235,4 @@ MAKERS: Final[dict[str, Callable[[], str]]] = {
     "lag_statuses": lag_statuses,
     "jobs": jobs,
 }
-"""By the name in a marker: what makes the part of the page."""
+"""The functions that generate parts, by the name in the marker."""

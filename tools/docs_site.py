@@ -1,6 +1,6 @@
-"""What mkdocs does beyond its own: documents of the root, parts made from the code, pictures.
+"""The hooks of mkdocs: add documents of the root and notebooks, fill in generated parts, draw.
 
-mkdocs.yml names this file as a hook; run mkdocs in the root of the repository.
+mkdocs.yml names this file; run mkdocs in the root of the repository.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from tools.docs_notebooks import markdown_of
 from tools.docs_pictures import draw
 from tools.docs_reference import fill
 
@@ -27,15 +28,19 @@ BESIDE: Final = {
     "CHANGELOG.md": "project/changelog.md",
     "tests/scenarios/README.md": "project/scenarios.md",
     "tests/transcripts/README.md": "project/transcripts.md",
+    **{
+        path.relative_to(ROOT).as_posix(): f"notebooks/{path.stem}.md"
+        for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
+    },
 }
-"""Documents that stay where readers of a checkout look for them, and their places in the site."""
+"""Documents outside docs/ that the site has too, with their places in it."""
 
 _FENCE: Final = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 _LINK: Final = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<path>[^)\s#:]+)(?P<anchor>#[^)\s]*)?\)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Have diagrams drawn, and name the pages that the navigation means by a pattern."""
+    """Draw diagrams, and replace each pattern in the navigation by the pages it matches."""
     fence = {"name": "mermaid", "class": "mermaid", "format": draw}
     config.mdx_configs["pymdownx.superfences"] = {"custom_fences": [fence]}
     config.nav = _expanded(config.nav, Path(config.docs_dir), frozenset(_named(config.nav)))
@@ -43,14 +48,16 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the documents that stand beside the code."""
+    """Add the documents outside docs/."""
     for path, place in BESIDE.items():
         files.append(File.generated(config, place, abs_src_path=str(ROOT / path)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: object) -> str:
-    """Fill in what is made from the code, and point links at the site's own pages."""
+    """Fill in the generated parts, and point links at the site's own pages."""
+    if str(page.file.abs_src_path).endswith(".ipynb"):
+        markdown = markdown_of(markdown)
     pieces = _FENCE.split(fill(markdown))
     pieces[::2] = [
         _LINK.sub(lambda found: _relinked(found, page, config), piece) for piece in pieces[::2]
@@ -59,7 +66,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: objec
 
 
 def _named(nav: Any) -> Iterator[str]:
-    """Yield every page that the navigation names itself."""
+    """Yield every page and pattern in the navigation."""
     if isinstance(nav, str):
         yield nav
     else:
@@ -68,7 +75,7 @@ def _named(nav: Any) -> Iterator[str]:
 
 
 def _expanded(nav: Any, docs: Path, named: frozenset[str]) -> Any:
-    """Replace a pattern by the pages it matches and nobody names, a README first."""
+    """Replace a pattern by the pages it matches, without those named elsewhere; README first."""
     if isinstance(nav, dict):
         return {title: _expanded(under, docs, named) for title, under in nav.items()}
     if isinstance(nav, list):
@@ -85,7 +92,7 @@ def _entries(entry: Any, docs: Path, named: frozenset[str]) -> list[Any]:
 
 
 def _relinked(found: re.Match[str], page: Page, config: MkDocsConfig) -> str:
-    """Return a link that leads where the same link leads in a checkout; else its text."""
+    """Return the link to the same document in the site, or its text where the site has none."""
     source = Path(page.file.abs_src_path).parent / found["path"]
     path = Path(posixpath.normpath(source))
     docs = Path(config.docs_dir)

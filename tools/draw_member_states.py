@@ -1,7 +1,6 @@
-"""Draw the table of a member's states as docs/member_states.md; run it without arguments.
+"""Generate docs/member_states.md from `spark_groups.protocol.membership`; run without arguments.
 
-The page is made from `spark_groups.protocol.membership.TRANSITIONS` and nothing else; a test fails
-when it is older than the table.
+A test fails if the page is older than the table of transitions.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Write down the digests of the jars of a Kafka version, as Maven publishes it now.
+"""Record the digests of the jars of a Kafka version, as Maven publishes them now.
 
     python -m tools.kafka_digests 4.3.1
 
-The jars are fetched into an empty folder, where Ivy compares each with the SHA-1 that Maven
-publishes. `spark_groups.lab.broker.artifacts` then takes no others for that version.
+Ivy downloads the jars into an empty folder and compares each with the SHA-1 that Maven
+publishes. `spark_groups.lab.broker.artifacts` then accepts no others for that version.
 """
 
 from __future__ import annotations

@@ -75,6 +75,10 @@ def test_a_page_has_goals_medians_and_every_repeat(write, tmp_path: Path) -> Non
     ):
         assert line in page.splitlines()
     assert page.count(report.NOT_MEASURED) == 1, "only the run without checks was not made"
+    assert "{" not in page
+    raw = json.loads((tmp_path / "docs" / "page.json").read_text(encoding="utf-8"))
+    assert raw == json.loads(json.dumps(RESULTS))
+    assert "(page.json)" in page
     assert {each.name for each in (tmp_path / "docs").glob("*.svg")} == PICTURES
     assert all(f"({each})" in page for each in PICTURES)
 

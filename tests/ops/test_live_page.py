@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.observation.frames import Frame, GroupHistory
@@ -32,9 +30,7 @@ from tests.runtime.members import queries
 
 pytestmark = pytest.mark.long
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 expect.set_options(timeout=30_000)
-INSTALL = "there is no Chromium: apt-get install chromium, or .venv/bin/playwright install chromium"
 READABLE_CONTRAST = 4.5
 """Of text, by WCAG 2.1, level AA."""
 POINTED_AT = """(bar) => {
@@ -49,18 +45,6 @@ COLOUR_OF = """([selector, property]) => {
   }
   return painted(element).match(/[0-9.]+/g).slice(0, 3).map(Number);
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        found = next(filter(None, map(shutil.which, NAMES)), playwright.chromium.executable_path)
-        if not Path(found).exists():
-            pytest.fail(INSTALL)
-        # Tests also run as root, in containers, where Chromium's sandbox cannot be made.
-        started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @contextmanager
