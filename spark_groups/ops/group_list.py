@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from spark_groups.errors import OptionsError
 from spark_groups.observation.views import STATE_MEANINGS
-from spark_groups.wire.groups import ListedGroup
+from spark_groups.wire.cluster import ListedGroup
 
 GROUP_TYPES: Final[Mapping[str, str]] = {
     "classic": "classic",

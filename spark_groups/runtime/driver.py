@@ -10,25 +10,35 @@ from typing import Any, Final
 
 from spark_groups.client import ClientConfig, GroupClient
 from spark_groups.client.snapshot import take_snapshot
-from spark_groups.errors import BrokerUnreachableError, DeadOwnershipError, SparkGroupsError
+from spark_groups.errors import (
+    BrokerUnreachableError,
+    DeadOwnershipError,
+    ErrorCode,
+    GroupError,
+    ProtocolError,
+    Reaction,
+    SparkGroupsError,
+    rule_for,
+)
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.protocol.events import Event, NameOf
 from spark_groups.protocol.member import MemberConfig
 from spark_groups.protocol.messages import (
+    LATEST_TIMESTAMP,
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     HeartbeatRequest,
+    ListOffsetsRequest,
     ListOffsetsResponse,
     Node,
 )
 from spark_groups.runtime.channel_threads import ChannelThreads
 from spark_groups.runtime.engine import Engine, suspension_clock
 from spark_groups.runtime.instance_lock import InstanceLock
-from spark_groups.types import BatchPlan, TopicPartition
+from spark_groups.types import BatchPlan, TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import RequestError
 from spark_groups.wire.coordinator import CoordinatorConnection
-from spark_groups.wire.log_ends import LogEnds
 from spark_groups.wire.security.security import Security
 
 logger = logging.getLogger(__name__)
@@ -449,3 +459,56 @@ def leave_at_once(
     finally:
         connection.close()
     return getattr(response, "error_code", None) == 0
+
+
+class LogEnds:
+    """Lists log ends; what cannot be listed is left out and said once.
+
+    Args:
+        cluster: The cluster, with connections of its own.
+        read_committed: True for last stable offsets.
+    """
+
+    def __init__(self, cluster: Cluster, *, read_committed: bool) -> None:
+        self.problem = ""
+        """Why the last listing lacks partitions, empty if it does not."""
+        self._cluster = cluster
+        self._read_committed = read_committed
+
+    def list(self, keys: frozenset[TopicIdPartition]) -> ListOffsetsResponse:
+        """Return ends of partitions with their leader epochs, without what could not be listed.
+
+        Args:
+            keys: The partitions.
+
+        Raises:
+            GroupError: A broker refuses to list them for good.
+        """
+        if not keys:
+            return ListOffsetsResponse()
+        request = ListOffsetsRequest(
+            partitions=keys,
+            timestamp_ms=LATEST_TIMESTAMP,
+            read_committed=self._read_committed,
+        )
+        try:
+            response = self._cluster.list_offsets(request)
+        except (RequestError, ProtocolError) as error:
+            self._note(str(error))
+            return ListOffsetsResponse()
+        codes = sorted(set(response.errors.values()))
+        problem = ", ".join(ErrorCode.name_of(code) for code in codes)
+        self._note(f"{len(response.errors)} partitions: {problem}" if codes else "")
+        for code in codes:
+            if rule_for(code).lookup is Reaction.FAIL:
+                raise GroupError(f"log ends cannot be listed: {problem}: {rule_for(code).remedy}")
+        return response
+
+    def shutdown(self) -> None:
+        """Make the listing under way, and all later ones, fail at once; for any thread."""
+        self._cluster.shutdown()
+
+    def _note(self, problem: str) -> None:
+        if problem and problem != self.problem:
+            logger.warning("log ends could not be listed: %s", problem)
+        self.problem = problem

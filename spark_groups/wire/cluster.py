@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from spark_groups.errors import ProtocolError, rule_for
@@ -43,7 +44,6 @@ from spark_groups.wire.connection import (
     RequestError,
 )
 from spark_groups.wire.coordinator import exchange, fetch_all
-from spark_groups.wire.groups import ListedGroup
 from spark_groups.wire.leader_requests import (
     ASK_AGAIN,
     ATTEMPT_TIMEOUT_S,
@@ -73,6 +73,16 @@ CONNECT_TIMEOUT_S: Final = 1.0
 REQUEST_TIMEOUT_S: Final = 10.0
 MAX_METADATA_AGE_S: Final = 1.0
 _RETRY_PAUSE_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedGroup:
+    """A group as ListGroups v5 names it."""
+
+    group_id: str
+    protocol_type: str
+    group_state: str
+    group_type: str
 
 
 class Answered(Protocol):

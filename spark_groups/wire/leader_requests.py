@@ -9,27 +9,106 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from spark_groups.errors import ErrorCode, Reaction, rule_for
 from spark_groups.protocol.messages import ListOffsetsRequest, Node, OffsetForLeaderEpochRequest
 from spark_groups.types import TopicId, TopicIdPartition
 from spark_groups.wire.connection import Connection, RequestError
 from spark_groups.wire.pool import ConnectionPool
-from spark_groups.wire.topic_metadata import (
-    LEADER_QUESTIONS,
-    NO_LEADER,
-    ClusterMetadata,
-    KnownTopic,
-    LeaderAnswers,
-)
+from spark_groups.wire.schemas.codec import Values
+from spark_groups.wire.schemas.messages import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from spark_groups.wire.topic_metadata import NO_LEADER, ClusterMetadata, KnownTopic
 
 FORGET_AFTER_S: Final = 300.0
 ATTEMPT_TIMEOUT_S: Final = 3.0
 ASK_AGAIN: Final = frozenset({Reaction.RETRY, Reaction.REDISCOVER, Reaction.REFRESH_TOPICS})
 """Reactions upon which something that only reads is asked once more."""
+_CONSUMER_REPLICA_ID: Final = -1
+_READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
+
 LeaderRequest = ListOffsetsRequest | OffsetForLeaderEpochRequest
+Topics = Mapping[TopicId, KnownTopic]
 Errors = dict[TopicIdPartition, int]
+
+
+class LeaderAnswer(NamedTuple):
+    """An offset and its leader epoch; a tuple, for each plan makes thousands of them."""
+
+    offset: int
+    leader_epoch: int
+
+
+LeaderAnswers = dict[TopicIdPartition, LeaderAnswer]
+
+
+def request_to_wire(
+    request: LeaderRequest, partitions: Iterable[TopicIdPartition], topics: Topics
+) -> Values:
+    """Ask one leader about its partitions.
+
+    Args:
+        partitions: Those that this leader has.
+        topics: Fresh metadata of their topics.
+    """
+    wire_topics: dict[str, list[Values]] = {}
+    for each in partitions:
+        known = topics[each.topic_id]
+        leader_epoch = known.leaders[each.partition].leader_epoch
+        asked: Values
+        if isinstance(request, ListOffsetsRequest):
+            asked = {
+                "partition_index": each.partition,
+                "current_leader_epoch": leader_epoch,
+                "timestamp": request.timestamp_ms,
+            }
+        else:
+            lookup = request.lookups[each]
+            asked = {
+                "partition": each.partition,
+                # A leader that was deposed since must not answer.
+                "current_leader_epoch": max(leader_epoch, lookup.current_leader_epoch),
+                "leader_epoch": lookup.leader_epoch,
+            }
+        wire_topics.setdefault(known.topic.name, []).append(asked)
+    values: Values = {"replica_id": _CONSUMER_REPLICA_ID}
+    if isinstance(request, ListOffsetsRequest):
+        values["isolation_level"] = _READ_COMMITTED if request.read_committed else _READ_UNCOMMITTED
+    name_field = "name" if isinstance(request, ListOffsetsRequest) else "topic"
+    values["topics"] = [
+        {name_field: name, "partitions": asked} for name, asked in wire_topics.items()
+    ]
+    return values
+
+
+def answers_from_wire(
+    request: LeaderRequest,
+    values: Values,
+    partitions: Iterable[TopicIdPartition],
+    topics: Topics,
+) -> tuple[LeaderAnswers, Errors]:
+    """Read the answer of one leader; a partition missing in it gets UNKNOWN_SERVER_ERROR."""
+    topic_field, index_field, offset_field = (
+        ("name", "partition_index", "offset")
+        if isinstance(request, ListOffsetsRequest)
+        else ("topic", "partition", "end_offset")
+    )
+    answers = {
+        (topic[topic_field], each[index_field]): each
+        for topic in values["topics"]
+        for each in topic["partitions"]
+    }
+    found: LeaderAnswers = {}
+    errors: Errors = {}
+    for each in partitions:
+        answer = answers.get((topics[each.topic_id].topic.name, each.partition))
+        if answer is None:
+            errors[each] = ErrorCode.UNKNOWN_SERVER_ERROR.value
+        elif answer["error_code"]:
+            errors[each] = answer["error_code"]
+        else:
+            found[each] = LeaderAnswer(answer[offset_field], answer["leader_epoch"])
+    return found, errors
 
 
 class LeaderCache:
@@ -150,17 +229,19 @@ class LeaderRequests:
         self, request: LeaderRequest, partitions: Iterable[TopicIdPartition], deadline: float
     ) -> tuple[LeaderAnswers, Errors]:
         """Send to every leader before waiting for the first, so that the slowest sets the time."""
-        question = LEADER_QUESTIONS[type(request)]
+        message = (
+            LIST_OFFSETS if isinstance(request, ListOffsetsRequest) else OFFSET_FOR_LEADER_EPOCH
+        )
         by_leader, errors = self._leaders.route(partitions)
         answers: LeaderAnswers = {}
         sent: list[tuple[Connection, list[TopicIdPartition]]] = []
         unanswered: list[TopicIdPartition] = []
         for node_id, asked in by_leader.items():
-            values = question.to_wire(request, asked, self._leaders.topics)
+            values = request_to_wire(request, asked, self._leaders.topics)
             try:
                 connection = self._pool.to(self._leaders.nodes[node_id], deadline)
                 attempt_s = min(ATTEMPT_TIMEOUT_S, deadline - time.monotonic())
-                connection.send(question.message, values, attempt_s)
+                connection.send(message, values, attempt_s)
                 sent.append((connection, asked))
             except RequestError:
                 unanswered += asked
@@ -170,7 +251,7 @@ class LeaderRequests:
             except RequestError:
                 unanswered += asked
                 continue
-            found, refused = question.from_wire(values, asked, self._leaders.topics)
+            found, refused = answers_from_wire(request, values, asked, self._leaders.topics)
             answers.update(found)
             errors.update(refused)
         errors.update(dict.fromkeys(unanswered, ErrorCode.NETWORK_EXCEPTION.value))

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 
-from spark_groups.runtime.java import find_java
+from spark_groups.ops.java import find_java
 from spark_groups.wire.security.keystores import (
     identity_from_pem,
     identity_from_pkcs12,
