@@ -1,8 +1,8 @@
-"""Requests to the leaders of partitions: one to each of them, all under way at the same time.
+"""Requests to the leaders of partitions: one to each of them, all in parallel.
 
-ListOffsets calls topics by name, so a topic that was deleted and created again would answer for its
-predecessor. Ids are therefore checked on first sight, and again when the last check is older than
-a second or a leader refused.
+ListOffsets and OffsetForLeaderEpoch name topics, so a topic that was deleted and created again
+would answer for its predecessor. Topic ids are therefore checked on first use, and again when the
+last check is older than a second or a leader refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from spark_groups.wire.topic_metadata import NO_LEADER, ClusterMetadata, KnownTo
 FORGET_AFTER_S: Final = 300.0
 ATTEMPT_TIMEOUT_S: Final = 3.0
 ASK_AGAIN: Final = frozenset({Reaction.RETRY, Reaction.REDISCOVER, Reaction.REFRESH_TOPICS})
-"""Reactions upon which something that only reads is asked once more."""
+"""Reactions after which a read-only request is retried."""
 _CONSUMER_REPLICA_ID: Final = -1
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 
@@ -45,12 +45,7 @@ LeaderAnswers = dict[TopicIdPartition, LeaderAnswer]
 def request_to_wire(
     request: LeaderRequest, partitions: Iterable[TopicIdPartition], topics: Topics
 ) -> Values:
-    """Ask one leader about its partitions.
-
-    Args:
-        partitions: Those that this leader has.
-        topics: Fresh metadata of their topics.
-    """
+    """Make the request to one leader about its partitions, from fresh metadata of their topics."""
     wire_topics: dict[str, list[Values]] = {}
     for each in partitions:
         known = topics[each.topic_id]
@@ -115,7 +110,7 @@ class LeaderCache:
     """Topics by id, each with the time at which its id was last seen under its name.
 
     Args:
-        max_age_s: Seconds after which an id is checked again.
+        max_age_s: When to check an id again.
     """
 
     def __init__(self, max_age_s: float) -> None:
@@ -132,11 +127,10 @@ class LeaderCache:
         return {each for each in topic_ids if self._checked_at.get(each, never) < oldest}
 
     def learn(self, metadata: ClusterMetadata, asked: Iterable[TopicId] = ()) -> None:
-        """Take over a Metadata response.
+        """Store a Metadata response.
 
         Args:
-            metadata: The response.
-            asked: The ids that were asked for; those without a topic are gone.
+            asked: The requested ids; those without a topic are gone.
         """
         now = time.monotonic()
         self.nodes = metadata.nodes
@@ -172,7 +166,7 @@ class LeaderCache:
         return by_leader, errors
 
     def _forget(self, now: float) -> None:
-        """Drop topics that nobody has asked for in a while, so that the cache is bounded."""
+        """Drop topics that were not requested for a while, so that the cache stays bounded."""
         for topic_id in [e for e, at in self._checked_at.items() if now - at > FORGET_AFTER_S]:
             del self._checked_at[topic_id]
             self.topics.pop(topic_id, None)
@@ -180,12 +174,10 @@ class LeaderCache:
 
 
 class LeaderRequests:
-    """Asks the leaders of partitions; used by the thread that uses the pool.
+    """Sends requests to the leaders of partitions; used by the thread that uses the pool.
 
     Args:
-        pool: Connections to brokers.
-        leaders: Which topics there are and who leads them.
-        refresh: Fetches fresh metadata of topics into `leaders`, until a deadline.
+        refresh: Fetches metadata of topics into `leaders`, until a deadline.
     """
 
     def __init__(
@@ -201,14 +193,12 @@ class LeaderRequests:
     def ask(
         self, request: LeaderRequest, partitions: Iterable[TopicIdPartition], deadline: float
     ) -> tuple[LeaderAnswers, Errors]:
-        """Return answers by partition, and the error codes of those that got none.
+        """Return answers by partition, and error codes of partitions without an answer.
 
-        A partition whose leader has moved is asked for once more after fresh metadata.
+        A partition whose leader has moved is retried once after fresh metadata.
 
         Args:
-            request: What is asked.
-            partitions: Its partitions.
-            deadline: When to stop waiting, in seconds of the monotonic clock.
+            deadline: Monotonic seconds.
 
         Raises:
             RequestError: Metadata could not be fetched in time.

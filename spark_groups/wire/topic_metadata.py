@@ -1,4 +1,4 @@
-"""Topics, their partitions and leaders, as a Metadata response names them."""
+"""Topics, their partitions and leaders, as a Metadata response lists them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _ABSENT: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Who leads a partition.
+    """The leader of a partition.
 
     Args:
-        node_id: The broker; `NO_LEADER` if there is none at the moment.
+        node_id: The broker; `NO_LEADER` if there is none.
         leader_epoch: The epoch of its leadership.
     """
 
@@ -39,12 +39,7 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class KnownTopic:
-    """A topic, and who leads its partitions.
-
-    Args:
-        topic: Its id, name and size.
-        leaders: By partition index.
-    """
+    """A topic, and its partitions' leaders by index."""
 
     topic: TopicMetadata
     leaders: Mapping[int, Leader]
@@ -55,10 +50,10 @@ class ClusterMetadata:
     """One Metadata response.
 
     Args:
-        nodes: The brokers that are alive, by id.
-        topics: The topics that exist, by id.
-        errors: By topic name: errors other than that the topic does not exist.
-        id_errors: By topic id, of topics asked for by id: why there is no answer.
+        nodes: The live brokers, by id.
+        topics: The existing topics, by id.
+        errors: By topic name, except that the topic does not exist.
+        id_errors: By topic id, of topics requested by id.
     """
 
     nodes: Mapping[int, Node] = field(default_factory=dict)
@@ -68,7 +63,7 @@ class ClusterMetadata:
 
 
 def metadata_to_wire(topic_names: Iterable[str] = (), topic_ids: Iterable[TopicId] = ()) -> Values:
-    """Ask for topics by name or by id: a broker ignores the names if any id is there."""
+    """Request topics by name or by id: a broker ignores the names if there is any id."""
     return {
         "topics": [
             *({"topic_id": ZERO_TOPIC_ID, "name": name} for name in sorted(topic_names)),

@@ -181,7 +181,7 @@ def test_bytes_that_are_not_of_consumers_say_nothing(
 
 
 def test_an_answer_about_another_group_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="asked was for 'h'"):
+    with pytest.raises(ProtocolError, match="not about 'h'"):
         classic_from_wire(answer(b"", b""), "h")
 
 
