@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 
 from spark_groups.lab.broker.ivy import IVY_SETTINGS_VARIABLE
+from spark_groups.ops.java import find_java, find_spark_jars
 from spark_groups.runtime.directories import cache_dir
-from spark_groups.runtime.java import find_java, find_spark_jars
 
 # Any 4.x of the token provider works on the path of records; not every release of it is published.
 _MODULE = """\

@@ -16,7 +16,7 @@ from pathlib import Path
 from spark_groups.lab.broker import artifacts
 from spark_groups.lab.broker.artifacts import UNPUBLISHED
 from spark_groups.lab.broker.ivy import retrieve
-from spark_groups.runtime.java import find_spark_jars
+from spark_groups.ops.java import find_spark_jars
 
 FETCH_S = 900.0
 

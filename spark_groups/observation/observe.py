@@ -25,11 +25,10 @@ from spark_groups.protocol.messages import (
 )
 from spark_groups.runtime.snapshots import read_snapshots
 from spark_groups.wire.addresses import parse_bootstrap_servers
-from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.cluster import Cluster, ListedGroup
 from spark_groups.wire.configuration import refuse
 from spark_groups.wire.connection import RequestError
 from spark_groups.wire.group_admin import describe_classic_group
-from spark_groups.wire.groups import ListedGroup
 from spark_groups.wire.security.security import Security
 from spark_groups.wire.security.settings import security_of
 

@@ -16,7 +16,7 @@ from spark_groups.protocol.messages import (
     TopicMetadata,
 )
 from spark_groups.types import Assignment, TopicId, TopicIdPartition
-from spark_groups.wire.groups import ClassicGroup
+from spark_groups.wire.group_admin import ClassicGroup
 
 
 class GroupType(Enum):

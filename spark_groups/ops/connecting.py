@@ -15,7 +15,7 @@ import typer
 
 from spark_groups.errors import BrokerUnreachableError, OptionsError
 from spark_groups.observation.observe import CLIENT_ID, OBSERVE_TIMEOUT_S, GroupObserver
-from spark_groups.runtime.started_broker import running_broker
+from spark_groups.ops.started_broker import running_broker
 from spark_groups.wire.addresses import parse_bootstrap_servers
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import RequestError

@@ -30,10 +30,10 @@ from spark_groups.ops.connecting import (
     Timeout,
     named_brokers,
 )
+from spark_groups.ops.java import find_java
 from spark_groups.ops.output import Column, show, table_of
+from spark_groups.ops.started_broker import running_broker
 from spark_groups.protocol.messages import DescribeGroupRequest
-from spark_groups.runtime.java import find_java
-from spark_groups.runtime.started_broker import running_broker
 from spark_groups.wire.cluster import Cluster
 
 

@@ -17,7 +17,7 @@ from spark_groups.observation.views import STATE_MEANINGS
 from spark_groups.ops.connecting import Brokers, JsonFlag, connects
 from spark_groups.ops.output import UNKNOWN, Column, show, table_of
 from spark_groups.ops.render import STATE_STYLES
-from spark_groups.wire.groups import ListedGroup
+from spark_groups.wire.cluster import ListedGroup
 
 GROUP_TYPES: Final[Mapping[str, str]] = {
     "classic": "classic",

@@ -23,8 +23,7 @@ from spark_groups.ops.output import dry_run_note, show
 from spark_groups.protocol.messages import DescribedMember
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.configuration import refuse
-from spark_groups.wire.group_admin import leave_group
-from spark_groups.wire.groups import MemberIdentity
+from spark_groups.wire.group_admin import MemberIdentity, leave_group
 
 REASON: Final = "removed by an operator"
 """The reason in the coordinator's log."""

@@ -1,4 +1,4 @@
-"""Batches of one response, walked by compiled code: checked, skipped, or decoded.
+"""Batches of one response in compiled code: checked, then skipped or decoded.
 
 Source: the Kafka protocol guide, Record Batch; Kafka's DefaultRecordBatch and CompletedFetch.
 """
@@ -67,7 +67,7 @@ def _int32(octets: Octets, at: int) -> Any:
 
 @compiled
 def _check_frame(wire: Octets, begin: int) -> Status:
-    """Check that there is a whole batch, of a format and a length that it can have."""
+    """Check that there is a whole batch with a valid format and length."""
     left = len(wire) - begin
     if left <= _MAGIC_AT:
         return Status.NO_WHOLE_BATCH
@@ -83,7 +83,7 @@ def _check_frame(wire: Octets, begin: int) -> Status:
 
 @compiled
 def _last_aborted(aborted: Aborted, producer_id: int, offset: int) -> int:
-    """Return where a producer's last aborted transaction begun by an offset stands, or -1."""
+    """Return the index of a producer's last aborted transaction that began by an offset, or -1."""
     low, high = 0, len(aborted)
     while low < high:
         middle = (low + high) // 2
@@ -101,14 +101,14 @@ def _last_aborted(aborted: Aborted, producer_id: int, offset: int) -> int:
 
 @compiled
 def _is_aborted(aborted: Aborted, producer_id: int, last_offset: int) -> bool:
-    """Tell whether a transactional batch is of a transaction that was aborted."""
+    """Return whether a transactional batch belongs to an aborted transaction."""
     index = _last_aborted(aborted, producer_id, last_offset)
     return index >= 0 and not aborted[index].is_ended
 
 
 @compiled
 def _note_marker(wire: Octets, begin: int, end: int, aborted: Aborted, offset: int) -> Status:
-    """Note that a producer's transaction ended, if a control batch says that it was aborted."""
+    """Note the end of an aborted transaction, if a control batch marks it."""
     length, at = read_varint(wire, begin + _HEADER_BYTES, end)
     _, at = read_varint(wire, at + 1, end)
     _, at = read_varint(wire, at, end)
@@ -124,7 +124,7 @@ def _note_marker(wire: Octets, begin: int, end: int, aborted: Aborted, offset: i
 
 @compiled
 def _skip_or_begin(wire: Octets, begin: int, end: int, cursor: Any, aborted: Aborted) -> Status:
-    """Skip a batch without rows to read, else begin with its records."""
+    """Skip a batch without wanted rows, or position the cursor at its records."""
     attributes = wire[begin + _ATTRIBUTES_AT]
     count = _int32(wire, begin + _COUNT_AT)
     last_offset = cursor.last_offset
@@ -154,7 +154,7 @@ def _skip_or_begin(wire: Octets, begin: int, end: int, cursor: Any, aborted: Abo
 
 @compiled
 def _check_header(wire: Octets, begin: int, end: int, cursor: Any) -> Status:
-    """Check a batch as a whole; note its last offset."""
+    """Check a batch as a whole, and store its last offset."""
     if cursor.check_crcs:
         expected = _int32(wire, begin + _CHECKSUM_AT) & 0xFFFFFFFF
         if crc32c(wire, begin + _CHECKED_FROM, end) != expected:
@@ -168,7 +168,7 @@ def _check_header(wire: Octets, begin: int, end: int, cursor: Any) -> Status:
 
 @compiled
 def _next_batch(wire: Octets, cursor: Any, aborted: Aborted) -> Status:
-    """Check the next batch; skip it, or begin with it."""
+    """Check the next batch; skip it, or position the cursor at its records."""
     begin = cursor.wire_at
     if cursor.next_offset >= cursor.until_offset:
         return Status.RANGE_IS_READ
@@ -199,14 +199,14 @@ def _next_batch(wire: Octets, cursor: Any, aborted: Aborted) -> Status:
 def decode_batches(
     wire: Octets, body: Octets, cursor: Any, aborted: Aborted, columns: Columns
 ) -> int:
-    """Decode a response until something has to be done about it.
+    """Decode a response until the caller must act.
 
     Args:
-        wire: The bytes of the response's records.
-        body: The decompressed batch that the cursor is in, if it is in one.
-        cursor: Where decoding stands; is moved.
-        aborted: Aborted transactions that matter; is noted in.
-        columns: What rows are added to.
+        wire: The records of the response.
+        body: The decompressed current batch, if it is compressed.
+        cursor: The decoder's position; is moved.
+        aborted: Aborted transactions; their ends are noted.
+        columns: Receive the rows.
 
     Returns:
         Why it stopped: a `Status`.
@@ -225,12 +225,7 @@ def decode_batches(
 
 @entry_point(int64(typeof(np.frombuffer(b"-", np.uint8)), int64))
 def offset_behind(wire: Octets, next_offset: int) -> int:
-    """Return the offset behind the last whole batch of a response: what is fetched next.
-
-    Args:
-        wire: The bytes of the response's records.
-        next_offset: The answer where there is no whole batch, nor any offset that is greater.
-    """
+    """Return the offset after the last whole batch of a response, at least `next_offset`."""
     begin = 0
     while _check_frame(wire, begin) == Status.GO_ON:
         base_offset = _int64(wire, begin)

@@ -1,7 +1,8 @@
-"""CRC-32C of a part of an array, in place, by the processor's own instruction where it has one.
+"""CRC-32C of a part of an array, with the processor's instruction if it has one.
 
-The instruction takes eight bytes and gives its result three cycles later, but one can be begun
-in each: three neighbouring stretches go side by side, and their checksums are put together.
+The instruction takes eight bytes, and its result is available three cycles later, while one
+can start in each cycle: three adjacent stretches are computed in parallel, and their checksums
+combined.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from spark_groups.records.compiling import (
 _POLYNOMIAL: Final = 0x82F63B78
 _WORD_BYTES: Final = 8
 STRETCH_BYTES: Final = 512
-"""How long each of three stretches is that go side by side."""
+"""The length of each of three parallel stretches."""
 
 
 def _byte_tables() -> npt.NDArray[np.uint32]:
-    """Return for k = 0..7 what each byte, followed by k zero bytes, makes of a checksum."""
+    """Return for k = 0..7 the effect of each byte, followed by k zero bytes, on a checksum."""
     tables = np.zeros((_WORD_BYTES, 256), np.uint32)
     for byte in range(256):
         checksum = byte
@@ -39,7 +40,7 @@ def _byte_tables() -> npt.NDArray[np.uint32]:
 
 
 def _shift_tables() -> npt.NDArray[np.uint32]:
-    """Return for each of its four bytes what a stretch of zeros makes of a checksum."""
+    """Return for each of its four bytes the effect of a stretch of zeros on a checksum."""
     shifted = np.arange(256, dtype=np.uint32) << (8 * np.arange(4, dtype=np.uint32))[:, None]
     for _ in range(STRETCH_BYTES):
         shifted = shifted >> 8 ^ _BYTES[0, shifted & 0xFF]
@@ -52,7 +53,7 @@ _SHIFT: Final = _shift_tables()
 
 @compiled
 def _shift(checksum: np.uint64) -> np.uint64:
-    """Return what a checksum becomes by a stretch of zeros."""
+    """Return a checksum after a stretch of zeros."""
     low = _SHIFT[0, checksum & 0xFF] ^ _SHIFT[1, checksum >> 8 & 0xFF]
     return np.uint64(low ^ _SHIFT[2, checksum >> 16 & 0xFF] ^ _SHIFT[3, checksum >> 24 & 0xFF])
 
@@ -61,7 +62,7 @@ def _shift(checksum: np.uint64) -> np.uint64:
 def _by_instruction(
     checksum: np.uint64, octets: npt.NDArray[np.uint8], begin: int, end: int
 ) -> tuple[np.uint64, int]:
-    """Take what is there of whole words; return the checksum, and where it got to."""
+    """Process the whole words; return the checksum and the position after them."""
     at = begin
     while end - at >= 3 * STRETCH_BYTES:
         second, third = np.uint64(0), np.uint64(0)
@@ -81,7 +82,7 @@ def _by_instruction(
 def _by_tables(
     checksum: np.uint64, octets: npt.NDArray[np.uint8], begin: int, end: int
 ) -> tuple[np.uint64, int]:
-    """Do the same without the instruction: a table for each byte of a word."""
+    """Do the same without the instruction, with a table for each byte of a word."""
     at = begin
     while end - at >= _WORD_BYTES:
         word = checksum ^ load_64(octets, at)
@@ -100,10 +101,7 @@ _by_words = _by_instruction if has_crc32c_instruction() else _by_tables
 def crc32c(octets: npt.NDArray[np.uint8], begin: int, end: int) -> Any:
     """Return the CRC-32C of a part of an array.
 
-    Args:
-        octets: The array.
-        begin: Where the part begins.
-        end: Where it ends; 0 <= begin <= end <= len(octets) is for the caller to check.
+    The caller ensures 0 <= begin <= end <= len(octets).
 
     Source: RFC 3720, B.4.
     """

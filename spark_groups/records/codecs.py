@@ -1,4 +1,4 @@
-"""Compressed batches made plain by pyarrow's codecs, into memory that has a limit."""
+"""Decompression of batches by pyarrow's codecs, into bounded memory."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _XERIAL_HEADER_BYTES: Final = 16
 _PREAMBLE_BYTES: Final = 5
 _FIRST_BLOCKS: Final = 1024
 _LEAST_BLOCK_BYTES: Final = 128
-"""What a block of snappy has to hold on average: Java's writer makes blocks of 1 KiB or more, and
-each block takes as long as thousands of bytes."""
+"""The least average size of a snappy block: Java's writer makes blocks of 1 KiB or more, and each
+block takes as long as thousands of bytes."""
 _FIRST_BYTES: Final = 256 * 1024
 
 
 class DecompressionError(Exception):
-    """A batch cannot be decompressed, or would take too much memory; the message says which."""
+    """A batch cannot be decompressed, or would exceed the memory limit."""
 
 
 class Decompressor:
-    """Decompresses one batch at a time into memory that it keeps for the next one.
+    """Decompresses one batch at a time into memory that it reuses.
 
     Args:
-        bytes_max: The most that a batch may take, in bytes, once it is decompressed.
+        bytes_max: The size limit of a decompressed batch.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -37,14 +37,14 @@ class Decompressor:
         self._octets = np.empty(0, np.uint8)
 
     def decompress(self, codec: int, compressed: Octets) -> Octets:
-        """Return the records of a batch; the next call writes over them.
+        """Return the records of a batch, valid until the next call.
 
         Args:
-            codec: Number of the codec, in the attributes of a batch.
+            codec: The codec's number in the attributes of a batch.
             compressed: The batch without its header.
 
         Raises:
-            DecompressionError: The bytes are not what the codec says, or are too many.
+            DecompressionError: The bytes do not match the codec, or are too many.
 
         Source: Kafka's CompressionType; SnappyOutputStream of xerial/snappy-java for its framing.
         """
@@ -55,14 +55,14 @@ class Decompressor:
                 return self._read_snappy(compressed)
         except (pa.ArrowException, OSError) as error:
             raise DecompressionError(str(error)) from error
-        raise DecompressionError(f"there is no codec {codec}")
+        raise DecompressionError(f"unknown codec {codec}")
 
     def _read(self, name: str, compressed: Octets) -> Octets:
         source = pa.BufferReader(pa.py_buffer(compressed))
         used = 0
         with pa.CompressedInputStream(source, name) as stream:
             while True:
-                # One byte more than is allowed says that there is more.
+                # One byte beyond the limit shows that there is more.
                 self._reserve(used + 1, used)
                 count = stream.readinto(self._octets.data[used:])
                 used += count
@@ -78,11 +78,11 @@ class Decompressor:
         while at < len(compressed):
             blocks += 1
             if blocks > _FIRST_BLOCKS + used // _LEAST_BLOCK_BYTES:
-                raise DecompressionError(f"{blocks} blocks of snappy hold {used} bytes only")
+                raise DecompressionError(f"{blocks} snappy blocks contain only {used} bytes")
             length = int.from_bytes(compressed[at : at + 4].tobytes(), "big", signed=True)
             at += 4
             if not 0 <= length <= len(compressed) - at:
-                raise DecompressionError("a block of snappy is cut off")
+                raise DecompressionError("a snappy block is truncated")
             block = self._block(compressed[at : at + length], self._bytes_max - used)
             at += length
             self._reserve(used + block.size, used)
@@ -91,20 +91,20 @@ class Decompressor:
         return self._octets[:used]
 
     def _block(self, compressed: Octets, bytes_max: int) -> pa.Buffer:
-        """Decompress what begins with its decompressed length."""
+        """Decompress a block that begins with its decompressed length."""
         size = 0
         for index, byte in enumerate(compressed[:_PREAMBLE_BYTES].tolist()):
             size |= (byte & 0x7F) << 7 * index
             if byte < 0x80:
                 break
         else:
-            raise DecompressionError("a block of snappy has no length")
+            raise DecompressionError("a snappy block has no length")
         if size > bytes_max:
             raise self._too_large()
         return pa.Codec("snappy").decompress(pa.py_buffer(compressed), decompressed_size=size)
 
     def _reserve(self, size: int, used: int) -> None:
-        """Have room for so many bytes, with those that are in use."""
+        """Make room for `size` bytes, and keep those in use."""
         if size > len(self._octets):
             ample = min(max(2 * used, _FIRST_BYTES), self._bytes_max + 1)
             octets = np.empty(max(size, ample), np.uint8)
@@ -113,5 +113,5 @@ class Decompressor:
 
     def _too_large(self) -> DecompressionError:
         return DecompressionError(
-            f"it takes more than {self._bytes_max} bytes, a share of maxMemoryPerTask: raise that"
+            f"it exceeds {self._bytes_max} bytes, its share of maxMemoryPerTask: raise that option"
         )

@@ -1,7 +1,7 @@
-"""Buffers that decoded rows are put into, lent to Arrow without a copy and used again.
+"""Buffers for decoded rows, lent to Arrow without a copy and reused.
 
-A batch of rows that Arrow has keeps its buffers. They are used again when nobody holds the batch
-any more, which weak references tell: memory that is mapped already is a good deal faster.
+A record batch keeps its buffers; weak references show when the batch is gone. Mapped memory is much
+faster to reuse than to allocate.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from spark_groups.types import TopicPartition
 
 _FIRST_BYTES: Final = 1024 * 1024
 _KEPT: Final = 3
-"""So many sets of buffers are used in turn: one being filled, one being read, one being freed."""
+"""The sets of buffers in rotation: one being filled, one being read, one being freed."""
 _HEADER_BYTES: Final = 16
-"""About what a header takes beside its key and its value."""
+"""The approximate size of a header beside its key and its value."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,7 +35,7 @@ class _Lent:
 
 
 class _Lending:
-    """Parts of the buffers on their way into one record batch."""
+    """Views of the buffers in one record batch."""
 
     def __init__(self) -> None:
         self.views: list[weakref.ref[Any]] = []
@@ -56,7 +56,7 @@ class _Lending:
 
 
 def validity_bits(has: Flags | None, rows: int) -> tuple[pa.Buffer | None, int]:
-    """Return Arrow's bitmap of which rows have a value, or None if all have, and the nulls."""
+    """Return Arrow's validity bitmap, or None if all rows have a value, and the null count."""
     nulls = 0 if has is None else rows - int(np.count_nonzero(has[:rows]))
     if has is None or not nulls:
         return None, 0
@@ -64,26 +64,26 @@ def validity_bits(has: Flags | None, rows: int) -> tuple[pa.Buffer | None, int]:
 
 
 class HeadersTooLargeError(Exception):
-    """A single record has more headers than there is memory for; the message says how many."""
+    """The headers of a single record exceed the memory limit."""
 
 
 class RowBuffers:
-    """Columns of rows, as large as they need be, up to a limit.
+    """Columns of rows, which grow on demand up to a limit.
 
     Args:
         schema: Of the record batches: key, value, topic, partition, offset, timestamp,
-            timestampType, and headers if they are wanted.
+            timestampType, and optionally headers.
         rows_max: The most rows of a record batch.
         bytes_max: The most bytes of one of its columns, unless a single record has more.
-        headers_bytes_max: The most bytes that the headers of a single record may take, beside
-            their keys and values.
+        headers_bytes_max: The most bytes of a single record's headers, beside their keys and
+            values.
     """
 
     def __init__(
         self, schema: pa.Schema, *, rows_max: int, bytes_max: int, headers_bytes_max: int
     ) -> None:
         if not 0 < rows_max < 2**31 or not 0 < bytes_max < 2**31:
-            raise ValueError("bounds of record batches are positive numbers of 31 bits")
+            raise ValueError("limits of record batches must be positive and fit 31 bits")
         self._schema = schema
         self.include_headers = "headers" in schema.names
         self._rows_max = rows_max
@@ -98,10 +98,10 @@ class RowBuffers:
         return new_columns(self._rows_max, min(_FIRST_BYTES, self._bytes_max))
 
     def make_room(self, cursor: Any) -> bool:
-        """Make the columns larger for the next record, and tell whether they may be so large.
+        """Enlarge the columns for the next record, and return whether they may be so large.
 
         Args:
-            cursor: What the next record needs; it did not fit.
+            cursor: The sizes that the next record requires.
 
         Raises:
             HeadersTooLargeError: The record is alone, and has too many headers.
@@ -116,7 +116,7 @@ class RowBuffers:
         }
         limits = dict.fromkeys(wanted, self._bytes_max)
         limits["has_header_value"] = self._bytes_max // _HEADER_BYTES
-        # A record that is alone may take what it needs.
+        # A single record may exceed the limits.
         if rows and (
             rows >= self._rows_max or any(size > limits[name] for name, size in wanted.items())
         ):
@@ -125,8 +125,8 @@ class RowBuffers:
         if headers > max(self._headers_max, limits["has_header_value"]):
             raise HeadersTooLargeError(
                 f"a record has {headers} headers, which take {headers * _HEADER_BYTES} bytes beside"
-                " their keys and values, more than a share of maxMemoryPerTask: raise that, or set"
-                " includeHeaders=false"
+                " their keys and values, more than their share of maxMemoryPerTask: raise that"
+                " option, or set includeHeaders=false"
             )
         for name, size in wanted.items():
             if size > len(getattr(self.columns, name)):
@@ -146,10 +146,10 @@ class RowBuffers:
         self.columns = self.columns._replace(**{name: larger})
 
     def take(self, runs: Sequence[tuple[TopicPartition, int]]) -> pa.RecordBatch:
-        """Return the rows as a record batch, which has their memory until it is gone.
+        """Return the rows as a record batch, which owns their memory while it exists.
 
         Args:
-            runs: Whose rows these are, and how many of each, in their order; at least one row.
+            runs: The partition and the number of each run of rows; at least one row.
         """
         rows = sum(count for _, count in runs)
         columns, lending = self.columns, _Lending()
@@ -175,12 +175,12 @@ class RowBuffers:
     def _repeated(
         self, name: str, values: Sequence[Any], runs: Sequence[tuple[TopicPartition, int]]
     ) -> pa.Array:
-        """Return a column that has one value for all rows of a run."""
+        """Return a column with one value for all rows of a run."""
         rows, kind = [count for _, count in runs], self._kinds[name]
         if values.count(values[0]) < len(values):
             indexes = np.repeat(np.arange(len(values)), rows)
             return pa.array(values, kind).take(pa.array(indexes))
-        # Most batches are of one partition, as those before them.
+        # Most record batches are of the same single partition as the last one.
         value, column = self._constants.get(name, (None, None))
         if value != values[0]:
             value, column = values[0], pa.repeat(pa.scalar(values[0], kind), self._rows_max)
@@ -188,15 +188,15 @@ class RowBuffers:
         return column[: sum(rows)]
 
     def _lend(self, lent: _Lent) -> None:
-        """Go on with other buffers: some that came back, or new ones."""
-        # Those of a huge record are gone with its batch.
+        """Continue with other buffers: returned ones, or new ones."""
+        # Those of a huge record are not reused.
         if not _is_larger(lent.columns, self._bytes_max):
             self._lent.append(lent)
         back = next((each for each in self._lent if each.is_back()), None)
         if back is not None:
             self._lent.remove(back)
         elif len(self._lent) >= _KEPT:
-            # Whoever collects batches keeps their memory; what is not used again is not kept.
+            # A caller that collects batches keeps their memory: stop waiting for it.
             del self._lent[0]
         self.columns = self._new() if back is None else back.columns
 
@@ -227,7 +227,7 @@ def _headers(kind: pa.DataType, columns: Columns, lending: _Lending, rows: int) 
 
 
 def _as_text(keys: pa.Array) -> pa.Array:
-    """Return keys of headers as text also where they are not UTF-8, as Kafka's consumers do."""
+    """Return keys of headers as text even if they are not UTF-8, as Kafka's consumers do."""
     try:
         keys.validate(full=True)
     except pa.ArrowInvalid:

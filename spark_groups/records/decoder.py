@@ -1,4 +1,4 @@
-"""Records of fetch responses as Arrow record batches: all that a reader needs of this package."""
+"""Decodes the records of Fetch responses into Arrow record batches."""
 
 from __future__ import annotations
 
@@ -18,28 +18,23 @@ from spark_groups.types import TopicPartition
 
 _NO_OCTETS: Final = np.empty(0, np.uint8)
 _WRONG: Final = {
-    Status.IS_UNKNOWN_FORMAT: "it is of an unknown message format",
+    Status.IS_UNKNOWN_FORMAT: "its message format is unknown",
     Status.LENGTH_IS_WRONG: "its length is wrong",
     Status.CHECKSUM_IS_WRONG: "its checksum (CRC-32C) is wrong",
     Status.COUNT_IS_WRONG: "the number of its records is wrong",
     Status.OFFSETS_ARE_WRONG: "its offsets are wrong",
-    Status.RECORD_IS_WRONG: "a record of it is not encoded as records are",
-    Status.TIMESTAMP_IS_WRONG: "a timestamp of it cannot be expressed in microseconds",
+    Status.RECORD_IS_WRONG: "a record in it is malformed",
+    Status.TIMESTAMP_IS_WRONG: "a timestamp in it does not fit microseconds",
 }
 _OLD_FORMAT: Final = (
-    "its message format is older than v2 (Kafka 0.11), which the fast reader does not take: set the"
-    " option reader to librdkafka"
+    "its message format is older than v2 (Kafka 0.11), which the fast reader does not support: set"
+    " the option reader to librdkafka"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class AbortedTransaction:
-    """A transaction whose records are left out, as a fetch response lists it.
-
-    Args:
-        producer_id: Whose transaction it is.
-        first_offset: The first offset of it in the partition.
-    """
+    """An aborted transaction of a Fetch response, with its first offset in the partition."""
 
     producer_id: int
     first_offset: int
@@ -47,12 +42,11 @@ class AbortedTransaction:
 
 @dataclass(slots=True)
 class RangeCursor:
-    """How far a range of offsets is read.
+    """The progress of a range of offsets.
 
     Args:
-        topic_partition: Whose offsets they are.
-        next_offset: The first offset that is not read; nothing below it becomes a row.
-        until_offset: The first offset that is not wanted.
+        next_offset: The first unread offset; no record below it becomes a row.
+        until_offset: The end of the range, exclusive.
     """
 
     topic_partition: TopicPartition
@@ -61,7 +55,7 @@ class RangeCursor:
 
     @property
     def is_read(self) -> bool:
-        """Whether there is nothing more to read."""
+        """Whether all of the range is read."""
         return self.next_offset >= self.until_offset
 
 
@@ -69,13 +63,11 @@ class RecordDecoder:
     """Decodes records of any number of partitions, one response after the other.
 
     Args:
-        schema: Of the record batches: key, value, topic, partition, offset, timestamp,
-            timestampType, and headers if they are wanted.
+        schema: Of the record batches; see `RowBuffers`.
         rows_max: The most rows of a record batch.
         bytes_max: The most bytes of one of its columns, unless a single record has more.
-        batch_bytes_max: The most bytes that a compressed batch of Kafka's may have when it is
-            decompressed.
-        check_crcs: Whether checksums are compared.
+        batch_bytes_max: The size limit of a decompressed batch of Kafka's.
+        check_crcs: Whether to verify checksums.
     """
 
     def __init__(
@@ -88,7 +80,7 @@ class RecordDecoder:
         check_crcs: bool = True,
     ) -> None:
         if not 0 < batch_bytes_max < 2**31:
-            raise ValueError("the bound of a decompressed batch is a positive number of 31 bits")
+            raise ValueError("the limit of a decompressed batch must be positive and fit 31 bits")
         self._buffers = RowBuffers(
             schema, rows_max=rows_max, bytes_max=bytes_max, headers_bytes_max=batch_bytes_max
         )
@@ -102,18 +94,19 @@ class RecordDecoder:
     def decode(
         self, records: Any, position: RangeCursor, aborted: Collection[AbortedTransaction] = ()
     ) -> Iterator[pa.RecordBatch]:
-        """Decode what a response has for a partition; yield each record batch that is full.
+        """Decode a partition's records of a response; yield each full record batch.
 
-        What is left stays for the next response, or for `take`. The iterator has to be used up.
+        The remaining rows stay for the next response, or for `take`. The iterator must be
+        exhausted.
 
         Args:
-            records: The bytes of its records, in whatever has the buffer protocol; they may be
-                overwritten once the iterator is used up.
-            position: What is read; is moved.
-            aborted: The aborted transactions that the response lists under read_committed.
+            records: A buffer, which may be overwritten once the iterator is exhausted.
+            position: The progress of the range; is moved.
+            aborted: The aborted transactions in the response, under read_committed.
 
         Raises:
-            RecordsError: A batch is not what Kafka would send; rows before it were decoded.
+            RecordsError: A batch is invalid; rows before it were decoded.
+            MessageFormatError: A batch is older than message format v2.
         """
         wire, body = np.frombuffer(records, np.uint8), _NO_OCTETS
         cursor, listed = self._cursor, _aborted(aborted)
@@ -137,7 +130,7 @@ class RecordDecoder:
                 yield self._take()
 
     def take(self) -> pa.RecordBatch | None:
-        """Return the rows that are left, if there are any."""
+        """Return the remaining rows, if there are any."""
         return self._take() if self._rows_of_runs else None
 
     def _take(self) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""What compiled and interpreted code share: where decoding stands, and the columns it fills."""
+"""Data shared by compiled and interpreted code: the decoder's position, and the columns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CURSOR: Final = np.dtype(
         ("until_offset", "i8"),
         # The response: where its next batch begins.
         ("wire_at", "i8"),
-        # The batch under way, if records of it are left.
+        # The current batch, if it has records left.
         ("records_left", "i8"),
         ("codec", "i8"),
         ("at", "i8"),
@@ -44,7 +44,7 @@ CURSOR: Final = np.dtype(
         ("previous_offset", "i8"),
         ("timestamp_ms", "i8"),
         ("timestamp_type", "i8"),
-        # The columns: how much of them is in use, and what the next record needs in all.
+        # The columns: the rows in use, and the sizes that the next record requires.
         ("rows", "i8"),
         ("include_headers", "i8"),
         ("check_crcs", "i8"),
@@ -55,13 +55,13 @@ CURSOR: Final = np.dtype(
         ("header_value_bytes", "i8"),
     ]
 )
-"""One record of it says where decoding stands.
+"""The decoder's position.
 
 `at` and `end` are positions of the response's bytes, or of a compressed batch's decompressed ones.
 """
 
 ABORTED: Final = np.dtype([("producer_id", "i8"), ("first_offset", "i8"), ("is_ended", "?")])
-"""An aborted transaction, and whether its marker was seen; sorted by its first two fields."""
+"""Aborted transactions, and whether their markers were seen; sorted by the first two fields."""
 
 Octets = npt.NDArray[np.uint8]
 Ends = npt.NDArray[np.int32]
@@ -70,7 +70,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 class Columns(NamedTuple):
-    """Where rows are put; the ends of what has variable length begin with a zero, as Arrow's do."""
+    """The columns of rows; ends of variable-length values begin with a zero, as in Arrow."""
 
     offsets: Numbers
     timestamps_us: Numbers
@@ -91,12 +91,7 @@ class Columns(NamedTuple):
 
 
 def new_columns(rows: int, octets: int) -> Columns:
-    """Return columns without rows.
-
-    Args:
-        rows: For how many rows.
-        octets: How many bytes there are for the keys, and for the values.
-    """
+    """Return columns for `rows` rows, with `octets` bytes each for keys and values."""
     return Columns(
         offsets=np.empty(rows, np.int64),
         timestamps_us=np.empty(rows, np.int64),
@@ -118,5 +113,5 @@ def new_columns(rows: int, octets: int) -> Columns:
 
 
 def new_cursor() -> Any:
-    """Return a cursor that stands nowhere."""
+    """Return a zeroed cursor."""
     return np.zeros(1, CURSOR)[0]

@@ -1,7 +1,7 @@
 """Records of one batch, decoded into columns by compiled code.
 
-Every index is checked before it is used: positions only grow, never below zero, and what cannot
-be read leaves its reader behind the end, where nothing else can be read either.
+Every index is checked before it is used: positions only grow, and a reader that fails returns a
+position after the end, where every other read fails.
 
 Source: the Kafka protocol guide, Record and Record Header; Kafka's DefaultRecord.
 """
@@ -16,7 +16,7 @@ from spark_groups.records.compiling import compiled, copy_bytes
 from spark_groups.records.layout import Columns, Octets, Status
 
 MAX_MS: Final = (2**63 - 1) // 1000
-"""The last millisecond that a timestamp in microseconds can express."""
+"""The greatest timestamp in milliseconds that fits microseconds."""
 _VARINT_BITS: Final = 64
 CREATE_TIME: Final = 0
 _NULL: Final = -1
@@ -24,15 +24,13 @@ _NULL: Final = -1
 
 @compiled
 def read_varint(octets: Octets, at: int, end: int) -> tuple[Any, int]:
-    """Read a number in zigzag encoding.
+    """Read a number in zigzag encoding at a position of at least 0.
 
     Args:
-        octets: Where it stands.
-        at: Its position, not negative.
-        end: Where what may be read ends, at most the array's length.
+        end: The end of readable bytes, at most the array's length.
 
     Returns:
-        The number and the position behind it; a position behind the end where there is none.
+        The number and the position after it; a position after `end` if there is none.
     """
     value, shift = np.uint64(0), np.uint64(0)
     while at < end and shift < np.uint64(_VARINT_BITS):
@@ -50,8 +48,8 @@ def read_length(octets: Octets, at: int, end: int) -> tuple[Any, int, int]:
     """Read the length of a key or a value.
 
     Returns:
-        The length, -1 for null; the positions where the bytes begin and end, the latter behind
-        the end where length or bytes are not there.
+        The length, -1 for null; the positions of the first byte and after the last one, the latter
+        after `end` if bytes are missing.
     """
     length, begin = read_varint(octets, at, end)
     if length < _NULL or length > end - begin:
@@ -61,9 +59,9 @@ def read_length(octets: Octets, at: int, end: int) -> tuple[Any, int, int]:
 
 @compiled
 def _append_headers(octets: Octets, at: int, end: int, cursor: Any, columns: Columns) -> Status:
-    """Put the headers of a record into their columns."""
+    """Append the headers of a record to their columns."""
     count, at = read_varint(octets, at, end)
-    # Each has two lengths, at least; so there is always room for what the rest could hold.
+    # Each header has at least two lengths.
     if count < 0 or count > (end - at) // 2:
         return Status.RECORD_IS_WRONG
     used = columns.header_ends[cursor.rows]
@@ -96,10 +94,10 @@ def _append_headers(octets: Octets, at: int, end: int, cursor: Any, columns: Col
 
 @compiled
 def _append(octets: Octets, at: int, end: int, cursor: Any, columns: Columns) -> Status:
-    """Put what follows a record's offset into the columns, if there is room for it."""
+    """Append a record's key, value and headers to the columns, if there is room."""
     key_length, key_at, key_end = read_length(octets, at, end)
     value_length, value_at, value_end = read_length(octets, key_end, end)
-    # A record without the number of its headers is cut off.
+    # A record without a header count is truncated.
     if key_end > end or value_end >= end:
         return Status.RECORD_IS_WRONG
     row = cursor.rows
@@ -125,10 +123,10 @@ def _append(octets: Octets, at: int, end: int, cursor: Any, columns: Columns) ->
 
 @compiled
 def _append_position(offset: int, delta_ms: int, cursor: Any, columns: Columns) -> Status:
-    """Put a record's offset and timestamp into the row that has its key and value; end the row."""
+    """Set offset and timestamp of the current row, and complete it."""
     row, timestamp_ms = cursor.rows, cursor.timestamp_ms
     if cursor.timestamp_type == CREATE_TIME:
-        # Bounds first: the sum of two such numbers fits into one.
+        # Check both first: their sum cannot overflow then.
         if not -2 * MAX_MS <= delta_ms <= 2 * MAX_MS or not -MAX_MS <= timestamp_ms <= MAX_MS:
             return Status.TIMESTAMP_IS_WRONG
         timestamp_ms += delta_ms
@@ -146,14 +144,14 @@ def _read_position(octets: Octets, at: int, end: int) -> tuple[int, int, Any, An
     """Read the beginning of a record.
 
     Returns:
-        Where its key begins, and where the record ends, behind the end if it is not a record;
-        the distances of its timestamp and its offset from the batch's.
+        The positions of its key and after the record, the latter after `end` if it is malformed;
+        its timestamp and offset deltas.
     """
     length, begin = read_varint(octets, at, end)
     if length < 0 or length > end - begin:
         return end, end + 1, 0, 0
     record_end = begin + length
-    # Before it are the attributes of a record: a byte without a meaning.
+    # Skip the record's attributes, an unused byte.
     delta_ms, at = read_varint(octets, begin + 1, record_end)
     offset_delta, at = read_varint(octets, at, record_end)
     return at, record_end if at <= record_end else end + 1, delta_ms, offset_delta
@@ -161,12 +159,11 @@ def _read_position(octets: Octets, at: int, end: int) -> tuple[int, int, Any, An
 
 @compiled
 def append_records(octets: Octets, cursor: Any, columns: Columns) -> Status:
-    """Put the records that are left of a batch into the columns.
+    """Append the remaining records of a batch to the columns.
 
     Args:
-        octets: The response, or the decompressed batch: what the cursor's `at` and `end` are of.
-        cursor: Where decoding stands; 0 <= at <= end <= len(octets).
-        columns: What they are put into.
+        octets: The response or the decompressed batch, for the cursor's positions.
+        cursor: The decoder's position; 0 <= at <= end <= len(octets).
     """
     end = cursor.end
     while cursor.records_left > 0:

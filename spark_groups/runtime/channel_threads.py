@@ -1,4 +1,4 @@
-"""Four threads that carry a client's requests to brokers and bring the answers back."""
+"""Threads that send a client's requests to brokers and return the answers: one for each channel."""
 
 from __future__ import annotations
 
@@ -37,15 +37,12 @@ Crashed = Callable[[BaseException], None]
 
 
 class ChannelThreads:
-    """Carries one request for each channel at a time.
+    """Sends one request on each channel at a time.
 
     Args:
-        bootstrap_servers: `host:port` of one or more brokers.
-        client_id: What brokers call this client.
-        security: How connections are secured.
-        answered: Called in the thread of a channel with each answer, or with why there is none.
-        crashed: Called when the thread of a channel dies of another error; with an AccessError when
-            a broker refuses the client, while the threads continue.
+        answered: Called in a channel's thread with each answer, or the reason for a missing one.
+        crashed: Called when a channel's thread fails with another error; with an AccessError when a
+            broker refuses the client, while the threads continue.
     """
 
     def __init__(
@@ -61,7 +58,7 @@ class ChannelThreads:
         self._crashed = crashed
         self._search = Cluster(bootstrap_servers, client_id=client_id, security=security)
         self._cluster = Cluster(bootstrap_servers, client_id=client_id, security=security)
-        # Metadata and starting positions wait behind it, so it is given up soon.
+        # Metadata and starting positions queue behind this request, so its timeout is short.
         self._settings = Cluster(
             bootstrap_servers,
             client_id=client_id,
@@ -93,20 +90,16 @@ class ChannelThreads:
             thread.start()
 
     def send(self, outgoing: Outgoing) -> None:
-        """Hand a request over; its answer comes to `answered` in another thread."""
+        """Queue a request; `answered` receives the answer in another thread."""
         self._inbox[outgoing.channel].put(outgoing)
 
     def coordinator_is(self, node: Node) -> None:
-        """End what waits for another coordinator: it would sit there until its deadline."""
+        """Interrupt a request to another coordinator, which would wait until its deadline."""
         if self._offsets_node not in (None, node):
             self._coordinators[Channel.OFFSETS].interrupt()
 
     def shutdown(self, timeout_s: float) -> None:
-        """End the threads and what they wait for.
-
-        Args:
-            timeout_s: Seconds to wait for each of them.
-        """
+        """Interrupt all requests and end the threads, waiting `timeout_s` for each."""
         for channel in self._coordinators.values():
             channel.shutdown()
         for cluster in (self._search, self._cluster, self._settings):

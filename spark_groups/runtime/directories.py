@@ -1,4 +1,4 @@
-"""Directories of one user: private ones that processes meet in, and this package's cache."""
+"""Directories of one user: private ones for sockets and locks, and the package's cache."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ CACHE_DIR_VARIABLE: Final = "SPARK_GROUPS_CACHE_DIR"
 
 
 def runtime_directory(name: str | None) -> Path | None:
-    """Return the directory that the system keeps for what this user's processes run with.
+    """Return the user's runtime directory.
 
     Args:
-        name: What `XDG_RUNTIME_DIR` says, if anything.
+        name: The value of `XDG_RUNTIME_DIR`.
 
     Returns:
-        None unless it is this user's own directory and others have no access to it.
+        None unless it is a directory of this user to which others have no access.
     """
     if not name:
         return None
@@ -34,7 +34,7 @@ def runtime_directory(name: str | None) -> Path | None:
 
 
 def is_private(directory: Path) -> bool:
-    """Tell whether there is such a directory of this user's own, and no link in its place."""
+    """Return whether this is a directory of this user, not a link."""
     try:
         found = directory.lstat()
     except OSError:
@@ -43,10 +43,10 @@ def is_private(directory: Path) -> bool:
 
 
 def make_private(directory: Path) -> None:
-    """Make a directory that only this user can read and write; it may be there already.
+    """Create a directory that only this user can read and write, if it is missing.
 
     Raises:
-        OSError: It cannot be made, or something of somebody else's is in its place.
+        OSError: It cannot be created, or its path is taken by another user.
     """
     with contextlib.suppress(FileExistsError):
         directory.mkdir(mode=0o700)

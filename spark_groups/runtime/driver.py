@@ -1,4 +1,4 @@
-"""Drives a GroupClient with the real clock and real connections: what Spark's runner talks to."""
+"""Runs a GroupClient with the real clock and real connections; Spark's runner calls it."""
 
 from __future__ import annotations
 
@@ -10,51 +10,57 @@ from typing import Any, Final
 
 from spark_groups.client import ClientConfig, GroupClient
 from spark_groups.client.snapshot import take_snapshot
-from spark_groups.errors import BrokerUnreachableError, DeadOwnershipError, SparkGroupsError
+from spark_groups.errors import (
+    BrokerUnreachableError,
+    DeadOwnershipError,
+    ErrorCode,
+    GroupError,
+    ProtocolError,
+    Reaction,
+    SparkGroupsError,
+    rule_for,
+)
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.protocol.events import Event, NameOf
 from spark_groups.protocol.member import MemberConfig
 from spark_groups.protocol.messages import (
+    LATEST_TIMESTAMP,
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     HeartbeatRequest,
+    ListOffsetsRequest,
     ListOffsetsResponse,
     Node,
 )
 from spark_groups.runtime.channel_threads import ChannelThreads
 from spark_groups.runtime.engine import Engine, suspension_clock
 from spark_groups.runtime.instance_lock import InstanceLock
-from spark_groups.types import BatchPlan, TopicPartition
+from spark_groups.types import BatchPlan, TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import RequestError
 from spark_groups.wire.coordinator import CoordinatorConnection
-from spark_groups.wire.log_ends import LogEnds
 from spark_groups.wire.security.security import Security
 
 logger = logging.getLogger(__name__)
 
 FIRST_ASSIGNMENT_S: Final = 3.0
-"""How long the first plan waits for partitions that others still own."""
+"""How long the first plan waits for partitions that other members still own."""
 OUTAGE_S: Final = 300.0
-"""How long a query that was running goes on without any broker answering."""
+"""How long a running query continues without an answer from any broker."""
 POLL_AGAIN_S: Final = 0.1
 NEWS_S: Final = 0.1
-"""How long a plan waits for a heartbeat that is under way, and for what it brings: a healthy
-coordinator answers in milliseconds, and a slow one must not slow every batch down."""
+"""How long a plan waits for a heartbeat under way: a healthy coordinator answers in milliseconds,
+and a slow one must not delay every batch."""
 VALIDATION_S: Final = 2.0
-"""How long a plan waits for new leaders to confirm positions; what they have not is left out."""
+"""How long a plan waits for new leaders to confirm positions; it omits unconfirmed partitions."""
 
 
 class GroupDriver:
     """One member of a consumer group with its threads; one for each run of a query.
 
     Args:
-        config: How the client behaves.
-        bootstrap_servers: `host:port` of one or more brokers.
-        client_id: What brokers call this client.
-        security: How connections are secured.
-        api_timeout_s: Seconds in which the first answer must come.
-        request_timeout_s: Seconds that listing log ends may take.
+        api_timeout_s: How long the first plan waits for the coordinator's first answer.
+        request_timeout_s: How long listing log ends may take.
     """
 
     def __init__(
@@ -84,7 +90,7 @@ class GroupDriver:
         """Join in the background; only the first call does anything.
 
         Args:
-            checkpointed: The plan that Spark's checkpoint ended at; its member id is released.
+            checkpointed: The last plan of Spark's checkpoint; its member leaves the group first.
 
         Raises:
             GroupError: Another query of this host runs with the same instance id.
@@ -122,35 +128,32 @@ class GroupDriver:
             self._engine.run(client, threads)
 
     def replay(self, plan: BatchPlan) -> None:
-        """Take it that Spark runs an old plan again."""
+        """Note that Spark runs an old plan again."""
         with self._changing() as client:
             client.replay(plan, suspension_clock())
 
     def finish(self, plan: BatchPlan) -> None:
-        """Take it as proven that a batch is finished, and commit its offsets; idempotent."""
+        """Note that a batch is proven finished, and commit its offsets; idempotent."""
         with self._changing() as client:
             client.finish(plan, suspension_clock())
 
     def observe(self, observe: Callable[[Event, NameOf], None]) -> None:
-        """Have one more function called with each event, and with what names topics.
+        """Add an observer of events.
 
         Args:
-            observe: Called with the lock of this driver: it must not wait for anything.
+            observe: Called under the lock with each event and a function that names topics; must
+                not block.
         """
         self._engine.timeline.observers.append(observe)
 
     def expect_calls_every(self, gap_s: float) -> None:
-        """Take it that the query's trigger lets `gap_s` seconds pass between two calls."""
+        """Note that the query's trigger leaves `gap_s` seconds between two calls."""
         with self._engine.changed:
             self._engine.started().expect_calls_every(gap_s)
             self._engine.changed.notify_all()
 
     def hold_revocations(self, is_wanted: bool) -> None:
-        """Hold each revocation until it is released, or do so no more.
-
-        Args:
-            is_wanted: Whether a rebalance listener wants to be told before partitions are gone.
-        """
+        """Hold each revocation for a rebalance listener until it is released, or stop that."""
         with self._engine.changed:
             self._holds_revocations = is_wanted
             if self._engine.client is not None:
@@ -158,14 +161,14 @@ class GroupDriver:
                 self._engine.pump()
 
     def release_revocation(self, number: int) -> None:
-        """Let a held revocation go; `number` is that of its `RevocationHeld`."""
+        """Release a held revocation; `number` is that of its `RevocationHeld`."""
         with self._engine.changed:
             if self._engine.client is not None:
                 self._engine.client.release_revocation(number, suspension_clock())
                 self._engine.pump()
 
     def prepare_available_now(self) -> None:
-        """Read up to what is there when each partition becomes ours, then end."""
+        """Read each partition up to its end at the time of its assignment, then end."""
         with self._engine.changed:
             self._available_now = True
             if self._engine.client is not None:
@@ -174,14 +177,14 @@ class GroupDriver:
     def plan(self, limit: PlanLimit) -> BatchPlan | None:
         """Return the next plan, or None: nothing to read and nothing new to record.
 
-        The first call waits until the member has what it is meant to have, for a bounded time;
-        under AvailableNow each call that finds nothing does.
+        The first call waits, for a bounded time, until the member owns its target assignment. Under
+        AvailableNow each call that finds nothing waits.
 
         Raises:
-            GroupError: The coordinator refused the member for good.
+            GroupError: The coordinator refused the member; not retried.
             DataLossError: Offsets are gone and `failOnDataLoss` is true.
-            BrokerUnreachableError: No broker answered for too long; names the addresses.
-            AvailableNowError: AvailableNow cannot read all that it is meant to.
+            BrokerUnreachableError: No broker answered in time; names the addresses.
+            AvailableNowError: AvailableNow cannot read all its records.
         """
         client, settle_s = self._engine.started(), self._config.settling.timeout_s
         began_at = suspension_clock()
@@ -198,29 +201,24 @@ class GroupDriver:
             return self._plan_available_now(client, limit, began_at)
 
     def await_commits(self, timeout_s: float) -> bool:
-        """Wait until every finished batch is committed.
-
-        Returns:
-            False if that did not happen in time.
-        """
+        """Wait until every finished batch is committed; return False after the timeout."""
         client = self._engine.started()
         return self._await(lambda: not client.uncommitted, timeout_s)
 
     def latest_offsets(self) -> dict[TopicPartition, int]:
-        """Return the ends of this member's partitions, as last listed."""
+        """Return the last listed log ends of this member's partitions."""
         with self._engine.changed:
             return {} if self._engine.client is None else self._engine.client.latest_offsets()
 
     def note_end(self) -> None:
-        """Say that the run is about to leave: its successor on this host waits for that."""
+        """Note in the instance lock that the run is leaving; its successor waits for that."""
         if self._instance_lock is not None:
             self._instance_lock.note(leaving=True)
 
     def leave(self, timeout_s: float = 5.0, *, will_return: bool = False) -> None:
-        """Commit what is finished and leave the group, best effort; then end all threads.
+        """Commit finished batches and leave the group, best effort; then end all threads.
 
         Args:
-            timeout_s: Seconds that it may take.
             will_return: True for a static member that keeps its partitions.
         """
         with self._engine.changed:
@@ -249,21 +247,21 @@ class GroupDriver:
         self.close()
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what the member is and does right now, as plain values."""
+        """Return the member's state as plain values."""
         with self._engine.changed:
             if self._engine.client is None:
                 return {"group": self._config.member.group_id, "state": "UNSUBSCRIBED"}
             view = take_snapshot(self._engine.client, suspension_clock())
             view["timeline"] = self._engine.timeline.lines()
             if self._engine.crash is not None:
-                view["failure"] = f"the thread that keeps the time died: {self._engine.crash!r}"
+                view["failure"] = f"a thread of the member failed: {self._engine.crash!r}"
             return view
 
     def _plan_available_now(
         self, client: GroupClient, limit: PlanLimit, began_at: float
     ) -> BatchPlan | None:
-        """Plan until it is certain that nothing is left: an unanswered question is no end."""
-        told_at = suspension_clock()
+        """Plan until no records are left; an unanswered request does not end the query."""
+        answered_at = suspension_clock()
         unknown_s = max(self._config.settling.timeout_s, self._api_timeout_s)
         while True:
             ends = self._readable_ends(client)
@@ -271,20 +269,20 @@ class GroupDriver:
                 plan = self._plan_from(client, limit, ends)
                 now = suspension_clock()
                 can_tell = client.can_tell(ends.offsets, now)
-                told_at = now if can_tell else told_at
+                answered_at = now if can_tell else answered_at
                 if plan is not None:
                     return plan
                 is_over = can_tell and client.is_available_now_over(now - began_at, now)
                 self._engine.pump()
             if is_over:
                 return None
-            if now - told_at >= unknown_s:
+            if now - answered_at >= unknown_s:
                 raise BrokerUnreachableError(
-                    f"what is left to be read could not be found out within {unknown_s:.0f} s from"
-                    f" {', '.join(self._servers)}: {self._what_is_unknown()}"
+                    f"the brokers {', '.join(self._servers)} did not report the remaining records"
+                    f" within {unknown_s:.0f} s: {self._missing_answer()}"
                 )
             self._await(lambda: client.is_settled, POLL_AGAIN_S)
-            # Settled, but unanswered or in doubt about a topic: the next question waits a moment.
+            # Settled, but a request is unanswered or a topic is in doubt: pause before retrying.
             may_ask = can_tell and not client.is_in_doubt
             self._engine.wait_for(lambda: self._engine.is_closing, 0 if may_ask else POLL_AGAIN_S)
 
@@ -309,30 +307,30 @@ class GroupDriver:
             return plan
 
     def _await_news(self, client: GroupClient) -> None:
-        """Plan with what the heartbeat of this batch boundary brings, not a batch later."""
+        """Wait for a heartbeat under way, so that this plan includes the partitions it brings."""
         since = suspension_clock() - NEWS_S
         self._await(lambda: not client.is_news_near(since), NEWS_S)
 
-    def _what_is_unknown(self) -> str:
-        return (self._ends.problem if self._ends is not None else "") or "no proof of membership"
+    def _missing_answer(self) -> str:
+        return (self._ends.problem if self._ends is not None else "") or "membership not confirmed"
 
     def _may_begin(self, client: GroupClient) -> bool:
         if self._available_now:
             return client.may_begin_available_now
         if client.is_settled:
             return True
-        # Who may not describe the group would wait for a word that never comes.
+        # Without DESCRIBE permission the member never learns that its assignment is complete.
         may_read = not client.may_describe or client.readable(suspension_clock())
         return bool(may_read)
 
     def _await_first_answer(self, client: GroupClient) -> None:
-        """Wait for an answer, and for an instance id that is not released yet."""
+        """Wait for the coordinator's first answer, and for the release of the instance id."""
         began_at = suspension_clock()
         wait_s = self._api_timeout_s
         while not self._await(lambda: client.is_member, wait_s):
             with self._engine.changed:
                 now = suspension_clock()
-                # Until then the member decides by itself that it has waited for long enough.
+                # Until then the member itself fails when it has waited for long enough.
                 released_by = client.instance_deadline or began_at
                 wait_s = released_by + self._api_timeout_s - now
                 if wait_s <= 0:
@@ -348,14 +346,14 @@ class GroupDriver:
 
     @contextmanager
     def _changing(self) -> Iterator[GroupClient]:
-        """Change the client with the lock, then send what follows."""
+        """Change the client under the lock, then send its requests."""
         with self._engine.changed:
             yield self._engine.started()
             self._engine.pump()
 
     @contextmanager
     def _calling(self, client: GroupClient) -> Iterator[None]:
-        """Spark calls: as long as it waits for the answer, it lives."""
+        """Note that Spark calls: a query that waits for the answer is alive."""
         with self._engine.changed:
             was_absent = client.is_absent
             client.called(suspension_clock())
@@ -380,7 +378,7 @@ class GroupDriver:
     def _check(self, client: GroupClient) -> None:
         if self._engine.crash is not None:
             raise DeadOwnershipError(
-                f"the thread that keeps the membership alive died: {self._engine.crash!r}"
+                f"a thread of the member failed: {self._engine.crash!r}"
             ) from self._engine.crash
         if self._engine.is_closing:
             raise DeadOwnershipError("the member has left the group")
@@ -388,7 +386,7 @@ class GroupDriver:
         since, now = client.failing_since, suspension_clock()
         released_by = client.instance_deadline
         if released_by is not None and now <= released_by + self._api_timeout_s:
-            # The member decides by itself that it has waited for long enough, if it is answered.
+            # The member itself fails when it has waited for long enough, if brokers answer.
             return
         if since is not None and now - since > max(OUTAGE_S, self._api_timeout_s):
             raise BrokerUnreachableError(self._unreachable(client, OUTAGE_S))
@@ -396,8 +394,8 @@ class GroupDriver:
     def _unreachable(self, client: GroupClient, waited_s: float) -> str:
         reason = client.last_failure or "the coordinator did not answer a join"
         return (
-            f"no broker of {', '.join(self._servers)} let group"
-            f" {self._config.member.group_id!r} in within {waited_s:.0f} s: {reason}"
+            f"no broker of {', '.join(self._servers)} admitted a member to group"
+            f" {self._config.member.group_id!r} within {waited_s:.0f} s: {reason}"
         )
 
     def close(self) -> None:
@@ -419,19 +417,10 @@ def leave_at_once(
     security: Security,
     timeout_s: float,
 ) -> bool:
-    """Leave a group over a connection made for that; best effort.
+    """Leave a group over a new connection, best effort; return whether the coordinator accepted.
 
     Args:
-        config: The member.
-        member_id: Its id.
-        coordinator: Where the group is coordinated.
         will_return: True for a static member that keeps its partitions.
-        client_id: What the broker calls this client.
-        security: How the connection is secured.
-        timeout_s: Seconds that it may take.
-
-    Returns:
-        True if the coordinator took it.
     """
     is_static = will_return and config.instance_id is not None
     request = HeartbeatRequest(
@@ -444,8 +433,58 @@ def leave_at_once(
     try:
         response = connection.send(coordinator, request, timeout_s)
     except (RequestError, SparkGroupsError) as error:
-        logger.warning("the group could not be left, its session has to run out: %s", error)
+        logger.warning("could not leave the group; the session has to time out: %s", error)
         return False
     finally:
         connection.close()
     return getattr(response, "error_code", None) == 0
+
+
+class LogEnds:
+    """Lists log ends for each plan; omits those that cannot be listed, and logs the reason once.
+
+    Args:
+        cluster: A cluster with connections of its own.
+        read_committed: True for last stable offsets.
+    """
+
+    def __init__(self, cluster: Cluster, *, read_committed: bool) -> None:
+        self.problem = ""
+        """Why the last listing lacks partitions; empty if it is complete."""
+        self._cluster = cluster
+        self._read_committed = read_committed
+
+    def list(self, keys: frozenset[TopicIdPartition]) -> ListOffsetsResponse:
+        """Return the ends of partitions with their leader epochs.
+
+        Raises:
+            GroupError: A broker refuses to list them; not retried.
+        """
+        if not keys:
+            return ListOffsetsResponse()
+        request = ListOffsetsRequest(
+            partitions=keys,
+            timestamp_ms=LATEST_TIMESTAMP,
+            read_committed=self._read_committed,
+        )
+        try:
+            response = self._cluster.list_offsets(request)
+        except (RequestError, ProtocolError) as error:
+            self._note(str(error))
+            return ListOffsetsResponse()
+        codes = sorted(set(response.errors.values()))
+        problem = ", ".join(ErrorCode.name_of(code) for code in codes)
+        self._note(f"{len(response.errors)} partitions: {problem}" if codes else "")
+        for code in codes:
+            if rule_for(code).lookup is Reaction.FAIL:
+                raise GroupError(f"log ends cannot be listed: {problem}: {rule_for(code).remedy}")
+        return response
+
+    def shutdown(self) -> None:
+        """Make the current call and all later ones fail at once; for any thread."""
+        self._cluster.shutdown()
+
+    def _note(self, problem: str) -> None:
+        if problem and problem != self.problem:
+            logger.warning("log ends could not be listed: %s", problem)
+        self.problem = problem

@@ -1,7 +1,7 @@
-"""What keeps a GroupClient going: one lock, the clock, the threads that carry and keep time.
+"""Keeps a GroupClient running: one lock, the clock, and the threads of its channels and timer.
 
-The lock makes the client one thing at a time: Spark's calls, the answers that threads bring and
-the timer all take it, change the client and send what follows. Nothing waits while holding it.
+Spark's calls, answers from brokers and the timer all take the lock, change the client and send its
+requests. Nothing waits while holding it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,14 @@ LENGTH: Final = 100
 
 
 class Engine:
-    """The moving parts of a driver.
-
-    Args:
-        group_id: The group.
+    """The lock and the threads of a driver.
 
     Attributes:
-        changed: The lock; it is notified after every change of the client.
-        client: The client; None until `run`.
-        crash: What a thread died of.
+        changed: The lock; notified after every change of the client.
+        client: None until `run`.
+        crash: The error with which a thread failed.
         is_closing: Whether `close` was called.
-        timeline: What happened to the member.
+        timeline: The member's last events.
     """
 
     def __init__(self, group_id: str) -> None:
@@ -49,12 +46,7 @@ class Engine:
         self._coordinator: Node | None = None
 
     def run(self, client: GroupClient, threads: ChannelThreads) -> None:
-        """Begin to carry the client's requests and to keep its time.
-
-        Args:
-            client: The client.
-            threads: Carry its requests; they call `answered` and `crashed` of this engine.
-        """
+        """Start the client, its timer and the threads that send its requests."""
         self.client, self._threads = client, threads
         threads.start()
         threading.Thread(target=self._keep_time, name="kafka-group-timer", daemon=True).start()
@@ -63,23 +55,18 @@ class Engine:
             self.pump()
 
     def started(self) -> GroupClient:
-        """Return the client, which has to be there."""
+        """Return the client; the driver must be started."""
         if self.client is None:
-            raise RuntimeError("the driver has to be started first")
+            raise RuntimeError("the driver is not started")
         return self.client
 
     def wait_for(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until a condition holds, and return whether it does.
-
-        Args:
-            condition: Called with the lock, after every change.
-            timeout_s: How long to wait at most.
-        """
+        """Wait until a condition holds, and return whether it does; it is called under the lock."""
         with self.changed:
             return self.changed.wait_for(condition, timeout_s)
 
     def answered(self, outgoing: Outgoing, answer: Response | RequestFailed) -> None:
-        """Hand the client an answer, or why there is none."""
+        """Pass an answer, or the reason for a missing one, to the client."""
         with self.changed:
             now = suspension_clock()
             client = self.started()
@@ -90,17 +77,17 @@ class Engine:
             self.pump()
 
     def crashed(self, error: BaseException) -> None:
-        """Note what a thread died of, or that a broker refuses who we are."""
+        """Note the error with which a thread failed, or that a broker refuses the client."""
         with self.changed:
             if isinstance(error, AccessError):
                 self.started().fail(str(error), suspension_clock())
             else:
-                logger.error("the group member died of %r", error, exc_info=error)
+                logger.error("the group member failed: %r", error, exc_info=error)
                 self.crash = error
             self.changed.notify_all()
 
     def pump(self) -> None:
-        """Send what the client wants sent now, and record what happened; needs the lock."""
+        """Send the client's requests and record its events; needs the lock."""
         client, threads = self.client, self._threads
         if client is None or threads is None or self.is_closing:
             return
@@ -138,20 +125,16 @@ class Engine:
 
 
 class Timeline:
-    """Tells each event once and keeps the last ones.
-
-    Args:
-        group_id: The group.
-    """
+    """Logs each event and keeps the last ones."""
 
     def __init__(self, group_id: str) -> None:
         self.observers: list[Callable[[Event, NameOf], None]] = []
-        """Called with each event, and with what names topics; they must not wait for anything."""
+        """Called with each event and a function that names topics; must not block."""
         self._group_id = group_id
         self._lines: deque[str] = deque(maxlen=LENGTH)
 
     def add(self, event: Event, name_of: NameOf) -> None:
-        """Tell an event."""
+        """Log an event and pass it to the observers."""
         text = event.text(name_of)
         logger.log(event.severity.value, "group %s: %s", self._group_id, text)
         self._lines.append(text)
@@ -159,12 +142,12 @@ class Timeline:
             observe(event, name_of)
 
     def lines(self) -> list[str]:
-        """Return the last events as sentences, the oldest first."""
+        """Return the last events as text, the oldest first."""
         return list(self._lines)
 
 
 def suspension_clock() -> float:
-    """Return seconds of a clock that counts the time a machine sleeps, where there is one."""
+    """Return seconds of a monotonic clock; where possible it also runs while the machine sleeps."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()

@@ -1,9 +1,9 @@
 """One running query for each `group.instance.id` on a host.
 
-Brokers would let the second one wait for a session that never ends, and the first one be fenced by
-a restart that is none. So a query that runs holds a lock on a file of this user's private
-directory; the kernel lets go of it when the process dies, however it dies. The file says who holds
-it. A query on another host is found out by the group's coordinator only.
+The coordinator would let a second one wait for a session that never ends, and would fence the first
+one as if the second were its restart. So a running query locks a file in this user's private
+directory, and writes into it who holds it; the kernel releases the lock when the process dies.
+A query on another host is detected only by the coordinator.
 """
 
 from __future__ import annotations
@@ -25,20 +25,18 @@ from spark_groups.runtime.snapshots import snapshot_directory
 logger = logging.getLogger(__name__)
 
 GRACE_S: Final = 1.0
-"""How long a holder may take to be gone whose query was just stopped."""
+"""How long to wait for a holder whose query was just stopped."""
 LEAVING_S: Final = 10.0
-"""How long a holder may take to leave its group."""
+"""How long to wait for a holder that is leaving its group."""
 _POLL_S: Final = 0.05
 
 
 class InstanceLock:
-    """The right to be the one member with this instance id, as far as this host goes.
+    """The right to be the only member on this host with an instance id.
 
     Args:
         bootstrap_servers: The cluster, as the query names it.
-        group_id: The group.
-        instance_id: The instance id.
-        directory: Where the files lie; None is this user's own directory.
+        directory: None for this user's own directory.
     """
 
     def __init__(
@@ -59,10 +57,10 @@ class InstanceLock:
         self._facts: dict[str, Any] = {"pid": os.getpid()}
 
     def acquire(self) -> None:
-        """Take the lock; where no file can be made, say so and go on without.
+        """Take the lock; without a writable directory, log a warning and continue without.
 
         Raises:
-            GroupError: A query that runs on this host holds it; names its process and member.
+            GroupError: A running query of this host holds it; names its process and member.
         """
         began_at_s = time.monotonic()
         try:
@@ -70,12 +68,15 @@ class InstanceLock:
             while not self._try():
                 self._wait_for_holder(time.monotonic() - began_at_s)
         except OSError as error:
-            logger.warning("two queries with one instance id would go unnoticed: %s", error)
+            logger.warning(
+                "cannot detect another query with this kafka.group.instance.id: %s",
+                error,
+            )
             return
         self.note()
 
     def note(self, **facts: Any) -> None:
-        """Add what others are to know of the holder: its member id, that it is leaving."""
+        """Add facts about the holder for other processes: its member id, that it is leaving."""
         self._facts |= facts
         if self._descriptor is not None:
             content = json.dumps(self._facts).encode("utf-8")
@@ -83,7 +84,7 @@ class InstanceLock:
             os.ftruncate(self._descriptor, len(content))
 
     def release(self) -> None:
-        """Let go of the lock, if it is held."""
+        """Release the lock, if it is held."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             self._path.unlink(missing_ok=True)
@@ -109,8 +110,8 @@ class InstanceLock:
             time.sleep(_POLL_S)
             return
         raise GroupError(
-            f"kafka.group.instance.id {self._instance_id!r} of group {self._group_id!r} belongs to"
-            f" a query that runs on this host: process {holder.get('pid', 'unknown')}, member"
+            f"kafka.group.instance.id {self._instance_id!r} of group {self._group_id!r} is in use"
+            f" by another query on this host: process {holder.get('pid', 'unknown')}, member"
             f" {holder.get('member_id', 'not joined yet')}. Give each query an instance id of its"
             " own, or stop the other one first"
         )

@@ -1,8 +1,8 @@
-"""Unix sockets by which processes of one user talk, in directories of that user alone.
+"""Unix sockets between processes of one user, in directories of that user alone.
 
-A socket that refuses is one whose process is gone: whoever meets it removes it. So one that is new
-is seen only once it listens. Directories may have long names: where the path of a socket is longer
-than the system takes, the socket is reached by way of its open directory.
+A socket that refuses connections is a leftover, which any client removes; so a new one becomes
+visible only once it listens. A socket whose path is too long for the system is reached through its
+open directory.
 """
 
 from __future__ import annotations
@@ -22,14 +22,10 @@ PATH_BYTES_MAX: Final = 103
 
 
 def listen_at(path: Path, backlog: int) -> socket.socket:
-    """Return a socket that listens, in a directory that is made private.
-
-    Args:
-        path: Where it is to be found.
-        backlog: How many connections may wait to be accepted.
+    """Return a listening socket, in a directory that is made private.
 
     Raises:
-        OSError: It cannot be made, or its directory is somebody else's.
+        OSError: It cannot be created, or its directory belongs to another user.
     """
     make_private(path.parent)
     unready = path.with_suffix(UNREADY_SUFFIX)
@@ -47,12 +43,7 @@ def listen_at(path: Path, backlog: int) -> socket.socket:
 
 
 def end_listening(listener: socket.socket, path: Path) -> None:
-    """Wake up whoever accepts, and remove the socket.
-
-    Args:
-        listener: The socket.
-        path: Where it was to be found.
-    """
+    """Wake up a blocked `accept`, and remove the socket."""
     with contextlib.suppress(OSError):
         listener.shutdown(socket.SHUT_RDWR)
     listener.close()
@@ -60,14 +51,13 @@ def end_listening(listener: socket.socket, path: Path) -> None:
 
 
 def connect_to(path: Path, timeout_s: float) -> socket.socket:
-    """Return a connection; a socket whose process is gone is removed.
+    """Return a connection; remove the socket if no process listens on it any more.
 
     Args:
-        path: Where it is.
-        timeout_s: How long connecting may take, and everything after it.
+        timeout_s: Applies to connecting and to each later call.
 
     Raises:
-        OSError: Nobody accepts the connection.
+        OSError: The connection was not accepted.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -84,7 +74,7 @@ def connect_to(path: Path, timeout_s: float) -> socket.socket:
 
 @contextlib.contextmanager
 def _address(path: Path) -> Iterator[str]:
-    """Give a name for a socket that is short enough."""
+    """Yield a name of the socket that is short enough."""
     if len(os.fsencode(path)) <= PATH_BYTES_MAX:
         yield str(path)
         return

@@ -1,7 +1,7 @@
-"""What members on this host say of themselves, over unix sockets in a private directory.
+"""Snapshots of the members on this host, over unix sockets in a private directory.
 
-A runner publishes its snapshot; the CLI, notebooks and health checks read it. One connection is one
-JSON document. Sockets of processes that are gone are removed by whoever meets them.
+A runner publishes its snapshot; the CLI, notebooks and health checks read it. Each connection
+carries one JSON document.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ logger = logging.getLogger(__name__)
 
 READ_TIMEOUT_S: Final = 1.0
 PAUSE_S: Final = 0.5
-"""How long nobody is served after something went wrong."""
+"""How long to pause after an error."""
 BACKLOG: Final = 8
 MAX_SNAPSHOT_BYTES: Final = 64 * 1024 * 1024
 _numbers = itertools.count()
 
 
 def snapshot_directory() -> Path:
-    """Return this user's directory of sockets; it need not exist."""
+    """Return this user's directory of sockets; it may not exist."""
     runtime = runtime_directory(os.environ.get("XDG_RUNTIME_DIR"))
     if runtime is not None:
         return runtime / "spark-groups"
@@ -40,11 +40,11 @@ def snapshot_directory() -> Path:
 
 
 class SnapshotPublisher:
-    """Gives a snapshot to everybody of this user who connects.
+    """Sends a snapshot to every process of this user that connects.
 
     Args:
-        take: Returns the snapshot: plain values.
-        directory: Where the socket lies; None is this user's own directory.
+        take: Returns the snapshot as plain values.
+        directory: None for this user's own directory.
     """
 
     def __init__(self, take: Callable[[], dict[str, Any]], directory: Path | None = None) -> None:
@@ -54,11 +54,11 @@ class SnapshotPublisher:
         self._ended = threading.Event()
 
     def start(self) -> None:
-        """Begin to publish; where no socket can be made, say so and go on without."""
+        """Start publishing; without a socket, log a warning and continue without."""
         try:
             self._listener = listen_at(self._path, BACKLOG)
         except OSError as error:
-            logger.warning("the member's snapshot is not published: %s", error)
+            logger.warning("cannot publish the member's snapshot: %s", error)
             return
         threading.Thread(target=self._serve, name="kafka-group-snapshot", daemon=True).start()
 
@@ -71,18 +71,18 @@ class SnapshotPublisher:
 
     def _serve(self) -> None:
         while (listener := self._listener) is not None:
-            self._try_to_give(listener)
+            self._try_to_send(listener)
 
-    def _try_to_give(self, listener: socket.socket) -> None:
+    def _try_to_send(self, listener: socket.socket) -> None:
         try:
-            self._give(listener)
+            self._send_snapshot(listener)
         except Exception as error:
             if self._listener is not None:
-                # The next one may have more luck, for instance with a file descriptor.
-                logger.warning("a snapshot could not be given: %r", error)
+                # It may be temporary, such as a lack of file descriptors.
+                logger.warning("could not send a snapshot: %r", error)
                 self._ended.wait(PAUSE_S)
 
-    def _give(self, listener: socket.socket) -> None:
+    def _send_snapshot(self, listener: socket.socket) -> None:
         connection, _ = listener.accept()
         with connection, contextlib.suppress(OSError):
             connection.settimeout(READ_TIMEOUT_S)
@@ -93,11 +93,11 @@ class SnapshotPublisher:
 def read_snapshots(
     group_id: str | None = None, *, directory: Path | None = None
 ) -> list[dict[str, Any]]:
-    """Return what the members of this user on this host say, sorted by member id.
+    """Return the snapshots of this user's members on this host, sorted by member id.
 
     Args:
         group_id: Only members of this group.
-        directory: Where the sockets lie; None is this user's own directory.
+        directory: None for this user's own directory.
     """
     place = directory or snapshot_directory()
     paths = sorted(place.glob("*.sock")) if is_private(place) else []

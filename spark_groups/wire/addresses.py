@@ -1,4 +1,4 @@
-"""Addresses of brokers: reading `bootstrap.servers`, and resolving a name before a deadline."""
+"""Addresses of brokers: parsing `bootstrap.servers`, and resolving host names before a deadline."""
 
 from __future__ import annotations
 
@@ -20,12 +20,7 @@ _SERVER = re.compile(
 
 @dataclass(frozen=True, slots=True, order=True)
 class Address:
-    """Where a listener is.
-
-    Args:
-        host: Host name or address.
-        port: TCP port.
-    """
+    """Host and port of a listener."""
 
     host: str
     port: int
@@ -35,13 +30,10 @@ class Address:
 
 
 def parse_bootstrap_servers(bootstrap_servers: str | Iterable[str]) -> tuple[Address, ...]:
-    """Read `bootstrap.servers`.
-
-    Args:
-        bootstrap_servers: `host:port` of one or more brokers, separated by commas or as a sequence.
+    """Parse `bootstrap.servers`: a comma-separated text or a sequence of `host:port`.
 
     Raises:
-        OptionsError: There is none, or some are not `host:port`; all of those are listed.
+        OptionsError: It is empty, or some entries are not `host:port`; lists all of those.
     """
     if isinstance(bootstrap_servers, str):
         bootstrap_servers = bootstrap_servers.split(",")
@@ -62,20 +54,19 @@ def parse_bootstrap_servers(bootstrap_servers: str | Iterable[str]) -> tuple[Add
 
 
 SocketTarget = tuple[socket.AddressFamily, Any]
-"""An address family, and what `socket.connect` takes for it."""
+"""An address family and an address for `socket.connect`."""
 
 
 def resolve(address: Address, deadline: float) -> tuple[SocketTarget, ...]:
-    """Return the socket addresses of a host, in the order the system prefers.
+    """Return the socket addresses of a host, in the system's order of preference.
 
-    A name is looked up in a thread of its own, because nothing else puts an end to `getaddrinfo`.
+    A name is looked up in a thread of its own, because `getaddrinfo` has no timeout.
 
     Args:
-        address: What to resolve.
-        deadline: Monotonic time, in seconds, until which it must be resolved.
+        deadline: Monotonic seconds.
 
     Raises:
-        BrokerUnreachableError: The name is not known, or the answer did not come in time.
+        BrokerUnreachableError: The name is unknown, or the lookup timed out.
     """
     try:
         return _look_up(address, socket.AI_NUMERICHOST)

@@ -1,13 +1,14 @@
-"""What can be asked of a cluster: topics, offsets, coordinators, groups, configuration.
+"""Requests to a cluster about topics, offsets, coordinators, groups and configuration.
 
-Whatever is asked here may be asked twice, so it is sent again, to another broker if need be, until
-its deadline. Requests of a member to its coordinator go through a `CoordinatorConnection`.
+These requests may be repeated, so each is retried until its deadline, on another broker if needed.
+A member's requests to its coordinator use a `CoordinatorConnection`.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from spark_groups.errors import ProtocolError, rule_for
@@ -43,7 +44,6 @@ from spark_groups.wire.connection import (
     RequestError,
 )
 from spark_groups.wire.coordinator import exchange, fetch_all
-from spark_groups.wire.groups import ListedGroup
 from spark_groups.wire.leader_requests import (
     ASK_AGAIN,
     ATTEMPT_TIMEOUT_S,
@@ -75,8 +75,18 @@ MAX_METADATA_AGE_S: Final = 1.0
 _RETRY_PAUSE_S: Final = 0.1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedGroup:
+    """A group as ListGroups v5 names it."""
+
+    group_id: str
+    protocol_type: str
+    group_state: str
+    group_type: str
+
+
 class Answered(Protocol):
-    """What a coordinator answers, with one error code for the whole of it."""
+    """A coordinator's answer with one error code for the whole request."""
 
     @property
     def error_code(self) -> int:
@@ -88,18 +98,16 @@ Ask = Callable[[Connection, float], Answer]
 
 
 class Cluster:
-    """A Kafka cluster; used by one thread, but for `shutdown`, which any thread may call.
+    """A Kafka cluster; used by one thread, except for `shutdown`, which any thread may call.
 
-    Each call raises a RequestError if no broker, or not the right one, answered in time, and a
-    ProtocolError if an answer cannot be read.
+    Each call raises a RequestError if no suitable broker answered in time, and a ProtocolError if
+    an answer cannot be read.
 
     Args:
-        bootstrap_servers: `host:port` of one or more brokers, as `bootstrap.servers` has it.
-        client_id: What the brokers call this client in their logs and quotas.
-        security: How to secure connections.
-        request_timeout_s: Seconds in which each call ends, connecting and retries included.
-        connect_timeout_s: Seconds that one attempt to connect may take.
-        max_metadata_age_s: Seconds for which a topic id is believed to still have its name.
+        client_id: Appears in the brokers' logs and quotas.
+        request_timeout_s: For each call, including connecting and retries.
+        connect_timeout_s: For one attempt to connect.
+        max_metadata_age_s: How long a topic id is assumed to keep its name.
 
     Raises:
         OptionsError: `bootstrap_servers` is empty or malformed.
@@ -137,16 +145,16 @@ class Cluster:
         self._pool.close()
 
     def shutdown(self) -> None:
-        """Make the call under way, and all later ones, fail at once; for any thread."""
+        """Make the current call and all later ones fail at once; for any thread."""
         self._pool.shutdown()
 
     def nodes(self) -> tuple[Node, ...]:
-        """Return the brokers that are alive, sorted by id."""
+        """Return the live brokers, sorted by id."""
         found = self._metadata(metadata_to_wire(), self._deadline()).nodes
         return tuple(found[node_id] for node_id in sorted(found))
 
     def metadata(self, request: MetadataRequest) -> MetadataResponse:
-        """Return the topics of a request that exist, and errors of others by name."""
+        """Return the existing topics of a request, and errors of the others by name."""
         deadline = self._deadline()
         topics: dict[TopicId, KnownTopic] = {}
         errors: dict[str, int] = {}
@@ -163,7 +171,7 @@ class Cluster:
         return MetadataResponse(topics=tuple(e.topic for e in topics.values()), errors=errors)
 
     def topics(self, names: Iterable[str]) -> ClusterMetadata:
-        """Return the topics of these names, and who leads their partitions now."""
+        """Return the topics with these names and their leaders."""
         return self._metadata(metadata_to_wire(names), self._deadline())
 
     def every_topic(self) -> ClusterMetadata:
@@ -171,10 +179,10 @@ class Cluster:
         return self._metadata(metadata_to_wire() | {"topics": None}, self._deadline())
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        """Return offsets of partitions: one wire request to each leader, all at the same time.
+        """Return offsets of partitions: one wire request to each leader, all in parallel.
 
-        A partition whose leader has moved is asked for once more after fresh metadata. An offset
-        of -1 answers a timestamp that is later than every record.
+        A partition whose leader has moved is retried once after fresh metadata. The offset is -1
+        for a timestamp later than every record.
         """
         found, errors = self._leader_requests.ask(request, request.partitions, self._deadline())
         return ListOffsetsResponse(
@@ -184,7 +192,7 @@ class Cluster:
         )
 
     def epoch_ends(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-        """Return how far the logs of leader epochs reach: one wire request to each leader."""
+        """Return the end offsets of leader epochs: one wire request to each leader."""
         found, errors = self._leader_requests.ask(request, request.lookups, self._deadline())
         ends = {key: EpochEnd(each.offset, each.leader_epoch) for key, each in found.items()}
         return OffsetForLeaderEpochResponse(ends=ends, errors=errors)
@@ -195,7 +203,7 @@ class Cluster:
             self._leaders.learn(self._metadata(asked, deadline), topic_ids)
 
     def find_coordinator(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-        """Ask any broker who coordinates a group; errors are returned, not retried."""
+        """Return the coordinator of a group from any broker; errors are returned, not retried."""
         return self._find_coordinator(request, self._deadline())
 
     def _find_coordinator(
@@ -207,9 +215,9 @@ class Cluster:
         return response
 
     def describe_group(self, request: DescribeGroupRequest) -> DescribeGroupResponse:
-        """Describe a consumer group, finding its coordinator first.
+        """Describe a consumer group.
 
-        A group of classic members alone is answered with GROUP_ID_NOT_FOUND.
+        For a group of classic members only, the coordinator answers GROUP_ID_NOT_FOUND.
         """
 
         def ask(connection: Connection, timeout_s: float) -> DescribeGroupResponse:
@@ -221,10 +229,7 @@ class Cluster:
         return self.at_coordinator(request.group_id, DescribeGroupResponse, ask)
 
     def fetch_all_offsets(self, group_id: str) -> OffsetFetchResponse:
-        """Fetch every committed offset of a group, as an operator does.
-
-        Offsets of topics that no longer exist are left out.
-        """
+        """Fetch every committed offset of a group, without those of deleted topics."""
 
         def ask(connection: Connection, timeout_s: float) -> OffsetFetchResponse:
             return fetch_all(connection, group_id, timeout_s)
@@ -232,19 +237,18 @@ class Cluster:
         return self.at_coordinator(group_id, OffsetFetchResponse, ask)
 
     def coordinator_of(self, group_id: str) -> Node | None:
-        """Return who answered for a group last, if it was the last group that was asked for."""
+        """Return the coordinator that answered last, if it was for this group."""
         known = self._coordinator
         return known[1] if known is not None and known[0] == group_id else None
 
     def at_coordinator(
         self, group_id: str, kind: Callable[..., Answer], ask: Ask[Answer]
     ) -> Answer:
-        """Ask the coordinator of a group, wherever it is or moves to, until the deadline.
+        """Send a request to the coordinator of a group, which may move, until the deadline.
 
         Args:
-            group_id: The group.
-            kind: Makes an answer of `error_code`, where there is no coordinator to ask.
-            ask: Asks over a connection, within seconds.
+            kind: Makes an answer with an `error_code`, if there is no coordinator.
+            ask: Sends the request over a connection, with a timeout in seconds.
         """
         deadline = self._deadline()
         while True:
@@ -276,7 +280,7 @@ class Cluster:
     def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = ()
     ) -> tuple[ListedGroup, ...]:
-        """List the groups of the cluster, sorted by id; every broker names those it coordinates.
+        """List the groups of the cluster, sorted by id; each broker lists those it coordinates.
 
         Args:
             states: Only groups in these states; all if empty.
@@ -303,10 +307,9 @@ class Cluster:
     def describe_configuration(
         self, resource: ConfigResource, name: str, keys: Iterable[str] | None = None
     ) -> Mapping[str, ConfigEntry]:
-        """Return the configuration of a group, a broker or a topic; a group need not exist.
+        """Return the configuration of a group, broker or topic; a group need not exist.
 
         Args:
-            resource: What it belongs to.
             name: Group id, broker id or topic name.
             keys: Only these keys; all if None.
 
@@ -330,16 +333,15 @@ class Cluster:
     def alter_configuration(
         self, resource: ConfigResource, name: str, changes: Mapping[str, str | None]
     ) -> None:
-        """Change the configuration of a group or a topic: everything named, or nothing.
+        """Change the configuration of a group or topic: all changes, or none.
 
         Args:
-            resource: What it belongs to.
             name: Group id or topic name.
-            changes: New values by key; None takes the value away.
+            changes: New values by key; None removes a value.
 
         Raises:
             RequestError: No broker answered in time.
-            ProtocolError: The broker refused, with its own words, or its answer cannot be read.
+            ProtocolError: The broker refused, or its answer cannot be read.
         """
         asked = alteration_to_wire(resource, name, changes)
         check_alteration(self._ask_any(INCREMENTAL_ALTER_CONFIGS, asked, self._deadline()), name)
@@ -348,7 +350,7 @@ class Cluster:
         return time.monotonic() + self._request_timeout_s
 
     def _attempt_s(self, deadline: float) -> float:
-        """Return how long one attempt may take, so that a broker that hangs leaves time."""
+        """Return the timeout of one attempt; a broker that hangs leaves time for another."""
         return min(ATTEMPT_TIMEOUT_S, deadline - time.monotonic())
 
     def _metadata(self, asked: Values, deadline: float) -> ClusterMetadata:

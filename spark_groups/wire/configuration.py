@@ -1,4 +1,4 @@
-"""Settings of groups, brokers and topics as the cluster has them, and changes of them."""
+"""Configuration of groups, brokers and topics on the wire."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_groups.wire.schemas.codec import Values
 
 
 class ConfigResource(IntEnum):
-    """What a configuration belongs to (org.apache.kafka.common.config.ConfigResource.Type)."""
+    """The owner of a configuration (org.apache.kafka.common.config.ConfigResource.Type)."""
 
     TOPIC = 2
     BROKER = 4
@@ -19,7 +19,7 @@ class ConfigResource(IntEnum):
 
 
 class ConfigOrigin(Enum):
-    """Where a value comes from (org.apache.kafka.clients.admin.ConfigEntry.ConfigSource)."""
+    """The source of a value (org.apache.kafka.clients.admin.ConfigEntry.ConfigSource)."""
 
     UNKNOWN = "unknown"
     TOPIC = "topic"
@@ -50,12 +50,7 @@ class _Operation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """A setting as a broker has it.
-
-    Args:
-        value: Its value; None if it is sensitive.
-        origin: Where the value comes from.
-    """
+    """A setting on a broker; `value` is None if it is sensitive."""
 
     value: str | None
     origin: ConfigOrigin
@@ -64,7 +59,7 @@ class ConfigEntry:
 def configuration_to_wire(
     resource: ConfigResource, name: str, keys: Iterable[str] | None
 ) -> Values:
-    """Ask for the configuration of one resource; all keys if None."""
+    """Request the configuration of one resource; all keys if None."""
     asked = {
         "resource_type": int(resource),
         "resource_name": name,
@@ -80,7 +75,7 @@ def configuration_from_wire(values: Values, name: str) -> Mapping[str, ConfigEnt
         ProtocolError: The broker refused, or its answer is not about one resource.
     """
     if len(values["results"]) != 1:
-        raise ProtocolError(f"{len(values['results'])} configurations, asked was for {name!r}")
+        raise ProtocolError(f"{len(values['results'])} configurations in the answer about {name!r}")
     (result,) = values["results"]
     refuse(result["error_code"], f"DescribeConfigs of {name!r}", result["error_message"])
     return {
@@ -94,13 +89,7 @@ def configuration_from_wire(values: Values, name: str) -> Mapping[str, ConfigEnt
 def alteration_to_wire(
     resource: ConfigResource, name: str, changes: Mapping[str, str | None]
 ) -> Values:
-    """Ask for changes of the configuration of one resource: all of them, or none.
-
-    Args:
-        resource: What it belongs to.
-        name: Its name.
-        changes: New values by key; None takes the resource's own value away.
-    """
+    """Request changes of one resource's configuration; None removes a value."""
     configs = tuple(
         {
             "name": key,
@@ -114,13 +103,13 @@ def alteration_to_wire(
 
 
 def check_alteration(values: Values, name: str) -> None:
-    """Raise unless the configuration of one resource was changed.
+    """Raise unless the broker changed the configuration of one resource.
 
     Raises:
         ProtocolError: The broker refused, or its answer is not about one resource.
     """
     if len(values["responses"]) != 1:
-        raise ProtocolError(f"{len(values['responses'])} answers, one change was of {name!r}")
+        raise ProtocolError(f"{len(values['responses'])} answers to one change of {name!r}")
     (answer,) = values["responses"]
     message = answer["error_message"]
     if answer["error_code"] == ErrorCode.GROUP_AUTHORIZATION_FAILED:
@@ -129,15 +118,11 @@ def check_alteration(values: Values, name: str) -> None:
 
 
 def refuse(error_code: int, asked: str, message: str | None = None) -> None:
-    """Raise if an answer is an error.
+    """Raise a ProtocolError if the error code is one.
 
     Args:
-        error_code: Kafka's error code.
-        asked: What was asked, for people.
-        message: The broker's own words, if it gave any.
-
-    Raises:
-        ProtocolError: It is an error.
+        asked: The request, for the message.
+        message: The broker's error message, if any.
     """
     if error_code:
         reason = message or rule_for(error_code).remedy

@@ -1,8 +1,7 @@
-"""One blocking connection to one broker: a request goes out, its response comes back.
+"""One blocking connection to one broker, with one request in flight.
 
-One request is in flight at a time, because a broker answers one connection strictly in order.
-Everything that waits (name resolution, connect, send, receive) ends at a monotonic deadline; after
-any failure the connection is closed, since a late response could be taken for the next one's.
+A broker answers a connection strictly in order. Every wait ends at a monotonic deadline; after any
+failure the connection is closed, because a late response could be taken for the next one.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ CLIENT_SOFTWARE_VERSION: Final = "0.1.0"
 MAX_FRAME_BYTES: Final = 32 * 1024 * 1024
 _CORRELATION_IDS: Final = 2**31
 _PROBE_S: Final = 2.0
-"""How long it may take to find out what kind of listener it is that hung up."""
+"""Timeout for detecting the kind of a listener that hung up."""
 
 _UNSUPPORTED_VERSION: Final = struct.pack(">h", ErrorCode.UNSUPPORTED_VERSION)
 
@@ -45,8 +44,8 @@ class RequestError(BrokerUnreachableError):
     """A request got no answer.
 
     Args:
-        reason: What happened, with the address.
-        may_have_arrived: False only when it is certain that no byte of the request was sent.
+        reason: The failure, with the address.
+        may_have_arrived: False only if certainly no byte of the request was sent.
     """
 
     def __init__(self, reason: str, *, may_have_arrived: bool) -> None:
@@ -55,7 +54,7 @@ class RequestError(BrokerUnreachableError):
         self.may_have_arrived = may_have_arrived
 
     def as_failure(self) -> RequestFailed:
-        """Return it as the value that the group client reads."""
+        """Return the value that the group client reads."""
         return RequestFailed(self.reason, self.may_have_arrived)
 
 
@@ -67,15 +66,12 @@ class _InFlight:
 
 
 class Connection:
-    """A connection to one address; used by one thread, but for `shutdown`.
+    """A connection to one address; used by one thread, except for `shutdown`.
 
     Args:
-        host: Host name or address of the broker.
-        port: Port of its listener.
-        client_id: What the broker calls this client in its logs and quotas.
-        security: How to secure it.
-        max_frame_bytes: The longest response that is read.
-        receive_buffer_bytes: Size of the socket's receive buffer; None leaves it to the system.
+        client_id: Appears in the broker's logs and quotas.
+        max_frame_bytes: The longest response that is accepted.
+        receive_buffer_bytes: The socket's receive buffer; None for the system's default.
     """
 
     def __init__(
@@ -101,15 +97,15 @@ class Connection:
         self._usable_until = math.inf
 
     def connect(self, timeout_s: float) -> None:
-        """Connect, learn which versions the broker has, and log in where that is wanted.
+        """Connect, negotiate versions, and authenticate if SASL is configured.
 
         Args:
-            timeout_s: Seconds until all of it must be done.
+            timeout_s: For all of it.
 
         Raises:
             RequestError: The address cannot be resolved or reached, or did not answer in time.
-            ProtocolError: What answered is not a Kafka broker.
-            AccessError: The broker's certificate, ours or the login was refused.
+            ProtocolError: The peer is not a Kafka broker.
+            AccessError: TLS or authentication failed; not retried.
         """
         deadline = time.monotonic() + timeout_s
         try:
@@ -156,7 +152,7 @@ class Connection:
         return ApiVersions.of(values)
 
     def _speaks_plaintext(self) -> bool:
-        """Ask in the open, saying nothing but hello, what it is that hung up."""
+        """Return whether the listener that hung up answers ApiVersions without TLS."""
         other = Connection(self.address.host, self.address.port, client_id=self.client_id)
         try:
             other.connect(_PROBE_S)
@@ -165,8 +161,8 @@ class Connection:
         other.close()
         return True
 
-    def _fail_if_login_is_wanted(self) -> None:
-        """Find out whether a broker hung up because nobody had logged in."""
+    def _fail_if_login_is_required(self) -> None:
+        """Raise an AccessError if a broker hung up because it requires authentication."""
         other = Connection(
             self.address.host, self.address.port, client_id=self.client_id, security=self.security
         )
@@ -179,10 +175,10 @@ class Connection:
         finally:
             other.close()
         if offered:
-            wanted = "SASL_SSL" if self.security.uses_tls else "SASL_PLAINTEXT"
+            required = "SASL_SSL" if self.security.uses_tls else "SASL_PLAINTEXT"
             raise AccessError(
-                f"{self.address} wants a login, and kafka.security.protocol is"
-                f" {self.security.protocol}: set it to {wanted}, and kafka.sasl.mechanism to one"
+                f"{self.address} requires authentication, but kafka.security.protocol is"
+                f" {self.security.protocol}: set it to {required}, and kafka.sasl.mechanism to one"
                 f" of {', '.join(offered)}"
             )
 
@@ -191,64 +187,63 @@ class Connection:
         return self._transport.is_open
 
     def is_usable(self) -> bool:
-        """Say whether a request may be sent: open, and the broker has not hung up meanwhile.
+        """Return whether the connection is open and the broker has not hung up.
 
-        A session that is about to outlive its lifetime is not: the broker would end it.
+        A session near the end of its lifetime is not usable: the broker would end it.
         """
         if self._in_flight is not None or time.monotonic() >= self._usable_until:
             return False
         return self._transport.is_quiet()
 
     def supports(self, message: Message) -> bool:
-        """Say whether the broker speaks this version of an API."""
+        """Return whether the broker supports this version of an API."""
         return self.versions.supports(message)
 
     def request(self, message: Message, values: Mapping[str, Any], timeout_s: float) -> Values:
         """Send one request and wait for its response.
 
         Args:
-            message: The API and version.
-            values: The request's fields, by name.
-            timeout_s: Seconds until the response must have arrived.
+            values: The request's fields by name.
+            timeout_s: Until the response must have arrived.
 
         Raises:
-            RequestError: No response, with the reason; the connection is closed.
-            ProtocolError: The values do not fit the table, the broker does not have this version,
-                or its response cannot be read; after the last the connection is closed.
+            RequestError: No response arrived; the connection is closed.
+            ProtocolError: The values do not fit the schema, the broker does not support this
+                version, or the response cannot be read; in the last case the connection is closed.
         """
         self.send(message, values, timeout_s)
         return self.receive()
 
     def send(self, message: Message, values: Mapping[str, Any], timeout_s: float) -> None:
-        """Send one request, whose response `receive` waits for; errors are those of `request`."""
+        """Send one request for `receive`; raises like `request`."""
         if not self.supports(message):
             raise ProtocolError(
-                f"{self.address} does not support {message}, it has"
-                f" {self.versions.text(message)}: Apache Kafka 4.0 or later is needed"
+                f"{self.address} does not support {message}, only"
+                f" {self.versions.text(message)}: Apache Kafka 4.0 or later is required"
             )
         self._send(message, values, time.monotonic() + timeout_s)
 
     def receive(self) -> Values:
-        """Wait for the response to what was sent, until the deadline given there."""
+        """Wait for the response until the deadline given to `send`."""
         return self._receive(lambda in_flight: self._transport.receive(in_flight.deadline))
 
     def receive_into(self, buffer: FrameBuffer, idle_s: float) -> Values:
-        """Wait for the response to what was sent, in time or not, and put it into a buffer.
+        """Wait for the response and read it into a buffer.
 
         Args:
-            buffer: Where records stay, until it is used again; all else is copied from it.
-            idle_s: For how long nothing may come, in seconds; see `Transport.receive_into`.
+            buffer: Holds the records until its next use; all other values are copies.
+            idle_s: The longest time without any byte; see `Transport.receive_into`.
         """
         return self._receive(lambda _: self._transport.receive_into(buffer, idle_s))
 
     def fileno(self) -> int:
-        """Return the socket's descriptor, as `selectors` want it; -1 if there is none."""
+        """Return the socket's descriptor for `selectors`; -1 without a socket."""
         return self._transport.fileno()
 
     def _receive(self, read_frame: Callable[[_InFlight], Frame]) -> Values:
         in_flight, self._in_flight = self._in_flight, None
         if in_flight is None:
-            raise ProtocolError(f"nothing was sent to {self.address}")
+            raise ProtocolError(f"no request to {self.address} is in flight")
         try:
             values = self._read_response(in_flight, read_frame(in_flight))
         except BrokerUnreachableError as error:
@@ -270,16 +265,16 @@ class Connection:
         if message.api_key == API_VERSIONS_V0.api_key:
             return f"{reason} at once: is this a {protocol} Kafka listener?"
         if message is not SASL_HANDSHAKE and not self.security.uses_sasl:
-            self._fail_if_login_is_wanted()
+            self._fail_if_login_is_required()
         return reason
 
     def close(self) -> None:
-        """Close it; only for the thread that uses it, the others call `shutdown`."""
+        """Close the connection; only for the thread that uses it, others call `shutdown`."""
         self._in_flight = None
         self._transport.close()
 
     def shutdown(self) -> None:
-        """Make a blocked or later call of the using thread fail at once; for any thread."""
+        """Make the current call and all later ones fail at once; for any thread."""
         self._transport.shutdown()
 
     def _exchange(self, message: Message, values: Mapping[str, Any], deadline: float) -> Values:
@@ -338,7 +333,7 @@ class Connection:
 
 
 def _response_schema(message: Message, frame: Frame, place: int) -> Struct:
-    """Return the table of a response: a refused ApiVersions is answered in its oldest version."""
+    """Return a response's schema; a rejected ApiVersions is answered in version 0."""
     refused = frame[place : place + 2] == _UNSUPPORTED_VERSION
     if refused and message.api_key == API_VERSIONS_V0.api_key:
         return API_VERSIONS_V0.response
@@ -347,7 +342,7 @@ def _response_schema(message: Message, frame: Frame, place: int) -> Struct:
 
 @dataclass(frozen=True, slots=True)
 class ApiVersions:
-    """What ApiVersions told.
+    """The API versions that a broker supports.
 
     Args:
         by_key: Lowest and highest version by API key.
@@ -361,13 +356,13 @@ class ApiVersions:
         return cls({e["api_key"]: (e["min_version"], e["max_version"]) for e in values["api_keys"]})
 
     def supports(self, message: Message) -> bool:
-        """Say whether the broker speaks this version of an API."""
+        """Return whether the broker supports this version of an API."""
         lowest, highest = self.by_key.get(message.api_key, (0, -1))
         return lowest <= message.version <= highest
 
     def text(self, message: Message) -> str:
-        """Return which versions of an API the broker has, for people."""
+        """Return the supported versions of an API as text."""
         if message.api_key not in self.by_key:
-            return "none of it"
+            return "no version"
         lowest, highest = self.by_key[message.api_key]
         return f"v{lowest} to v{highest}"

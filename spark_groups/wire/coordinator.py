@@ -1,7 +1,7 @@
-"""Requests to the group coordinator, over one connection that follows it.
+"""Requests to the group coordinator over one connection that follows it.
 
-A member has two such connections: one carries heartbeats and nothing else, because a broker
-answers a connection strictly in order and a heartbeat must never wait behind another request.
+A member keeps heartbeats on a connection of their own: a broker answers a connection strictly in
+order, and a heartbeat must not wait behind another request.
 """
 
 from __future__ import annotations
@@ -59,18 +59,17 @@ GroupResponse = (
 def exchange(connection: Connection, request: GroupRequest, timeout_s: float) -> GroupResponse:
     """Send one request over an open connection and return its response.
 
-    Where the broker's OffsetCommit and OffsetFetch want topic names (before Kafka 4.2), the ids
-    are looked up on the same connection first, so that no offset of a deleted topic is written or
-    read under a name that means another topic by now.
+    Before Kafka 4.2, OffsetCommit and OffsetFetch take topic names. Their ids are then looked up
+    on the same connection first, so that no offset of a deleted topic is written or read under the
+    name of a new one.
 
     Args:
-        connection: A connection to the coordinator, or to any broker for FindCoordinator.
-        request: The request.
-        timeout_s: Seconds until the response must have arrived.
+        connection: To the coordinator, or to any broker for FindCoordinator.
+        timeout_s: Until the response must have arrived.
 
     Raises:
-        RequestError: No response, with the reason.
-        ProtocolError: The response cannot be read, or is not about what was asked.
+        RequestError: No response arrived.
+        ProtocolError: The response cannot be read, or does not match the request.
     """
     deadline = time.monotonic() + timeout_s
     translation = TRANSLATIONS[type(request)]
@@ -96,19 +95,19 @@ def exchange(connection: Connection, request: GroupRequest, timeout_s: float) ->
 def _with_reason(
     connection: Connection, request: HeartbeatRequest, response: HeartbeatResponse, deadline: float
 ) -> HeartbeatResponse:
-    """Say why a broker refuses a heartbeat, where it does not tell by itself."""
+    """Add the reason for a refused heartbeat, where the broker gives none."""
     reason = response.error_message
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION and not reason:
         reason = f"the cluster of {connection.address}: feature group.version is 0"
     elif response.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        # One topic is enough for the whole heartbeat to be refused, and is not named there.
+        # One denied topic fails the whole heartbeat, and the answer does not name it.
         denied = _denied(connection, request.subscribed_topic_names or (), deadline)
         reason = f"no right to DESCRIBE {', '.join(map(repr, denied))}" if denied else reason
     return replace(response, error_message=reason)
 
 
 def _denied(connection: Connection, names: Iterable[str], deadline: float) -> list[str]:
-    """Return which topics this principal may not describe, if the broker can be asked."""
+    """Return the topics that this principal may not describe, if the broker answers."""
     asked = metadata_to_wire(names)
     try:
         values = connection.request(METADATA, asked, deadline - time.monotonic())
@@ -138,17 +137,7 @@ def _metadata_of(
 
 
 def fetch_all(connection: Connection, group_id: str, timeout_s: float) -> OffsetFetchResponse:
-    """Fetch every committed offset of a group, as an operator does: without a member.
-
-    Args:
-        connection: A connection to the coordinator.
-        group_id: The group.
-        timeout_s: Seconds until the response must have arrived.
-
-    Raises:
-        RequestError: No response, with the reason.
-        ProtocolError: The response cannot be read, or is not about what was asked.
-    """
+    """Fetch every committed offset of a group, without a member; raises like `exchange`."""
     deadline = time.monotonic() + timeout_s
     by_id = connection.supports(OFFSET_FETCH_V10)
     message = OFFSET_FETCH_V10 if by_id else OFFSET_FETCH_V9
@@ -165,14 +154,13 @@ def fetch_all(connection: Connection, group_id: str, timeout_s: float) -> Offset
 
 
 class CoordinatorConnection:
-    """One connection that carries requests to the coordinator, wherever that is.
+    """One connection to the current coordinator.
 
-    It is used by one thread, but for `interrupt` and `shutdown`, which any thread may call.
+    One thread uses it; any thread may call `interrupt` and `shutdown`.
 
     Args:
-        client_id: What the broker calls this client in its logs and quotas.
-        security: How to secure connections.
-        connect_timeout_s: Seconds that connecting may take, at most.
+        client_id: Appears in the broker's logs and quotas.
+        connect_timeout_s: For connecting.
     """
 
     def __init__(
@@ -193,13 +181,12 @@ class CoordinatorConnection:
         """Send one request to a broker and return its response.
 
         Args:
-            node: The coordinator; another one than before gets a new connection.
-            request: The request.
-            timeout_s: Seconds until the response must have arrived, connecting included.
+            node: The coordinator; a new one gets a new connection.
+            timeout_s: Until the response must have arrived, including connecting.
 
         Raises:
-            RequestError: No response, with the reason, and whether the request may have arrived.
-            ProtocolError: The response cannot be read, or is not about what was asked.
+            RequestError: No response arrived; states whether the request may have arrived.
+            ProtocolError: The response cannot be read, or does not match the request.
         """
         deadline = time.monotonic() + timeout_s
         connection = self._connection_to(node, timeout_s)
@@ -221,19 +208,19 @@ class CoordinatorConnection:
         return fresh
 
     def interrupt(self) -> None:
-        """Make the request under way fail at once; the next one connects anew."""
+        """Make the current request fail at once; the next one opens a new connection."""
         with self._lock:
             if self._connection is not None:
                 self._connection.shutdown()
 
     def shutdown(self) -> None:
-        """Make the request under way, and all later ones, fail at once."""
+        """Make the current request and all later ones fail at once."""
         with self._lock:
             self._shut_down = True
             if self._connection is not None:
                 self._connection.shutdown()
 
     def close(self) -> None:
-        """Close the connection; only for the thread that uses the connection."""
+        """Close the connection; only for the thread that uses it."""
         if self._connection is not None:
             self._connection.close()

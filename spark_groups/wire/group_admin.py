@@ -1,4 +1,4 @@
-"""What an operator asks the coordinator of a group to do, or to tell, without being a member.
+"""What an operator asks of a group's coordinator without being a member.
 
 Each function raises a RequestError if the coordinator did not answer in time, and a ProtocolError
 if its answer cannot be read.
@@ -13,6 +13,7 @@ from typing import Final
 
 from spark_groups.errors import ErrorCode, ProtocolError
 from spark_groups.protocol.messages import (
+    UNKNOWN_AUTHORIZED_OPERATIONS,
     OffsetAndMetadata,
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -21,17 +22,10 @@ from spark_groups.types import TopicId, TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import Connection
 from spark_groups.wire.coordinator import exchange
-from spark_groups.wire.groups import (
-    ClassicGroup,
-    LeaveGroupResponse,
-    MemberIdentity,
-    classic_from_wire,
-    classic_to_wire,
-    leave_from_wire,
-    leave_to_wire,
-)
-from spark_groups.wire.schemas.codec import Values
+from spark_groups.wire.schemas.codec import Values, decode_start
 from spark_groups.wire.schemas.messages import (
+    CONSUMER_PROTOCOL_ASSIGNMENT,
+    CONSUMER_PROTOCOL_SUBSCRIPTION,
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
     LEAVE_GROUP,
@@ -39,11 +33,10 @@ from spark_groups.wire.schemas.messages import (
 )
 from spark_groups.wire.translation import single
 
-NO_MEMBER_ID: Final = ""
-NO_MEMBER_EPOCH: Final = -1
-"""With these a commit comes from outside, which the coordinator takes while there are no members
-(KIP-848, OffsetCommit)."""
 NO_METADATA: Final[Mapping[TopicId, str]] = MappingProxyType({})
+_NO_MEMBER_ID: Final = ""
+_NO_MEMBER_EPOCH: Final = -1
+"""With these two the coordinator accepts a commit while the group has no members (KIP-848)."""
 _COORDINATOR_CODES: Final = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -54,15 +47,73 @@ _COORDINATOR_CODES: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemberIdentity:
+    """A member to remove, by member id, `group.instance.id`, or both."""
+
+    member_id: str | None = None
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveGroupResponse:
+    """The answer to LeaveGroup.
+
+    Args:
+        error_code: Kafka's error code for the whole request.
+        member_error_codes: One for each member, in the order of the request.
+    """
+
+    error_code: int = 0
+    member_error_codes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicMember:
+    """A member of a classic group.
+
+    Args:
+        subscribed_topic_names: Empty if its client is not a consumer.
+        assignment: Empty while the group rebalances, or if its client is not a consumer.
+    """
+
+    member_id: str
+    instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: tuple[str, ...] = ()
+    assignment: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicGroup:
+    """A group of the classic protocol.
+
+    Args:
+        error_code: Kafka's error code; with one, the rest is empty.
+        protocol_type: `consumer`, `connect` or another; empty if the group has only offsets.
+        assignor_name: Empty without members.
+        authorized_operations: A bit for each AclOperation that this principal may perform.
+    """
+
+    error_code: int = 0
+    error_message: str | None = None
+    group_state: str = ""
+    protocol_type: str = ""
+    assignor_name: str = ""
+    members: tuple[ClassicMember, ...] = ()
+    authorized_operations: int = UNKNOWN_AUTHORIZED_OPERATIONS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDeletion:
-    """What DeleteGroups says of one group."""
+    """The answer to DeleteGroups."""
 
     error_code: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOutside:
-    """What became of offsets that were committed without a member.
+    """The answer to a commit without a member.
 
     Args:
         error_code: Why the coordinator could not be asked; 0 if it answered.
@@ -75,10 +126,10 @@ class CommittedOutside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetDeletion:
-    """What OffsetDelete says.
+    """The answer to OffsetDelete.
 
     Args:
-        error_code: Why nothing was deleted; 0 if partitions have answers of their own.
+        error_code: Why nothing was deleted; 0 if each partition has an error code of its own.
         errors: Kafka's error code for each partition.
     """
 
@@ -89,48 +140,98 @@ class OffsetDeletion:
 def describe_classic_group(cluster: Cluster, group_id: str) -> ClassicGroup:
     """Describe a group of the classic protocol.
 
-    A group of the consumer protocol is answered with GROUP_ID_NOT_FOUND, as one that is not there.
-
-    Args:
-        cluster: The cluster.
-        group_id: The group.
+    For a group of the consumer protocol the coordinator answers GROUP_ID_NOT_FOUND, as for a group
+    that does not exist.
     """
+    asked = {"groups": (group_id,), "include_authorized_operations": True}
 
     def ask(connection: Connection, timeout_s: float) -> ClassicGroup:
-        values = connection.request(DESCRIBE_GROUPS, classic_to_wire(group_id), timeout_s)
-        return classic_from_wire(values, group_id)
+        return classic_from_wire(connection.request(DESCRIBE_GROUPS, asked, timeout_s), group_id)
 
     return cluster.at_coordinator(group_id, ClassicGroup, ask)
+
+
+def classic_from_wire(values: Values, group_id: str) -> ClassicGroup:
+    """Read a DescribeGroups response about one group.
+
+    The coordinator stores subscriptions and assignments of classic members as opaque bytes that
+    their clients wrote; those of consumers are read here.
+
+    Raises:
+        ProtocolError: It is about other groups.
+    """
+    group = single(values["groups"], "group_id", group_id)
+    has_consumers = group["protocol_type"] == "consumer"
+    return ClassicGroup(
+        error_code=group["error_code"],
+        error_message=group["error_message"],
+        group_state=group["group_state"],
+        protocol_type=group["protocol_type"],
+        assignor_name=group["protocol_data"],
+        authorized_operations=group["authorized_operations"],
+        members=tuple(
+            ClassicMember(
+                member_id=each["member_id"],
+                instance_id=each["group_instance_id"],
+                client_id=each["client_id"],
+                client_host=each["client_host"],
+                subscribed_topic_names=_topics(each["member_metadata"]) if has_consumers else (),
+                assignment=_partitions(each["member_assignment"]) if has_consumers else (),
+            )
+            for each in group["members"]
+        ),
+    )
+
+
+def _topics(metadata: bytes) -> tuple[str, ...]:
+    try:
+        return tuple(decode_start(CONSUMER_PROTOCOL_SUBSCRIPTION, metadata)[0]["topics"])
+    except ProtocolError:
+        return ()
+
+
+def _partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
+    try:
+        topics = decode_start(CONSUMER_PROTOCOL_ASSIGNMENT, assignment)[0]["assigned_partitions"]
+    except ProtocolError:
+        return ()
+    return tuple(TopicPartition(each["topic"], i) for each in topics for i in each["partitions"])
 
 
 def leave_group(
     cluster: Cluster, group_id: str, members: Sequence[MemberIdentity], reason: str
 ) -> LeaveGroupResponse:
-    """Remove members from a group.
+    """Remove members of either protocol from a group.
 
-    Sent again after a failure, it may find that a member is not there any more.
+    After a failure the request is sent again, and may then find that a member is gone.
 
     Args:
-        cluster: The cluster.
-        group_id: The group.
-        members: The members, of either protocol.
-        reason: What the coordinator's log says about it.
+        reason: Appears in the coordinator's log.
     """
-    asked = leave_to_wire(group_id, members, reason)
+    asked = {
+        "group_id": group_id,
+        "members": tuple(
+            {
+                "member_id": each.member_id or "",
+                "group_instance_id": each.instance_id,
+                "reason": reason,
+            }
+            for each in members
+        ),
+    }
 
     def ask(connection: Connection, timeout_s: float) -> LeaveGroupResponse:
-        return leave_from_wire(connection.request(LEAVE_GROUP, asked, timeout_s))
+        values = connection.request(LEAVE_GROUP, asked, timeout_s)
+        return LeaveGroupResponse(
+            error_code=values["error_code"],
+            member_error_codes=tuple(each["error_code"] for each in values["members"]),
+        )
 
     return cluster.at_coordinator(group_id, LeaveGroupResponse, ask)
 
 
 def delete_group(cluster: Cluster, group_id: str) -> GroupDeletion:
-    """Delete a group with all its committed offsets.
-
-    Args:
-        cluster: The cluster.
-        group_id: The group, of either protocol.
-    """
+    """Delete a group of either protocol with all its committed offsets."""
 
     def ask(connection: Connection, timeout_s: float) -> GroupDeletion:
         values = connection.request(DELETE_GROUPS, {"groups_names": (group_id,)}, timeout_s)
@@ -146,18 +247,16 @@ def commit_outside(
     offsets: Mapping[TopicIdPartition, int],
     metadata: Mapping[TopicId, str] = NO_METADATA,
 ) -> CommittedOutside:
-    """Commit offsets for a group that has no members.
+    """Commit offsets for a group that has no members; a missing group is created.
 
     Args:
-        cluster: The cluster.
-        group_id: The group; one that does not exist is made.
         offsets: The next offset to read of each partition.
-        metadata: What is kept beside the offsets, by topic.
+        metadata: The commit metadata for each topic.
     """
     request = OffsetCommitRequest(
         group_id=group_id,
-        member_id=NO_MEMBER_ID,
-        member_epoch=NO_MEMBER_EPOCH,
+        member_id=_NO_MEMBER_ID,
+        member_epoch=_NO_MEMBER_EPOCH,
         offsets={
             key: OffsetAndMetadata(offset, metadata.get(key.topic_id, ""))
             for key, offset in offsets.items()
@@ -177,35 +276,22 @@ def commit_outside(
 def delete_offsets(
     cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]
 ) -> OffsetDeletion:
-    """Delete committed offsets of a group.
-
-    Args:
-        cluster: The cluster.
-        group_id: The group.
-        partitions: The partitions; those without a committed offset are answered alike.
-    """
-    asked = _deletion_to_wire(group_id, partitions)
-
-    def ask(connection: Connection, timeout_s: float) -> OffsetDeletion:
-        return _deletion_from_wire(connection.request(OFFSET_DELETE, asked, timeout_s))
-
-    return cluster.at_coordinator(group_id, OffsetDeletion, ask)
-
-
-def _deletion_to_wire(group_id: str, partitions: Iterable[TopicPartition]) -> Values:
+    """Delete committed offsets of a group; a partition without one is no error."""
     by_topic: dict[str, list[Values]] = {}
     for each in sorted(partitions):
         by_topic.setdefault(each.topic, []).append({"partition_index": each.partition})
     topics = tuple({"name": name, "partitions": each} for name, each in by_topic.items())
-    return {"group_id": group_id, "topics": topics}
+    asked = {"group_id": group_id, "topics": topics}
 
+    def ask(connection: Connection, timeout_s: float) -> OffsetDeletion:
+        values = connection.request(OFFSET_DELETE, asked, timeout_s)
+        return OffsetDeletion(
+            error_code=values["error_code"],
+            errors={
+                TopicPartition(topic["name"], each["partition_index"]): each["error_code"]
+                for topic in values["topics"]
+                for each in topic["partitions"]
+            },
+        )
 
-def _deletion_from_wire(values: Values) -> OffsetDeletion:
-    return OffsetDeletion(
-        error_code=values["error_code"],
-        errors={
-            TopicPartition(topic["name"], each["partition_index"]): each["error_code"]
-            for topic in values["topics"]
-            for each in topic["partitions"]
-        },
-    )
+    return cluster.at_coordinator(group_id, OffsetDeletion, ask)

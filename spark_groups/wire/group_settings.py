@@ -1,7 +1,7 @@
-"""What a cluster's operator has set for a group: its session time-out and heartbeat interval.
+"""A group's settings on the cluster: session timeout, heartbeat interval and others.
 
-A group's own settings win over the brokers'. What may be set lies between the brokers' minimum and
-maximum, which each broker has for itself: here they are those of the group's coordinator.
+A group's own settings override the brokers'. Each broker has its own minimum and maximum; those of
+the coordinator's broker count.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class GroupSetting:
     """One setting of a group of the consumer protocol.
 
     Args:
-        name: The group's name for it; a broker's begins with `group.`.
-        value: What is in force; None: unknown.
-        origin: Where the value comes from.
-        minimum: The least that the coordinator's broker takes; None: unknown, or it has none.
-        maximum: The most that it takes.
-        inherited: What is in force where the group has no value of its own; None: unknown.
+        name: The group's name for it; the broker's begins with `group.`.
+        value: The effective value; None: unknown.
+        origin: The source of the value.
+        minimum: The least that the coordinator's broker accepts; None: unknown, or no limit.
+        maximum: The most that it accepts.
+        inherited: The effective value without one of the group's own; None: unknown.
     """
 
     name: str
@@ -45,13 +45,13 @@ class GroupSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """What is set for a group, as far as this principal may know.
+    """The settings of a group that this principal may read.
 
     Args:
-        settings: Sorted by name; the brokers' alone if the group's may not be read; empty if
+        settings: Sorted by name; only the brokers' if the group's may not be read; empty if
             neither may.
-        reason: Why something is not known; empty if everything is.
-        group_is_known: False if only the brokers' values are, because the group's may not be read.
+        reason: Why a setting is unknown; empty if all are known.
+        group_is_known: False if only the brokers' settings may be read.
     """
 
     settings: tuple[GroupSetting, ...] = ()
@@ -60,16 +60,16 @@ class GroupSettings:
 
     @property
     def session_timeout_ms(self) -> int | None:
-        """After how many milliseconds without a heartbeat a member is removed; None: unknown."""
+        """The session timeout; None: unknown."""
         return self._milliseconds(SESSION_TIMEOUT_MS)
 
     @property
     def heartbeat_interval_ms(self) -> int | None:
-        """Milliseconds between heartbeats that members are told to keep to; None: unknown."""
+        """The interval between heartbeats; None: unknown."""
         return self._milliseconds(HEARTBEAT_INTERVAL_MS)
 
     def of(self, name: str) -> GroupSetting | None:
-        """Return one setting; None if the brokers do not have it, or it is not known."""
+        """Return one setting; None if it is unknown, or the brokers do not have it."""
         return next((each for each in self.settings if each.name == name), None)
 
     def _milliseconds(self, name: str) -> int | None:
@@ -78,14 +78,10 @@ class GroupSettings:
 
 
 def group_settings(cluster: Cluster, group_id: str) -> GroupSettings:
-    """Read what is set for a group, which need not exist.
+    """Read the settings of a group, which need not exist.
 
     The principal needs DESCRIBE_CONFIGS on the group for its settings, and on the cluster for
-    minimum and maximum; what is refused is None in the answer, with the reason.
-
-    Args:
-        cluster: The cluster.
-        group_id: The group.
+    minimum and maximum; the answer has None for refused ones, and the reason.
 
     Raises:
         RequestError: No broker answered in time.
@@ -118,16 +114,12 @@ def _coordinator_of(cluster: Cluster, group_id: str) -> str:
     found = cluster.find_coordinator(FindCoordinatorRequest(group_id=group_id)).coordinator
     for node in (found,) if found is not None else cluster.nodes():
         return str(node.node_id)
-    # A broker that was cut off from its controller takes nobody for alive, not even itself.
-    raise RequestError("the cluster has no broker that is alive", may_have_arrived=True)
+    # A broker without its controller lists no live brokers, not even itself.
+    raise RequestError("the cluster has no live broker", may_have_arrived=True)
 
 
 def bound_keys(name: str) -> tuple[str, str]:
-    """Return what a broker calls the minimum and the maximum of a group's setting.
-
-    Args:
-        name: The group's name for the setting.
-    """
+    """Return the broker's names for the minimum and maximum of a group's setting."""
     bare = name.removeprefix(_PREFIX)
     return f"group.{_PREFIX}min.{bare}", f"group.{_PREFIX}max.{bare}"
 
@@ -137,11 +129,11 @@ def merge_settings(
     own: Mapping[str, ConfigEntry] | None,
     broker: Mapping[str, ConfigEntry],
 ) -> tuple[GroupSetting, ...]:
-    """Put together what the cluster says of a group and of its coordinator's broker.
+    """Combine the settings of a group with those of its coordinator's broker.
 
     Args:
-        names: The settings.
-        own: The group's configuration, in which the brokers' values show through; None: unknown.
+        names: The group's names for the settings.
+        own: The group's configuration, including inherited values; None: unknown.
         broker: The broker's configuration; empty: unknown.
     """
     merged = []
@@ -151,13 +143,13 @@ def merge_settings(
         entry = inherited if own is None else own.get(name)
         if entry is None:
             continue
-        # Before Kafka 4.3 a value that shows through is called a default wherever it is set.
-        shows_through = entry.origin is ConfigOrigin.DEFAULT and inherited is not None
+        # Before Kafka 4.3 an inherited value is always reported as a default.
+        is_inherited = entry.origin is ConfigOrigin.DEFAULT and inherited is not None
         merged.append(
             GroupSetting(
                 name=name,
                 value=entry.value,
-                origin=inherited.origin if shows_through and inherited else entry.origin,
+                origin=inherited.origin if is_inherited and inherited else entry.origin,
                 minimum=_number(minimum.value) if minimum else None,
                 maximum=_number(maximum.value) if maximum else None,
                 inherited=inherited.value if inherited else None,

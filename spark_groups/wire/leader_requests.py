@@ -1,42 +1,116 @@
-"""Requests to the leaders of partitions: one to each of them, all under way at the same time.
+"""Requests to the leaders of partitions: one to each of them, all in parallel.
 
-ListOffsets calls topics by name, so a topic that was deleted and created again would answer for its
-predecessor. Ids are therefore checked on first sight, and again when the last check is older than
-a second or a leader refused.
+ListOffsets and OffsetForLeaderEpoch name topics, so a topic that was deleted and created again
+would answer for its predecessor. Topic ids are therefore checked on first use, and again when the
+last check is older than a second or a leader refused.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from spark_groups.errors import ErrorCode, Reaction, rule_for
 from spark_groups.protocol.messages import ListOffsetsRequest, Node, OffsetForLeaderEpochRequest
 from spark_groups.types import TopicId, TopicIdPartition
 from spark_groups.wire.connection import Connection, RequestError
 from spark_groups.wire.pool import ConnectionPool
-from spark_groups.wire.topic_metadata import (
-    LEADER_QUESTIONS,
-    NO_LEADER,
-    ClusterMetadata,
-    KnownTopic,
-    LeaderAnswers,
-)
+from spark_groups.wire.schemas.codec import Values
+from spark_groups.wire.schemas.messages import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from spark_groups.wire.topic_metadata import NO_LEADER, ClusterMetadata, KnownTopic
 
 FORGET_AFTER_S: Final = 300.0
 ATTEMPT_TIMEOUT_S: Final = 3.0
 ASK_AGAIN: Final = frozenset({Reaction.RETRY, Reaction.REDISCOVER, Reaction.REFRESH_TOPICS})
-"""Reactions upon which something that only reads is asked once more."""
+"""Reactions after which a read-only request is retried."""
+_CONSUMER_REPLICA_ID: Final = -1
+_READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
+
 LeaderRequest = ListOffsetsRequest | OffsetForLeaderEpochRequest
+Topics = Mapping[TopicId, KnownTopic]
 Errors = dict[TopicIdPartition, int]
+
+
+class LeaderAnswer(NamedTuple):
+    """An offset and its leader epoch; a tuple, for each plan makes thousands of them."""
+
+    offset: int
+    leader_epoch: int
+
+
+LeaderAnswers = dict[TopicIdPartition, LeaderAnswer]
+
+
+def request_to_wire(
+    request: LeaderRequest, partitions: Iterable[TopicIdPartition], topics: Topics
+) -> Values:
+    """Make the request to one leader about its partitions, from fresh metadata of their topics."""
+    wire_topics: dict[str, list[Values]] = {}
+    for each in partitions:
+        known = topics[each.topic_id]
+        leader_epoch = known.leaders[each.partition].leader_epoch
+        asked: Values
+        if isinstance(request, ListOffsetsRequest):
+            asked = {
+                "partition_index": each.partition,
+                "current_leader_epoch": leader_epoch,
+                "timestamp": request.timestamp_ms,
+            }
+        else:
+            lookup = request.lookups[each]
+            asked = {
+                "partition": each.partition,
+                # A leader that was deposed since must not answer.
+                "current_leader_epoch": max(leader_epoch, lookup.current_leader_epoch),
+                "leader_epoch": lookup.leader_epoch,
+            }
+        wire_topics.setdefault(known.topic.name, []).append(asked)
+    values: Values = {"replica_id": _CONSUMER_REPLICA_ID}
+    if isinstance(request, ListOffsetsRequest):
+        values["isolation_level"] = _READ_COMMITTED if request.read_committed else _READ_UNCOMMITTED
+    name_field = "name" if isinstance(request, ListOffsetsRequest) else "topic"
+    values["topics"] = [
+        {name_field: name, "partitions": asked} for name, asked in wire_topics.items()
+    ]
+    return values
+
+
+def answers_from_wire(
+    request: LeaderRequest,
+    values: Values,
+    partitions: Iterable[TopicIdPartition],
+    topics: Topics,
+) -> tuple[LeaderAnswers, Errors]:
+    """Read the answer of one leader; a partition missing in it gets UNKNOWN_SERVER_ERROR."""
+    topic_field, index_field, offset_field = (
+        ("name", "partition_index", "offset")
+        if isinstance(request, ListOffsetsRequest)
+        else ("topic", "partition", "end_offset")
+    )
+    answers = {
+        (topic[topic_field], each[index_field]): each
+        for topic in values["topics"]
+        for each in topic["partitions"]
+    }
+    found: LeaderAnswers = {}
+    errors: Errors = {}
+    for each in partitions:
+        answer = answers.get((topics[each.topic_id].topic.name, each.partition))
+        if answer is None:
+            errors[each] = ErrorCode.UNKNOWN_SERVER_ERROR.value
+        elif answer["error_code"]:
+            errors[each] = answer["error_code"]
+        else:
+            found[each] = LeaderAnswer(answer[offset_field], answer["leader_epoch"])
+    return found, errors
 
 
 class LeaderCache:
     """Topics by id, each with the time at which its id was last seen under its name.
 
     Args:
-        max_age_s: Seconds after which an id is checked again.
+        max_age_s: When to check an id again.
     """
 
     def __init__(self, max_age_s: float) -> None:
@@ -53,11 +127,10 @@ class LeaderCache:
         return {each for each in topic_ids if self._checked_at.get(each, never) < oldest}
 
     def learn(self, metadata: ClusterMetadata, asked: Iterable[TopicId] = ()) -> None:
-        """Take over a Metadata response.
+        """Store a Metadata response.
 
         Args:
-            metadata: The response.
-            asked: The ids that were asked for; those without a topic are gone.
+            asked: The requested ids; those without a topic are gone.
         """
         now = time.monotonic()
         self.nodes = metadata.nodes
@@ -93,7 +166,7 @@ class LeaderCache:
         return by_leader, errors
 
     def _forget(self, now: float) -> None:
-        """Drop topics that nobody has asked for in a while, so that the cache is bounded."""
+        """Drop topics that were not requested for a while, so that the cache stays bounded."""
         for topic_id in [e for e, at in self._checked_at.items() if now - at > FORGET_AFTER_S]:
             del self._checked_at[topic_id]
             self.topics.pop(topic_id, None)
@@ -101,12 +174,10 @@ class LeaderCache:
 
 
 class LeaderRequests:
-    """Asks the leaders of partitions; used by the thread that uses the pool.
+    """Sends requests to the leaders of partitions; used by the thread that uses the pool.
 
     Args:
-        pool: Connections to brokers.
-        leaders: Which topics there are and who leads them.
-        refresh: Fetches fresh metadata of topics into `leaders`, until a deadline.
+        refresh: Fetches metadata of topics into `leaders`, until a deadline.
     """
 
     def __init__(
@@ -122,14 +193,12 @@ class LeaderRequests:
     def ask(
         self, request: LeaderRequest, partitions: Iterable[TopicIdPartition], deadline: float
     ) -> tuple[LeaderAnswers, Errors]:
-        """Return answers by partition, and the error codes of those that got none.
+        """Return answers by partition, and error codes of partitions without an answer.
 
-        A partition whose leader has moved is asked for once more after fresh metadata.
+        A partition whose leader has moved is retried once after fresh metadata.
 
         Args:
-            request: What is asked.
-            partitions: Its partitions.
-            deadline: When to stop waiting, in seconds of the monotonic clock.
+            deadline: Monotonic seconds.
 
         Raises:
             RequestError: Metadata could not be fetched in time.
@@ -150,17 +219,19 @@ class LeaderRequests:
         self, request: LeaderRequest, partitions: Iterable[TopicIdPartition], deadline: float
     ) -> tuple[LeaderAnswers, Errors]:
         """Send to every leader before waiting for the first, so that the slowest sets the time."""
-        question = LEADER_QUESTIONS[type(request)]
+        message = (
+            LIST_OFFSETS if isinstance(request, ListOffsetsRequest) else OFFSET_FOR_LEADER_EPOCH
+        )
         by_leader, errors = self._leaders.route(partitions)
         answers: LeaderAnswers = {}
         sent: list[tuple[Connection, list[TopicIdPartition]]] = []
         unanswered: list[TopicIdPartition] = []
         for node_id, asked in by_leader.items():
-            values = question.to_wire(request, asked, self._leaders.topics)
+            values = request_to_wire(request, asked, self._leaders.topics)
             try:
                 connection = self._pool.to(self._leaders.nodes[node_id], deadline)
                 attempt_s = min(ATTEMPT_TIMEOUT_S, deadline - time.monotonic())
-                connection.send(question.message, values, attempt_s)
+                connection.send(message, values, attempt_s)
                 sent.append((connection, asked))
             except RequestError:
                 unanswered += asked
@@ -170,7 +241,7 @@ class LeaderRequests:
             except RequestError:
                 unanswered += asked
                 continue
-            found, refused = question.from_wire(values, asked, self._leaders.topics)
+            found, refused = answers_from_wire(request, values, asked, self._leaders.topics)
             answers.update(found)
             errors.update(refused)
         errors.update(dict.fromkeys(unanswered, ErrorCode.NETWORK_EXCEPTION.value))

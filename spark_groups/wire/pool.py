@@ -17,15 +17,14 @@ _PAUSE_BETWEEN_ROUNDS_S: Final = 0.1
 
 
 class ConnectionPool:
-    """Opens connections when they are needed and keeps them; used by one thread.
+    """Opens connections on demand and keeps them; used by one thread.
 
     Args:
-        bootstrap_servers: Where to begin.
-        client_id: What the brokers call this client in their logs and quotas.
-        security: How to secure connections.
-        connect_timeout_s: Seconds that one attempt to connect may take.
-        max_frame_bytes: The longest response that is read.
-        receive_buffer_bytes: Size of sockets' receive buffers; None leaves it to the system.
+        bootstrap_servers: The first addresses to try.
+        client_id: Appears in the brokers' logs and quotas.
+        connect_timeout_s: For one attempt to connect.
+        max_frame_bytes: The longest response that is accepted.
+        receive_buffer_bytes: The sockets' receive buffer; None for the system's default.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class ConnectionPool:
         self._stopped = threading.Event()
 
     def learn(self, nodes: Iterable[Node]) -> None:
-        """Take note of the brokers that are alive, and forget those that are gone."""
+        """Store the live brokers, and drop connections to others."""
         alive = [Address(each.host, each.port) for each in nodes]
         known = dict.fromkeys((*alive, *self._bootstrap))
         self._rotation = [each for each in self._rotation if each in known]
@@ -60,14 +59,14 @@ class ConnectionPool:
             self._drop(address)
 
     def any(self, deadline: float) -> Connection:
-        """Return a connection to some broker, an open one if there is one.
+        """Return a connection to any broker, preferably an open one.
 
         Args:
-            deadline: Monotonic time in seconds; until then every address is tried again and again.
+            deadline: Monotonic seconds; until then every address is retried.
 
         Raises:
-            RequestError: No address could be reached; all are listed with their reasons.
-            ProtocolError: What answers at every address is not a Kafka broker.
+            RequestError: No address could be reached; lists all with their reasons.
+            ProtocolError: No address is a Kafka broker.
         """
         for address in self._rotation:
             connection = self._connections.get(address)
@@ -87,15 +86,14 @@ class ConnectionPool:
                 raise RequestError(f"no broker answered: {listed}", may_have_arrived=False)
 
     def to(self, node: Node, deadline: float) -> Connection:
-        """Return a connection to one broker.
+        """Return a connection to one broker, after at most one attempt to connect.
 
         Args:
-            node: The broker.
-            deadline: Monotonic time in seconds; one attempt is made to connect.
+            deadline: Monotonic seconds.
 
         Raises:
-            RequestError: It cannot be reached.
-            ProtocolError: What answers is not a Kafka broker.
+            RequestError: The broker cannot be reached.
+            ProtocolError: The peer is not a Kafka broker.
         """
         address = Address(node.host, node.port)
         connection = self._connections.get(address)
@@ -110,11 +108,11 @@ class ConnectionPool:
             self._rotation.append(address)
 
     def pause(self, seconds: float, deadline: float) -> bool:
-        """Wait before another attempt; say whether there is time for one.
+        """Wait before a retry, and return whether there is time for one.
 
         Args:
             seconds: How long to wait; `shutdown` ends it at once.
-            deadline: Monotonic time in seconds after which there is no other attempt.
+            deadline: Monotonic seconds.
         """
         left_s = deadline - time.monotonic()
         return not self._stopped.wait(max(0.0, min(seconds, left_s))) and left_s > seconds
@@ -158,7 +156,7 @@ class ConnectionPool:
             self._drop(address)
 
     def shutdown(self) -> None:
-        """Make whatever is under way, and all that comes later, fail at once; for any thread."""
+        """Make the current call and all later ones fail at once; for any thread."""
         with self._lock:
             self._stopped.set()
             for connection in self._connections.values():

@@ -1,4 +1,4 @@
-"""Files of java.util.Properties, such as Kafka's own tools take with --command-config."""
+"""Files in the format of java.util.Properties, such as Kafka's --command-config."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ _FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Return the properties of a file.
-
-    Args:
-        path: The file, in ISO 8859-1 as Java has it.
+    """Return the properties of a file in ISO 8859-1.
 
     Raises:
         OptionsError: It cannot be read.
@@ -35,8 +32,7 @@ def read_properties(path: Path) -> dict[str, str]:
 def parse_properties(text: str) -> dict[str, str]:
     """Return the properties of a text; of two with one name the last.
 
-    Args:
-        text: Lines of `name=value`, with Java's comments, escapes and continued lines.
+    The text has Java's comments, escapes and continued lines.
     """
     found: dict[str, str] = {}
     continued = ""
@@ -66,8 +62,7 @@ def _unescaped(text: str) -> str:
 def render_properties(properties: Mapping[str, str]) -> str:
     """Return properties in the format of java.util.Properties, one per line.
 
-    Args:
-        properties: Names and values; a value may hold any character, also line breaks.
+    Values may contain any character, including line breaks.
     """
     return "".join(
         f"{_escaped(name, ' =:#!')}={_escaped(value, '')}\n" for name, value in properties.items()
@@ -75,7 +70,6 @@ def render_properties(properties: Mapping[str, str]) -> str:
 
 
 def _escaped(text: str, also: str) -> str:
-    """Return a key or a value with what java.util.Properties would read otherwise escaped."""
     plain = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
     plain |= {character: f"\\{character}" for character in also}
     parts: list[str] = []

@@ -1,9 +1,7 @@
 """The group's requests and responses as wire values, and back.
 
-`TRANSLATIONS` says for each kind of request which wire message carries it. The values of
-`protocol.messages` always speak of topic ids; where the wire wants names, the caller hands in fresh
-metadata, and partitions of topics that are gone are answered with UNKNOWN_TOPIC_ID without being
-sent.
+The values of `protocol.messages` always use topic ids. Where the wire takes names, the caller
+provides fresh metadata; partitions of deleted topics are not sent, and get UNKNOWN_TOPIC_ID.
 """
 
 from __future__ import annotations
@@ -48,11 +46,11 @@ GROUP_KEY_TYPE: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """How one kind of request crosses the wire.
+    """The wire form of one kind of request.
 
     Args:
         message: The wire message, with topic ids if it has topics.
-        message_by_name: The older version of it that wants topic names, if there is one.
+        message_by_name: Its older version with topic names, if there is one.
         to_wire: From the request to wire values; with names if there is metadata, else with ids.
         from_wire: From wire values, the request and the same metadata to the response.
     """
@@ -67,11 +65,11 @@ def single(groups: tuple[Values, ...], key: str, group_id: str) -> Values:
     """Return the one group of a response.
 
     Raises:
-        ProtocolError: It is not there, or is not the only one.
+        ProtocolError: It is missing, or is not the only one.
     """
     if len(groups) != 1 or groups[0][key] != group_id:
         raise ProtocolError(
-            f"an answer about {[each[key] for each in groups]}, asked was for {group_id!r}"
+            f"the answer is about {[each[key] for each in groups]}, not about {group_id!r}"
         )
     return groups[0]
 
@@ -148,7 +146,7 @@ def _by_topic(
 def _answers(
     topics: Iterable[Values], metadata: ClusterMetadata | None
 ) -> Iterable[tuple[TopicIdPartition, Values]]:
-    """Return what a response says of each partition; topics nobody asked for are left out."""
+    """Yield the answer for each partition, without topics that were not requested."""
     known = {} if metadata is None else metadata.topics
     ids = {each.topic.name: topic_id for topic_id, each in known.items()}
     for topic in topics:
@@ -161,7 +159,7 @@ def _answers(
 def _gone(
     partitions: Iterable[TopicIdPartition], metadata: ClusterMetadata | None
 ) -> dict[TopicIdPartition, int]:
-    """Return why partitions were not sent: their topic has no name any more."""
+    """Return error codes of partitions that were not sent: their topic has no name any more."""
     if metadata is None:
         return {}
     gone = ErrorCode.UNKNOWN_TOPIC_ID.value
@@ -234,7 +232,7 @@ def _fetch_to_wire(request: OffsetFetchRequest, metadata: ClusterMetadata | None
 
 
 def fetch_all_to_wire(group_id: str) -> Values:
-    """Ask for every committed offset of a group, as an operator does: without a member."""
+    """Request every committed offset of a group, without a member."""
     asked = {"group_id": group_id, "member_id": None, "member_epoch": -1, "topics": None}
     return {"groups": [asked], "require_stable": True}
 
@@ -261,7 +259,6 @@ def fetched_offsets(
     """Read the topics of an OffsetFetch response.
 
     Args:
-        topics: The topics as the wire has them.
         metadata: The topics whose names were sent; None if ids were.
         errors: Errors of partitions that were not sent.
     """
@@ -345,4 +342,3 @@ TRANSLATIONS: Final[Mapping[type, Translation]] = MappingProxyType(
         ),
     }
 )
-"""What one request to one broker can carry; Metadata and ListOffsets are in `topics`."""

@@ -1,4 +1,4 @@
-"""Frames over one socket, in the open or encrypted; everything that waits ends at a deadline."""
+"""Frames over one socket, with or without TLS; every wait ends at a deadline."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from spark_groups.wire.security.tls import ssl_context, tls_refusal
 _RECEIVE_BYTES: Final = 256 * 1024
 _LEAST_FRAME_BYTES: Final = 4
 _FIRST_FRAMES_BYTES: Final = 1024 * 1024
-"""The longest frame that is read before it is known who sends it."""
+"""The longest frame that is accepted before authentication."""
 _LEAST_BYTES_PER_S: Final = 128 * 1024
-"""How fast a frame must come, on average, once it has begun; `request.timeout.ms` of Kafka's own
-consumer, 30 s for all of a response, asks for more."""
+"""The least average speed of a frame; Kafka's own consumer, which allows 30 s for a response
+(`request.timeout.ms`), requires more."""
 _FRAME_SIZE = struct.Struct(">i")
 _TLS_ALERT: Final = b"\x15\x03"
 _FOREIGN_GREETINGS: Final = {
@@ -32,10 +32,10 @@ _FOREIGN_GREETINGS: Final = {
 
 
 class FrameBuffer:
-    """Room for one frame at a time.
+    """Memory for one frame at a time.
 
     Args:
-        kept_bytes: How much memory stays for the next frame; a larger frame has its own.
+        kept_bytes: The memory to keep for the next frame; a larger frame gets its own.
     """
 
     def __init__(self, kept_bytes: int) -> None:
@@ -43,13 +43,9 @@ class FrameBuffer:
         self._memory = bytearray()
 
     def room(self, size_bytes: int) -> memoryview:
-        """Return room for a frame; what was given before is given again.
-
-        Args:
-            size_bytes: How many bytes the frame has; whoever asks has bounded it.
-        """
+        """Return memory for a frame, overwriting the last one; the caller limits `size_bytes`."""
         if size_bytes > self._kept_bytes:
-            # Not both at once.
+            # Free the old memory first.
             self._memory = bytearray()
             return memoryview(bytearray(size_bytes))
         if size_bytes > len(self._memory):
@@ -60,21 +56,20 @@ class FrameBuffer:
 
 
 class HungUpError(BrokerUnreachableError):
-    """The other end closed the connection, and did not say why."""
+    """The peer closed the connection without a reason."""
 
 
 class FrameTooLargeError(ProtocolError):
-    """A broker sent a frame that is longer than what is read."""
+    """A broker sent a frame that exceeds the limit."""
 
 
 class Transport:
-    """A socket that carries frames; used by one thread, but for `shutdown`.
+    """A socket that carries frames; used by one thread, except for `shutdown`.
 
     Args:
-        address: Where the listener is.
-        security: How to secure it; logging in is not done here.
-        max_frame_bytes: The longest frame that is read, once `allow_full_frames` was called.
-        receive_buffer_bytes: Size of the socket's receive buffer; None leaves it to the system.
+        security: TLS settings; authentication is not done here.
+        max_frame_bytes: The longest frame that is accepted after `allow_full_frames`.
+        receive_buffer_bytes: The socket's receive buffer; None for the system's default.
     """
 
     def __init__(
@@ -96,35 +91,33 @@ class Transport:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a socket that nobody has shut down."""
+        """Whether there is a socket that is not shut down."""
         return self._socket is not None and not self._is_shut_down
 
     @property
     def is_shut_down(self) -> bool:
-        """Whether somebody has shut it down."""
+        """Whether `shutdown` was called."""
         return self._is_shut_down
 
     def fileno(self) -> int:
-        """Return the socket's descriptor, as `selectors` want it; -1 if there is none."""
+        """Return the socket's descriptor for `selectors`; -1 without a socket."""
         return self._socket.fileno() if self._socket is not None else -1
 
     def open(self, deadline: float) -> None:
-        """Connect, and encrypt the connection if that is wanted.
-
-        Args:
-            deadline: Monotonic seconds until which both must be done.
+        """Connect, with TLS if configured, until a deadline in monotonic seconds.
 
         Raises:
-            BrokerUnreachableError: It cannot be resolved or reached, or did not answer in time.
-            HungUpError: It hung up during the TLS handshake.
-            AccessError: Its certificate is refused, or ours was.
+            BrokerUnreachableError: The address cannot be resolved or reached, or did not answer in
+                time.
+            HungUpError: The peer hung up during the TLS handshake.
+            AccessError: TLS failed because a certificate was refused; not retried.
         """
         self._connect(deadline)
         if self._security.uses_tls:
             self._encrypt(deadline)
 
     def allow_full_frames(self) -> None:
-        """Read frames of up to `max_frame_bytes` from now on: the peer is known."""
+        """Accept frames of up to `max_frame_bytes` from now on: the peer is authenticated."""
         self._max_frame_bytes = self._full_frame_bytes
 
     def _connect(self, deadline: float) -> None:
@@ -138,7 +131,7 @@ class Transport:
             try:
                 self.fail_if_shut_down()
                 if self._receive_buffer_bytes is not None:
-                    # Before it connects: the window is agreed upon then.
+                    # Must precede the connect, which negotiates the window.
                     size = self._receive_buffer_bytes
                     candidate.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
                 candidate.settimeout(left_s)
@@ -178,13 +171,13 @@ class Transport:
             ) from error
 
     def is_quiet(self) -> bool:
-        """Say whether it is open, and neither hung up nor sent what nobody asked for."""
+        """Return whether it is open, and the peer neither hung up nor sent unexpected bytes."""
         connected = self._socket
         if connected is None or self._is_shut_down:
             return False
         try:
             connected.settimeout(0)
-            # Reading over TLS also takes what belongs to TLS alone: tickets of its sessions.
+            # Over TLS this also processes session tickets.
             connected.recv(1)
         except (BlockingIOError, ssl.SSLWantReadError):
             return True
@@ -193,19 +186,15 @@ class Transport:
         return False
 
     def send(self, payload: bytes, deadline: float) -> None:
-        """Send one frame.
-
-        Args:
-            payload: What is in it.
-            deadline: Monotonic seconds.
+        """Send one frame until a deadline in monotonic seconds.
 
         Raises:
-            BrokerUnreachableError: It could not be sent; may have arrived in part.
-            AccessError: The other end refused the handshake after it seemed done (TLS 1.3).
+            BrokerUnreachableError: It could not be sent; parts may have arrived.
+            AccessError: The peer refused the handshake after it seemed complete (TLS 1.3).
         """
         connected = self._socket
         if connected is None:
-            raise BrokerUnreachableError("it is not connected")
+            raise BrokerUnreachableError("not connected")
         try:
             connected.settimeout(max(0.001, deadline - time.monotonic()))
             connected.sendall(_FRAME_SIZE.pack(len(payload)) + payload)
@@ -213,39 +202,37 @@ class Transport:
             raise self._refusal(error) or self._alert(connected) or _lost(error) from error
 
     def receive(self, deadline: float) -> bytes:
-        """Wait for one frame and return what is in it.
+        """Wait for one frame and return its content.
 
         Args:
             deadline: Monotonic seconds.
 
         Raises:
-            BrokerUnreachableError: It did not come.
-            HungUpError: The other end closed the connection.
-            AccessError: The other end speaks TLS, or refused the handshake after it seemed done.
-            ProtocolError: What came is no frame.
+            BrokerUnreachableError: It did not arrive.
+            HungUpError: The peer closed the connection.
+            AccessError: The peer requires TLS, or refused the handshake after it seemed complete.
+            ProtocolError: The bytes are not a frame.
         """
         return self._receive_exactly(self._receive_size(deadline), deadline)
 
     def receive_into(self, buffer: FrameBuffer, idle_s: float) -> memoryview:
-        """Wait for one frame and put what is in it into a buffer.
+        """Wait for one frame and read its content into a buffer; raises like `receive`.
 
-        A frame may be large and a network slow, so there is no fixed deadline: it fails when
-        nothing comes for `idle_s`, or when it comes more slowly than 128 KiB a second after that
-        time. Errors are those of `receive`.
+        A frame may be large and a network slow, so there is no fixed deadline: it fails if no byte
+        arrives for `idle_s`, or if it arrives more slowly than 128 KiB a second after that time.
 
         Args:
-            buffer: Where to put it.
-            idle_s: For how long nothing may come, in seconds.
+            idle_s: The longest time without any byte.
 
         Returns:
-            The part of the buffer that has it, until the buffer is used again.
+            The part of the buffer with the content, valid until the buffer is used again.
         """
         size = self._receive_size(time.monotonic() + idle_s)
         frame = buffer.room(size)
         began_at, place = time.monotonic(), 0
         while place < size:
             waited_s = time.monotonic() - began_at
-            # A peer that drips never lets a single call run into its timeout.
+            # A peer that sends single bytes never runs into the timeout of one call.
             left_s = idle_s + place / _LEAST_BYTES_PER_S - waited_s
             try:
                 connected = self._connected(min(idle_s, left_s))
@@ -253,10 +240,9 @@ class Transport:
             except (TimeoutError, BrokerUnreachableError) as error:
                 self.fail_if_shut_down()
                 raise BrokerUnreachableError(
-                    f"only {place} bytes of a frame of {size} bytes came in {waited_s:.1f} s:"
-                    f" {_LEAST_BYTES_PER_S} bytes a second are needed. On a slow network let a"
-                    " fetch bring less: lower kafka.fetch.max.bytes and"
-                    " kafka.max.partition.fetch.bytes"
+                    f"received only {place} of {size} bytes of a frame in {waited_s:.1f} s; at"
+                    f" least {_LEAST_BYTES_PER_S} bytes per second are required. On a slow network"
+                    " lower kafka.fetch.max.bytes and kafka.max.partition.fetch.bytes"
                 ) from error
             except OSError as error:
                 raise self._refusal(error) or _lost(error) from error
@@ -274,11 +260,11 @@ class Transport:
         return size
 
     def _foreign(self, head: bytes, size: int) -> Exception:
-        """Return the error for what no broker sends here."""
+        """Return the error for bytes that no Kafka broker sends."""
         if self._is_trusted and size > self._max_frame_bytes:
             return FrameTooLargeError(
-                f"{self._address} sent a frame of {size} bytes; at most"
-                f" {self._max_frame_bytes} are read"
+                f"{self._address} sent a frame of {size} bytes; the limit is"
+                f" {self._max_frame_bytes} bytes"
             )
         if head.startswith(_TLS_ALERT):
             return AccessError(
@@ -289,12 +275,12 @@ class Transport:
             if head.startswith(greeting):
                 return ProtocolError(f"{self._address} sent {meaning}")
         return ProtocolError(
-            f"{self._address} sent a frame of {size} bytes, which is not within"
-            f" {_LEAST_FRAME_BYTES} and {self._max_frame_bytes}: is this a Kafka listener?"
+            f"{self._address} sent a frame of {size} bytes, not between {_LEAST_FRAME_BYTES} and"
+            f" {self._max_frame_bytes}: is this a Kafka listener?"
         )
 
     def _receive_exactly(self, size: int, deadline: float) -> bytes:
-        """Read bytes as they come, so that a length alone never allocates anything."""
+        """Read bytes as they arrive, so that a length alone never allocates memory."""
         received = bytearray()
         while len(received) < size:
             connected = self._connected(deadline - time.monotonic())
@@ -308,7 +294,7 @@ class Transport:
         return bytes(received)
 
     def _connected(self, timeout_s: float) -> socket.socket:
-        """Return the socket, with a time-out for the next call.
+        """Return the socket, with a timeout for the next call.
 
         Raises:
             BrokerUnreachableError: There is no time left, or no socket.
@@ -319,16 +305,16 @@ class Transport:
         return self._socket
 
     def _refusal(self, error: OSError) -> AccessError | None:
-        """Return what an error before the first frame says about the handshake.
+        """Return the handshake failure that an error before the first frame means.
 
-        With TLS 1.3 a client that is refused hears of it only when it reads.
+        With TLS 1.3 a refused client learns it only when it reads.
         """
         if self._is_trusted or self._is_shut_down or not self._security.uses_tls:
             return None
         return tls_refusal(error, self._address, self._security.tls)
 
     def _alert(self, connected: socket.socket) -> AccessError | None:
-        """Return why the other end hung up, if it said so before."""
+        """Return the TLS alert that the peer sent before it hung up."""
         try:
             connected.settimeout(0)
             connected.recv(1)
@@ -337,24 +323,24 @@ class Transport:
         return None
 
     def fail_if_shut_down(self) -> None:
-        """Raise BrokerUnreachableError if somebody has shut it down."""
+        """Raise BrokerUnreachableError if `shutdown` was called."""
         if self._is_shut_down:
             raise BrokerUnreachableError(f"the connection to {self._address} was shut down")
 
     def close(self) -> None:
-        """Close it; only for the thread that uses it, the others call `shutdown`."""
+        """Close the socket; only for the thread that uses it, others call `shutdown`."""
         with self._lock:
             if self._socket is not None:
                 self._socket.close()
                 self._socket = None
 
     def shutdown(self) -> None:
-        """Make a blocked or later call of the using thread fail at once; for any thread."""
+        """Make the current call and all later ones fail at once; for any thread."""
         with self._lock:
             self._is_shut_down = True
             if self._socket is not None:
                 with contextlib.suppress(OSError):
-                    # Not an SSLSocket's own shutdown(), which would let it go on in the open.
+                    # An SSLSocket's own shutdown() would continue without encryption.
                     socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 

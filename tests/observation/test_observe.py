@@ -22,8 +22,8 @@ from spark_groups.observation.observe import GroupObserver, why_not_found
 from spark_groups.observation.reading import GroupType
 from spark_groups.ops.cli import app
 from spark_groups.types import TopicIdPartition
+from spark_groups.wire.cluster import ListedGroup
 from spark_groups.wire.connection import Connection
-from spark_groups.wire.groups import ListedGroup
 from spark_groups.wire.schemas.messages import Message
 from tests.brokers import Row, create_topic, delete_topic, produce
 from tests.runtime.members import queries

@@ -8,7 +8,7 @@ from dataclasses import replace
 from spark_groups.observation.reading import described_as_consumer_group
 from spark_groups.protocol.messages import OffsetAndMetadata, OffsetFetchResponse, TopicMetadata
 from spark_groups.types import TopicPartition
-from spark_groups.wire.groups import ClassicGroup, ClassicMember
+from spark_groups.wire.group_admin import ClassicGroup, ClassicMember
 from tests.observation.groups import FLIGHTS, ONE, key, member, read
 
 OTHER = uuid.UUID(int=77)

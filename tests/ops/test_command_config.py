@@ -57,7 +57,7 @@ def test_a_group_is_described_by_who_may(
 def test_who_is_refused_is_reported_once(secured: SecuredKafka, described: Run) -> None:
     done = described(**secured.login("PLAIN", password="wrong-word"))
     assert done.returncode == 1
-    assert "refused the user 'alice' by PLAIN" in done.stderr
+    assert "rejected user 'alice' (PLAIN)" in done.stderr
     assert "Traceback" not in done.stderr
     assert "wrong-word" not in done.stderr
 

@@ -16,7 +16,7 @@ from spark_groups.ops.group_list_watch import (
     GroupListFrame,
     GroupListWatch,
 )
-from spark_groups.wire.groups import ListedGroup
+from spark_groups.wire.cluster import ListedGroup
 from tests.observation.groups import ONE, TWO, member, read
 
 READING = read(

@@ -15,9 +15,8 @@ from spark_groups.ops.groups_cli import (
     view_groups,
 )
 from spark_groups.types import TopicIdPartition
-from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.cluster import Cluster, ListedGroup
 from spark_groups.wire.group_admin import commit_outside
-from spark_groups.wire.groups import ListedGroup
 from tests.brokers import create_topic
 from tests.ops.commands import invoke
 from tests.ops.rendered import cells, lines

@@ -59,7 +59,7 @@ def test_limit_is_exact(codec: int, is_xerial: bool) -> None:
     body = bytes(1_000_000)
     compressed = compress(codec, body, is_xerial=is_xerial)
     assert plain(codec, compressed, len(body)) == body
-    with pytest.raises(DecompressionError, match="more than 999999 bytes"):
+    with pytest.raises(DecompressionError, match="exceeds 999999 bytes"):
         plain(codec, compressed, len(body) - 1)
 
 
@@ -67,7 +67,7 @@ def test_limit_is_exact(codec: int, is_xerial: bool) -> None:
 def test_bomb_takes_no_more_memory_than_allowed(codec: int) -> None:
     bomb = np.frombuffer(compress(codec, bytes(50_000_000), is_xerial=True), np.uint8)
     decompressor = Decompressor(100_000)
-    with pytest.raises(DecompressionError, match="more than 100000 bytes"):
+    with pytest.raises(DecompressionError, match="exceeds 100000 bytes"):
         decompressor.decompress(codec, bomb)
     assert decompressor._octets.nbytes <= 100_001
 
@@ -109,7 +109,7 @@ def test_hostile_lengths_of_snappy_are_refused(compressed: bytes) -> None:
 
 def test_blocks_of_snappy_that_hold_nothing_are_refused() -> None:
     empty = struct.pack(">i", 1) + b"\0"
-    with pytest.raises(DecompressionError, match="1025 blocks of snappy hold 0 bytes only"):
+    with pytest.raises(DecompressionError, match="1025 snappy blocks contain only 0 bytes"):
         plain(SNAPPY, XERIAL_MAGIC + bytes(8) + 200_000 * empty)
 
 
@@ -121,7 +121,7 @@ def test_short_blocks_of_snappy_are_read(block_bytes: int) -> None:
 
 @pytest.mark.parametrize("codec", [0, 5, 6, 7])
 def test_codec_that_there_is_not_is_refused(codec: int) -> None:
-    with pytest.raises(DecompressionError, match=f"no codec {codec}"):
+    with pytest.raises(DecompressionError, match=f"unknown codec {codec}"):
         plain(codec, b"x")
 
 

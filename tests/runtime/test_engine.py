@@ -45,7 +45,7 @@ def running() -> Engine:
 
 
 def test_engine_that_was_not_started_says_so() -> None:
-    with pytest.raises(RuntimeError, match="started first"):
+    with pytest.raises(RuntimeError, match="not started"):
         Engine("g").started()
     assert not Engine("g").wait_for(lambda: False, 0.01)
 

@@ -164,5 +164,5 @@ def test_a_wrong_password_fails_a_query_at_once(
 ) -> None:
     wrong = security_of(secured.login("SCRAM-SHA-512", user, "wrong-word"))
     said = refusal(member(secured, wrong, group_id, topic))
-    assert f"refused the user {user!r} by SCRAM-SHA-512" in said
+    assert f"rejected user {user!r} (SCRAM-SHA-512)" in said
     assert "wrong-word" not in said

@@ -25,11 +25,10 @@ from spark_groups.protocol.messages import (
     TopicMetadata,
 )
 from spark_groups.types import TopicId, TopicIdPartition
-from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.cluster import Cluster, ListedGroup
 from spark_groups.wire.configuration import ConfigEntry, ConfigOrigin, ConfigResource
 from spark_groups.wire.connection import RequestError
 from spark_groups.wire.coordinator import CoordinatorConnection
-from spark_groups.wire.groups import ListedGroup
 from spark_groups.wire.schemas.messages import LIST_OFFSETS, METADATA
 from spark_groups.wire.topic_metadata import ClusterMetadata, KnownTopic, Leader
 from tests.brokers import Row, create_topic, delete_topic, produce

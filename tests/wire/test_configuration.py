@@ -87,14 +87,14 @@ def test_a_change_that_is_refused_says_so_in_the_brokers_words() -> None:
     forbidden = {"error_code": 30, "error_message": None}
     with pytest.raises(ProtocolError, match=r"AUTHORIZATION_FAILED, .* needs ALTER_CONFIGS on"):
         check_alteration({"responses": [forbidden]}, "g")
-    with pytest.raises(ProtocolError, match="0 answers, one change was of 'g'"):
+    with pytest.raises(ProtocolError, match="0 answers to one change of 'g'"):
         check_alteration({"responses": []}, "g")
 
 
 @pytest.mark.parametrize(
     ("results", "says"),
     [
-        ([], "0 configurations, asked was for 'g'"),
+        ([], "0 configurations in the answer about 'g'"),
         ([result(0), result(0)], "2 configurations"),
         ([result(30, "no access")], "of 'g' was refused: GROUP_AUTHORIZATION_FAILED, no access"),
         ([result(30)], "GROUP_AUTHORIZATION_FAILED, the principal needs READ"),

@@ -1,4 +1,4 @@
-"""Metadata, and what leaders are asked, across the wire."""
+"""Metadata, and requests to the leaders of partitions, as wire values."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from spark_groups.protocol.messages import (
     TopicMetadata,
 )
 from spark_groups.types import TopicIdPartition
+from spark_groups.wire.leader_requests import answers_from_wire, request_to_wire
 from spark_groups.wire.schemas.codec import decode, encode
 from spark_groups.wire.schemas.messages import LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH
 from spark_groups.wire.topic_metadata import (
-    LEADER_QUESTIONS,
     ZERO_TOPIC_ID,
     Leader,
     metadata_from_wire,
@@ -86,8 +86,7 @@ def test_list_offsets_of_one_leader() -> None:
     topics = metadata_of(topic(0, "flights", FLIGHTS, leaders=(1, 1, 1))).topics
     asked = [TopicIdPartition(FLIGHTS, index) for index in range(3)]
     request = ListOffsetsRequest(partitions=frozenset(asked), timestamp_ms=-1, read_committed=True)
-    question = LEADER_QUESTIONS[ListOffsetsRequest]
-    whole = encode(LIST_OFFSETS.request, question.to_wire(request, asked, topics))
+    whole = encode(LIST_OFFSETS.request, request_to_wire(request, asked, topics))
     values = decode(LIST_OFFSETS.request, whole)
     assert (values["replica_id"], values["isolation_level"]) == (-1, 1)
     assert values["topics"][0]["name"] == "flights"
@@ -109,7 +108,7 @@ def test_list_offsets_of_one_leader() -> None:
     answers = [answer(0, 0, 12), answer(1, 6, -1), answer(7, 0, 99)]
     values = {"throttle_time_ms": 0, "topics": [{"name": "flights", "partitions": answers}]}
     wire = decode(LIST_OFFSETS.response, encode(LIST_OFFSETS.response, values))
-    assert question.from_wire(wire, asked, topics) == (
+    assert answers_from_wire(request, wire, asked, topics) == (
         {asked[0]: (12, 4)},
         {asked[1]: 6, asked[2]: -1},
     )
@@ -121,8 +120,7 @@ def test_ends_of_leader_epochs_of_one_leader() -> None:
     request = OffsetForLeaderEpochRequest(
         lookups={asked[0]: EpochLookup(2, 3), asked[1]: EpochLookup(2, 9)}
     )
-    question = LEADER_QUESTIONS[OffsetForLeaderEpochRequest]
-    whole = encode(OFFSET_FOR_LEADER_EPOCH.request, question.to_wire(request, asked, topics))
+    whole = encode(OFFSET_FOR_LEADER_EPOCH.request, request_to_wire(request, asked, topics))
     values = decode(OFFSET_FOR_LEADER_EPOCH.request, whole)
     assert values["replica_id"] == -1
     assert values["topics"][0]["topic"] == "flights"
@@ -136,4 +134,4 @@ def test_ends_of_leader_epochs_of_one_leader() -> None:
     values = {"throttle_time_ms": 0, "topics": [{"topic": "flights", "partitions": answers}]}
     whole = encode(OFFSET_FOR_LEADER_EPOCH.response, values)
     wire = decode(OFFSET_FOR_LEADER_EPOCH.response, whole)
-    assert question.from_wire(wire, asked, topics) == ({asked[0]: (7, 1)}, {asked[1]: 74})
+    assert answers_from_wire(request, wire, asked, topics) == ({asked[0]: (7, 1)}, {asked[1]: 74})

@@ -22,8 +22,8 @@ from typing import Final
 
 from spark_groups.errors import EmbeddedKafkaError
 from spark_groups.lab.broker.ivy import retrieve
+from spark_groups.ops.java import find_spark_jars
 from spark_groups.runtime.directories import CACHE_DIR_VARIABLE, cache_dir
-from spark_groups.runtime.java import find_spark_jars
 
 DEFAULT_VERSION = "4.3.1"
 

@@ -30,8 +30,8 @@ from spark_groups.lab.broker.properties import (
     broker_properties,
     random_cluster_id,
 )
-from spark_groups.runtime.java import find_java
-from spark_groups.runtime.started_broker import BROKER_ID_FLAG
+from spark_groups.ops.java import find_java
+from spark_groups.ops.started_broker import BROKER_ID_FLAG
 
 DEFAULT_HEAP_MB = 256
 STOP_TIMEOUT_S = 30.0

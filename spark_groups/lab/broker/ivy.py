@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from spark_groups.errors import EmbeddedKafkaError
-from spark_groups.runtime.java import find_java
+from spark_groups.ops.java import find_java
 
 IVY_SETTINGS_VARIABLE = "SPARK_GROUPS_IVY_SETTINGS"
 

@@ -13,7 +13,7 @@ import typer
 
 from spark_groups.lab.broker.artifacts import DEFAULT_VERSION
 from spark_groups.lab.broker.embedded import EmbeddedKafka, answers
-from spark_groups.runtime.started_broker import (
+from spark_groups.ops.started_broker import (
     StartedBroker,
     forget_started,
     locked_state,

@@ -1,8 +1,8 @@
 """Reads records of any number of ranges from the leaders of their partitions.
 
-Each broker has one request under way: the next one is sent as soon as a response is there, before
-anybody decodes it. Responses are received one at a time, into one buffer; those of other brokers
-wait in the system's buffers, which bound themselves.
+Each broker has one request in flight; the next one is sent as soon as a response has arrived,
+before it is decoded. Responses are received one at a time, into one buffer; those of other brokers
+wait in the bounded buffers of their sockets.
 """
 
 from __future__ import annotations
@@ -39,23 +39,22 @@ from spark_groups.wire.schemas.messages import FETCH
 from spark_groups.wire.transport import FrameBuffer
 
 _TOPICS_S: Final = 5.0
-"""How long a broker that has not caught up may name other topics than those that were planned."""
+"""How long a broker with old metadata may lack a planned topic before the topic counts as lost."""
 
 NextOffset = Callable[[memoryview, int], int]
-"""From records and the offset that was asked for: the offset behind the records."""
+"""Maps records and the requested offset to the offset after the records."""
 Lose = Callable[[str], None]
-"""Takes what is lost, in words; raises an error, or returns to go on with what there is."""
+"""Takes a description of lost offsets; raises an error, or returns to continue without them."""
 
 
 class Fetched(NamedTuple):
-    """Records of one partition, until the next ones are asked for.
+    """Records of one partition, valid until the next ones are requested.
 
     Args:
-        topic_partition: Whose records they are.
-        from_offset: The offset that was asked for.
-        next_offset: The offset behind the last whole batch.
-        until_offset: The first offset that is not wanted.
-        records: Whole batches, perhaps more than is wanted, perhaps followed by a part of one.
+        from_offset: The requested offset.
+        next_offset: The offset after the last whole batch.
+        until_offset: The end of the range, exclusive.
+        records: Whole batches, possibly beyond the range, possibly followed by a partial one.
         aborted: Producer id and first offset of aborted transactions, under read_committed.
     """
 
@@ -68,15 +67,14 @@ class Fetched(NamedTuple):
 
 
 class Fetcher:
-    """Reads ranges, and keeps leaders for those that it reads next; used by one thread.
+    """Reads ranges, and keeps leaders for the next ones; used by one thread.
 
     Args:
-        cluster: For metadata and lists of offsets, with connections of its own.
-        pool: The connections that records come by.
-        buffer: Where responses are received.
-        settings: How records are read.
-        next_offset: What finds the offset behind records.
-        lose: What is told of offsets that are gone.
+        cluster: For metadata and offsets, with connections of its own.
+        pool: The connections for Fetch requests.
+        buffer: Receives responses.
+        next_offset: Finds the offset after records.
+        lose: Called for lost offsets.
     """
 
     def __init__(
@@ -97,30 +95,30 @@ class Fetcher:
         self._lose = lose
         self._leaders = FetchLeaders(cluster, settings.identity)
         self._wanted: dict[TopicIdPartition, FetchCursor] = {}
-        """What has not arrived; who waited longest comes first."""
+        """Ranges that have not arrived; the one that waited longest is first."""
         self._asked: dict[Connection, list[FetchCursor]] = {}
-        """What is under way."""
+        """Requests in flight."""
         self._backoffs: dict[Address, Backoff] = {}
         """When each broker may be asked again."""
         self._deadline = 0.0
-        self._heard_at = 0.0
+        self._received_at = 0.0
 
     def fetch(self, cursors: Iterable[FetchCursor]) -> Iterator[Fetched]:
         """Read to the end of all ranges.
 
         Args:
-            cursors: What is read, at most one for each partition; they are moved.
+            cursors: At most one for each partition; they are moved.
 
         Raises:
-            BrokerUnreachableError: No record came for `poll_timeout_s`.
-            SparkGroupsError: A broker refuses for good; a remedy is named.
-            AccessError: Who we are, or what we trust, was refused.
+            BrokerUnreachableError: No record arrived for `poll_timeout_s`.
+            SparkGroupsError: A broker refuses, not retried; names a remedy.
+            AccessError: TLS or authentication failed; not retried.
             ProtocolError: A response cannot be read.
         """
         self._wanted = {each.key: each for each in cursors if not each.is_fetched}
         self._leaders.begin(self._wanted)
         self._backoffs.clear()
-        self._wait_anew()
+        self._restart_timeout()
         try:
             while self._wanted:
                 self._refresh()
@@ -129,29 +127,29 @@ class Fetcher:
                 if connection is None:
                     continue
                 arrived = self._receive(connection)
-                # The next response is on its way while these are decoded.
+                # The next response travels while these records are decoded.
                 self._send()
                 yield from arrived
                 if any(each.next_offset > each.from_offset for each in arrived):
-                    # What is done with records takes no time from the brokers.
-                    self._wait_anew()
+                    # The time to process records does not count.
+                    self._restart_timeout()
                 # Nothing may hold a frame of its own size while the next one comes.
                 arrived = []
         finally:
-            # A response that nobody waits for would be taken for the next one's.
+            # A late response could be taken for the next one.
             self._drop_asked()
 
-    def _wait_anew(self) -> None:
-        self._heard_at = time.monotonic()
-        self._deadline = self._heard_at + self._settings.poll_timeout_s
+    def _restart_timeout(self) -> None:
+        self._received_at = time.monotonic()
+        self._deadline = self._received_at + self._settings.poll_timeout_s
 
     def _refresh(self) -> None:
-        """Look up leaders, if it is time to; topics that stay unknown are lost."""
+        """Look up leaders if it is time to; topics that stay unknown are lost."""
         lost = self._leaders.refresh(self._wanted)
         if not self._asked:
             self._pool.learn(self._leaders.nodes.values())
         patience_s = min(_TOPICS_S, self._settings.request_timeout_s)
-        if lost and time.monotonic() - self._heard_at >= patience_s:
+        if lost and time.monotonic() - self._received_at >= patience_s:
             for each in lost:
                 self._lose_topic(each)
 
@@ -169,7 +167,7 @@ class Fetcher:
     # Requests
 
     def _send(self) -> None:
-        """Ask every broker that is not busy for what is wanted from it."""
+        """Send a request to every broker without one in flight."""
         addresses = {each.address for each in self._asked}
         nodes = self._leaders.nodes.values()
         if addresses and all(Address(each.host, each.port) in addresses for each in nodes):
@@ -199,21 +197,21 @@ class Fetcher:
             self._leaders.note(str(error), cursors)
         else:
             if not self._asked:
-                # Until now there was nobody to be heard of.
-                self._heard_at = max(self._heard_at, time.monotonic())
+                # Until now no request was in flight.
+                self._received_at = max(self._received_at, time.monotonic())
             self._asked[connection] = cursors
 
     def _await_response(self) -> Connection | None:
-        """Return a connection that has something to read, None if there is something else to do.
+        """Return a connection with bytes to read; None if something else is due.
 
         Raises:
-            BrokerUnreachableError: No record came in time.
+            BrokerUnreachableError: No record arrived in time.
         """
         if time.monotonic() >= self._deadline:
             self._end_cut()
             return None
         patience_s = self._settings.request_timeout_s + self._settings.max_wait_ms / 1000
-        silent_at = self._heard_at + patience_s if self._asked else math.inf
+        silent_at = self._received_at + patience_s if self._asked else math.inf
         now = time.monotonic()
         paused = (each.not_before for each in self._backoffs.values() if each.not_before > now)
         wake_at = min(self._deadline, silent_at, self._leaders.wake_at, *paused)
@@ -229,7 +227,7 @@ class Fetcher:
         return None
 
     def _drop_asked(self) -> list[FetchCursor]:
-        """Hang up on all that is under way, and return whose records it was."""
+        """Close all connections with a request in flight, and return its cursors."""
         asked, self._asked = self._asked, {}
         for connection in asked:
             connection.close()
@@ -238,7 +236,7 @@ class Fetcher:
     # Responses
 
     def _receive(self, connection: Connection) -> list[Fetched]:
-        """Return the records of a response, and act on the errors in it."""
+        """Return the records of a response, and handle its errors."""
         cursors = self._asked.pop(connection)
         try:
             idle_s = min(self._settings.request_timeout_s, self._settings.poll_timeout_s)
@@ -246,7 +244,7 @@ class Fetcher:
         except RequestError as error:
             self._leaders.note(str(error), cursors)
             return []
-        self._heard_at = time.monotonic()
+        self._received_at = time.monotonic()
         if values["error_code"]:
             fail_if_final(str(connection.address), values["error_code"])
             name = ErrorCode.name_of(values["error_code"])
@@ -256,13 +254,13 @@ class Fetcher:
         arrived = [
             self._take(each, answers[each.key])
             for each in cursors
-            # A topic may have been given up meanwhile.
+            # A topic may be lost by now.
             if each.key in answers and each.key in self._wanted
         ]
         found = [each for each in arrived if each is not None]
         self._pace(connection.address, values["throttle_time_ms"], found)
         if not found:
-            # A request may not have room for all that is wanted: others have their turn.
+            # A request may not have room for all partitions: move these to the end.
             for each in cursors:
                 if each.key in self._wanted:
                     self._wanted[each.key] = self._wanted.pop(each.key)
@@ -271,7 +269,7 @@ class Fetcher:
     def _pace(self, address: Address, throttle_time_ms: int, found: list[Fetched]) -> None:
         """Note when a broker may be asked again: at once only after an answer with records.
 
-        A broker that throttles says for how long it will not answer (KIP-219).
+        A broker that throttles states how long it will not answer (KIP-219).
         """
         backoff = self._backoffs.setdefault(address, Backoff())
         now = time.monotonic()
@@ -288,7 +286,7 @@ class Fetcher:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE and cursor.reads_from_leader:
             self._skip_lost(cursor)
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # A follower may be behind: its leader knows.
+            # A follower may be behind: ask its leader.
             cursor.read_from_leader()
         elif code:
             self._leaders.note_refusal(cursor, code, answer["current_leader"])
@@ -297,7 +295,7 @@ class Fetcher:
         elif answer["records"]:
             return self._arrived(cursor, answer)
         elif answer["high_watermark"] <= cursor.next_offset:
-            # A follower that is behind may stay so: its leader knows who has what is wanted.
+            # A follower may stay behind: its leader names a replica that has the records.
             cursor.read_from_leader()
         return None
 
@@ -310,7 +308,7 @@ class Fetcher:
             self._leaders.note(f"{cursor.topic_partition}: records without a whole batch", [cursor])
         del self._wanted[cursor.key]
         if not cursor.is_fetched:
-            # Behind those that wait: a response is full before everybody had a share of it.
+            # Moved to the end: a response may be full before each partition had its share.
             self._wanted[cursor.key] = cursor
         aborted = answer["aborted_transactions"] or ()
         return Fetched(
@@ -323,10 +321,10 @@ class Fetcher:
         )
 
     def _skip_lost(self, cursor: FetchCursor) -> None:
-        """Go on after offsets that the broker no longer has, or has not."""
+        """Continue after offsets that the broker does not have."""
         there = self._offsets_there([cursor]).get(cursor.key)
         if there is None or there.start <= cursor.next_offset < there.stop:
-            # Nothing is lost if it has them now: a new leader may have been behind for a moment.
+            # Nothing is lost if it has them now: a new leader may have been briefly behind.
             self._leaders.note(f"{cursor.topic_partition}: OFFSET_OUT_OF_RANGE", [cursor])
             return
         self._lose_offsets(cursor, there)
@@ -336,13 +334,13 @@ class Fetcher:
             del self._wanted[cursor.key]
 
     def _end_cut(self) -> None:
-        """Give up what waits behind the end of its partition, where a log was truncated.
+        """End ranges beyond the end of their partition, where a log was truncated.
 
-        A broker answers who asks for its very end with nothing, as if more were to come. A leader
-        that may have more than it shows does not list its end (KIP-207).
+        At the very end of a log a broker answers without records, as if more were to come. A
+        leader that may have more than it shows does not list its end (KIP-207).
 
         Raises:
-            BrokerUnreachableError: Nothing waits there: no record came in time.
+            BrokerUnreachableError: There is no such range: no record arrived in time.
         """
         there = self._offsets_there(self._wanted.values())
         cut = [each for each in there if self._wanted[each].next_offset >= there[each].stop]
@@ -350,7 +348,7 @@ class Fetcher:
             raise self._timed_out()
         for each in cut:
             self._lose_offsets(self._wanted.pop(each), there[each])
-        self._wait_anew()
+        self._restart_timeout()
 
     def _lose_offsets(self, cursor: FetchCursor, there: range) -> None:
         self._lose(
@@ -358,7 +356,7 @@ class Fetcher:
         )
 
     def _offsets_there(self, cursors: Iterable[FetchCursor]) -> dict[TopicIdPartition, range]:
-        """Return which offsets there are, of partitions whose leaders say so."""
+        """Return the existing offsets of partitions whose leaders answer."""
         keys = frozenset(each.key for each in cursors)
         try:
             starts, ends = (
@@ -376,8 +374,8 @@ class Fetcher:
         more = f" and {len(waiting) - 1} more ranges" if len(waiting) > 1 else ""
         nodes = self._leaders.nodes.values()
         brokers = ",".join(sorted(f"{each.host}:{each.port}" for each in nodes))
-        happened = f"; at last: {self._leaders.last_error}" if self._leaders.last_error else ""
+        last_error = f"; last error: {self._leaders.last_error}" if self._leaders.last_error else ""
         return BrokerUnreachableError(
             f"no answer when reading {waiting[0]}{more} for {self._settings.poll_timeout_s:g} s"
-            f" (kafkaConsumer.pollTimeoutMs), from brokers of {brokers}{happened}"
+            f" (kafkaConsumer.pollTimeoutMs), from brokers of {brokers}{last_error}"
         )

@@ -1,4 +1,4 @@
-"""Which broker is asked for the records of which partition, while leaders move."""
+"""Chooses the broker for the records of each partition, while leaders move."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from spark_groups.wire.schemas.codec import Values
 from spark_groups.wire.topic_metadata import NO_LEADER, Leader
 
 _RETRY_S: Final = 0.1
-"""How long it takes until leaders are looked up again."""
+"""The pause before leaders are looked up again."""
 _KNOWN_S: Final = 300.0
-"""How long leaders are kept for what is read next; one that has moved says so when it is asked."""
+"""How long leaders are kept; one that has moved refuses and is looked up again."""
 
 _ASKED_AT_ONCE: Final = 2_000
 
@@ -33,11 +33,9 @@ Wanted = Mapping[TopicIdPartition, FetchCursor]
 
 
 class LostTopic(NamedTuple):
-    """A topic that nobody knows by its id.
+    """A topic whose id no broker knows.
 
     Args:
-        topic_id: The id.
-        name: The name it had.
         is_recreated: Whether another topic has the name now.
     """
 
@@ -49,16 +47,15 @@ class LostTopic(NamedTuple):
 def fail_if_final(
     name: str, code: int, identity: Identity | None = None, topics: Iterable[str] = ()
 ) -> None:
-    """Raise an error with its remedy, if asking again is of no use.
+    """Raise an error with its remedy, if a retry is useless.
 
     Args:
-        name: What could not be read.
-        code: The error code of an answer.
-        identity: Who reads.
-        topics: Of which topics.
+        name: The unreadable broker, topic or partition.
+        identity: The reader, for errors about missing permissions.
+        topics: The topics that are read.
 
     Raises:
-        SparkGroupsError: It is final.
+        SparkGroupsError: The error is final.
     """
     if rule_for(code).lookup is Reaction.FAIL:
         remedy = remedy_of(code, identity, group_id="", topics=topics)
@@ -66,18 +63,16 @@ def fail_if_final(
 
 
 class FetchLeaders:
-    """The leaders of partitions that are read, as far as they are known.
+    """The known leaders of partitions.
 
     Args:
-        cluster: Where they are looked up.
-        identity: Who reads, for errors about missing rights.
+        identity: The reader, for errors about missing permissions.
     """
 
     def __init__(self, cluster: Cluster, identity: Identity | None = None) -> None:
         self._identity = identity
         self.nodes: dict[int, Node] = {}
         self.last_error = ""
-        """What went wrong last."""
         self._cluster = cluster
         self._leaders: dict[TopicIdPartition, Leader] = {}
         self._forget_at = 0.0
@@ -85,11 +80,7 @@ class FetchLeaders:
         self._refresh_at = 0.0
 
     def begin(self, wanted: Wanted) -> None:
-        """Begin to read: leaders that nobody knows, or that went wrong last, are looked up.
-
-        Args:
-            wanted: What is read.
-        """
+        """Start a read: look up leaders that are unknown or failed last."""
         now = time.monotonic()
         if now >= self._forget_at:
             self._leaders.clear()
@@ -101,15 +92,14 @@ class FetchLeaders:
 
     @property
     def wake_at(self) -> float:
-        """When leaders are looked up again; infinite if all are known."""
+        """When to look up leaders again; infinite if all are known."""
         return self._refresh_at if self._outdated else math.inf
 
     def note(self, problem: str, cursors: Iterable[FetchCursor]) -> None:
-        """Take note of what went wrong with partitions, whose leaders are looked up again.
+        """Record a problem with partitions, and look up their leaders again.
 
         Args:
-            problem: What happened, in words.
-            cursors: The partitions; replicas nearby are left.
+            cursors: The partitions; they are read from their leaders again.
         """
         self.last_error = problem
         for each in cursors:
@@ -118,14 +108,11 @@ class FetchLeaders:
         self._refresh_at = max(self._refresh_at, time.monotonic() + _RETRY_S)
 
     def refresh(self, wanted: Wanted) -> list[LostTopic]:
-        """Look up the leaders that are not known, if it is time to, and return topics without any.
-
-        Args:
-            wanted: What is still read.
+        """Look up unknown leaders if it is time to, and return topics without any.
 
         Raises:
             BrokerUnreachableError: No broker answered, and none ever did.
-            SparkGroupsError: A broker refuses for good.
+            SparkGroupsError: A broker refuses; not retried.
         """
         self._outdated &= wanted.keys()
         if time.monotonic() < self.wake_at:
@@ -156,10 +143,9 @@ class FetchLeaders:
         return sorted(lost)
 
     def route(self, cursors: Iterable[FetchCursor]) -> dict[int, list[FetchCursor]]:
-        """Return partitions by the broker that is asked for them, without those not known.
+        """Return partitions by the id of the broker to read from, without those that are not known.
 
-        A broker is asked for a bounded number of them: a response has room for few, and each
-        request names all that it asks for.
+        A request names a bounded number of partitions, because a response has room for few.
         """
         by_node: dict[int, list[FetchCursor]] = {}
         unknown: list[FetchCursor] = []
@@ -176,34 +162,32 @@ class FetchLeaders:
                     asked.append(each)
             else:
                 unknown.append(each)
-                self.last_error = f"broker {node_id} is not there"
+                self.last_error = f"broker {node_id} is not alive"
         if unknown:
             self.note(self.last_error, unknown)
         return by_node
 
     def leader_epochs(self, cursors: Iterable[FetchCursor]) -> dict[TopicIdPartition, int]:
-        """Return the leader epochs of partitions that were routed."""
+        """Return the leader epochs of routed partitions."""
         return {each.key: self._leaders[each.key].leader_epoch for each in cursors}
 
     def learn_nodes(self, endpoints: Iterable[Values]) -> None:
-        """Take note of the brokers that a response names for leaders that moved (KIP-951)."""
+        """Store the brokers that a response names for moved leaders (KIP-951)."""
         for each in endpoints:
             self.nodes[each["node_id"]] = Node(each["node_id"], each["host"], each["port"])
 
-    def note_refusal(self, cursor: FetchCursor, code: int, told: Values) -> None:
-        """Act on an error of a partition: ask the leader that the answer names, or look it up.
+    def note_refusal(self, cursor: FetchCursor, code: int, current_leader: Values) -> None:
+        """Handle an error of a partition: follow the leader in the answer, or look it up.
 
         Args:
-            cursor: The partition.
-            code: The error code.
-            told: The leader in the answer, if it names one.
+            current_leader: The leader in the answer; its id is -1 if the answer names none.
 
         Raises:
             SparkGroupsError: The error is final.
         """
         partition = cursor.topic_partition
         fail_if_final(str(partition), code, self._identity, [partition.topic])
-        leader = Leader(told["leader_id"], told["leader_epoch"])
+        leader = Leader(current_leader["leader_id"], current_leader["leader_epoch"])
         if (
             leader.leader_epoch > self._leaders[cursor.key].leader_epoch
             and leader.node_id in self.nodes

@@ -1,4 +1,4 @@
-"""What is asked of the leaders of partitions when records are read, and how far a range is."""
+"""Fetch requests and responses, and the progress of a range."""
 
 from __future__ import annotations
 
@@ -21,19 +21,18 @@ _SPARE_SHARE: Final = 1.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSettings:
-    """How records are read.
+    """Settings of a fetch, by Kafka's names where noted.
 
     Args:
-        read_committed: Leave out records of transactions that are not committed.
-        rack: `client.rack`: read from a replica nearby; empty for the leader.
-        min_bytes: `fetch.min.bytes`: what a broker waits for.
-        max_wait_ms: `fetch.max.wait.ms`: how long it waits.
-        max_bytes: `fetch.max.bytes`: how many bytes of records a response has, unless its first
-            batch alone has more.
-        partition_max_bytes: `max.partition.fetch.bytes`: the same for each partition.
-        request_timeout_s: For how long a broker may be silent until it is asked anew.
-        poll_timeout_s: For how long there may be no record of what is read.
-        identity: Who reads, for errors about missing rights.
+        read_committed: Omit records of uncommitted transactions.
+        rack: `client.rack`; empty for the leader.
+        min_bytes: `fetch.min.bytes`.
+        max_wait_ms: `fetch.max.wait.ms`.
+        max_bytes: `fetch.max.bytes`; the first batch of a response may be larger.
+        partition_max_bytes: `max.partition.fetch.bytes`.
+        request_timeout_s: How long a broker may be silent before the request is sent again.
+        poll_timeout_s: The longest time without any record.
+        identity: The reader, for errors about missing permissions.
     """
 
     read_committed: bool
@@ -49,15 +48,15 @@ class FetchSettings:
 
 @dataclass(slots=True)
 class FetchCursor:
-    """How far a range is fetched.
+    """The progress of a range.
 
     Args:
         topic_partition: The partition by name.
         key: The partition by topic id.
         next_offset: The first offset that has not arrived.
-        until_offset: The first offset that is not wanted.
-        replica_id: The broker to read it from in place of the leader; NO_REPLICA for the leader.
-        bytes_per_offset: How large its records are, as far as is known.
+        until_offset: The end of the range, exclusive.
+        replica_id: A preferred replica; NO_REPLICA for the leader.
+        bytes_per_offset: The estimated size of its records.
     """
 
     topic_partition: TopicPartition
@@ -69,30 +68,30 @@ class FetchCursor:
 
     @classmethod
     def of(cls, wanted: OffsetRange) -> FetchCursor:
-        """Return the cursor of a range of which nothing has arrived."""
+        """Return the cursor at the beginning of a range."""
         return cls(wanted.topic_partition, wanted.key, wanted.from_offset, wanted.until_offset)
 
     @property
     def is_fetched(self) -> bool:
-        """Whether everything has arrived."""
+        """Whether all of the range has arrived."""
         return self.next_offset >= self.until_offset
 
     @property
     def reads_from_leader(self) -> bool:
-        """Whether no replica nearby is asked."""
+        """Whether no preferred replica is known."""
         return self.replica_id == NO_REPLICA
 
     def read_from_leader(self) -> None:
-        """Ask the leader from now on, until it names a replica nearby again."""
+        """Read from the leader until it names a preferred replica again."""
         self.replica_id = NO_REPLICA
 
     def move(self, next_offset: int, size_bytes: int) -> None:
-        """Take note of records that arrived, of so many bytes, and with them offsets."""
+        """Record the arrival of records of a size up to an offset."""
         self.bytes_per_offset = size_bytes / (next_offset - self.next_offset)
         self.next_offset = next_offset
 
     def wanted_bytes(self, bytes_max: int) -> int:
-        """Return how much to ask for: little more than the rest of the range is."""
+        """Return the bytes to request: a little more than the rest of the range."""
         left = (self.until_offset - self.next_offset) * self.bytes_per_offset
         return min(bytes_max, int(left * _SPARE_SHARE) + _SPARE_BYTES)
 
@@ -105,11 +104,10 @@ def fetch_to_wire(
     cursors: Iterable[FetchCursor],
     leader_epochs: Mapping[TopicIdPartition, int],
 ) -> Values:
-    """Ask for records; what comes first is answered even if its first batch is too large.
+    """Request records; the first partition is answered even if its first batch is too large.
 
     Args:
-        settings: How records are read.
-        cursors: What is read, one for each partition.
+        cursors: One for each partition.
         leader_epochs: The epoch of each partition's leader.
     """
     topics: dict[Any, list[Values]] = {}
@@ -140,7 +138,7 @@ def fetch_to_wire(
 
 
 def fetch_from_wire(values: Values) -> dict[TopicIdPartition, Values]:
-    """Return what a response says of each partition."""
+    """Return the answer for each partition."""
     return {
         TopicIdPartition(topic["topic_id"], each["partition_index"]): each
         for topic in values["responses"]

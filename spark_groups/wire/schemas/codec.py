@@ -1,11 +1,11 @@
-"""Bytes of Kafka's wire protocol from values, and values from bytes, as the tables say.
+"""Kafka's wire protocol: bytes from values, and values from bytes, according to the schemas.
 
 A structure is a dictionary by field name, an array a tuple, a string a `str`, a topic id a
-`uuid.UUID`. Each table is compiled once into closures; runs of fixed-width fields go through one
-`struct.Struct`, which is where the speed comes from.
+`uuid.UUID`. Each schema is compiled once into closures; runs of fixed-width fields use one
+`struct.Struct`, for speed.
 
-Whatever is read was sent by a peer that may be broken or hostile: every length is checked against
-the bytes that are left before anything is allocated, and all that can go wrong is a ProtocolError.
+The peer may be broken or hostile: every length is checked against the remaining bytes before
+anything is allocated, and every failure is a ProtocolError.
 """
 
 from __future__ import annotations
@@ -23,11 +23,7 @@ from spark_groups.wire.schemas.messages import STRINGS, Field, Primitive, Struct
 
 
 def encode(schema: Struct, values: Mapping[str, Any]) -> bytes:
-    """Write a structure.
-
-    Args:
-        schema: Its table.
-        values: Every field of it but the tagged ones, by name.
+    """Write a structure from its fields by name, except tagged ones.
 
     Raises:
         ProtocolError: A field is missing, or its value does not fit the wire.
@@ -41,15 +37,10 @@ def encode(schema: Struct, values: Mapping[str, Any]) -> bytes:
 
 
 def decode(schema: Struct, frame: Frame, start: int = 0) -> Values:
-    """Read a structure that fills the frame.
-
-    Args:
-        schema: Its table.
-        frame: Bytes of the frame.
-        start: Where in the frame the structure begins.
+    """Read a structure that fills the frame from `start` on.
 
     Raises:
-        ProtocolError: The bytes are not such a structure, or more follow it.
+        ProtocolError: The bytes do not match the schema, or more bytes follow.
     """
     values, end = decode_start(schema, frame, start)
     if end != len(frame):
@@ -58,15 +49,10 @@ def decode(schema: Struct, frame: Frame, start: int = 0) -> Values:
 
 
 def decode_start(schema: Struct, frame: Frame, start: int = 0) -> tuple[Values, int]:
-    """Read a structure that others may follow, and return the place behind it.
-
-    Args:
-        schema: Its table.
-        frame: Bytes of the frame.
-        start: Where in the frame the structure begins.
+    """Read a structure that other bytes may follow, and return the position after it.
 
     Raises:
-        ProtocolError: The bytes are not such a structure.
+        ProtocolError: The bytes do not match the schema.
     """
     try:
         return struct_reader(schema)(frame, start)
@@ -82,11 +68,11 @@ Values = dict[str, Any]
 """The fields of a structure by name."""
 
 Frame = bytes | memoryview
-"""What is read: of a memoryview nothing is kept but its records."""
+"""Bytes to read; of a memoryview only the records are kept."""
 Reader = Callable[[Frame, int], tuple[Any, int]]
-"""Reads one value at a place and returns it with the place behind it."""
+"""Reads one value at a position; returns it and the position after it."""
 FieldReader = Callable[[Frame, int, Values], int]
-"""Reads fields into the values at a place and returns the place behind them."""
+"""Reads fields at a position into the values; returns the position after them."""
 LengthReader = Callable[[Frame, int], tuple[int, int]]
 
 _MAX_VARINT_SHIFT: Final = 28
@@ -122,7 +108,7 @@ def read_unsigned_varint(frame: Frame, place: int) -> tuple[int, int]:
 
 @cache
 def struct_reader(schema: Struct) -> Reader:
-    """Return what reads a structure: runs of fixed-width fields at once, the others one by one."""
+    """Return the reader of a structure, which reads each run of fixed-width fields at once."""
     steps: list[FieldReader] = []
     untagged = [each for each in schema.fields if each.tag is None]
     for fixed, run in groupby(untagged, key=is_fixed):
@@ -212,7 +198,7 @@ def _item_reader(spec: Field, owner: Struct) -> Reader:
 
 @lru_cache(maxsize=1024)
 def _uuid_of(raw: bytes) -> uuid.UUID:
-    """Return one object for one id: what is the same object is compared at once."""
+    """Return one object for each id: identical objects compare fast."""
     return uuid.UUID(bytes=raw)
 
 
@@ -279,7 +265,7 @@ def _check_count(spec: Field, count: int, least_bytes: int, left: int) -> bool:
     """Return whether there is an array at all.
 
     Raises:
-        ProtocolError: It is null and must not be, or cannot fit what is left of the frame.
+        ProtocolError: It is null but not nullable, or cannot fit into the rest of the frame.
     """
     if count == -1 and spec.nullable:
         return False
@@ -354,7 +340,7 @@ def _tagged_reader(schema: Struct) -> FieldReader:
 
 
 def _least_bytes(kind: Primitive | Struct) -> int:
-    """Return how few bytes one element can have, at least one: what bounds an array's count."""
+    """Return the least size of an element, at least one byte: it limits an array's count."""
     if isinstance(kind, Struct):
         return max(1, sum(_least_field_bytes(e) for e in kind.fields if e.tag is None))
     if kind in _OF_ANY_LENGTH:
@@ -373,7 +359,7 @@ def _least_field_bytes(spec: Field) -> int:
 Writer = Callable[[bytearray, Any], None]
 
 MAX_STRING_BYTES: Final = 32767
-"""A longer string is refused by every broker, also where its length would fit."""
+"""Every broker refuses a longer string, even if its length fits the encoding."""
 
 
 def write_unsigned_varint(out: bytearray, value: int) -> None:
@@ -386,7 +372,7 @@ def write_unsigned_varint(out: bytearray, value: int) -> None:
 
 @cache
 def struct_writer(schema: Struct) -> Writer:
-    """Return what writes a structure: runs of fixed-width fields at once, the others one by one."""
+    """Return the writer of a structure, which writes each run of fixed-width fields at once."""
     written = [each for each in schema.fields if each.tag is None]
     steps = tuple(
         step
@@ -438,7 +424,6 @@ def _field_writer(spec: Field, owner: Struct) -> Writer:
 
 
 def _item_writer(spec: Field, owner: Struct) -> Writer:
-    """Return the writer of the field, or of one element of it if it is an array."""
     kind = spec.kind
     if isinstance(kind, Struct):
         return struct_writer(kind)
@@ -511,7 +496,7 @@ def _array_writer(write_item: Writer, nullable: bool, flexible: bool) -> Writer:
 
 
 def _nullable_struct_writer(write: Writer) -> Writer:
-    """Return the writer of a structure that may be null: one byte before it says so (KIP-893)."""
+    """Return the writer of a nullable structure, marked by a byte before it (KIP-893)."""
 
     def write_nullable(out: bytearray, value: Any) -> None:
         if value is None:

@@ -1,12 +1,12 @@
-"""The wire messages this project speaks: one table for each request and response.
+"""The wire messages of this package: one schema for each request and response.
 
 Names and order are those of Kafka's own schemas (clients/src/main/resources/common/message), in
-snake case. Only the versions that Kafka 4.0 to 4.4 have in common are here, and OffsetCommit and
-OffsetFetch v10 beside their v9, because topic ids come with v10 (Kafka 4.2).
+snake case. Only versions common to Kafka 4.0 to 4.4 are here, except OffsetCommit and OffsetFetch
+v10 beside their v9: v10 (Kafka 4.2) has topic ids.
 
-A table lists fields as `name type`. `[type]` is an array, `type?` may be null, `type @n` is the
+A schema lists fields as `name type`. `[type]` is an array, `type?` is nullable, `type @n` is the
 tagged field n. A capitalized type is a structure: its fields are the indented lines below it, or
-those of the structure of that name above it.
+those of the structure with the same name above it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 
 
 class Primitive(Enum):
-    """A field that is not a structure; its value is what `struct` calls the fixed-width ones."""
+    """A field that is not a structure; the value of a fixed-width one is its `struct` format."""
 
     BOOL = "?"
     INT8 = "b"
@@ -27,11 +27,11 @@ class Primitive(Enum):
     INT32 = "i"
     INT64 = "q"
     UUID = "16s"
-    STRING = "compact or legacy, as the structure is"
-    LEGACY_STRING = "legacy, wherever it is"
-    TEXT = "a string for people: what could move a terminal's cursor is replaced when it is read"
+    STRING = "compact or legacy, like its structure"
+    LEGACY_STRING = "always legacy"
+    TEXT = "a string for display: reading it replaces control characters"
     BYTES = "compact, in flexible structures only"
-    RECORDS = "compact or null; a part of the frame itself, not a copy, if that is a memoryview"
+    RECORDS = "compact or null; a view of the frame, not a copy, if that is a memoryview"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,10 @@ class Field:
 
     Args:
         name: Kafka's name in snake case.
-        kind: A primitive, or the structure it is made of.
         array: Whether it is an array of `kind`.
         nullable: Whether the field itself (never an element of it) may be null.
-        tag: Its tag, if it is a tagged field; such fields are read and never written.
-        default: What a tagged field is when a message lacks it.
+        tag: The tag of a tagged field, which is read and never written.
+        default: The value of a tagged field that a message omits.
     """
 
     name: str
@@ -60,7 +59,6 @@ class Struct:
     """A structure: fields in the order of the wire, compared by identity.
 
     Args:
-        name: What error messages call it.
         fields: Its fields; the tagged ones last.
         flexible: Whether it has compact lengths and tagged fields.
     """
@@ -71,16 +69,15 @@ class Struct:
 
 
 STRINGS: Final = frozenset({Primitive.STRING, Primitive.LEGACY_STRING, Primitive.TEXT})
-"""The kinds that are strings on the wire."""
 
 
 def is_fixed(spec: Field) -> bool:
-    """Say whether a field goes into a run of fixed-width ones; a uuid needs a conversion."""
+    """Return whether a field belongs to a run of fixed-width ones; a uuid needs a conversion."""
     return isinstance(spec.kind, Primitive) and len(spec.kind.value) == 1 and not spec.array
 
 
 def formats(run: list[Field]) -> str:
-    """Return what `struct` calls a run of fixed-width fields."""
+    """Return the `struct` format of a run of fixed-width fields."""
     return ">" + "".join(each.kind.value for each in run if isinstance(each.kind, Primitive))
 
 
@@ -94,19 +91,13 @@ _FIELD: Final = re.compile(r"(\w+) (\[)?(\w+)\]?(\?)?(?: @(\d+))?:?")
 
 
 def struct_of(name: str, table: str, *, flexible: bool = True) -> Struct:
-    """Return the structure that a table describes, in the notation of this module.
-
-    Args:
-        name: What error messages call it.
-        table: Its fields.
-        flexible: Whether it, and all in it, has compact lengths and tagged fields.
-    """
+    """Return the structure that a table describes, in the notation of this module."""
     lines = [line for line in dedent(table).splitlines() if line]
     return Struct(name, _fields(lines, {}, flexible), flexible)
 
 
 def _fields(lines: list[str], known: dict[str, Struct], flexible: bool) -> tuple[Field, ...]:
-    """Take the lines that are as deep as the first one, and those below them, off the list."""
+    """Remove the lines with the first one's indentation, and those below them, from the list."""
     fields: list[Field] = []
     indent = re.match(" *", lines[0])[0] if lines else ""  # type: ignore[index]
     while lines and re.match(f"{indent}[^ ]", lines[0]):
@@ -124,7 +115,7 @@ def _fields(lines: list[str], known: dict[str, Struct], flexible: bool) -> tuple
 
 
 def _default(kind: Primitive | Struct) -> object:
-    """Return what a tagged field is when a message lacks it: numbers are -1."""
+    """Return the value of a tagged field that a message omits: -1 for numbers."""
     if isinstance(kind, Struct):
         return {each.name: -1 for each in kind.fields}
     return False if kind is BOOL else -1
@@ -148,16 +139,11 @@ RESPONSE_HEADER_V1 = struct_of("ResponseHeader v1", "correlation_id int32")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Message:
-    """One API at one version.
+    """One version of an API.
 
     Args:
-        name: Kafka's name of the API.
-        api_key: Kafka's number of it.
-        version: The version.
-        request: Table of the request.
-        response: Table of the response.
-        response_header: Table of the response's header; without tagged fields for ApiVersions,
-            whose answer a client must be able to read before it knows the broker's versions.
+        response_header: Without tagged fields for ApiVersions, whose response a client must read
+            before it knows the broker's versions.
     """
 
     name: str
@@ -185,7 +171,7 @@ def _message(
     flexible: bool = True,
     response_header: Struct = RESPONSE_HEADER_V1,
 ) -> Message:
-    """Return a message by its name and version; `versioned` has errors say which version it is."""
+    """Return a message from its title; `versioned` adds the version to its name in errors."""
     name, version = title.split(" v")
     suffix = f" v{version}" if versioned else ""
     return Message(
@@ -431,7 +417,7 @@ FETCH = _message(
         node_id int32, host string, port int32, rack string?
     """,
 )
-"""By topic ids, with leaders that moved (KIP-951)."""
+"""With topic ids, and leaders that moved (KIP-951)."""
 
 # Operators
 
@@ -564,7 +550,7 @@ DESCRIBE_GROUPS = _message(
 CONSUMER_PROTOCOL_SUBSCRIPTION = struct_of(
     "ConsumerProtocolSubscription", "version int16, topics [string]", flexible=False
 )
-"""How `member_metadata` of consumers begins, in every version of it."""
+"""The beginning of `member_metadata` of consumers, in all versions."""
 CONSUMER_PROTOCOL_ASSIGNMENT = struct_of(
     "ConsumerProtocolAssignment",
     """
@@ -574,4 +560,4 @@ CONSUMER_PROTOCOL_ASSIGNMENT = struct_of(
     """,
     flexible=False,
 )
-"""How `member_assignment` of consumers begins, in every version of it."""
+"""The beginning of `member_assignment` of consumers, in all versions."""

@@ -1,4 +1,4 @@
-"""Logs a fresh connection in: SaslHandshake, then SaslAuthenticate as often as it takes."""
+"""SASL on a new connection: SaslHandshake, then SaslAuthenticate until the exchange is complete."""
 
 from __future__ import annotations
 
@@ -22,40 +22,37 @@ from spark_groups.wire.security.security import Security
 from spark_groups.wire.security.tokens import TOKENS
 
 Ask = Callable[[Message, Mapping[str, Any]], Values]
-"""Sends one request over the connection and returns its answer."""
 _RECONNECT_AT: Final = 0.85
 """Kafka's own clients log in again between 85 % and 95 % of a session's lifetime."""
 
 
 def log_in(ask: Ask, security: Security, address: Address, deadline: float) -> float:
-    """Log in, and return until when the session is to be used: monotonic seconds.
+    """Authenticate, and return the end of the session in monotonic seconds.
 
     Args:
-        ask: Sends over the connection.
-        security: Who logs in, and how.
-        address: The broker, for messages.
+        ask: Sends one request over the connection.
         deadline: Monotonic seconds until which a token must be there.
 
     Raises:
-        AccessError: The login was refused; names the option to correct.
+        AccessError: Authentication failed, not retried; names the option to correct.
         BrokerUnreachableError: The token endpoint did not answer.
     """
     login = security.login
     assert login is not None
     exchange = _exchange(security, deadline)
-    said = next(exchange)
+    message = next(exchange)
     _choose_mechanism(ask, login.mechanism.value, security, address)
     challenge = b""
     while True:
         sent_at = time.monotonic()
-        answer = ask(SASL_AUTHENTICATE, {"auth_bytes": said})
+        answer = ask(SASL_AUTHENTICATE, {"auth_bytes": message})
         if answer["error_code"]:
             if not isinstance(login, PasswordLogin):
                 TOKENS.forget(login)
             raise AccessError(_refused(answer, challenge, security, address))
         challenge = answer["auth_bytes"]
         try:
-            said = exchange.send(challenge)
+            message = exchange.send(challenge)
         except StopIteration:
             break
         except AccessError as error:
@@ -83,7 +80,7 @@ def _choose_mechanism(ask: Ask, mechanism: str, security: Security, address: Add
     if code == ErrorCode.ILLEGAL_SASL_STATE:
         without = security.protocol.removeprefix("SASL_")
         raise AccessError(
-            f"{address} is a listener without SASL: name its {security.protocol} listener in"
+            f"{address} is a listener without SASL: name the {security.protocol} listener in"
             f" kafka.bootstrap.servers, or set kafka.security.protocol to {without}"
         )
     if code:
@@ -95,12 +92,12 @@ def _refused(answer: Values, challenge: bytes, security: Security, address: Addr
     assert login is not None
     reason = answer["error_message"] or ErrorCode.name_of(answer["error_code"])
     if isinstance(login, PasswordLogin):
-        who = f"the user {login.username!r}"
+        who = f"user {login.username!r}"
         remedy = "check username and password in kafka.sasl.jaas.config"
     else:
         who = "the token of " + (repr(login.client_id) if login.client_id else login.endpoint_url)
-        remedy = "check who issued it, for which audience and scope, and until when it is valid"
+        remedy = "check its issuer, audience, scope and expiry"
         with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
             status = printable(json.loads(challenge)["status"])
             reason = f"{reason} ({status})" if status not in reason else reason
-    return f"{address} refused {who} by {login.mechanism.value}: {reason}; {remedy}"
+    return f"{address} rejected {who} ({login.mechanism.value}): {reason}; {remedy}"

@@ -1,12 +1,12 @@
-"""References in settings to where a secret is kept, as Kafka's own configuration providers have it.
+"""References to secrets in settings, in the syntax of Kafka's configuration providers.
 
-    ${env:NAME}                  a variable of the environment
-    ${file:PATH:KEY}             a property of a file of properties
-    ${directory:PATH:FILE}       a file of a directory, as secrets are mounted into containers
+    ${env:NAME}                  an environment variable
+    ${file:PATH:KEY}             a property in a file of properties
+    ${directory:PATH:FILE}       a file in a directory, as secrets are mounted into containers
 
-So a secret need not stand where settings are shown. Whoever gives settings need not be whoever runs
-the driver, and must not read its files: what may be referred to stands in the driver's environment.
-The variables are named after the settings of Kafka's own providers.
+The author of the settings is not always the operator of the driver, and must not read the driver's
+files: variables of the driver's environment, named like the settings of Kafka's providers, limit
+the references.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from spark_groups.errors import OptionsError
 from spark_groups.wire.properties_file import read_properties
 
 PROVIDERS_VARIABLE: Final = "SPARK_GROUPS_CONFIG_PROVIDERS"
-"""Which of env, file and directory are allowed; none: none of them."""
+"""The allowed providers, of env, file and directory; `none` for no provider."""
 PATHS_VARIABLE: Final = "SPARK_GROUPS_ALLOWED_PATHS"
-"""Below which paths files may be read: absolute ones, separated by commas."""
+"""Roots of readable files: absolute paths, separated by commas."""
 PATTERN_VARIABLE: Final = "SPARK_GROUPS_ALLOWLIST_PATTERN"
-"""A regular expression of the whole names of variables that env may read."""
+"""A regular expression that matches the whole names of readable variables."""
 URLS_VARIABLE: Final = "SPARK_GROUPS_ALLOWED_URLS"
-"""From where tokens may be fetched: whole addresses, separated by commas."""
+"""Permitted token endpoints: whole addresses, separated by commas."""
 PROVIDERS: Final = ("env", "file", "directory")
 HOST_VARIABLES: Final = frozenset({"HOSTNAME", "POD_NAME", "NODE_NAME"})
-"""Variables that name a host and so may be read by anybody."""
+"""Variables that only name a host, and are always readable."""
 
 _REFERENCE: Final = re.compile(r"\$\{(env|file|directory):([^}]*)\}")
 _ARTIFACTS_VARIABLE: Final = "SPARK_JOB_ARTIFACT_UUID"
@@ -42,13 +42,12 @@ _ARTIFACTS_VARIABLE: Final = "SPARK_JOB_ARTIFACT_UUID"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowed:
-    """What settings may refer to.
+    """The references that settings may contain.
 
     Args:
-        providers: Which providers.
-        paths: Below which paths files may be read; None is everywhere.
-        pattern: Which variables may be read, as a regular expression; None is every one.
-        urls: From where tokens may be fetched; None is everywhere.
+        paths: Roots of readable files; None for all.
+        pattern: Readable variables, as a regular expression; None for all.
+        urls: Permitted token endpoints; None for all.
         is_connect: Whether the settings came through Spark Connect.
     """
 
@@ -60,13 +59,13 @@ class Allowed:
 
     @classmethod
     def by(cls, environ: Mapping[str, str]) -> Allowed:
-        """Return what an environment allows.
+        """Return the permissions in an environment.
 
         Args:
             environ: The environment of the driver, or of a process that Spark started there.
 
         Raises:
-            ValueError: It cannot be understood.
+            ValueError: A variable is invalid.
         """
         is_connect = environ.get(_ARTIFACTS_VARIABLE, "default") != "default"
         named = _listed(environ.get(PROVIDERS_VARIABLE, ""))
@@ -75,15 +74,15 @@ class Allowed:
         unknown = [each for each in named if each not in (*PROVIDERS, "none")]
         if unknown:
             raise ValueError(
-                f"{PROVIDERS_VARIABLE} in the environment of the driver says {unknown[0]!r}, which"
-                f" is none of {', '.join(PROVIDERS)} and none"
+                f"{PROVIDERS_VARIABLE} in the environment of the driver: {unknown[0]!r} is not one"
+                f" of {', '.join(PROVIDERS)}, none"
             )
         pattern = environ.get(PATTERN_VARIABLE) or None
         try:
             re.compile(pattern or "")
         except re.error as error:
             raise ValueError(
-                f"{PATTERN_VARIABLE} in the environment of the driver is no regular expression:"
+                f"{PATTERN_VARIABLE} in the environment of the driver is not a regular expression:"
                 f" {error}"
             ) from None
         urls = _listed(environ.get(URLS_VARIABLE, ""))
@@ -101,25 +100,25 @@ class Allowed:
             return
         where = "on Spark Connect by default" if self.is_connect else "here"
         raise ValueError(
-            f"the configuration provider {provider} is not allowed {where}. Whoever runs the driver"
-            f" can allow it: {PROVIDERS_VARIABLE}={provider} in its environment"
+            f"the configuration provider {provider} is not allowed {where}. To allow it, set"
+            f" {PROVIDERS_VARIABLE}={provider} in the environment of the driver"
         )
 
     def check_path(self, path: str) -> None:
-        """Raise a ValueError unless a file may be read, wherever links lead."""
+        """Raise a ValueError unless a file may be read, after resolving links."""
         found = os.path.realpath(path)
         roots = None if self.paths is None else [os.path.realpath(each) for each in self.paths]
         if roots is None or any(os.path.commonpath((root, found)) == root for root in roots):
             return
         led = f", which is {found}," if found != os.path.normpath(path) else ""
         raise ValueError(
-            f"{path}{led} may not be read: it is below no path that {PATHS_VARIABLE} names in the"
-            f" environment of the driver. Whoever runs the driver can allow it, for instance by"
+            f"{path}{led} may not be read: {PATHS_VARIABLE} in the environment of the driver does"
+            f" not include it. To allow it, set for instance"
             f" {PATHS_VARIABLE}={os.path.dirname(found)}"
         )
 
     def check_variable(self, name: str) -> None:
-        """Raise a ValueError unless a variable of the environment may be read."""
+        """Raise a ValueError unless an environment variable may be read."""
         if self.pattern is not None and not re.fullmatch(self.pattern, name):
             raise ValueError(
                 f"the variable {name} may not be read: {PATTERN_VARIABLE} in the environment of the"
@@ -127,7 +126,7 @@ class Allowed:
             )
 
     def check_bare_variable(self, name: str) -> None:
-        """Raise a ValueError unless a variable may stand in an instance id, as `${NAME}`."""
+        """Raise a ValueError unless an instance id may contain `${NAME}`."""
         if name not in HOST_VARIABLES:
             self.check_provider("env")
             self.check_variable(name)
@@ -140,24 +139,19 @@ class Allowed:
         elif self.urls is not None and url not in self.urls:
             raise ValueError(
                 f"tokens may not be fetched from there: {URLS_VARIABLE} in the environment of the"
-                " driver does not name the address. Whoever runs the driver can add it"
+                " driver does not include the address. To allow it, add it there"
             )
 
 
 EVERYTHING: Final = Allowed(providers=frozenset(PROVIDERS), paths=None)
-"""For settings of whoever runs the process."""
+"""For settings of the operator of the process."""
 
 
 def resolved(text: str, allowed: Allowed) -> str:
-    """Return a setting with what its references stand for.
-
-    Args:
-        text: The setting.
-        allowed: What it may refer to.
+    """Return a setting with its references resolved.
 
     Raises:
-        ValueError: What is referred to is not there, or may not be read; never repeats what was
-            found.
+        ValueError: A reference cannot be resolved, or is not allowed; never repeats a value.
     """
     return _REFERENCE.sub(lambda found: _resolve(found[0], found[1], found[2], allowed), text)
 
@@ -171,7 +165,7 @@ def _resolve(reference: str, provider: str, rest: str, allowed: Allowed) -> str:
         raise ValueError(f"{reference}: {error}") from None
     if provider == "env":
         if rest not in os.environ:
-            raise ValueError(f"{reference}: there is no such variable in the environment")
+            raise ValueError(f"{reference}: the environment has no such variable")
         return os.environ[rest]
     place, colon, name = rest.rpartition(":")
     if not colon or not place or not name:

@@ -1,6 +1,6 @@
-"""Reads key stores and trust stores: PEM and PKCS #12, from files or from texts.
+"""Reads key stores and trust stores: PEM and PKCS #12, from files or texts.
 
-Every function raises ValueError with what is wrong, and never repeats what it read.
+Every function raises ValueError with the reason, and never repeats the content.
 """
 
 from __future__ import annotations
@@ -34,20 +34,19 @@ def read_store(path: str, store_type: str | None) -> tuple[str, bytes]:
     """Read a store and return its type, PEM or PKCS12, with its bytes.
 
     Args:
-        path: Where it is.
-        store_type: What it is said to be; None: what it looks like.
+        store_type: The configured type; None to detect it.
     """
     if store_type is not None and store_type.upper() == "JKS":
         raise ValueError(_jks(path))
     if store_type is not None and store_type.upper() not in STORE_TYPES:
-        raise ValueError(f"a store of type {store_type!r} cannot be read: PEM and PKCS12 can")
+        raise ValueError(f"store type {store_type!r} is not supported: use PEM or PKCS12")
     try:
         with Path(path).open("rb") as file:
             content = file.read(STORE_BYTES_MAX + 1)
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
     if len(content) > STORE_BYTES_MAX:
-        raise ValueError(f"{path} has more than {STORE_BYTES_MAX} bytes: is it a store?")
+        raise ValueError(f"{path} has more than {STORE_BYTES_MAX} bytes: is this a store?")
     if content.startswith(_JKS_MAGIC):
         raise ValueError(_jks(path))
     seen = "PEM" if b"-----BEGIN " in content else "PKCS12"
@@ -58,7 +57,7 @@ def read_store(path: str, store_type: str | None) -> tuple[str, bytes]:
 
 def _jks(path: str) -> str:
     return (
-        "a Java key store (JKS) cannot be read: convert it with `keytool -importkeystore"
+        "Java key stores (JKS) are not supported: convert it with `keytool -importkeystore"
         f" -srckeystore {path} -destkeystore {Path(path).with_suffix('.p12')}"
         " -deststoretype PKCS12`"
     )
@@ -89,20 +88,19 @@ def identity_from_pem(chain: str, key: str, password: str | None) -> tuple[str, 
     Args:
         chain: A text with certificates, the client's own first.
         key: A text with the key; may be the same one.
-        password: The key's password, if it has one.
     """
     certificates = [block for kind, block in _blocks(chain) if kind == "CERTIFICATE"]
     keys = [block for kind, block in _blocks(key) if kind.endswith("PRIVATE KEY")]
     if not certificates or len(keys) != 1:
         raise ValueError(
-            f"{len(certificates)} certificates and {len(keys)} keys are in it: the client's"
-            " certificate, those up to its authority, and one key are needed"
+            f"it contains {len(certificates)} certificates and {len(keys)} keys: the client's"
+            " certificate, those up to its authority, and one key are required"
         )
     try:
         loaded = load_pem_private_key(keys[0].encode(), password.encode() if password else None)
     except TypeError:
-        needs = "has no password, but one is given" if password else "needs a password"
-        raise ValueError(f"the key {needs}: kafka.ssl.key.password") from None
+        problem = "has no password, but one is set" if password else "requires a password"
+        raise ValueError(f"the key {problem}: kafka.ssl.key.password") from None
     except ValueError:
         raise ValueError("the key cannot be read: is kafka.ssl.key.password right?") from None
     return _identity(_checked(certificates), loaded)
@@ -112,7 +110,7 @@ def identity_from_pkcs12(content: bytes, password: str | None) -> tuple[str, str
     """Return the certificate chain and the key of a PKCS #12 store."""
     store = _load_pkcs12(content, password)
     if store.key is None or store.cert is None:
-        raise ValueError("there is no key with a certificate in it")
+        raise ValueError("it contains no key with a certificate")
     others = (each.certificate for each in store.additional_certs)
     return _identity(_pem([store.cert.certificate, *others]), store.key)
 
@@ -121,7 +119,7 @@ def _identity(chain: str, key: PrivateKeyTypes) -> tuple[str, str]:
     public = x509.load_pem_x509_certificates(chain.encode())[0].public_key()
     form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     if public.public_bytes(*form) != key.public_key().public_bytes(*form):
-        raise ValueError("the key is not that of the first certificate")
+        raise ValueError("the key does not match the first certificate")
     plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return chain, plain.decode()
 
@@ -130,11 +128,11 @@ def _load_pkcs12(content: bytes, password: str | None) -> PKCS12KeyAndCertificat
     try:
         return load_pkcs12(content, password.encode() if password is not None else None)
     except (ValueError, TypeError):
-        raise ValueError("it is not PKCS12, or its password is another one") from None
+        raise ValueError("it is not PKCS12, or the password is wrong") from None
 
 
 def _blocks(text: str) -> list[tuple[str, str]]:
-    """Return the kinds and blocks of a PEM text, which properties may have put into one line."""
+    """Return kinds and blocks of a PEM text, which properties may have joined into one line."""
     return [
         (kind, f"-----BEGIN {kind}-----\n{_wrapped(body)}\n-----END {kind}-----\n")
         for kind, body in _BLOCK.findall(text.replace("\\n", "\n"))
@@ -142,7 +140,7 @@ def _blocks(text: str) -> list[tuple[str, str]]:
 
 
 def _wrapped(body: str) -> str:
-    """Return the lines of a block; one with headers is left as it is."""
+    """Return the lines of a block; one with headers stays unchanged."""
     if ":" in body:
         return body.strip()
     letters = re.sub(r"\s", "", body)

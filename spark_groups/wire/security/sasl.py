@@ -1,4 +1,4 @@
-"""How a connection proves who it is: what the client says, and what it makes of the answers."""
+"""Logins and their SASL exchanges."""
 
 from __future__ import annotations
 
@@ -24,13 +24,7 @@ class Mechanism(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PasswordLogin:
-    """A user with a password.
-
-    Args:
-        mechanism: PLAIN or one of SCRAM's.
-        username: The user.
-        password: The password.
-    """
+    """A user with a password, for PLAIN or SCRAM."""
 
     mechanism: Mechanism
     username: str
@@ -39,14 +33,12 @@ class PasswordLogin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLogin:
-    """A client that shows a token which it gets from an endpoint (OAUTHBEARER).
+    """A client with a token from an endpoint (OAUTHBEARER).
 
     Args:
-        endpoint_url: Where: `https://`, `http://`, or `file://` with the token itself.
-        client_id: The client, for which a file needs none.
-        client_secret: Its secret.
-        scope: What the token shall be good for.
-        extensions: What the broker is told beside the token.
+        endpoint_url: `https://`, `http://`, or `file://` with the token itself.
+        client_id: Not needed for a file.
+        extensions: SASL extensions, sent to the broker with the token.
     """
 
     endpoint_url: str
@@ -57,36 +49,35 @@ class TokenLogin:
 
     @property
     def mechanism(self) -> Mechanism:
-        """The one mechanism there is with tokens."""
+        """The only mechanism with tokens."""
         return Mechanism.OAUTHBEARER
 
 
 _ITERATIONS: Final = re.compile(r",i=([0-9]{1,18})(?:,|$)", re.ASCII)
 _ITERATIONS_S: Final = 2.0
-"""What iterations may take in any case: where only little time is left, the next try has more."""
+"""The time that iterations may always take; if little time is left, the next attempt has more."""
 _SAMPLE_ITERATIONS: Final = 4096
-"""How many are timed; the least number of iterations that Kafka takes."""
+"""The size of the sample: the least number of iterations that Kafka accepts."""
 
 Login = PasswordLogin | TokenLogin
 Exchange = Generator[bytes, bytes, None]
-"""Gives what to send, takes what was answered, and ends when the client has nothing more to say."""
+"""Yields messages to send, receives the answers, and ends when the client has sent its last one."""
 
 
 def password_exchange(login: PasswordLogin, timeout_s: float) -> Exchange:
-    """Return what is said to log in with a password.
+    """Return the exchange for a password.
 
     Args:
-        login: Who, and how.
-        timeout_s: How long the password may be hashed (SCRAM), in seconds.
+        timeout_s: How long hashing the password may take (SCRAM).
 
     Raises:
-        AccessError: The broker did not prove that it knows the password too, or asks for more
+        AccessError: The broker did not prove that it knows the password, or requires more
             iterations than there is time for (SCRAM).
     """
     if login.mechanism is Mechanism.PLAIN:
         yield f"\0{login.username}\0{login.password}".encode()
         return
-    # It takes a tenth of a second to import, which not every executor should wait for.
+    # Importing it takes a tenth of a second; most executors do not need it.
     from scramp import ScramClient, ScramException  # noqa: PLC0415
 
     try:
@@ -97,8 +88,8 @@ def password_exchange(login: PasswordLogin, timeout_s: float) -> Exchange:
         client.set_server_final((yield client.get_client_final().encode()).decode())
     except (ScramException, UnicodeDecodeError) as error:
         raise AccessError(
-            f"the broker's part of {login.mechanism.value} is wrong, so it may be another one than"
-            f" it says: {error}"
+            f"the broker did not prove its identity by {login.mechanism.value}; it may be an"
+            f" impostor: {error}"
         ) from None
 
 
@@ -107,32 +98,27 @@ def _fail_if_iterations_take_longer(
 ) -> None:
     """Raise an error if a broker's iterations take too long on this machine.
 
-    Hashing cannot be interrupted, so a sample of it says how long all of it would take.
+    Hashing cannot be interrupted, so a sample predicts its duration.
     """
     found = _ITERATIONS.search(server_first)
     if found is None:
         return
     iterations = int(found[1])
     hash_name = mechanism.value.removeprefix("SCRAM-").replace("-", "").lower()
-    # Processor time: a machine that stands still for a moment must not refuse a broker for good.
+    # Processor time: a pause of the machine must not fail the broker.
     began_at = time.thread_time()
     hashlib.pbkdf2_hmac(hash_name, b"", b"", _SAMPLE_ITERATIONS)
     needed_s = iterations / _SAMPLE_ITERATIONS * (time.thread_time() - began_at)
     if needed_s > max(timeout_s, _ITERATIONS_S):
         raise AccessError(
-            f"the broker asks for {iterations} iterations of {mechanism.value}, which would take"
-            f" {needed_s:.0f} s; it may be another broker than it says. Alter the user's SCRAM"
-            " credentials to fewer iterations, or use OAUTHBEARER"
+            f"the broker requires {iterations} iterations of {mechanism.value}, which would take"
+            f" {needed_s:.0f} s; it may be an impostor. Alter the user's SCRAM credentials to fewer"
+            " iterations, or use OAUTHBEARER"
         )
 
 
 def token_exchange(login: TokenLogin, token: str) -> Exchange:
-    """Return what is said to log in with a token.
-
-    Args:
-        login: Whose extensions go along.
-        token: The token.
-    """
+    """Return the exchange for a token, with the login's extensions."""
     extensions = "".join(f"{name}={value}\1" for name, value in login.extensions)
     refusal = yield f"n,,\1auth=Bearer {token}\1{extensions}\1".encode()
     if refusal:

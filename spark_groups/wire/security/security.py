@@ -1,6 +1,6 @@
-"""How connections to a cluster are secured: one value for our connections and for librdkafka's.
+"""Security of connections: one value for this package's connections and librdkafka's.
 
-Secrets that it would send unencrypted are warned of, each once in a process.
+Secrets that would be sent unencrypted are logged as warnings, each once per process.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 HANDSHAKE_S: Final = 3.0
 TOKEN_TIMEOUT_S: Final = 8.0
 logger = logging.getLogger(__name__)
-_said: Final[set[str]] = set()
-_saying: Final = threading.Lock()
+_warned: Final[set[str]] = set()
+_warning_lock: Final = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """How a connection is secured and authenticated; its text shows no secret.
+    """Security protocol, TLS and login of a connection; its text shows no secret.
 
     Args:
         protocol: Kafka's `security.protocol`.
-        tls: What TLS trusts and shows, where the protocol has it.
-        login: Who logs in, where the protocol has SASL.
+        tls: Used with SSL and SASL_SSL.
+        login: Required with SASL, else None.
 
     Raises:
-        OptionsError: The protocol is unknown, or does not go with the login.
+        OptionsError: The protocol is unknown, or does not match the login.
     """
 
     protocol: str = "PLAINTEXT"
@@ -47,22 +47,22 @@ class Security:
                 f"kafka.security.protocol: {self.protocol!r} is none of {', '.join(PROTOCOLS)}"
             )
         if self.uses_sasl != (self.login is not None):
-            needs = "needs a login" if self.uses_sasl else "has no login"
-            raise OptionsError(f"kafka.security.protocol: {self.protocol} {needs}")
+            problem = "requires a login" if self.uses_sasl else "does not use a login"
+            raise OptionsError(f"kafka.security.protocol: {self.protocol} {problem}")
 
     @property
     def uses_tls(self) -> bool:
-        """Whether everything is encrypted."""
+        """Whether the connection is encrypted."""
         return self.protocol.endswith("SSL")
 
     @property
     def uses_sasl(self) -> bool:
-        """Whether somebody logs in."""
+        """Whether the client authenticates by SASL."""
         return self.protocol.startswith("SASL_")
 
     @property
     def principal(self) -> str:
-        """What brokers call this client; empty: only they know, by a certificate or a token."""
+        """The client's principal; empty if a certificate or token determines it."""
         if isinstance(self.login, PasswordLogin):
             return f"User:{self.login.username}"
         is_anonymous = self.login is None and not (self.uses_tls and self.tls.certificate_pem)
@@ -70,13 +70,13 @@ class Security:
 
     @property
     def handshake_s(self) -> float:
-        """Seconds that securing a connection may take beside connecting it."""
+        """Seconds that securing a connection may take after connecting."""
         if isinstance(self.login, TokenLogin):
             return TOKEN_TIMEOUT_S
         return HANDSHAKE_S if self.uses_tls or self.uses_sasl else 0.0
 
     def librdkafka_settings(self) -> dict[str, Any]:
-        """Return the same in librdkafka's words, secrets included."""
+        """Return librdkafka's settings, including secrets."""
         settings: dict[str, Any] = {"security.protocol": self.protocol}
         if self.uses_tls:
             settings |= _tls_settings(self.tls)
@@ -91,7 +91,6 @@ class Security:
 
 
 PLAINTEXT: Final = Security()
-"""Nothing is encrypted, and nobody logs in."""
 
 
 def _tls_settings(tls: Tls) -> dict[str, Any]:
@@ -116,15 +115,11 @@ def _token_callback(login: TokenLogin, tls: Tls) -> Any:
 
 
 def warn_of_open_secrets(security: Security | None) -> None:
-    """Warn of secrets that cross the network in the open, of each only once in this process.
-
-    Args:
-        security: How connections are secured.
-    """
-    with _saying:
+    """Warn of secrets that cross the network unencrypted, each once per process."""
+    with _warning_lock:
         for warning in _open_secrets(security):
-            if warning not in _said:
-                _said.add(warning)
+            if warning not in _warned:
+                _warned.add(warning)
                 logger.warning("%s", warning)
 
 
@@ -132,13 +127,12 @@ def _open_secrets(security: Security | None) -> Iterator[str]:
     match security:
         case Security("SASL_PLAINTEXT", _, PasswordLogin(Mechanism.PLAIN)):
             yield (
-                "SASL PLAIN over SASL_PLAINTEXT sends the password unencrypted: whoever sees the"
-                " traffic has it. Set kafka.security.protocol to SASL_SSL and name a listener that"
-                " has TLS, or kafka.sasl.mechanism to SCRAM-SHA-512, which sends no password"
+                "SASL PLAIN over SASL_PLAINTEXT sends the password unencrypted. Set"
+                " kafka.security.protocol to SASL_SSL and name a TLS listener, or"
+                " kafka.sasl.mechanism to SCRAM-SHA-512, which sends no password"
             )
         case Security(_, _, TokenLogin(endpoint_url=url)) if url.lower().startswith("http:"):
             yield (
-                "tokens are fetched over http://, unencrypted: whoever sees the traffic has the"
-                " client's secret and its tokens. Set kafka.sasl.oauthbearer.token.endpoint.url to"
-                " an https:// address"
+                "the client secret and the tokens are sent unencrypted over http://. Set"
+                " kafka.sasl.oauthbearer.token.endpoint.url to an https:// address"
             )

@@ -1,7 +1,6 @@
-"""Kafka's settings for security, under the names that its Java clients have, as one value.
+"""Kafka's security settings, by the names of its Java clients, as one value.
 
-Files are read once, here, so that nothing has to be where executors run. No message repeats a
-secret. `sasl.jaas.config` is one login module with its options, as Java writes it.
+Files are read here, once, so that executors need none. No message repeats a secret.
 """
 
 from __future__ import annotations
@@ -31,13 +30,7 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "b": "\b"}
 
 @dataclass(frozen=True, slots=True)
 class SecuritySetting:
-    """One of Kafka's settings.
-
-    Args:
-        name: Kafka's name of it.
-        default: The default, as tables show it.
-        meaning: What it does.
-    """
+    """One of Kafka's settings: its name, its default as tables show it, and its meaning."""
 
     name: str
     default: str
@@ -52,41 +45,41 @@ SECURITY_SETTINGS: Final = (
     SecuritySetting(
         "sasl.jaas.config",
         "none",
-        "Who logs in: PlainLoginModule, ScramLoginModule or OAuthBearerLoginModule.",
+        "The login: PlainLoginModule, ScramLoginModule or OAuthBearerLoginModule.",
     ),
     SecuritySetting(
         "sasl.oauthbearer.token.endpoint.url",
         "none",
-        "Where tokens come from: https://, http://, or file:// with a token.",
+        "The token endpoint: https://, http://, or file:// with a token.",
     ),
+    SecuritySetting("sasl.oauthbearer.client.credentials.client.id", "none", "The client id."),
     SecuritySetting(
-        "sasl.oauthbearer.client.credentials.client.id", "none", "The client that gets a token."
+        "sasl.oauthbearer.client.credentials.client.secret", "none", "The client secret."
     ),
-    SecuritySetting("sasl.oauthbearer.client.credentials.client.secret", "none", "Its secret."),
     SecuritySetting("sasl.oauthbearer.scope", "none", "The scope of the token."),
     SecuritySetting(
-        "ssl.truststore.location", "the system's", "A file with the authorities to trust."
+        "ssl.truststore.location", "the system's", "A file with the trusted authorities."
     ),
     SecuritySetting("ssl.truststore.type", "what the file is", "PEM or PKCS12."),
     SecuritySetting("ssl.truststore.password", "none", "The password of a PKCS12 file."),
-    SecuritySetting("ssl.truststore.certificates", "none", "The authorities themselves, as PEM."),
+    SecuritySetting("ssl.truststore.certificates", "none", "The trusted authorities, as PEM."),
     SecuritySetting(
         "ssl.keystore.location", "none", "A file with the client's certificate and key."
     ),
     SecuritySetting("ssl.keystore.type", "what the file is", "PEM or PKCS12."),
     SecuritySetting("ssl.keystore.password", "none", "The password of a PKCS12 file."),
     SecuritySetting(
-        "ssl.keystore.certificate.chain", "none", "The client's certificates themselves, as PEM."
+        "ssl.keystore.certificate.chain", "none", "The client's certificate chain, as PEM."
     ),
-    SecuritySetting("ssl.keystore.key", "none", "Its key itself, as PEM."),
-    SecuritySetting("ssl.key.password", "none", "The password of a key in PEM."),
+    SecuritySetting("ssl.keystore.key", "none", "The client's key, as PEM."),
+    SecuritySetting("ssl.key.password", "none", "The password of a PEM key."),
     SecuritySetting(
         "ssl.endpoint.identification.algorithm",
         "https",
-        "Whether a certificate must name the broker's host; empty: no.",
+        "https: a certificate must name the broker's host; empty: not checked.",
     ),
 )
-"""Every setting that is taken; each means what it means to Kafka's own clients."""
+"""All supported settings; they have the same meaning as for Kafka's own clients."""
 
 _JAAS: Final = "sasl.jaas.config"
 _PACKAGE: Final = "org.apache.kafka.common.security."
@@ -100,7 +93,7 @@ _MODULES: Final = {
     Mechanism.OAUTHBEARER: _TOKEN_MODULE,
 }
 _SHADED: Final = "kafkashaded."
-"""What Databricks writes before Kafka's class names."""
+"""Databricks' prefix of Kafka's class names."""
 _EXTENSION: Final = "extension_"
 _TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"
 _CLIENT: Final = "sasl.oauthbearer.client.credentials.client."
@@ -112,12 +105,12 @@ def security_of(
     """Return the security that settings describe.
 
     Args:
-        settings: Kafka's settings by Kafka's own names; others are not looked at.
-        prefix: What the user writes before the names, for messages.
-        allowed: What they may refer to; None is what the environment of this process allows.
+        settings: Kafka's settings by name; others are ignored.
+        prefix: The user's prefix of the names, for messages.
+        allowed: The permitted references; None for those of this process's environment.
 
     Raises:
-        OptionsError: Something is wrong with them; lists everything.
+        OptionsError: Some settings are invalid; lists all of them.
     """
     if allowed is None:
         try:
@@ -135,7 +128,7 @@ def security_of(
 
 
 class _Reading:
-    """One reading of settings, which goes on behind what is wrong to find the rest of it."""
+    """One reading of settings, which continues after an error to find them all."""
 
     def __init__(self, settings: Mapping[str, str], allowed: Allowed) -> None:
         self._allowed = allowed
@@ -154,13 +147,13 @@ class _Reading:
             self._wrong("security.protocol", f"{protocol!r} is none of {', '.join(PROTOCOLS)}")
             return None
         self._find_unused(protocol)
-        # A token endpoint is reached by TLS whatever the broker's listener is.
+        # A token endpoint may use TLS even if the broker's listener does not.
         tls = self._tls() if protocol.endswith("SSL") or _TOKEN_URL in self._settings else Tls()
         login = self._login() if protocol.startswith("SASL_") else None
         return None if self.problems else Security(protocol, tls, login)
 
     def _find_unused(self, protocol: str) -> None:
-        """A setting that is not obeyed is worse than an error: somebody counts on it."""
+        """Report settings that have no effect: the user relies on them."""
         for start, uses in (("ssl.", "SSL"), ("sasl.", "SASL_")):
             given = [each.name for each in SECURITY_SETTINGS if each.name in self._settings]
             unused = [name for name in given if name.startswith(start) and uses not in protocol]
@@ -184,13 +177,13 @@ class _Reading:
         )
 
     def _trusted(self) -> str | None:
-        # What it imports takes a tenth of a second, which not every executor should wait for.
+        # Its imports take a tenth of a second; most executors do not need it.
         from spark_groups.wire.security import keystores  # noqa: PLC0415
 
         location, texts = "ssl.truststore.location", "ssl.truststore.certificates"
         path, text = self._settings.get(location), self._settings.get(texts)
         if path is not None and text is not None:
-            self._wrong(texts, f"is set beside {location}: give one of them")
+            self._wrong(texts, f"is set as well as {location}: set only one of them")
         elif text is not None:
             return self._try(texts, lambda: keystores.trusted_from_pem(text))
         elif path is not None:
@@ -198,7 +191,7 @@ class _Reading:
         return None
 
     def _check_store(self, path: str) -> None:
-        """Whoever gives settings through Spark Connect must not use the driver's own keys."""
+        """Prevent settings from Spark Connect from using the driver's own keys."""
         if self._allowed.is_connect:
             self._allowed.check_path(path)
 
@@ -225,7 +218,7 @@ class _Reading:
             texts = self._settings[chain], self._settings[key]
             return self._try(chain, lambda: keystores.identity_from_pem(*texts, password))
         if given:
-            self._wrong(given[0], f"give either {location}, or both of {chain} and {key}")
+            self._wrong(given[0], f"set either {location}, or both {chain} and {key}")
         return None
 
     def _identity_in(self, path: str) -> tuple[str, str]:
@@ -257,7 +250,7 @@ class _Reading:
                 why = (
                     "belongs to another mechanism"
                     if class_name in _MODULES.values()
-                    else ("is a Java class that only a JVM could run")
+                    else "is a Java class, which only a JVM can run"
                 )
                 self._wrong(
                     _JAAS, f"{module.name} {why}: sasl.mechanism={mechanism.value} needs {wanted}"
@@ -304,7 +297,7 @@ class _Reading:
         if left:
             self._wrong(_JAAS, f"{', '.join(left)} is not supported")
         if scheme != "file" and not (client_id and secret):
-            self._wrong(f"{_CLIENT}id", f"it and {_CLIENT}secret are needed to get a token")
+            self._wrong(f"{_CLIENT}id", f"it and {_CLIENT}secret are required to get a token")
         return TokenLogin(
             endpoint_url=url or "",
             client_id=client_id,
@@ -326,38 +319,35 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class LoginModule:
-    """A Java class that logs in, and what it is told.
-
-    Args:
-        name: Its name with its packages.
-        options: Its options, with secrets among them.
-    """
+    """A JAAS login module: its class name, and its options with secrets."""
 
     name: str
     options: Mapping[str, str] = field(repr=False)
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """Read a JAAS configuration of one login module; no message repeats any of its values.
+    """Parse a JAAS configuration of one login module; no message repeats any of its values.
 
     Args:
         text: `some.LoginModule required name="value" name="value";`
 
     Raises:
-        ValueError: It is not such a text, or has more than one module.
+        ValueError: It is malformed, or has more than one module.
     """
     tokens = list(_tokens(text))
     kinds = "".join(kind[0] for kind, _ in tokens)
     # One letter for each token: a name, a flag, then name=value as often as it is there, and `;`.
     if re.fullmatch(r"ww(?:wm[wq])*m", kinds) is None or tokens[-1] != ("mark", ";"):
         if sum(token == ("mark", ";") for token in tokens) > 1:
-            raise ValueError("it names more than one login module: give one")
-        raise ValueError('it is not: some.LoginModule required name="value" name="value";')
+            raise ValueError("it names more than one login module: set only one")
+        raise ValueError(
+            'it is not of the form: some.LoginModule required name="value" name="value";'
+        )
     if tokens[1][1].lower() not in _FLAGS:
-        raise ValueError(f"behind the login module must be one of {', '.join(_FLAGS)}")
+        raise ValueError(f"after the login module, expected one of {', '.join(_FLAGS)}")
     rest = tokens[2:-1]
     if any(mark != "=" for _, mark in rest[1::3]):
-        raise ValueError("it names more than one login module: give one")
+        raise ValueError("it names more than one login module: set only one")
     options = {name: value for (_, name), (_, value) in zip(rest[::3], rest[2::3], strict=True)}
     return LoginModule(tokens[0][1], options)
 
@@ -367,7 +357,9 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
     while place < end:
         found = _TOKEN.match(text, place)
         if found is None:
-            raise ValueError(f"it cannot be read from character {place + 1} on: is a quote open?")
+            raise ValueError(
+                f"it cannot be parsed after character {place + 1}: is a quote missing?"
+            )
         place = found.end()
         kind = str(found.lastgroup)
         yield kind, _unescaped(found[kind]) if kind == "quoted" else found[kind]

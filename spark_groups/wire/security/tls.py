@@ -1,7 +1,6 @@
-"""What a TLS connection trusts, who it says it is, and what a failed handshake means.
+"""TLS: trusted certificates, the client's own, and the meaning of a failed handshake.
 
-Certificates and keys are texts, never files: they travel to executors inside the pickled reader, so
-that no file has to be there.
+Certificates and keys are texts, never files: they travel to executors inside the pickled reader.
 """
 
 from __future__ import annotations
@@ -21,20 +20,21 @@ from spark_groups.wire.addresses import Address
 
 _CONTEXTS_MAX: Final = 8
 _UNTRUSTED: Final = (
-    "is of an authority that is not trusted: set kafka.ssl.truststore.location or"
+    "is signed by an authority that is not trusted: set kafka.ssl.truststore.location or"
     " kafka.ssl.truststore.certificates to the authority's certificate"
 )
 _OTHER_HOST: Final = (
-    "does not name this host: reach the broker by a name that is in it (also in the broker's"
-    " advertised.listeners); an empty kafka.ssl.endpoint.identification.algorithm would not check"
+    "does not name this host: address the broker by a name in its certificate (also in its"
+    " advertised.listeners), or set kafka.ssl.endpoint.identification.algorithm to the empty string"
+    " to skip this check"
 )
 _CERTIFICATE_PROBLEMS: Final[Mapping[int, str]] = MappingProxyType(
     {
         2: _UNTRUSTED,
-        # An authority of the same name with another key.
+        # An authority with the same name but another key.
         7: _UNTRUSTED,
         9: "is not valid yet: check the clocks",
-        10: "has expired: renew it on the broker (ssl.keystore), or correct this clock",
+        10: "has expired: renew it on the broker (ssl.keystore), or check the clock of this host",
         18: _UNTRUSTED,
         19: _UNTRUSTED,
         20: _UNTRUSTED,
@@ -47,24 +47,24 @@ _CERTIFICATE_PROBLEMS: Final[Mapping[int, str]] = MappingProxyType(
 _NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 _ABOUT_THE_CLIENT: Final = ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE", "ACCESS_DENIED")
 _NO_CERTIFICATE: Final = (
-    ": it wants a client certificate, set kafka.ssl.keystore.location, or"
+    ": it requires a client certificate, set kafka.ssl.keystore.location, or"
     " kafka.ssl.keystore.certificate.chain and kafka.ssl.keystore.key"
 )
 _BAD_CERTIFICATE: Final = (
-    ": it does not take the client certificate of kafka.ssl.keystore; is that valid, and of an"
-    " authority that the broker's ssl.truststore has?"
+    ": it rejected the client certificate of kafka.ssl.keystore; check that it is valid and that"
+    " the broker's ssl.truststore contains its authority"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """How the other end of a TLS connection is checked, and what it is shown.
+    """TLS settings of a connection.
 
     Args:
-        trusted_pem: Certificates of the authorities that are trusted; None: the system's.
-        certificate_pem: This client's certificate and those between it and its authority.
-        key_pem: The key of the certificate, PKCS #8 without a password.
-        verify_host_name: Whether the broker's certificate must name the host it is reached at.
+        trusted_pem: Certificates of trusted authorities; None for the system's.
+        certificate_pem: The client's certificate chain.
+        key_pem: Its key, PKCS #8 without a password.
+        verify_host_name: Whether the broker's certificate must name its host.
     """
 
     trusted_pem: str | None = field(default=None, repr=False)
@@ -75,15 +75,11 @@ class Tls:
 
 @lru_cache(maxsize=_CONTEXTS_MAX)
 def ssl_context(tls: Tls) -> ssl.SSLContext:
-    """Return the context of connections; made once, for it costs milliseconds.
-
-    Args:
-        tls: What is trusted and shown.
-    """
+    """Return the context of connections; cached, because creating one takes milliseconds."""
     context = ssl.create_default_context(cadata=tls.trusted_pem)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = tls.verify_host_name
-    # The same on every Python: 3.13 would refuse authorities that Java and librdkafka take.
+    # For all Python versions: 3.13 would refuse authorities that Java and librdkafka accept.
     context.verify_flags = ssl.VERIFY_X509_TRUSTED_FIRST
     if tls.certificate_pem is not None and tls.key_pem is not None:
         _load_certificate(context, tls.certificate_pem, tls.key_pem)
@@ -91,11 +87,11 @@ def ssl_context(tls: Tls) -> ssl.SSLContext:
 
 
 def _load_certificate(context: ssl.SSLContext, certificate_pem: str, key_pem: str) -> None:
-    """Load a certificate with its key, for which Python wants a file: the key is encrypted in it.
+    """Load a certificate with its key from a file, as Python requires.
 
-    The password is made for the moment, and the file is gone when this returns.
+    The file exists only during this call, and its key is encrypted with a random password.
     """
-    # It takes a tenth of a second to import, which not every executor should wait for.
+    # Importing it takes a tenth of a second; most executors do not need it.
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
 
     password = secrets.token_bytes(24).hex()
@@ -112,18 +108,17 @@ def _load_certificate(context: ssl.SSLContext, certificate_pem: str, key_pem: st
 
 
 def tls_refusal(error: BaseException, address: Address, tls: Tls) -> AccessError | None:
-    """Return why a broker and this client do not take each other; None: the error says not that.
+    """Return an AccessError if TLS failed, which is not retried; None for another error.
 
     Args:
-        error: What was raised by the handshake, or by the first read behind it.
-        address: Where the broker is.
-        tls: What was trusted and shown.
+        error: From the handshake, or from the first read after it.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
-        what = _CERTIFICATE_PROBLEMS.get(
-            error.verify_code, f"is refused ({error.verify_message}): kafka.ssl.truststore.location"
+        problem = _CERTIFICATE_PROBLEMS.get(
+            error.verify_code,
+            f"is not accepted ({error.verify_message}): check kafka.ssl.truststore.location",
         )
-        return AccessError(f"the certificate of {address} {what}")
+        return AccessError(f"the certificate of {address} {problem}")
     if not isinstance(error, ssl.SSLError):
         return None
     reason = (getattr(error, "reason", None) or "").replace(" ", "_").upper()
@@ -131,20 +126,16 @@ def tls_refusal(error: BaseException, address: Address, tls: Tls) -> AccessError
         return no_tls(address)
     if "ALERT" not in reason:
         return None
-    said = reason.partition("ALERT_")[2].lower().replace("_", " ")
+    alert = reason.partition("ALERT_")[2].lower().replace("_", " ")
     remedy = ""
     if any(word in reason for word in _ABOUT_THE_CLIENT):
         remedy = _NO_CERTIFICATE if tls.certificate_pem is None else _BAD_CERTIFICATE
-    return AccessError(f"{address} refused the TLS handshake ({said}){remedy}")
+    return AccessError(f"{address} refused the TLS handshake ({alert}){remedy}")
 
 
 def no_tls(address: Address) -> AccessError:
-    """Return the error for a listener without TLS.
-
-    Args:
-        address: Where it is.
-    """
+    """Return the error for a listener without TLS."""
     return AccessError(
-        f"{address} does not speak TLS: name its SSL or SASL_SSL listener in"
+        f"{address} does not speak TLS: name the SSL or SASL_SSL listener in"
         " kafka.bootstrap.servers, or correct kafka.security.protocol"
     )

@@ -1,4 +1,4 @@
-"""Tokens for OAUTHBEARER: fetched by client credentials over HTTP, or read from a file."""
+"""OAUTHBEARER tokens: fetched with client credentials over HTTP, or read from a file."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from spark_groups.wire.security.tls import Tls
 TOKEN_BYTES_MAX: Final = 1024 * 1024
 _ERROR_FIELDS: Final = ("error", "error_description")
 _ERROR_FIELD_MAX: Final = 500
-"""How many characters of each field an error message repeats."""
+"""The characters of each field that an error message repeats."""
 UNKNOWN_LIFETIME_S: Final = 300.0
-"""How long a token is taken for good that does not say it."""
+"""The assumed lifetime of a token without an expiry."""
 _RENEW_AT: Final = 0.8
 _TOKENS_MAX: Final = 16
 _SECRETS_REMEDY: Final = (
@@ -37,10 +37,9 @@ _SECRETS_REMEDY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token, and when it ends.
+    """A token and its expiry.
 
     Args:
-        text: The token.
         expires_at_s: Seconds since 1970.
         renew_at_s: When to fetch the next one.
     """
@@ -51,29 +50,28 @@ class Token:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry the client's secret to another host."""
+    """A redirect would carry the client secret to another host."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 class TokenStore:
-    """The tokens of a process, each used by all connections until it is nearly over."""
+    """The tokens of a process, each shared by all connections until shortly before it expires."""
 
     def __init__(self) -> None:
         self._tokens: OrderedDict[TokenLogin, Token] = OrderedDict()
         self._lock = threading.Lock()
 
     def token(self, login: TokenLogin, tls: Tls, timeout_s: float) -> Token:
-        """Return a token that is good for a while.
+        """Return a token that is valid for a while.
 
         Args:
-            login: Whose.
-            tls: What is trusted at the endpoint, beside what the system trusts.
-            timeout_s: Seconds in which it must be there.
+            tls: Trusted certificates for the endpoint, in addition to the system's.
+            timeout_s: For fetching a token.
 
         Raises:
-            AccessError: The endpoint refused, or what it gives is no token.
+            AccessError: The endpoint refused, or its answer contains no token.
             BrokerUnreachableError: The endpoint did not answer in time.
         """
         with self._lock:
@@ -91,7 +89,7 @@ class TokenStore:
         return fresh
 
     def forget(self, login: TokenLogin) -> None:
-        """Fetch another one next time: a broker refused this one."""
+        """Fetch another token next time: a broker rejected this one."""
         with self._lock:
             self._tokens.pop(login, None)
 
@@ -114,7 +112,7 @@ def _read_token(url: str) -> Token:
 
 
 def _fetch_in_time(login: TokenLogin, tls: Tls, timeout_s: float) -> Token:
-    """Fetch in a thread of its own: urllib bounds each read, and nothing bounds them together."""
+    """Fetch in a thread of its own: urllib limits each read, but not all of them together."""
     fetched: list[Token | Exception] = []
 
     def fetch() -> None:
@@ -123,15 +121,17 @@ def _fetch_in_time(login: TokenLogin, tls: Tls, timeout_s: float) -> Token:
         except (AccessError, BrokerUnreachableError) as error:
             fetched.append(error)
         except ValueError:
-            # Its own words may repeat all of the address.
+            # The error's text may contain the whole address.
             name = "kafka.sasl.oauthbearer.token.endpoint.url"
-            fetched.append(AccessError(f"{_said(login)} is no address: correct {name}"))
+            fetched.append(
+                AccessError(f"{_endpoint(login)} is not a valid address: correct {name}")
+            )
 
     thread = threading.Thread(target=fetch, name="oauth-token", daemon=True)
     thread.start()
     thread.join(max(0.001, timeout_s))
     if not fetched:
-        raise BrokerUnreachableError(f"{_said(login)} did not answer in time")
+        raise BrokerUnreachableError(f"{_endpoint(login)} did not answer in time")
     if isinstance(fetched[0], Exception):
         raise fetched[0]
     return fetched[0]
@@ -163,15 +163,15 @@ def _fetch(login: TokenLogin, tls: Tls, timeout_s: float) -> Token:
         cause = getattr(error, "reason", error)
         if isinstance(cause, ssl.SSLCertVerificationError):
             raise AccessError(
-                f"the certificate of {_said(login)} is not trusted: {cause.verify_message}; set"
+                f"the certificate of {_endpoint(login)} is not trusted: {cause.verify_message}; set"
                 " kafka.ssl.truststore.location or .certificates to its authority"
             ) from None
-        raise BrokerUnreachableError(f"{_said(login)} cannot be reached: {cause}") from None
+        raise BrokerUnreachableError(f"{_endpoint(login)} cannot be reached: {cause}") from None
     try:
         values = json.loads(body)
-        return _token(values["access_token"], values.get("expires_in"), _said(login))
+        return _token(values["access_token"], values.get("expires_in"), _endpoint(login))
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise AccessError(f"{_said(login)} answered without an access_token") from None
+        raise AccessError(f"the answer of {_endpoint(login)} has no access_token") from None
 
 
 def _context(tls: Tls) -> ssl.SSLContext:
@@ -184,28 +184,28 @@ def _context(tls: Tls) -> ssl.SSLContext:
 def _refusal(login: TokenLogin, error: urllib.error.HTTPError) -> Exception:
     reason = f"HTTP {error.code}"
     try:
-        said = json.loads(error.read(TOKEN_BYTES_MAX))
+        answer = json.loads(error.read(TOKEN_BYTES_MAX))
         reason = ", ".join(
             [
                 reason,
                 *(
-                    printable(str(said[key]))[:_ERROR_FIELD_MAX]
+                    printable(str(answer[key]))[:_ERROR_FIELD_MAX]
                     for key in _ERROR_FIELDS
-                    if key in said
+                    if key in answer
                 ),
             ]
         )
     except (OSError, ValueError, TypeError, RecursionError):
-        pass  # The code alone has to do.
+        pass  # Report only the status code.
     if login.client_secret:
         reason = reason.replace(login.client_secret, "***")
     if error.code >= 500 or error.code == 429:
-        return BrokerUnreachableError(f"{_said(login)} gave no token: {reason}")
-    return AccessError(f"{_said(login)} gave no token: {reason}; {_SECRETS_REMEDY}")
+        return BrokerUnreachableError(f"{_endpoint(login)} did not issue a token: {reason}")
+    return AccessError(f"{_endpoint(login)} did not issue a token: {reason}; {_SECRETS_REMEDY}")
 
 
-def _said(login: TokenLogin) -> str:
-    """Return how messages call the endpoint: without a query, which may hold a secret."""
+def _endpoint(login: TokenLogin) -> str:
+    """Return the endpoint for messages, without its query, which may contain a secret."""
     address = login.endpoint_url.partition("?")[0]
     scheme, _, rest = address.partition("://")
     return f"the token endpoint {scheme}://{rest.rpartition('@')[2]}"
@@ -213,14 +213,14 @@ def _said(login: TokenLogin) -> str:
 
 def _token(text: Any, expires_in_s: Any, where: str) -> Token:
     if not isinstance(text, str) or not text.isascii() or not text.isprintable() or not text:
-        raise AccessError(f"{where} has no token that could be sent")
+        raise AccessError(f"{where} has no valid token")
     now = time.time()
     lifetime_s = expires_in_s if isinstance(expires_in_s, int | float) else _lifetime_s(text, now)
     return Token(text, now + lifetime_s, now + _RENEW_AT * lifetime_s)
 
 
 def _lifetime_s(text: str, now: float) -> float:
-    """Return how long a JSON Web Token is good; brokers check it, this is only a guide."""
+    """Return the lifetime of a JSON Web Token; an estimate, which brokers check."""
     try:
         payload = text.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))

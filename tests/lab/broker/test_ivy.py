@@ -9,7 +9,7 @@ import pytest
 
 from spark_groups.errors import EmbeddedKafkaError
 from spark_groups.lab.broker.ivy import _proxy_flags, fetch_progress, retrieve
-from spark_groups.runtime.java import find_spark_jars
+from spark_groups.ops.java import find_spark_jars
 from tests.lab.broker.maven import publish, settings_for
 
 

@@ -263,7 +263,7 @@ def test_a_refusal_for_good_names_its_remedy() -> None:
         (lambda index, offset: answered(), "t-0 from offset 5 until 9"),
         (lambda index, offset: None, "t-0 from offset 5 until 9"),
         (lambda index, offset: answered(error_code=NOT_LEADER), "NOT_LEADER_OR_FOLLOWER"),
-        (lambda index, offset: answered(preferred_read_replica=77), "broker 77 is not there"),
+        (lambda index, offset: answered(preferred_read_replica=77), "broker 77 is not alive"),
         (lambda index, offset: answered(records=b"5"), "records without a whole batch"),
     ],
 )
@@ -328,6 +328,6 @@ def test_a_partition_without_a_leader_is_waited_for_at_rest(monkeypatch) -> None
         monkeypatch.setattr(
             fetcher, "_await_response", lambda: (waits.append(time.monotonic()), wait())[1]
         )
-        with pytest.raises(BrokerUnreachableError, match="at last: t-0 has no leader"):
+        with pytest.raises(BrokerUnreachableError, match="last error: t-0 has no leader"):
             read_all(fetcher, piece(0, 0, 10))
     assert 5 < len(waits) < 50

@@ -79,7 +79,7 @@ def test_a_broker_that_is_not_there_is_looked_up_again() -> None:
     leaders, (one, other) = known(metadata(1, 7))
     one.replica_id = 9
     assert leaders.route([one, other]) == {}
-    assert leaders.last_error == "broker 7 is not there"
+    assert leaders.last_error == "broker 7 is not alive"
     assert one.reads_from_leader
     assert leaders.wake_at < math.inf
 

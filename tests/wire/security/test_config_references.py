@@ -34,7 +34,7 @@ def test_what_is_referred_to_is_put_in(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("${env:SPARK_GROUPS_NO_SUCH}", "no such variable in the environment"),
+        ("${env:SPARK_GROUPS_NO_SUCH}", "the environment has no such variable"),
         ("${file:/no/such:alice}", "/no/such cannot be read: No such file"),
         ("${file:alice}", "is not ${file:PATH:NAME}"),
         ("${directory:/no:such}", "cannot be read: No such file"),
@@ -82,7 +82,9 @@ def test_elsewhere_variables_may_be_read_and_files_of_directories_that_are_named
     secret = f"${{directory:{directory}:password}}"
     assert refusal(ENV, environ) == ""
     for text in (file, secret):
-        assert "it is below no path that SPARK_GROUPS_ALLOWED_PATHS names" in refusal(text, environ)
+        assert "SPARK_GROUPS_ALLOWED_PATHS in the environment of the driver does not" in refusal(
+            text, environ
+        )
         assert f"SPARK_GROUPS_ALLOWED_PATHS={directory.resolve()}" in refusal(text, environ)
         named = environ | {"SPARK_GROUPS_ALLOWED_PATHS": f"/no/such, {directory}/"}
         assert refusal(text, named) == ""
@@ -121,8 +123,8 @@ def test_variables_may_be_named_by_a_pattern(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("SPARK_GROUPS_CONFIG_PROVIDERS", "enw", "'enw', which is none of env, file, directory"),
-        ("SPARK_GROUPS_ALLOWLIST_PATTERN", "(", "is no regular expression"),
+        ("SPARK_GROUPS_CONFIG_PROVIDERS", "enw", "'enw' is not one of env, file, directory"),
+        ("SPARK_GROUPS_ALLOWLIST_PATTERN", "(", "is not a regular expression"),
     ],
 )
 def test_what_allows_has_to_be_understood(

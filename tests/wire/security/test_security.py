@@ -23,7 +23,7 @@ def test_a_protocol_goes_with_its_login(protocol: str) -> None:
     matching = Security(protocol, login=login if is_sasl else None)
     assert matching.uses_tls == ("SSL" in protocol.removeprefix("SASL_"))
     assert (matching.handshake_s > 0) == (protocol != "PLAINTEXT")
-    with pytest.raises(OptionsError, match=f"{protocol} (needs a|has no) login"):
+    with pytest.raises(OptionsError, match=f"{protocol} (requires a|does not use a) login"):
         Security(protocol, login=None if is_sasl else login)
 
 
@@ -80,7 +80,7 @@ def tokens(url: str) -> TokenLogin:
 
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(security_warnings, "_said", set())
+    monkeypatch.setattr(security_warnings, "_warned", set())
 
 
 @pytest.mark.parametrize(

@@ -114,14 +114,17 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ({"security.protocol": "TLS"}, "kafka.security.protocol: 'TLS' is none of PLAINTEXT, SSL"),
     (SCRAM | {"sasl.mechanism": "GSSAPI"}, "kafka.sasl.mechanism: 'GSSAPI' is none of PLAIN"),
     ({"security.protocol": "SASL_SSL"}, "kafka.sasl.mechanism: is missing: one of PLAIN"),
-    (SCRAM | {"sasl.jaas.config": ""}, "kafka.sasl.jaas.config: it is not: some.LoginModule"),
+    (
+        SCRAM | {"sasl.jaas.config": ""},
+        "kafka.sasl.jaas.config: it is not of the form: some.LoginModule",
+    ),
     (
         SCRAM | {"sasl.mechanism": "PLAIN"},
         "ScramLoginModule belongs to another mechanism: sasl.mechanism=PLAIN needs org.apache",
     ),
     (
         SCRAM | {"sasl.jaas.config": f'com.sun.Krb5LoginModule required x="{SECRET}";'},
-        "com.sun.Krb5LoginModule is a Java class that only a JVM could run",
+        "com.sun.Krb5LoginModule is a Java class, which only a JVM can run",
     ),
     (
         SCRAM | {"sasl.jaas.config": jaas("scram.Scram", username="a", tokenauth="true")},
@@ -137,7 +140,7 @@ WRONG: list[tuple[dict[str, str], str]] = [
     (TOKENS | {"sasl.oauthbearer.token.endpoint.url": SECRET}, "is not an https://, http://"),
     (
         {k: v for k, v in TOKENS.items() if not k.endswith("secret")},
-        "client.secret are needed to get a token",
+        "client.secret are required to get a token",
     ),
     (
         {"sasl.jaas.config": SCRAM["sasl.jaas.config"]},
@@ -153,7 +156,7 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"security.protocol": "SSL", "ssl.keystore.key": SECRET},
-        "kafka.ssl.keystore.key: give either ssl.keystore.location, or both",
+        "kafka.ssl.keystore.key: set either ssl.keystore.location, or both",
     ),
     (
         {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "none"},
@@ -218,11 +221,11 @@ def test_a_module_with_its_options_is_read(text: str, options: tuple[str, str]) 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "it is not: some.LoginModule required"),
-        ("alice:secret-1", "it is not: some.LoginModule required"),
+        ("", "it is not of the form: some.LoginModule required"),
+        ("alice:secret-1", "it is not of the form: some.LoginModule required"),
         (f'{PLAIN} required username="alice" password="secret-1"', "it is not"),
-        (f'{PLAIN} needed username="alice" password="secret-1";', "must be one of required"),
-        (f'{PLAIN} required password="secret-1; username="a";', "is a quote open"),
+        (f'{PLAIN} needed username="alice" password="secret-1";', "expected one of required"),
+        (f'{PLAIN} required password="secret-1; username="a";', "is a quote missing"),
         (f'{PLAIN} required password="secret-1"; {PLAIN} required;', "more than one login module"),
         (f'{PLAIN} required password;"secret-1";', "more than one login module"),
         (f'{PLAIN} required password="secret-1" username;', "it is not"),

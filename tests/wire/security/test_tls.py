@@ -80,7 +80,7 @@ def test_what_is_right(secured: SecuredKafka) -> None:
     [
         ("OTHERHOST", "the certificate of .* does not name this host.*advertised.listeners"),
         ("EXPIRED", "the certificate of .* has expired: renew it on the broker"),
-        ("MUTUAL", "wants a client certificate, set kafka.ssl.keystore.location"),
+        ("MUTUAL", "requires a client certificate, set kafka.ssl.keystore.location"),
     ],
 )
 def test_what_is_wrong_is_said_at_once(secured: SecuredKafka, listener: str, says: str) -> None:
@@ -104,7 +104,7 @@ def test_a_client_certificate_of_another_authority(secured: SecuredKafka) -> Non
         "ssl.keystore.key": mallory.key_pem,
     }
     said = refused(secured.kafka.listener("MUTUAL"), settings)
-    assert "does not take the client certificate of kafka.ssl.keystore" in said
+    assert "rejected the client certificate of kafka.ssl.keystore" in said
 
 
 def test_other_errors_say_nothing_about_certificates() -> None:

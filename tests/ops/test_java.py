@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spark_groups.errors import EmbeddedKafkaError
-from spark_groups.runtime.java import find_java, find_spark_jars
+from spark_groups.ops.java import find_java, find_spark_jars
 
 
 def fake_java(home: Path, version: str) -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from spark_groups.errors import EmbeddedKafkaError
-from spark_groups.runtime.started_broker import (
+from spark_groups.ops.started_broker import (
     BROKER_ID_FLAG,
     StartedBroker,
     forget_started,

@@ -14,9 +14,9 @@ from spark_groups.protocol.messages import (
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
+from spark_groups.runtime.driver import LogEnds
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.connection import RequestError
-from spark_groups.wire.log_ends import LogEnds
 
 KEYS = [TopicIdPartition(uuid.UUID(int=1), partition) for partition in range(2)]
 
