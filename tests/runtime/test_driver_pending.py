@@ -51,9 +51,9 @@ def test_pending_partition_shows_its_withheld_range_and_the_next_plan_starts_the
             "committed_offset": READ_EACH,
             "log_end_offset": ROWS,
         }
-        told = f"waits for {topic_name}-{partition}: [{READ_EACH}, {ROWS}), withheld"
-        said = [each for each in heir.driver.snapshot()["timeline"] if told in each]
-        assert len(said) == 1
+        waiting_for = f"waiting for {topic_name}-{partition}: [{READ_EACH}, {ROWS}), not released"
+        lines = [each for each in heir.driver.snapshot()["timeline"] if waiting_for in each]
+        assert len(lines) == 1
         assert not heir.ranges, "it is only shown"
 
         owner.commit_all()

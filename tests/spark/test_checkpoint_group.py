@@ -29,7 +29,7 @@ def run_of(*, tells_start: bool, monkeypatch: pytest.MonkeyPatch) -> QueryRun:
 
 def test_first_batch_on_the_checkpoint_of_another_group_is_refused(monkeypatch) -> None:
     run = run_of(tells_start=False, monkeypatch=monkeypatch)
-    with pytest.raises(CheckpointError, match="in the group 'other'") as raised:
+    with pytest.raises(CheckpointError, match="belongs to the group 'other'") as raised:
         run.ranges(plan_of("other", "orders"), plan_of("g", "orders"))
     command = "spark-groups reset-offsets g --from-group other --topic orders --execute"
     assert str(raised.value).endswith(f"{command} --bootstrap-server b:1")

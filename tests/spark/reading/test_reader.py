@@ -364,7 +364,7 @@ def test_topic_that_was_created_again_is_another_topic(
     old_id = topic_ids(settings, [topic_name])[topic_name]
     planned = [OffsetRange(old_id, topic_name, 0, 0, 3)]
     delete_topic(kafka.bootstrap_servers, topic_name)
-    with pytest.raises(DataLossError, match=f"the topic {topic_name} .* is gone: 3 offsets"):
+    with pytest.raises(DataLossError, match=f"the topic {topic_name} .* was deleted: 3 offsets"):
         list(read_ranges(settings, planned))
     create_topic(kafka.bootstrap_servers, topic_name)
     produce(kafka.bootstrap_servers, topic_name, [b"new"] * 5)
