@@ -1,4 +1,4 @@
-"""Batches of a response: what is skipped, where reading stops, and what is refused."""
+"""Batches of a response: which are skipped or refused, and where reading stops."""
 
 from __future__ import annotations
 

@@ -51,8 +51,8 @@ def test_pending_partition_shows_its_withheld_range_and_the_next_plan_starts_the
             "committed_offset": READ_EACH,
             "log_end_offset": ROWS,
         }
-        told = f"waits for {topic_name}-{partition}: [{READ_EACH}, {ROWS}), withheld"
-        said = [each for each in heir.driver.snapshot()["timeline"] if told in each]
+        expected = f"waits for {topic_name}-{partition}: [{READ_EACH}, {ROWS}), withheld"
+        said = [each for each in heir.driver.snapshot()["timeline"] if expected in each]
         assert len(said) == 1
         assert not heir.ranges, "it is only shown"
 
