@@ -4,8 +4,8 @@ Queries at the level of their drivers (the package's own run and reader, called 
 them, with a checkpoint on disk), static members among them, and a plain Kafka consumer share two
 topics that grow, while they are killed, stopped, stood still beyond their session, and killed
 before and after everything that a batch writes. Each batch goes to a file and to SQLite. In the
-end the faults stop, the group reads the rest, and both sinks are compared with what was
-produced. The exit status is 0 only if nothing is lost, nothing is doubled in SQLite, and every
+end the faults stop, the group reads the rest, and both sinks are compared with the
+produced rows. The exit status is 0 only if nothing is lost, nothing is doubled in SQLite, and every
 double in the file has a cause.
 """
 

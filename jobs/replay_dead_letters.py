@@ -2,10 +2,11 @@
 
     spark-submit jobs/replay_dead_letters.py --config conf/replay_dead_letters.toml --dry-run
 
-The job reads a dead-letter topic as a member of its own group, so a second run sends only what
-has arrived since. A letter's headers name its destination: its original topic and partition, or the
-retry topic of the group that dead-lettered it, which disturbs no other group. Retry counts restart.
-Letters without these headers are logged and stay where they are. Delivery is at least once.
+The job reads a dead-letter topic as a member of its own group, so a second run sends only the
+letters that have arrived since. A letter's headers name its destination: its original topic and
+partition, or the retry topic of the group that dead-lettered it, which disturbs no other group.
+Retry counts restart. Letters without these headers are logged and stay where they are. Delivery is
+at least once.
 --dry-run shows what would be sent, and neither writes nor commits anything.
 """
 

@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what was compared of the model and brokers: the fresh seeds are told nowhere else."""
+    """Print the comparisons of model and brokers: the fresh seeds appear nowhere else."""
     reports = terminalreporter.getreports("passed")
     properties = [each for report in reports for each in report.user_properties]
     played = [Played(**value) for name, value in properties if name == PROPERTY]
@@ -98,7 +98,7 @@ def kafka_version() -> Iterator[Callable[[str], EmbeddedKafka]]:
 
 @pytest.fixture(scope="session")
 def broker_world() -> Iterator[Callable[[str], BrokerWorld]]:
-    """A world on a broker of any version, with short time-outs; one for all tests of it."""
+    """A world on a broker of any version, with short timeouts; all its tests share one."""
     brokers: dict[str, EmbeddedKafka] = {}
     worlds: dict[str, BrokerWorld] = {}
 
@@ -146,13 +146,13 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def topic_name() -> str:
-    """A topic name that nobody else uses."""
+    """A topic name that no other test uses."""
     return f"topic-{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture
 def group_id() -> str:
-    """A group id that nobody else uses."""
+    """A group id that no other test uses."""
     return f"group-{uuid.uuid4().hex[:12]}"
 
 

@@ -25,7 +25,7 @@ class Block:
     Args:
         language: What stands behind the fence.
         line: Line of the opening fence, from 1.
-        text: What is between the fences.
+        text: The lines between the fences.
     """
 
     language: str

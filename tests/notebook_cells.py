@@ -71,7 +71,7 @@ def outputs(shown: CapturedIO, results: list[dict[str, Any]], number: int) -> li
 
 
 def plain(data: dict[str, Any]) -> dict[str, Any]:
-    """Return what was shown, by its type: texts as lines, and a picture as its base64."""
+    """Return the shown values by their type: texts as lines, and a picture as its base64."""
     return {kind: lines(each) if "text/" in kind else each for kind, each in data.items()}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def is_alive(pid: int) -> bool:
-    """Tell whether a process runs; one that has ended and only waits to be noticed does not."""
+    """Return whether a process runs; one that has ended and only waits to be noticed does not."""
     if Path("/proc/self/stat").exists():
         try:
             stat = Path(f"/proc/{pid}/stat").read_text()

@@ -1,6 +1,6 @@
 """The docs are true: their code compiles, their commands and options exist, the site is whole.
 
-The tutorial runs as a reader would run it; what is made from the code is compared with the code.
+The tutorial runs as a reader would run it; generated pages are compared with the code.
 """
 
 from __future__ import annotations

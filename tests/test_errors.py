@@ -45,7 +45,7 @@ def test_code_that_is_not_known_fails_and_says_so(code: int) -> None:
     assert ErrorCode.name_of(code) == f"error {code}"
 
 
-def test_whoever_gives_up_says_what_to_do() -> None:
+def test_every_error_code_has_a_remedy() -> None:
     assert all(rule_for(code).remedy for code in ErrorCode)
     assert rule_for(ErrorCode.LEADER_NOT_AVAILABLE).heartbeat is Reaction.FAIL
     assert rule_for(ErrorCode.LEADER_NOT_AVAILABLE).remedy == REPORT_IT

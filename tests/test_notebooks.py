@@ -54,7 +54,7 @@ def run(notebook: Path, directory: Path, **variables: str) -> None:
 
 
 def not_public(code: str) -> Iterator[str]:
-    """Yield what is imported and is neither public here nor a library that users know."""
+    """Yield imports that are neither public here nor from a library that users know."""
     allowed = CLIENTS | sys.stdlib_module_names
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):
@@ -87,7 +87,7 @@ def test_what_is_not_public_is_found() -> None:
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
 def test_a_notebook_has_what_its_cells_showed(notebook: Path) -> None:
-    """`make notebooks` stores it: whoever reads a notebook sees its pictures without a run."""
+    """`make notebooks` stores it: a reader sees a notebook's pictures without a run."""
     cells = cells_of(notebook)
     assert [each["execution_count"] for each in cells] == list(range(1, len(cells) + 1))
     for cell in cells:

@@ -2,7 +2,7 @@
 
 Python blocks run in order, in one namespace, on the real broker and the real Spark; what a reader
 would adapt (address, topic, group id) is replaced by the test's own, and a query that would run
-for ever ends when it has read what was produced. TOML blocks are parsed and compared with the
+for ever ends when it has read the produced rows. TOML blocks are parsed and compared with the
 examples in conf/; the commands of bash blocks are looked up, and run where that is cheap.
 """
 

@@ -1,18 +1,21 @@
 """The rules of the house, each with a snippet that breaks it.
 
-A rule is a function from a source file to sentences about what is wrong there. `RULES` says which
+A rule is a function from a source file to sentences about its problems. `RULES` says which
 files it is for; every rule is run over the repository and shown to object to its own bad snippet.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
+import tokenize
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from graphlib import CycleError, TopologicalSorter
+from io import StringIO
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -75,6 +78,31 @@ PRIVATE_HOST = re.compile(
     re.IGNORECASE,
 )
 
+PLAIN_PYTHON = ("spark_groups", "jobs", "demo", "chaos", "benchmarks", "tools", "tests")
+PLAIN_DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs", "notebooks", "conf")
+# A form that a reader stumbles over, and the words to use for it.
+BANNED_FORMS = {
+    r"time-outs?": "timeout",
+    r"nobody|no\s+one": "the actor: no member, no broker, the user ... not",
+    r"(?:who|what|wher)ever": "the caller, any ..., all ...",
+    r"told": "reported, received, learned, notified",
+    r"so\s+too|anew|asunder": "also, again, apart",
+    r"(?:is|are|was|were|be)\s+said|says\s+so": "is reported, is logged, states",
+    r"at\s+last": "finally, at the end",
+    r"(?:goes|go|went)\s+by": "uses, follows",
+    r"(?:goes|go|went|gone)\s+on": "continues",
+    r"mended": "fixed",
+    r"farewells?|aiming|narrat\w+": "leave, target assignment, event text",
+    r"(?<![\"'])tally(?![\"'])": "metrics, counts",
+    r"heard": "received",
+    r"(?:found|finds?)\s+out": "detects, learns",
+    r"now\s+and\s+(?:again|then)": "every N s, periodically",
+    r"thereof|hence|thereby|wherein|in\s+its\s+stead": "of it, therefore, instead",
+    r"what\s+(?:is|are|was|were|has|have|had)(?![^.;]*\?)": "the thing: the missing topics",
+}
+ANY_BANNED_FORM = re.compile(
+    rf"\b(?:{'|'.join(f'({form})' for form in BANNED_FORMS)})\b", re.IGNORECASE
+)
 
 # A full stop before a capital letter ends a sentence, so there is none before the last one.
 ONE_SENTENCE = re.compile(r"(?:(?!\. [A-Z]).)*[.?!]")
@@ -126,6 +154,11 @@ def is_pure(source: Source) -> bool:
 def is_outside_the_client(source: Source) -> bool:
     rooms = ("tests/", "spark_groups/client/")
     return is_python(source) and not str(source.path).startswith(rooms)
+
+
+def is_plain_prose(source: Source) -> bool:
+    room = source.path.parts[0]
+    return room in PLAIN_DOCUMENTS or (source.is_python and room in PLAIN_PYTHON)
 
 
 def is_workflow(source: Source) -> bool:
@@ -226,6 +259,37 @@ def actions_are_pinned(source: Source) -> Iterator[str]:
             yield f"line {number} takes an action by a name that can be moved: {line.strip()[:80]}"
 
 
+def prose_of(source: Source) -> Iterator[tuple[int, str]]:
+    """Yield texts for readers, each with the number of its first line.
+
+    Names count word by word. A string without a space is a key or a value, not prose. Outputs of
+    notebooks do not count.
+    """
+    if source.path.suffix == ".ipynb":
+        for cell in json.loads(source.text)["cells"]:
+            yield 1, "".join(cell["source"])
+    elif not source.is_python:
+        yield 1, source.text
+    else:
+        for node in source.nodes(ast.Constant, ast.ClassDef, ast.FunctionDef):
+            match node:
+                case ast.Constant(value=str(text)) if " " in text:
+                    yield node.lineno, text
+                case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                    yield node.lineno, "; ".join(sorted(words_of(name)))
+        for token in tokenize.generate_tokens(StringIO(source.text).readline):
+            if token.type == tokenize.COMMENT:
+                yield token.start[0], token.string
+
+
+def words_are_plain(source: Source) -> Iterator[str]:
+    for first_line, text in prose_of(source):
+        for found in ANY_BANNED_FORM.finditer(text):
+            number = first_line + text.count("\n", 0, found.start())
+            instead = tuple(BANNED_FORMS.values())[found.lastindex - 1]
+            yield f"line {number} says {' '.join(found[0].split())!r}; say instead: {instead}"
+
+
 def documented_nodes(source: Source) -> Iterator[tuple[str, ast.AST]]:
     """Everything public that has a docstring of its own: not properties, nor overrides."""
     yield "the module", source.tree
@@ -284,7 +348,7 @@ def nothing_reaches_through_the_client(source: Source) -> Iterator[str]:
             case _:
                 is_client = False
         if is_client and node.attr in parts_of_the_client():
-            yield f"line {node.lineno}: {ast.unparse(node)}; let GroupClient show what is needed"
+            yield f"line {node.lineno}: {ast.unparse(node)}; add a property to GroupClient"
 
 
 def room_has_its_tests(source: Source) -> Iterator[str]:
@@ -298,7 +362,7 @@ class Rule:
     """A rule, the files it is for, and a snippet that it must object to.
 
     Args:
-        check: Says what is wrong with a file.
+        check: Describes the problems of a file.
         applies: Says which files it is for.
         bad_text: What breaks the rule.
         bad_path: Where the bad text stands.
@@ -337,6 +401,8 @@ RULES = (
     Rule(public_things_are_documented, is_library, "def f(): ...\n"),
     Rule(public_things_are_documented, is_library, '"""No full stop"""\n'),
     Rule(public_things_are_documented, is_library, '"""One. Two."""\n'),
+    Rule(words_are_plain, is_plain_prose, "#nobody\n"),
+    Rule(words_are_plain, is_plain_prose, "What\nis\n", "docs/bad.md"),
     Rule(
         nothing_reaches_through_the_client,
         is_outside_the_client,

@@ -1,4 +1,4 @@
-"""What is frozen for type checkers alone is a value all the same."""
+"""Dataclasses that only type checkers see as frozen are compared and hashed as values."""
 
 from __future__ import annotations
 

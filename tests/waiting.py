@@ -13,9 +13,9 @@ def wait_until(condition: Callable[[], T], timeout_s: float = 20.0, what: str = 
     """Return the condition's value as soon as it is true.
 
     Args:
-        condition: What is asked again and again.
+        condition: Called until it returns something true.
         timeout_s: When to give up.
-        what: What is waited for, in words, for the failure.
+        what: Names the awaited condition in the failure.
     """
     deadline_s = time.monotonic() + timeout_s
     while True:

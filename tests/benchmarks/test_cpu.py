@@ -1,4 +1,4 @@
-"""CPU seconds are counted of what has ended, too, on real processes and a real control group."""
+"""CPU seconds include those of ended processes, in a real control group."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ sys.stdin.readline()
 """
 
 
-def test_processes_that_nobody_waits_for_are_counted() -> None:
+def test_processes_without_a_waiting_parent_are_counted() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", ORPHANS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -1,4 +1,4 @@
-"""What processes of a run would have noted, told step by step, and what sinks would hold then."""
+"""The notes that a run's processes would write, step by step, and the rows in its sinks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLAIN = "c1"
 
 
 class Story:
-    """A run with one partition, told in the order of time: each note is a second later."""
+    """A run with one partition, in order of time: each note is a second later."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -28,7 +28,7 @@ class Story:
         self.at_s = 0.0
 
     def note(self, run: str, what: Note, **fields: Any) -> None:
-        """Note something in the name of a run such as `q1.1`."""
+        """Note something as a run such as `q1.1`."""
         member, number = run.split(".")
         self.at_s = next(self._seconds)
         note = {"at_s": self.at_s, "member": member, "run": int(number), "what": what.value}
@@ -55,7 +55,7 @@ class Story:
         digest: str = "the rows",
         in_sqlite: Iterable[int] | None = None,
     ) -> None:
-        """Run a batch as far as both sinks; SQLite has what it has not, if nothing else is said."""
+        """Run a batch up to both sinks; by default SQLite gets the rows that it lacks."""
         offsets = list(offsets)
         plan = plan or f"plan {batch} of {run}"
         self.note(run, Note.READS, batch=batch, plan=plan, replay=is_replay)
@@ -88,7 +88,7 @@ class Story:
         self.note(run, Note.ENDED, how=how.value)
 
     def account(self) -> Account:
-        """Hold the sinks against what was produced."""
+        """Compare the sinks with the produced rows."""
         partition: Partition = (TOPIC, 0)
         return account(
             Evidence(

@@ -1,4 +1,4 @@
-"""The account of a run: every failure that it is to find is planted here, and every cause told."""
+"""The account of a run finds every planted failure and reports every cause."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ def test_same_row_twice_in_one_execution_has_no_cause() -> None:
     assert found.append.disordered == 1
 
 
-def test_row_of_an_execution_that_nobody_noted_has_no_cause() -> None:
+def test_row_of_an_execution_without_a_note_has_no_cause() -> None:
     story = two_batches()
     story.append.append(story.append[-1]._replace(execution="q9.1.0"))
     assert story.account().causes == {Cause.NONE: 1}
@@ -375,7 +375,7 @@ def test_plain_consumer_reads_on_from_where_it_stood_when_it_was_assigned() -> N
     assert found.causes == {Cause.PLAIN_REFUSED: 5}
 
 
-def test_sessions_and_heartbeats_are_told_apart_by_what_was_done_to_the_process() -> None:
+def test_fault_of_the_process_separates_lost_sessions_from_late_heartbeats() -> None:
     story = two_batches()
     frozen(story)
     story.note("q1.1", Note.LATE, overdue_s=30.0)

@@ -1,4 +1,4 @@
-"""What is done to members and what becomes of it; their processes are stand-ins here."""
+"""Faults of members and their effects; the processes are stand-ins here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from chaos.setting import Files
 
 
 class Process:
-    """A process that ends when a signal says so, unless it stands still."""
+    """A process that ends on a signal, unless it stands still."""
 
     def __init__(self) -> None:
         self.exitcode: int | None = None
@@ -146,7 +146,7 @@ def test_member_that_fails_by_itself_is_given_up(
 
 
 @pytest.mark.parametrize("kind", [FaultKind.CRASH, FaultKind.FREEZE])
-def test_all_end_whatever_was_being_done_to_them(ensemble: Ensemble, kind: FaultKind) -> None:
+def test_all_end_during_every_kind_of_fault(ensemble: Ensemble, kind: FaultKind) -> None:
     point = Point.IN_SQLITE if kind is FaultKind.CRASH else None
     ensemble.carry_out(fault(kind, point, takes_s=1000.0))
     ensemble.settle()

@@ -1,4 +1,4 @@
-"""Notes survive whoever writes them, and orders are carried out once."""
+"""Notes survive their writer, and orders are carried out once."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_order_is_taken_at_its_point_and_once(tmp_path: Path) -> None:
     assert not orders.withdraw()
 
 
-def test_slow_batch_is_said_to_whoever_may_wait(tmp_path: Path) -> None:
+def test_slow_batch_is_reported_to_those_who_may_wait(tmp_path: Path) -> None:
     orders = Orders(tmp_path / "order.json")
     points = Points(Journal(tmp_path, RunKey("q1", 1)), orders, lambda: False)
     orders.give(Action.BE_SLOW, Point.AFTER_READ, 0.01)

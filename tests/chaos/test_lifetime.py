@@ -41,7 +41,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of a parent's end")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals a parent's end")
 @pytest.mark.parametrize("killed", ["run", "what forks for it"])
 @pytest.mark.parametrize("asks", ["early", "late"])
 def test_a_process_ends_with_its_run(tmp_path: Path, asks: str, killed: str) -> None:

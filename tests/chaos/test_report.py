@@ -58,7 +58,7 @@ def test_good_run_is_called_good() -> None:
         assert part in text, part
 
 
-def test_whatever_is_wrong_is_said() -> None:
+def test_every_problem_is_reported() -> None:
     account = replayed()
     account.sqlite.doubled = 3
     account.examples.append("SQLite: the first of them")

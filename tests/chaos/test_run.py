@@ -48,7 +48,7 @@ def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         assert process.poll() is None, "".join(shown)
         yield process
     finally:
-        # It ends whatever it has started.
+        # It ends every process that it has started.
         process.terminate()
         process.wait(120)
 

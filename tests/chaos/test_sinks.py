@@ -89,7 +89,7 @@ def test_sqlite_refuses_a_partition_that_does_not_begin_at_its_beginning(databas
         SqliteSink(database).write(batch(1, 2))
 
 
-def test_topic_that_is_created_again_begins_anew(database: Path) -> None:
+def test_recreated_topic_begins_from_zero(database: Path) -> None:
     sink = SqliteSink(database)
     sink.write(batch(0, 2))
     sink.write(batch(0, 2, topic_id=uuid.UUID(int=2)))

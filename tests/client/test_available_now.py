@@ -129,7 +129,7 @@ def test_topic_that_was_found_late_is_waited_for_until_the_group_has_planned_it(
     assert harness.client.may_begin_available_now
 
 
-def test_who_was_told_nothing_says_so() -> None:
+def test_unknown_target_assignment_is_reported() -> None:
     harness = ClientHarness()
     harness.client.prepare_available_now()
     end = end_of(harness, Settling(10.0))
@@ -139,7 +139,7 @@ def test_who_was_told_nothing_says_so() -> None:
     assert "the target assignment of this member is unknown" in event.text(lambda _: None)
 
 
-def test_start_that_nobody_knows_is_named() -> None:
+def test_unknown_start_is_named() -> None:
     event = AvailableNowUnsettled(
         1.0,
         waited_s=10.0,

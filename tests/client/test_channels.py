@@ -252,7 +252,7 @@ def test_start_that_cannot_be_listed_does_not_keep_the_others_from_being_listed(
     assert reported == [("LEADER_NOT_AVAILABLE", [0]), ("LEADER_NOT_AVAILABLE", [1])]
 
 
-def test_start_that_nobody_knows_is_told_again_when_the_problem_changes() -> None:
+def test_unknown_start_is_reported_again_when_the_problem_changes() -> None:
     harness = ClientHarness()
     harness.cluster()
     harness.beat(accepted(2, parts(0, 1)))
@@ -301,7 +301,7 @@ def test_description_that_says_more_quickens_the_heartbeats() -> None:
     assert not harness.client.is_settled
 
 
-def test_assignment_that_was_never_told_is_asked_for_in_full() -> None:
+def test_assignment_that_never_arrived_is_requested_by_a_full_heartbeat() -> None:
     """An answer to a heartbeat that came late is lost, and nothing but a full one repeats it."""
     harness = ClientHarness()
     harness.describes = False
@@ -325,7 +325,7 @@ def test_description_that_failed_does_not_slow_the_heartbeats_down() -> None:
     assert harness.now - before == pytest.approx(0.3)
 
 
-def test_description_that_is_refused_for_good_is_told_once_and_not_waited_for() -> None:
+def test_permanently_refused_description_is_reported_once_and_not_awaited() -> None:
     harness = ClientHarness()
     harness.describes = False
     harness.cluster()

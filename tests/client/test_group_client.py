@@ -213,7 +213,7 @@ def test_leaving_commits_what_is_finished_first() -> None:
 
 
 @pytest.mark.parametrize("loses_heartbeat", [True, False])
-def test_leaving_ends_in_time_when_nobody_answers(loses_heartbeat: bool) -> None:
+def test_leaving_ends_in_time_without_an_answer(loses_heartbeat: bool) -> None:
     harness = ClientHarness()
     harness.own(0)
     finish(harness, planned(harness, {0: 5}))
@@ -256,7 +256,7 @@ def test_lost_batch_that_others_committed_past_is_overruled() -> None:
 REPLAYED = BatchPlan("g", "old", 1, (OffsetRange(TOPIC, "orders", 1, 0, 5),))
 
 
-def replaying(told_leader_epoch: int = m.NO_LEADER_EPOCH) -> ClientHarness:
+def replaying(committed_leader_epoch: int = m.NO_LEADER_EPOCH) -> ClientHarness:
     """A member that is to give up partition 1 while a batch of its last run is replayed."""
     harness = ClientHarness(checkpointed=REPLAYED)
     harness.client.replay(REPLAYED, harness.now)
@@ -266,7 +266,7 @@ def replaying(told_leader_epoch: int = m.NO_LEADER_EPOCH) -> ClientHarness:
     harness.cluster()
     harness.beat(accepted(2))
     harness.until(m.OffsetFetchRequest)
-    found = m.OffsetAndMetadata(0, commit_metadata(4), leader_epoch=told_leader_epoch)
+    found = m.OffsetAndMetadata(0, commit_metadata(4), leader_epoch=committed_leader_epoch)
     harness.answer(Channel.OFFSETS, m.OffsetFetchResponse(offsets={key(0): found, key(1): found}))
     harness.beat(accepted(2, parts(0)))
     assert indexes(harness.client.member.revoking) == [1]
@@ -287,7 +287,7 @@ def test_revocation_waits_for_a_replayed_batch_and_commits_what_it_finished() ->
 
 
 def test_revocation_waits_until_the_leader_has_confirmed_what_a_replayed_batch_finished() -> None:
-    harness = replaying(told_leader_epoch=3)
+    harness = replaying(committed_leader_epoch=3)
     finish(harness, REPLAYED)
     assert harness.client.member.state is MemberState.RECONCILING
     assert isinstance(harness.until(m.ListOffsetsRequest), m.ListOffsetsRequest)
@@ -313,7 +313,7 @@ def test_plan_is_not_made_on_dead_ownership() -> None:
     assert not harness.client.can_tell({}, proven_at)
 
 
-def test_nobody_can_tell_that_nothing_is_left_while_an_old_leader_answers() -> None:
+def test_completeness_is_unknown_while_an_old_leader_answers() -> None:
     harness = ClientHarness()
     harness.client.prepare_available_now()
     harness.own(0, offsets={0: 5})
@@ -326,8 +326,8 @@ def test_nobody_can_tell_that_nothing_is_left_while_an_old_leader_answers() -> N
     assert harness.client.can_tell(ends({0: 10}), harness.now)
 
 
-def test_nobody_can_tell_that_nothing_is_left_while_a_finished_run_is_undecided() -> None:
-    harness = replaying(told_leader_epoch=3)
+def test_completeness_is_unknown_while_a_finished_run_is_undecided() -> None:
+    harness = replaying(committed_leader_epoch=3)
     harness.beat(accepted(2, parts(0, 1)))
     finish(harness, REPLAYED)
     assert not harness.client.can_tell(ends({0: 0, 1: 0}), harness.now)
@@ -382,7 +382,7 @@ def test_data_loss_fails_the_query_once_and_is_not_asked_for_again() -> None:
 
 
 @pytest.mark.parametrize("ends_first", [True, False])
-def test_batch_that_ends_while_its_partition_is_looked_up_anew_is_not_read_again(
+def test_batch_that_ends_during_a_second_lookup_is_not_read_again(
     ends_first: bool,
 ) -> None:
     harness = ClientHarness()
@@ -431,7 +431,7 @@ def test_rows_that_are_written_again_after_a_log_was_cut_are_another_batch_for_s
     assert offsets_of(request) == {0: 10}
 
 
-def test_larger_rebalance_time_out_does_not_hold_for_a_revocation_that_was_told_before() -> None:
+def test_larger_rebalance_timeout_does_not_apply_to_an_earlier_revocation() -> None:
     harness = ClientHarness(rebalance_timeout_ms=10_000)
     harness.own(0, 1, offsets={0: 0, 1: 0})
     harness.client.called(harness.now)

@@ -115,7 +115,7 @@ def test_what_only_silent_brokers_keep_waiting_is_no_reason_to_restart(
     assert (health.condition, health.is_live) == (Condition.CUT_OFF, True)
 
 
-def test_the_gravest_counts_and_all_reasons_are_told() -> None:
+def test_the_gravest_condition_counts_and_all_reasons_are_reported() -> None:
     health = assess({**WELL, "batch_age_s": 200.0, "batch_limit_s": 300.0, "failure": "refused"})
     assert health.condition is Condition.FAILED
     assert len(health.reasons) == 3

@@ -42,7 +42,7 @@ def test_instance_id_that_an_unanswered_join_may_hold_is_released_before_the_nex
         ),
     ],
 )
-def test_wait_for_an_instance_id_is_counted_anew_when_the_coordinator_fails_over(
+def test_wait_for_an_instance_id_restarts_when_the_coordinator_fails_over(
     fails_over: Callable[[ClientHarness], object],
 ) -> None:
     harness = ClientHarness(instance_id="i1", session_timeout_ms=12_000)

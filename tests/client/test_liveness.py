@@ -93,7 +93,7 @@ def test_limit_can_be_switched_off() -> None:
     assert (liveness.judge(1e9), liveness.next_wakeup()) == (Sign.NONE, None)
 
 
-def test_batch_is_never_taken_for_a_dead_query_but_told_of_in_growing_intervals() -> None:
+def test_long_batch_is_no_dead_query_and_is_reported_in_growing_intervals() -> None:
     liveness = QueryActivity(LivenessLimits(max_idle_s=30.0))
     called(liveness, 100.0, PLAN)
     reported = []
@@ -117,7 +117,7 @@ def test_batch_has_a_limit_of_its_own() -> None:
     assert liveness.batch_age_s(62.0) is None
 
 
-def test_silence_counts_from_the_end_of_the_batch_if_that_is_heard_of_in_between() -> None:
+def test_silence_counts_from_the_end_of_the_batch_if_it_is_known() -> None:
     liveness = QueryActivity(LivenessLimits(max_idle_s=30.0))
     called(liveness, 0.0, PLAN)
     liveness.follow(None, 100.0)
@@ -221,7 +221,7 @@ def test_call_while_the_member_is_still_leaving_brings_it_back_once_it_has_left(
     assert len(harness.find(QueryReturned)) == 1
 
 
-def test_batch_that_runs_is_told_of_and_keeps_its_member() -> None:
+def test_running_batch_is_reported_and_keeps_its_member() -> None:
     harness = joined()
     assert trigger(harness, {0: 9, 1: 7}) is not None
     began = harness.now

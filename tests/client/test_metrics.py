@@ -196,7 +196,7 @@ def test_every_duration_has_ascending_bounds() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_tally_of_a_simulated_run_is_what_happened_there(seed: int) -> None:
+def test_metrics_of_a_simulated_run_match_its_events(seed: int) -> None:
     happened, triggered = Facts(facts.Happened), Facts(facts.Triggered)
     run = world(Swarm(queries=2, partitions=3), "kafka-4.3", seed, happened, triggered)
     run.run()

@@ -93,7 +93,7 @@ def test_calls_too_far_apart_need_a_larger_timeout(
     assert timeout_for_gap(gap_s, timeout_ms) == wanted
 
 
-def test_nothing_is_held_for_nobody() -> None:
+def test_nothing_is_held_without_a_listener() -> None:
     hold = RevocationHold()
     assert hold.begin(parts(1), 9.0, 0.0) is None
     assert not hold.holds()
@@ -181,7 +181,7 @@ def test_the_acknowledgement_follows_at_once_when_the_listener_dies() -> None:
     assert harness.client.member.state is MemberState.ACKNOWLEDGING
 
 
-def test_the_listener_is_told_only_when_the_batch_is_committed() -> None:
+def test_the_listener_is_notified_only_when_the_batch_is_committed() -> None:
     harness = ClientHarness()
     harness.own(0, 1)
     harness.client.hold_revocations(True, harness.now)

@@ -163,7 +163,7 @@ def differ(world: ModelWorld, model: Profile, seed: int) -> bool:
     return False
 
 
-def test_difference_is_told_with_seed_step_both_answers_and_the_command() -> None:
+def test_difference_is_reported_with_seed_step_both_answers_and_the_command() -> None:
     other = replace(KAFKA_4_3, known_member_rejoins=False)
     pair = Pair(ModelWorld(other), KAFKA_4_3, 3, "make it again")
     with pytest.raises(DisagreementError) as raised:

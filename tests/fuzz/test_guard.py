@@ -1,4 +1,4 @@
-"""Memory beside which nobody may read or write."""
+"""Memory with guard pages: an access beside it ends the process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def touched(size: int, offset: int, touch: str, *, at_end: bool = True) -> int:
     return subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode
 
 
-def test_content_is_copied_whatever_its_type() -> None:
+def test_content_of_every_type_is_copied() -> None:
     for content in (
         np.arange(PAGE_BYTES + 3, dtype=np.int64),
         np.arange(7, dtype=np.int32),

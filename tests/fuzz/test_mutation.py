@@ -1,4 +1,4 @@
-"""Inputs are made again from their seed and number, and differ from what is right."""
+"""Inputs are reproducible from their seed and number, and differ from valid ones."""
 
 from __future__ import annotations
 

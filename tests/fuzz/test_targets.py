@@ -1,4 +1,4 @@
-"""The table of what is fed."""
+"""The table of fuzz targets."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def scraped(view: dict[str, Any]) -> Scrape:
     return Scrape(generate_latest(registry(view)).decode("utf-8"))
 
 
-def test_busy_member_is_told_in_full() -> None:
+def test_busy_member_is_exported_in_full() -> None:
     found = scraped(busy_view())
     assert found.value("assigned_partitions", group="g") == 1
     assert found.value("revoking_partitions") == 1
@@ -114,7 +114,7 @@ def test_above_the_limit_there_are_sums_only() -> None:
     assert len(found.by_partition("lag")) == MAX_PARTITION_SERIES
 
 
-def test_topic_that_was_created_anew_makes_no_series_twice() -> None:
+def test_recreated_topic_makes_no_series_twice() -> None:
     view = busy_view()
     first, *others = view["partitions"]
     found = scraped({**view, "partitions": [first, {**first, "topic_id": "another"}, *others]})

@@ -114,7 +114,7 @@ def test_place_is_free_again_where_no_thread_can_be_had(
     assert get(server.server_port, "/")[0] == 200
 
 
-def test_interrupt_of_whoever_began_a_thread_leaves_the_place_to_the_thread(
+def test_interrupt_of_the_starter_of_a_thread_leaves_the_place_to_the_thread(
     server: LimitedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = threading.Thread.start

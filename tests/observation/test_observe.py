@@ -214,7 +214,7 @@ def test_a_group_is_read_with_one_request_of_each_kind(
     }
 
 
-def test_an_address_where_nobody_listens_is_named() -> None:
+def test_an_address_without_a_listener_is_named() -> None:
     (port,) = free_ports(1)
     with (
         GroupObserver(f"127.0.0.1:{port}", timeout_s=0.5) as observer,
@@ -246,7 +246,7 @@ def test_the_deadline_is_one_for_all_answers(kafka: EmbeddedKafka, group_id: str
 
 @pytest.mark.long
 @pytest.mark.broker
-def test_after_a_failure_the_next_observation_connects_anew(topic_name: str, group_id: str) -> None:
+def test_after_a_failure_the_next_observation_reconnects(topic_name: str, group_id: str) -> None:
     with EmbeddedKafka() as kafka:
         address = kafka.bootstrap_servers
         create_topic(address, topic_name)

@@ -67,7 +67,7 @@ def test_a_move_has_a_beginning_and_an_end() -> None:
     assert (own.first_member_epoch, own.last_member_epoch, own.until_s) == (7, 8, None)
 
 
-def test_a_move_between_two_looks_took_nobody_knows_how_long() -> None:
+def test_a_move_between_two_observations_has_no_known_duration() -> None:
     ownership = Ownership()
     ownership.look(ALONE, 1.0)
     (moved,) = ownership.look(SHARED, 2.0)
@@ -93,7 +93,7 @@ def test_all_partitions_of_a_member_that_is_gone_are_one_event() -> None:
     assert event.text == f"flights 0-1 moved from {APP_1} to {APP_2}"
 
 
-def test_what_nobody_had_is_assigned() -> None:
+def test_a_partition_without_an_owner_is_assigned() -> None:
     ownership = Ownership()
     ownership.look(group(member(ONE, [0])), 1.0)
     (event,) = ownership.look(group(member(ONE, [0, 1])), 2.0)

@@ -28,7 +28,7 @@ def test_a_partition_that_is_only_in_a_target_counts() -> None:
     assert key(5) in replace(reading, topics=()).partitions()
 
 
-def test_of_a_topic_that_nobody_subscribes_only_what_is_committed_counts() -> None:
+def test_of_an_unsubscribed_topic_only_committed_partitions_count() -> None:
     assert read(partitions=9, committed={4: 10}, state="Empty").partitions() == {key(4)}
 
 

@@ -59,7 +59,7 @@ def test_of_a_member_elsewhere_the_time_is_unknown() -> None:
     assert (ended.text, ended.budget_used) == (f"{APP_1} revoked flights 1 after 2.5 s", None)
 
 
-def test_a_member_without_a_known_time_out_has_no_budget() -> None:
+def test_a_member_without_a_known_timeout_has_no_budget() -> None:
     revocations = Revocations()
     revocations.look(revoking_group(1.0, timeout_s=None), 10.0)
     assert revocations.under_way()[0].budget_used is None

@@ -267,7 +267,7 @@ def test_later_offset_takes_over_the_doubt_about_an_earlier_one(when: str) -> No
     assert queue.verified(key(0), 20) == replace(commit(0, 20), uncertain=True)
 
 
-def test_dropped_commits_are_forgotten_wherever_they_are() -> None:
+def test_dropped_commits_are_forgotten_in_every_state() -> None:
     queue = with_a_doubtful_commit()
     queue.add([commit(1)])
     poll(queue, 1.0)

@@ -112,7 +112,7 @@ def test_names_come_from_the_topic_and_long_lists_are_counted() -> None:
     assert text.endswith(" and 3 more")
 
 
-def test_topic_without_a_known_name_is_told_by_id() -> None:
+def test_topic_without_a_known_name_is_shown_by_id() -> None:
     text = PartitionsGivenUp(1.0, (key(0),)).text(lambda _: None)
     assert "-0" in text
 

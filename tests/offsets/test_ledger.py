@@ -317,7 +317,7 @@ def test_start_in_a_topic_that_is_gone_contests_nothing() -> None:
     assert contested(ledger) == NO_PARTITIONS
 
 
-def test_start_in_a_topic_that_a_broker_heard_of_late_is_settled_first() -> None:
+def test_start_in_a_topic_that_a_broker_learned_late_is_settled_first() -> None:
     ledger = Ledger()
     ledger.assign(parts(0, 1), 3)
     ledger.note_topics(there=(), gone=(TOPIC,))
@@ -359,7 +359,7 @@ def test_inherited_run_keeps_the_leader_epoch_that_is_known(
     assert (owned.position, owned.leader_epoch, owned.reached_offset) == (9, *reached)
 
 
-def test_run_of_an_earlier_incarnation_waits_until_the_leader_of_the_moment_was_heard() -> None:
+def test_run_of_an_earlier_incarnation_waits_for_an_answer_of_the_current_leader() -> None:
     ledger = owning({0: 5})
     ledger.owned[key(0)].leader_epoch = 2
     ledger.finish(plan(span(0, 5, 9), member_id="before"))
@@ -423,7 +423,7 @@ def run(leader_epoch: int) -> FinishedRun:
     ("own_epoch", "listed_end", "run_epoch", "can"),
     [(2, -1, -1, False), (2, 30, -1, True), (-1, -1, -1, True), (2, -1, 2, True)],
 )
-def test_run_is_settled_once_the_leader_of_the_moment_was_heard(
+def test_run_is_settled_once_the_current_leader_has_answered(
     own_epoch: int, listed_end: int, run_epoch: int, can: bool
 ) -> None:
     """Without a leader epoch no leader can confirm; a run with one is confirmed itself."""
@@ -442,7 +442,7 @@ def test_position_after_a_run_has_an_epoch_that_reached_it_or_keeps_the_one_befo
     assert (each.position, each.reached_offset, each.leader_epoch) == stands
 
 
-def test_run_goes_on_or_begins_anew() -> None:
+def test_run_continues_or_begins_again() -> None:
     each, topic = run(2), uuid.UUID(int=1)
     each.extend(OffsetRange(topic, "orders", 0, 9, 12), 3)
     assert (each.boundaries, each.leader_epoch) == ([5, 9, 12], 3)

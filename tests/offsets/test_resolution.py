@@ -365,7 +365,7 @@ def test_accepted_commit_of_an_earlier_tenure_settles_nothing() -> None:
     assert (scene.of(0).committed_offset, scene.of(0).topic_gone) == (-1, False)
 
 
-def test_start_whose_commit_was_dropped_is_found_anew() -> None:
+def test_start_whose_commit_was_dropped_is_resolved_again() -> None:
     scene = Scene()
     scene.fetched({0: NONE})
     scene.listed({0: 42})
@@ -446,7 +446,7 @@ def test_a_partition_of_the_checkpoint_whose_offset_is_gone_is_read_whole() -> N
     assert scene.of(1).known_count == 4
 
 
-def test_what_is_assigned_later_and_read_whole_is_told_too() -> None:
+def test_partition_assigned_later_and_read_whole_is_reported_too() -> None:
     scene = Scene(LATEST, 0)
     assert read_whole(scene.fetched(BEHIND_2)) == []
     scene.ledger.assign(Assignment.of({TOPIC: (2, 3)}), 4)
@@ -463,7 +463,7 @@ def test_a_topic_created_after_the_join_is_read_whole_without_a_warning() -> Non
     assert scene.of(1).starting_timestamp == EARLIEST_TIMESTAMP
 
 
-def test_earliest_asks_for_the_whole_topic_only_while_nobody_knows_its_count() -> None:
+def test_earliest_asks_for_the_whole_topic_only_while_its_partition_count_is_unknown() -> None:
     scene = Scene(EARLIEST, 1)
     assert len(scene.resolver.to_fetch()) == 4
     scene.topics.note_count(TOPIC, 4)
@@ -487,7 +487,7 @@ def test_a_partition_that_is_named_starts_where_it_is_named() -> None:
     assert read_whole(resolved) == [("orders", (3,))]
 
 
-def test_a_topic_that_was_created_again_starts_at_its_beginning_whatever_is_named() -> None:
+def test_a_recreated_topic_starts_at_its_beginning_despite_named_offsets() -> None:
     scene = Scene(StartingOffsets(StartingPoint.LATEST, {TopicPartition("orders", 0): 500}))
     again = uuid.UUID(int=2)
     scene.topics.learn(TopicMetadata(again, "orders", 4))
@@ -545,7 +545,7 @@ def test_a_topic_whose_offsets_are_gone_is_read_whole_also_in_what_comes_later()
         ('{"reset":true}', False),
     ],
 )
-def test_commits_of_queries_are_told_from_others(metadata: str, is_one: bool) -> None:
+def test_commits_of_queries_are_recognized(metadata: str, is_one: bool) -> None:
     scene = Scene()
     scene.fetched({0: OffsetAndMetadata(17, metadata)})
     assert scene.of(0).is_query_commit is is_one

@@ -304,7 +304,7 @@ def test_log_that_ends_below_a_doubted_position_is_asked_for_again_and_then_beli
     assert "orders-0 ends at 91" in resolved.data_loss
 
 
-def test_last_stable_offset_is_never_taken_for_the_end_of_a_log_whose_end_nobody_tells() -> None:
+def test_last_stable_offset_never_replaces_an_unknown_log_end() -> None:
     scene = Scene({0: (100, -1)})
     for now in (1.0, 2.0 + DOUBT_S, 9.0 * DOUBT_S):
         usable, resolved = scene.listed({0: (90, 3)}, now)

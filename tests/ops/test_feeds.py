@@ -96,7 +96,7 @@ def test_the_end_lets_everybody_go_who_waits() -> None:
         assert feed.is_over
 
 
-def test_a_look_that_breaks_ends_the_feed_and_the_next_stream_begins_anew(
+def test_a_failed_observation_ends_the_feed_and_the_next_stream_restarts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Broken(Counting):
@@ -114,7 +114,7 @@ def test_a_look_that_breaks_ends_the_feed_and_the_next_stream_begins_anew(
             assert feeds.keys() == ["a"]
 
 
-def test_what_is_kept_is_looked_at_while_nobody_wants_it() -> None:
+def test_a_kept_feed_observes_without_a_reader() -> None:
     counting = Counting()
     feeds = Feeds(lambda key: counting.open(), QUICK_S, ("a",))
     wait_until(lambda: counting.looks > 2, what="polls without streams")
@@ -126,7 +126,7 @@ def test_what_is_kept_is_looked_at_while_nobody_wants_it() -> None:
     assert counting.closed == 1
 
 
-def test_what_is_kept_begins_anew_where_a_look_breaks(
+def test_a_kept_feed_restarts_after_a_failed_observation(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Broken(Counting):

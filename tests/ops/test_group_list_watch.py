@@ -154,7 +154,7 @@ def test_a_look_keeps_its_deadline() -> None:
     assert brokers.read == list("abcde")
 
 
-def test_a_group_that_cannot_be_read_keeps_nobody_waiting() -> None:
+def test_an_unreadable_group_does_not_delay_the_others() -> None:
     refused = {"a": ProtocolError("not authorized"), "c": BrokerUnreachableError("b: too late")}
     brokers = Cluster(tuple(map(listed, "abcd")), refused=refused)
     watch = watching(brokers)

@@ -1,4 +1,4 @@
-"""What is remembered of a broker, and that nothing else is ever taken for it."""
+"""The record of a started broker, and that no other process is taken for it."""
 
 from __future__ import annotations
 

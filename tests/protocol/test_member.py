@@ -132,7 +132,7 @@ def test_revocation_is_withheld_until_it_is_acknowledged() -> None:
     assert kinds == [PartitionsRevoked, EpochChanged]
 
 
-def test_revocation_told_again_keeps_its_deadline_and_a_larger_one_renews_it() -> None:
+def test_repeated_revocation_keeps_its_deadline_and_a_larger_one_renews_it() -> None:
     m = in_state(S.RECONCILING)
     requested_at = m.revocation_requested_at
     beat(m, accepted(3, parts(0)))

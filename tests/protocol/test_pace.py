@@ -105,7 +105,7 @@ def test_fast_pace_is_never_slower_than_the_broker_asks_for() -> None:
 
 
 @pytest.mark.parametrize(("at", "due_at"), [(0.2, BOUNDARY_INTERVAL_S), (0.7, 0.7), (4.9, 4.9)])
-def test_end_of_a_batch_is_told_soon_but_not_closer_than_half_a_second(
+def test_end_of_a_batch_is_reported_soon_but_at_least_half_a_second_later(
     at: float, due_at: float
 ) -> None:
     pace = started()
@@ -153,7 +153,7 @@ def test_throttle_of_a_refusal_is_obeyed() -> None:
     assert pace.due_at() == pytest.approx(3.0)
 
 
-def test_fast_period_begins_anew_when_what_is_awaited_comes_closer() -> None:
+def test_fast_period_restarts_on_progress() -> None:
     pace, now = started(), 0.0
     pace.expect(now, more=True)
     while now < 3 * FAST_PERIOD_S:
@@ -170,7 +170,7 @@ def test_nothing_is_renewed_that_is_not_awaited() -> None:
     assert beat(pace, 0.0) == pytest.approx(5.0)
 
 
-def test_pauses_double_up_to_their_limit_and_begin_anew() -> None:
+def test_pauses_double_up_to_their_limit_and_restart() -> None:
     backoff, pauses = Backoff(), []
     assert backoff.not_before == 0.0
     for _ in range(6):

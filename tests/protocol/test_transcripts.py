@@ -1,7 +1,7 @@
 """Members fed with what real brokers answered: they send what the recordings sent.
 
-Each recorded member becomes a `Member`. Before a recorded heartbeat that no longer reports what is
-to be revoked, its owner acknowledges; everything else the member has to do by itself.
+Each recorded member becomes a `Member`. Before a recorded heartbeat that no longer reports the
+revoked partitions, their owner acknowledges; everything else the member has to do by itself.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch; what is None is computed.
+    """A batch; fields that are None are computed.
 
     Args:
         base_offset: Offset that the records' are relative to.

@@ -31,7 +31,7 @@ class Octets:
     """Bytes that are read from the front.
 
     Args:
-        rest: What is left of them.
+        rest: The bytes that are left.
     """
 
     rest: bytes

@@ -1,4 +1,4 @@
-"""Batches of a response: what is skipped, where reading stops, and what is refused."""
+"""Batches of a response: which are skipped or refused, and where reading stops."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_old_formats_name_the_reader_that_takes_them(magic: int) -> None:
 def test_unknown_format_is_refused(magic: int) -> None:
     error = error_of(replace(TEN, magic=magic).encode())
     assert not isinstance(error, MessageFormatError)
-    assert "unknown message format" in str(error)
+    assert "message format is unknown" in str(error)
 
 
 @pytest.mark.parametrize("length", [-(2**31), -1, 0, 48])

@@ -1,4 +1,4 @@
-"""Decompression: equal to what was compressed, or an error; never more memory than allowed."""
+"""Decompression: the original bytes, or an error; never more memory than allowed."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.records.encoding import Batch, Record, plain
 
 
 def addresses(batch: pa.RecordBatch) -> set[int]:
-    """Return where the parts of a record batch begin that are not made anew."""
+    """Return the addresses of the reused buffers of a record batch."""
     return {batch[name].buffers()[-1].address for name in ("value", "offset", "timestamp")}
 
 
@@ -41,7 +41,7 @@ def test_part_of_a_batch_keeps_its_memory() -> None:
     assert [each.to_pylist() for each in values[:2]] == [[b"1", b"2"], [b"5", b"6"]]
 
 
-def test_memory_is_used_again_once_nobody_has_it() -> None:
+def test_memory_is_reused_once_it_is_unreferenced() -> None:
     decoder = RecordDecoder(ROW_SCHEMA, rows_max=10)
     response = plain(0, [b"x" * 50] * 1000).encode()
     seen: set[int] = set()

@@ -1,4 +1,4 @@
-"""What is compiled when, and what is copied where."""
+"""When functions are compiled, and where compiled code is copied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiled decoder beside a plain one: the same on what is right, and on what is not.
+"""The compiled decoder beside a plain one: the same on valid and on broken input.
 
 `python -m tests.records.test_decoder FIRST LAST` plays seeds; NUMBA_BOUNDSCHECK=1 makes every
 index that leaves its array an error.
@@ -66,7 +66,7 @@ def random_log(chance: random.Random) -> tuple[list[Batch], list[AbortedTransact
                 open_at.setdefault(producer_id, offset)
         batches.append(next_batch)
         offset = next_batch.last_offset + chance.choice((1, 1, 3))
-    # What is still open is behind the last stable offset, and would not be sent.
+    # Open transactions are behind the last stable offset: a broker would not send them.
     stable = min(open_at.values(), default=END)
     return [batch for batch in batches if batch.base_offset < stable], aborted
 

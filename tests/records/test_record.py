@@ -1,4 +1,4 @@
-"""Single records: numbers, lengths, timestamps, headers; and what is wrong about them."""
+"""Single records: numbers, lengths, timestamps, headers; and errors in them."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class QueryLike:
 
     @property
     def timeline(self) -> str:
-        """What was told of it so far, a line each."""
+        """Its events so far, a line each."""
         return "\n".join(self.driver.snapshot()["timeline"])
 
     @property
@@ -212,7 +212,7 @@ def fill(bootstrap_servers: str, topic: str, partitions: int, rows_each: int) ->
 
 
 def all_at(topic: str, partitions: int, until: int) -> dict[tuple[str, int], int]:
-    """Return what is committed if all partitions are read up to there."""
+    """Return the committed offsets if all partitions are read up to `until`."""
     return {(topic, partition): until for partition in range(partitions)}
 
 

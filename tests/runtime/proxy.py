@@ -112,7 +112,7 @@ def _exactly(peer: socket.socket, size: int) -> bytes | None:
 
 @contextlib.contextmanager
 def proxied_kafka(server_properties: dict[str, str]) -> Iterator[tuple[EmbeddedKafka, Proxy]]:
-    """Run a broker that tells clients of the listener PROXIED to come through a proxy.
+    """Run a broker that sends clients of the listener PROXIED through a proxy.
 
     Args:
         server_properties: Broker properties that override anything else.

@@ -72,21 +72,21 @@ def test_each_lane_brings_the_answer_to_its_request(
     assert isinstance(found, MetadataResponse)
     assert [each.name for each in found.topics] == [topic_name]
 
-    def leave_as_nobody() -> int:
-        # The first group of a broker makes its topic: until then nobody coordinates it.
+    def leave_as_unknown_member() -> int:
+        # The first group of a broker makes its topic: until then it has no coordinator.
         threads.send(Outgoing(Channel.SEARCH, FindCoordinatorRequest(group_id=group_id)))
         _, coordinator = answers.get(timeout=10)
         assert isinstance(coordinator, FindCoordinatorResponse)
         if coordinator.coordinator is None:
             return coordinator.error_code
-        leaving = HeartbeatRequest(group_id=group_id, member_id="nobody", member_epoch=-1)
+        leaving = HeartbeatRequest(group_id=group_id, member_id="unknown", member_epoch=-1)
         threads.send(Outgoing(Channel.HEARTBEAT, leaving, coordinator.coordinator))
         outgoing, answer = answers.get(timeout=10)
         assert outgoing.request is leaving
         assert isinstance(answer, HeartbeatResponse)
         return answer.error_code
 
-    wait_until(lambda: leave_as_nobody() == ErrorCode.GROUP_ID_NOT_FOUND)
+    wait_until(lambda: leave_as_unknown_member() == ErrorCode.GROUP_ID_NOT_FOUND)
 
 
 @pytest.mark.broker
@@ -114,13 +114,13 @@ def test_the_search_for_a_coordinator_does_not_wait_behind_a_slow_broker(
 def test_a_heartbeat_does_not_wait_behind_another_request(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         node = Node(1, "127.0.0.1", silent.getsockname()[1])
-        nobody = Node(2, "127.0.0.1", 1)
+        unreachable = Node(2, "127.0.0.1", 1)
         threads, answers = start("127.0.0.1:1")
         threads.send(Outgoing(Channel.OFFSETS, fetch("g"), node))
         beat = HeartbeatRequest(
             group_id="g", member_id="m", member_epoch=1, topic_partitions=NO_PARTITIONS
         )
-        threads.send(Outgoing(Channel.HEARTBEAT, beat, nobody))
+        threads.send(Outgoing(Channel.HEARTBEAT, beat, unreachable))
         outgoing, answer = answers.get(timeout=5)
         assert outgoing.request is beat
         assert isinstance(answer, RequestFailed)

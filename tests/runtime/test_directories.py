@@ -1,4 +1,4 @@
-"""Directories that nobody else can put anything into."""
+"""Directories that no other user can write to."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_a_lone_member_reads_to_the_end_and_commits(
         assert query.run() is None
 
 
-def test_the_rate_limit_is_divided_by_backlog_and_starves_nobody(
+def test_the_rate_limit_is_divided_by_backlog_and_starves_no_partition(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name, 2)
@@ -155,7 +155,7 @@ def test_a_commit_that_comes_after_the_member_was_removed_is_refused(
         other.plan_rows(PlanLimit(max_offsets=4))
         other.commit_all()
         late.finish()
-        wait_until(lambda: late.member_id != old_id, what="the removed member to join anew")
+        wait_until(lambda: late.member_id != old_id, what="the removed member to join again")
         timeline = " ".join(late.driver.snapshot()["timeline"])
         assert "UNKNOWN_MEMBER_ID (answer to OffsetCommit)" in timeline
         assert committed(kafka.bootstrap_servers, group_id) == {(topic_name, 0): 4}

@@ -25,9 +25,9 @@ pytestmark = [pytest.mark.broker, pytest.mark.long]
 LATEST = StartingPoint.LATEST
 
 
-def test_a_broker_that_is_not_there_is_named_within_the_time_out(group_id: str) -> None:
-    nobody = "127.0.0.1:1"
-    query = QueryLike(nobody, group_id, "anything", driver={"api_timeout_s": 2.0})
+def test_a_broker_that_is_not_there_is_named_within_the_timeout(group_id: str) -> None:
+    unreachable = "127.0.0.1:1"
+    query = QueryLike(unreachable, group_id, "anything", driver={"api_timeout_s": 2.0})
     began_at = time.monotonic()
     try:
         with pytest.raises(BrokerUnreachableError, match=r"127\.0\.0\.1:1.*within 2 s"):
@@ -65,7 +65,7 @@ def test_what_the_coordinator_refuses_for_good_fails_the_query_with_its_words(
             query.plan()
 
 
-def test_a_batch_that_outlasts_the_rebalance_time_out_loses_only_what_is_contested(
+def test_a_batch_that_outlasts_the_rebalance_timeout_loses_only_contested_partitions(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name, 2)

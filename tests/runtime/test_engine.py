@@ -23,7 +23,7 @@ from spark_groups.wire.security.security import Security
 from tests.brokers import create_topic
 from tests.runtime.members import instance_epochs, queries
 
-NOBODY = ("localhost:1",)
+UNREACHABLE = ("localhost:1",)
 
 
 def running() -> Engine:
@@ -34,7 +34,7 @@ def running() -> Engine:
         starting_offsets=StartingOffsets(StartingPoint.LATEST),
     )
     threads = ChannelThreads(
-        NOBODY,
+        UNREACHABLE,
         client_id="test",
         security=Security(),
         answered=engine.answered,
@@ -63,7 +63,7 @@ def test_answers_and_the_clock_move_the_client() -> None:
         engine.close()
 
 
-def test_death_of_a_thread_is_noted_and_wakes_whoever_waits(
+def test_death_of_a_thread_is_noted_and_wakes_all_waiters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     engine = running()

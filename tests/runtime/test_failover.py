@@ -23,8 +23,8 @@ pytestmark = [pytest.mark.broker, pytest.mark.long]
 
 PARTITIONS = 4
 SMALL = PlanLimit(max_offsets=4)
-FOUND_OUT_S = 20.0
-"""A heartbeat's time-out of 5 s and 3 s for each broker that does not say who coordinates now,
+DETECTED_S = 20.0
+"""A heartbeat's timeout of 5 s and 3 s for each broker that does not name the coordinator,
 twice, because the machine is busy."""
 
 
@@ -90,7 +90,7 @@ class Pair:
         )
 
     def read_all(self) -> None:
-        """Go on until every row is read and committed, and check that none was read twice."""
+        """Continue until every row is read and committed, and check that none was read twice."""
         everything = self.rows_each * PARTITIONS
         self.run_until(lambda: self.rows_read == everything, "every row to be read", NO_LIMIT)
         for query in self.both:
@@ -199,7 +199,7 @@ def test_the_coordinator_goes_and_the_members_stay(
                 f"{outage.__name__}: {longest_s():.1f} s between two heartbeats,"
                 f" slowest call {pair.slowest_call_s:.1f} s"
             )
-            assert longest_s() < FOUND_OUT_S
+            assert longest_s() < DETECTED_S
             assert pair.membership == before
         cluster.await_all()
         pair.feed(10)
@@ -221,6 +221,6 @@ def test_a_group_that_moves_to_another_broker_is_followed_without_a_pause(
             )
             pair.run_some()
             print(f"moved: {longest_s():.1f} s between two heartbeats")
-            assert longest_s() < FOUND_OUT_S / 2
+            assert longest_s() < DETECTED_S / 2
         pair.read_all()
         assert pair.membership == before

@@ -30,15 +30,15 @@ def test_a_member_that_stood_still_past_its_deadline_is_fenced_and_goes_on(
         late.plan_rows(PlanLimit(max_offsets=8))
         old_id = late.member_id
         other = start()
-        wait_until(lambda: "asked to revoke" in late.timeline, what="the revocation to be told")
-        # Whoever holds its lock keeps it from doing, or answering, anything.
+        wait_until(lambda: "asked to revoke" in late.timeline, what="the revocation to be reported")
+        # While a thread holds its lock, it neither acts nor answers.
         with late.driver._engine.changed:
             wait_until(lambda: (other.run(), len(other.assigned) == 2)[1], 20, "its removal")
             # Its batch ends meanwhile, and its commit comes after it was removed.
             late.finish()
             wait_until(lambda: (other.run(), rows(other) == 20)[1], 20, "all to be read again")
             other.commit_all()
-        wait_until(lambda: late.member_id != old_id, what="the late one to join anew")
+        wait_until(lambda: late.member_id != old_id, what="the late one to join again")
         said = late.timeline
         assert "UNKNOWN_MEMBER_ID" in said
         assert "read again" in said
@@ -54,7 +54,7 @@ def test_a_member_that_stood_still_past_its_deadline_is_fenced_and_goes_on(
         wait_until(
             lambda: both_run() and committed(servers, group_id) == all_at(topic_name, 2, 15),
             30,
-            what="both to go on",
+            what="both to continue",
         )
         assert rows(late) == 8 + 5
 
@@ -73,11 +73,11 @@ def test_calls_that_come_seldom_are_given_more_time_to_give_up_partitions(
         slow.plan_rows()
         assert "asked the coordinator for" in slow.timeline
         other = start()
-        wait_until(lambda: "asked to revoke" in slow.timeline, what="the revocation to be told")
-        told_at = time.monotonic()
+        wait_until(lambda: "asked to revoke" in slow.timeline, what="the revocation to be reported")
+        reported_at = time.monotonic()
         wait_until(
-            lambda: other.run() is None and time.monotonic() - told_at > 2.5,
-            what="more than the time-out of the configuration",
+            lambda: other.run() is None and time.monotonic() - reported_at > 2.5,
+            what="more than the configured timeout",
         )
         assert slow.member_id == member_id, "the coordinator waits for longer, as it was asked to"
         assert "uncommitted" not in slow.timeline

@@ -1,4 +1,4 @@
-"""Log ends for a plan, and what is said of those that cannot be listed."""
+"""Log ends for a plan, and the report of those that cannot be listed."""
 
 from __future__ import annotations
 

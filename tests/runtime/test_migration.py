@@ -42,7 +42,7 @@ class Migration:
         self.rows_each += rows_each
 
     def until(self, condition: Callable[[], object], what: str) -> None:
-        """Let the query go on until something holds."""
+        """Run the query until a condition holds."""
 
         def turned() -> object:
             if self.query is not None:
@@ -52,7 +52,7 @@ class Migration:
         wait_until(turned, 40, what)
 
     def is_split(self, share: int) -> bool:
-        """Tell whether the query has so many partitions, the consumers the rest, nobody twice."""
+        """Return whether the query has `share` partitions, the consumers the rest, none twice."""
         assert self.query is not None
         owned = {int(name.rsplit("-", 1)[1]) for name in self.query.assigned}
         theirs = [partition for each in self.consumers for partition in each.partitions]
@@ -63,7 +63,7 @@ class Migration:
         return committed(self.servers, self.group_id) == wanted
 
     def unread(self, query: QueryLike) -> set[tuple[int, int]]:
-        """Return partition and offset of rows that nobody has read."""
+        """Return partition and offset of rows that no member has read."""
         read = {(p, offset) for _, p, start, end in query.ranges for offset in range(start, end)}
         for each in self.consumers:
             read |= each.rows
@@ -148,4 +148,4 @@ def test_a_group_that_cannot_be_converted_is_left_alone_and_the_query_says_why(
             start().plan()
         assert time.monotonic() - began_at < 10
         group.feed(10)
-        group.until(group.all_is_committed, "the classic consumers to go on")
+        group.until(group.all_is_committed, "the classic consumers to continue")

@@ -107,7 +107,7 @@ def test_a_cluster_whose_consumer_protocol_is_off_says_how_to_turn_it_on(
                 start().plan()
 
 
-def test_a_broker_before_kafka_4_is_told_from_one_whose_feature_is_off(group_id: str) -> None:
+def test_errors_distinguish_an_old_broker_from_a_disabled_feature(group_id: str) -> None:
     older = tuple({"api_key": key, "min_version": 0, "max_version": 12} for key in (3, 8, 9, 10))
     ports: list[int] = []
 

@@ -90,7 +90,7 @@ def test_batch_that_runs_is_no_silence(
         query.commit_all()
 
 
-def test_static_member_that_restarts_for_longer_than_its_session_is_told_what_to_set(
+def test_static_member_restarting_past_its_session_timeout_is_advised_on_settings(
     kafka: EmbeddedKafka, topic_name: str, group_id: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name)

@@ -81,13 +81,13 @@ def test_a_connection_that_hangs_is_replaced_and_the_other_one_goes_on(
         before = (query.member_id, query.driver.snapshot()["member_epoch"])
         hung_at = time.monotonic()
         proxy.silent_once.add(silenced)
-        # Who looks for the coordinator finds it late: nobody has to, as it is where it was.
+        # A search for the coordinator would be slow; none is needed, as it has not moved.
         proxy.delays_s[FIND_COORDINATOR.api_key] = 2 * PATIENCE_S
         query.plan_rows()
         query.finish()
         wait_until(lambda: silenced in proxy.silenced, what="the connection to hang")
         assert query.driver.await_commits(30), query.driver.snapshot()
-        wait_until(lambda: heard_since(proxy, hung_at) > 3, 30, what="heartbeats to go on")
+        wait_until(lambda: heartbeats_since(proxy, hung_at) > 3, 30, what="heartbeats to continue")
         gap_s = proxy.longest_gap_s(HEARTBEAT, hung_at)
         print(f"silent on {silenced}: {gap_s:.1f} s between heartbeats")
         assert gap_s < (PATIENCE_S if silenced == OFFSET_COMMIT else 12.0)
@@ -96,7 +96,7 @@ def test_a_connection_that_hangs_is_replaced_and_the_other_one_goes_on(
         proxy.silenced.clear()
 
 
-def heard_since(proxy: Proxy, since: float) -> int:
+def heartbeats_since(proxy: Proxy, since: float) -> int:
     return sum(1 for at, key in proxy.seen if key == HEARTBEAT and at > since)
 
 

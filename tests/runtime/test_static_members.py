@@ -39,7 +39,7 @@ AT_ONCE_S = 10.0
 
 
 def configure(kafka: EmbeddedKafka, group_id: str, **values_ms: int) -> None:
-    """Set what is configured for a group, as an operator does."""
+    """Change a group's settings, as an operator does."""
     names = {"session": SESSION_TIMEOUT_MS, "heartbeat": HEARTBEAT_INTERVAL_MS}
     changes = {names[name]: str(value) for name, value in values_ms.items()}
     with Cluster(kafka.bootstrap_servers) as cluster:
@@ -167,7 +167,7 @@ def test_instance_id_of_a_run_that_left_no_checkpoint_is_waited_for_and_that_is_
         killed.plan()
         group_epoch = describe(kafka.bootstrap_servers, group_id).group_epoch
         killed.vanish()
-        # The time-out of the first answer is much shorter than the wait.
+        # The timeout of the first answer is much shorter than the wait.
         again = start(member=static("i1"), driver={"api_timeout_s": 2.0})
         planning = threading.Thread(target=again.plan)
         planning.start()

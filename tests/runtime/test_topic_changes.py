@@ -76,7 +76,7 @@ def rows_of(ranges: Iterable[tuple[str, int, int, int]]) -> set[tuple[str, int, 
 
 
 def unread_of_deleted(group: Readers, topic: str) -> int:
-    """Return how many rows of a deleted topic are said to be unread."""
+    """Return how many unread rows of a deleted topic are reported."""
     said = rf"topic {topic} was deleted, .*; (\d+) known rows"
     return sum(map(int, re.findall(said, group.timelines)))
 
@@ -160,11 +160,13 @@ def test_a_topic_that_is_deleted_is_reported_and_the_others_go_on(
             query.commit_all()
         assert committed(servers, group_id) == {(other, 0): 5, (other, 1): 5}
         left = 12 - sum(1 for topic, _, _ in rows_of(group.ranges) if topic == topic_name)
-        wait_until(lambda: unread_of_deleted(group, topic_name) == left, what="the loss to be told")
+        wait_until(
+            lambda: unread_of_deleted(group, topic_name) == left, what="the loss to be reported"
+        )
 
 
 @pytest.mark.parametrize("version", ["4.0.0", "4.3.1", NEWEST])
-def test_a_topic_that_is_created_again_is_another_one_whoever_reads_it(
+def test_a_recreated_topic_is_another_one_for_every_reader(
     kafka_version: Broker, version: str, topic_name: str, group_id: str
 ) -> None:
     kafka = kafka_version(version)

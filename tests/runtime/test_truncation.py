@@ -56,7 +56,7 @@ def read_up_to(query: QueryLike, topic: str, until_offset: int) -> None:
     query.commit_all()
 
 
-def test_log_that_was_cut_and_has_grown_again_is_told_by_its_leader_epoch(
+def test_truncated_log_that_has_grown_again_is_detected_by_its_leader_epoch(
     cluster: ThreeBrokers, topic_name: str, group_id: str
 ) -> None:
     servers = cluster.bootstrap_servers
@@ -81,10 +81,10 @@ def test_log_that_was_cut_and_has_grown_again_is_told_by_its_leader_epoch(
         await_leader(cluster, topic_name, LAGGARD, 1)
         produce(servers, topic_name, [b"v"] * WRITTEN_SINCE)
 
-        told = rf"{topic_name}-0 was truncated.*up to 15.*at 10\. Offsets \[10, 15\)"
-        with pytest.raises(DataLossError, match=told):
+        expected = rf"{topic_name}-0 was truncated.*up to 15.*at 10\. Offsets \[10, 15\)"
+        with pytest.raises(DataLossError, match=expected):
             running[0].plan_rows(timeout_s=ELECTED_S)
-        with pytest.raises(DataLossError, match=told):
+        with pytest.raises(DataLossError, match=expected):
             start_later().plan_rows(timeout_s=ELECTED_S)
         plan = running[1].plan_rows(timeout_s=ELECTED_S)
         assert [(each.from_offset, each.until_offset) for each in plan.ranges] == [(10, 30)]

@@ -39,7 +39,7 @@ SOON_S = 60.0
 
 @pytest.fixture(scope="module")
 def restricted() -> Iterator[str]:
-    """A broker with an authorizer; where nothing is said everybody may do everything."""
+    """A broker with an authorizer; without an ACL every user may do everything."""
     authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
     rules = {"authorizer.class.name": authorizer, "allow.everyone.if.no.acl.found": "true"}
     with EmbeddedKafka(server_properties=rules) as kafka:
@@ -48,7 +48,7 @@ def restricted() -> Iterator[str]:
 
 @pytest.fixture
 def undescribed(restricted: str, group_id: str) -> str:
-    """A group that nobody may describe; it has one member, which is not heard of any more."""
+    """A group that no user may describe; its one member has gone silent."""
     secret = f"secret-{uuid.uuid4().hex[:12]}"
     create_topic(restricted, secret)
     request = HeartbeatRequest(
@@ -60,7 +60,7 @@ def undescribed(restricted: str, group_id: str) -> str:
         topic_partitions=NO_PARTITIONS,
     )
     with Cluster(restricted) as cluster:
-        # The first group of a broker makes its topic: until then nobody coordinates it.
+        # The first group of a broker makes its topic: until then it has no coordinator.
         search = FindCoordinatorRequest(group_id=group_id)
         wait_until(lambda: cluster.find_coordinator(search).coordinator)
     wait_until(lambda: heartbeat(restricted, request).error_code == ErrorCode.NONE)

@@ -97,7 +97,7 @@ def hanging(
         running.stop()
 
 
-def test_scrape_is_what_kafka_says_and_a_hang_is_told_before_the_member_leaves(
+def test_scrape_matches_kafka_and_a_hang_is_reported_before_the_member_leaves(
     hanging: tuple[GroupQuery, StreamingQuery, int], kafka: EmbeddedKafka
 ) -> None:
     query, running, port = hanging

@@ -102,8 +102,8 @@ def test_offsets_of_every_kind(kafka, cluster, topic_name) -> None:
     offsets, errors = list_offsets(cluster, topic, [0, 3], LATEST_TIMESTAMP)
     assert offsets == {0: 5}
     assert errors == {3: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    nobody = list_offsets(cluster, uuid.uuid4(), [0], LATEST_TIMESTAMP)
-    assert nobody == ({}, {0: ErrorCode.UNKNOWN_TOPIC_ID})
+    unknown = list_offsets(cluster, uuid.uuid4(), [0], LATEST_TIMESTAMP)
+    assert unknown == ({}, {0: ErrorCode.UNKNOWN_TOPIC_ID})
     assert list_offsets(cluster, topic, [], LATEST_TIMESTAMP) == ({}, {})
 
 
@@ -269,7 +269,7 @@ def test_unreachable_brokers_are_all_named_in_bounded_time() -> None:
         assert 0.8 < time.monotonic() - started < 3
 
 
-def test_a_tls_listener_is_told_at_once() -> None:
+def test_a_tls_listener_is_reported_at_once() -> None:
     def script(peer: socket.socket) -> None:
         read_frame(peer)
         peer.sendall(b"\x15\x03\x03\x00\x02\x02\x50")

@@ -87,7 +87,7 @@ def test_a_broker_that_stops_ends_the_request_at_its_deadline(kafka) -> None:
         connection.close()
 
 
-def test_nobody_listens() -> None:
+def test_refused_connection_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     failed = fails_within(5, lambda: connected(port), says=f"127.0.0.1:{port}.*refused")
@@ -371,6 +371,6 @@ def test_reads_versions() -> None:
     assert versions.text(OFFSET_COMMIT_V10) == "v2 to v9"
 
 
-def test_knows_nothing_before_it_was_told() -> None:
+def test_no_version_is_supported_before_api_versions_arrive() -> None:
     assert not ApiVersions().supports(OFFSET_COMMIT_V9)
     assert ApiVersions().text(OFFSET_COMMIT_V9) == "no version"

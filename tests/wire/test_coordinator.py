@@ -164,7 +164,7 @@ def test_commits_and_fetches_are_fenced_by_the_member_epoch(member) -> None:
     stale = ErrorCode.STALE_MEMBER_EPOCH.value
     assert member.commit(offsets, member_epoch=greater) == dict.fromkeys(offsets, stale)
     unknown = ErrorCode.UNKNOWN_MEMBER_ID.value
-    assert member.commit(offsets, member_id="nobody") == dict.fromkeys(offsets, unknown)
+    assert member.commit(offsets, member_id="unknown") == dict.fromkeys(offsets, unknown)
     assert member.fetch(offsets, member_epoch=greater).error_code == stale
     fetched = member.fetch(offsets)
     assert fetched.offsets == dict.fromkeys(offsets, OffsetAndMetadata(-1))

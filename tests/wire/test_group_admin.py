@@ -93,7 +93,7 @@ def test_a_coordinator_removes_members_of_every_kind(
             MemberIdentity(member_id="second", instance_id="gate-2"): ErrorCode.NONE,
             MemberIdentity(member_id="other", instance_id="gate-3"): ErrorCode.FENCED_INSTANCE_ID,
             MemberIdentity(instance_id="gate-4"): ErrorCode.UNKNOWN_MEMBER_ID,
-            MemberIdentity(member_id="nobody"): ErrorCode.UNKNOWN_MEMBER_ID,
+            MemberIdentity(member_id="unknown"): ErrorCode.UNKNOWN_MEMBER_ID,
         }
         answer = leave_group(cluster, group_id, list(asked), "removed by a test")
         assert answer == LeaveGroupResponse(member_error_codes=tuple(asked.values()))
@@ -149,7 +149,7 @@ def answer(metadata: bytes, assignment: bytes, protocol_type: str = "consumer") 
     return {"groups": (group,)}
 
 
-def test_subscription_and_assignment_are_read_with_whatever_follows_them() -> None:
+def test_subscription_and_assignment_are_read_with_trailing_bytes() -> None:
     group = classic_from_wire(answer(SUBSCRIPTION + b"\x00" * 9, ASSIGNMENT + b"\xff" * 4), "g")
     assert (group.group_state, group.assignor_name) == ("Stable", "range")
     assert group.authorized_operations == 1 << 8

@@ -1,4 +1,4 @@
-"""What is set for a group: put together by hand, and as real brokers have it."""
+"""A group's settings: assembled by hand, and as real brokers report them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def merged(own: dict[str, ConfigEntry] | None, broker: dict[str, ConfigEntry]) -
 
 
 class Headless:
-    """A cluster whose brokers take nobody for alive."""
+    """A cluster without a live broker."""
 
     def describe_configuration(self, *_: object) -> dict[str, ConfigEntry]:
         return {}

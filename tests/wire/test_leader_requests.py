@@ -121,7 +121,7 @@ def test_an_id_that_is_gone_stays_gone_until_it_is_asked_for_again() -> None:
     assert list(errors.values()) == [ErrorCode.UNKNOWN_TOPIC_ID]
 
 
-def test_topics_nobody_asks_for_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topics_without_requests_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     cache = LeaderCache(max_age_s=60)
     cache.learn(metadata(Leader(1, 0)), {FLIGHTS})
     monkeypatch.setattr(module, "FORGET_AFTER_S", -1.0)

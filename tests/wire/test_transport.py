@@ -94,7 +94,7 @@ def test_who_hangs_up_during_the_handshake_says_nothing(context) -> None:
         transport.close()
 
 
-def test_a_handshake_that_nobody_answers_ends_at_the_deadline(context) -> None:
+def test_a_handshake_without_an_answer_ends_at_the_deadline(context) -> None:
     _, security = context
     with listening(await_end) as port:
         transport = Transport(Address("127.0.0.1", port), security, 1000)
@@ -180,7 +180,7 @@ def test_room_grows_and_a_view_that_is_out_stays_what_it_was() -> None:
     small[:] = b"s" * 30
     buffer.room(31)[:] = b"l" * 31
     assert bytes(small) == b"s" * 30
-    # It grew by more than was asked for, but not beyond what is kept.
+    # It grew by more than was requested, but not beyond the kept maximum.
     assert len(buffer._memory) == 60
     buffer.room(61)
     assert len(buffer._memory) == 100

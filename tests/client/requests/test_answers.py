@@ -54,7 +54,7 @@ def test_answer_of_another_kind_is_a_bug() -> None:
         harness.answer(Channel.SEARCH, m.MetadataResponse())
 
 
-def test_coordinator_is_told() -> None:
+def test_coordinator_change_is_reported() -> None:
     harness = ClientHarness()
     harness.cluster()
     assert [str(e.node) for e in harness.find(CoordinatorFound)] == ["broker:9092 (id 1)"]
@@ -149,7 +149,7 @@ def test_look_up_of_a_topic_that_is_gone_ends_the_commit() -> None:
     assert len(harness.find(TopicGone)) == 1
 
 
-def test_commit_of_a_topic_that_is_gone_is_dropped_and_told() -> None:
+def test_commit_of_a_deleted_topic_is_dropped_and_reported() -> None:
     harness = ClientHarness()
     harness.own(0)
     request = finished(harness, 5)
@@ -172,7 +172,7 @@ def settling(harness: ClientHarness) -> m.OffsetCommitRequest:
     return commit
 
 
-def test_start_whose_topic_the_coordinator_does_not_know_yet_is_found_anew() -> None:
+def test_start_in_a_topic_unknown_to_the_coordinator_is_resolved_again() -> None:
     """Right after a topic is created not every broker knows its id; it is read all the same."""
     harness = ClientHarness()
     commit = settling(harness)
@@ -209,7 +209,7 @@ def test_revocation_of_a_topic_that_is_gone_does_not_wait_for_its_start() -> Non
     assert harness.client.member.state is MemberState.ACKNOWLEDGING
 
 
-def test_revocation_of_a_topic_nobody_can_name_does_not_wait_for_its_start() -> None:
+def test_revocation_of_a_topic_without_a_name_does_not_wait_for_its_start() -> None:
     harness = ClientHarness()
     harness.cluster()
     harness.beat(accepted(2, Assignment.of({uuid.UUID(int=99): (0,)})))
@@ -245,7 +245,7 @@ def test_answer_to_a_fetch_of_an_earlier_life_is_ignored() -> None:
     assert (harness.client.member.member_id, harness.client.member.member_epoch) == ("m2", 4)
 
 
-def test_topic_that_was_created_again_is_told_with_what_was_left_unread() -> None:
+def test_recreated_topic_is_reported_with_its_unread_rows() -> None:
     harness = ClientHarness()
     harness.own(0)
     finished(harness, 5)
@@ -270,7 +270,7 @@ def test_topic_that_was_created_again_is_told_with_what_was_left_unread() -> Non
     assert event.unread == 0, "a partition that moved away and came back is not unread"
 
 
-def test_missing_topics_are_told_once_and_start_at_the_beginning_later() -> None:
+def test_missing_topics_are_reported_once_and_start_at_the_beginning_later() -> None:
     harness = ClientHarness()
     harness.answer(Channel.SEARCH, m.FindCoordinatorResponse(coordinator=m.Node(1, "b", 1)))
     harness.answer(Channel.CLUSTER, m.MetadataResponse())
@@ -328,7 +328,7 @@ def test_a_right_that_is_missing_is_granted_by_the_command_in_the_error() -> Non
 
 
 @pytest.mark.parametrize("may_describe", [True, False])
-def test_topic_that_comes_later_starts_at_its_beginning_also_where_nobody_may_describe(
+def test_topic_that_comes_later_starts_at_its_beginning_without_describe_permission(
     may_describe: bool,
 ) -> None:
     later = uuid.UUID(int=2)

@@ -101,7 +101,7 @@ def test_nothing_is_not_believed_at_once() -> None:
     assert watch.settled(5)
 
 
-def test_a_share_begins_the_doubt_anew() -> None:
+def test_a_share_restarts_the_doubt() -> None:
     watch = TargetAssignment()
     take(watch, description(target=NO_PARTITIONS), now=1.0)
     assert take(watch, description(target=parts(0)), owned=parts(0), now=1.5) is False

@@ -72,7 +72,7 @@ def test_member_that_was_called_otherwise_is_released_by_its_member_id_alone(
 @pytest.mark.parametrize(
     "code", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR]
 )
-def test_release_that_finds_nobody_home_is_sent_again_once_the_coordinator_is_found(
+def test_release_without_a_coordinator_is_sent_again_once_it_is_found(
     code: ErrorCode,
 ) -> None:
     releases = released("old")

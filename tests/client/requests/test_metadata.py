@@ -128,7 +128,7 @@ def given_up(harness: ClientHarness) -> m.MetadataRequest:
     return request
 
 
-def test_topic_that_is_gone_is_told_with_its_unread_rows() -> None:
+def test_deleted_topic_is_reported_with_its_unread_rows() -> None:
     harness = ClientHarness()
     given_up(harness)
     harness.answer(Channel.CLUSTER, m.MetadataResponse())
@@ -149,7 +149,7 @@ def test_question_without_an_answer_is_asked_again_and_one_with_an_answer_is_not
     assert len(harness.find(TopicDeleted)) == 1
 
 
-def test_topic_that_only_moved_to_somebody_else_is_not_told() -> None:
+def test_topic_that_only_moved_to_another_member_is_not_reported() -> None:
     harness = ClientHarness()
     given_up(harness)
     harness.answer(Channel.CLUSTER, m.MetadataResponse(topics=(ORDERS,)))

@@ -19,7 +19,7 @@ def read(watch: SessionTimeout, response: GroupSettingsResponse, now: float) -> 
     return watch.handle_response(response, now)
 
 
-def test_settings_are_read_at_the_start_and_again_now_and_then() -> None:
+def test_settings_are_read_at_the_start_and_periodically() -> None:
     watch = SessionTimeout(45_000)
     assert watch.due_at == 0.0
     watch.asked()
@@ -119,7 +119,7 @@ def test_client_owns_nothing_once_its_session_may_be_over() -> None:
     assert event.session_timeout_ms == 8_000
 
 
-def test_client_that_may_not_read_them_says_so_once_and_goes_on() -> None:
+def test_client_without_permission_warns_once_and_continues() -> None:
     harness = ClientHarness()
     harness.own(0, offsets={0: 5})
     for _ in range(30):

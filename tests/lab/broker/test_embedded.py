@@ -282,7 +282,7 @@ def test_a_port_that_does_not_exist_is_named() -> None:
         check_port(70000)
 
 
-def test_nobody_answers_on_a_free_port() -> None:
+def test_a_free_port_does_not_answer() -> None:
     assert not answers(free_ports(1)[0])
 
 

@@ -88,14 +88,14 @@ def test_deployments_and_faults_keep_every_promise(deploy: str, faults: str) -> 
     assert found.exit_code == 0, found.output
 
 
-def test_schedules_are_told_with_their_seeds() -> None:
+def test_schedules_are_reported_with_their_seeds() -> None:
     found = simulate("--schedules", "12", "--seed", "100")
     assert found.exit_code == 0, found.output
     assert f"12 schedules: seeds 100 to 101 on {', '.join(PROFILES)}" in found.stdout
     assert "12 schedules kept every promise" in found.stdout
 
 
-def test_a_broken_promise_is_told_with_the_way_to_see_it_again(
+def test_a_broken_promise_is_reported_with_the_way_to_see_it_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def broken(runs: Sequence[Run], **_: object) -> list[Break]:

@@ -116,7 +116,7 @@ def test_what_cannot_be_played_is_refused(arguments: dict[str, Any], words: str)
     assert words in str(refused.value)
 
 
-def test_a_broken_promise_is_told_with_the_command_that_plays_it_again(
+def test_a_broken_promise_is_reported_with_the_command_that_plays_it_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     played = simulation.play
@@ -137,7 +137,7 @@ def broken_from_seed_30(runs: Iterable[Run]) -> list[Break]:
     return [Break(run, "a promise", "a story", ()) for run in runs if run.seed >= 30]
 
 
-def test_a_run_is_made_of_what_its_seed_draws_unless_it_is_told() -> None:
+def test_a_run_follows_its_seed_unless_options_are_given() -> None:
     run = Run(7, "kafka-4.3")
     assert run.made_of == world_of(run).scene.swarm
     assert run.made_of != Run(8, "kafka-4.3").made_of

@@ -85,7 +85,7 @@ def test_bars_stand_where_the_time_says() -> None:
     assert abs((second - first) / width - 9.0 / 8.0) < 0.01
 
 
-def test_many_applications_are_told_apart_and_in_order() -> None:
+def test_many_applications_are_distinct_and_in_order() -> None:
     spans = [Span(f"q{each}.1.1", 1, False, each, each + 1.0) for each in range(1, 25)]
     page = render_page("t", [("h", "s", Timeline({KEY: "orders-0"}, {KEY: spans}, ends_at=30.0))])
     legend = re.findall(r'<i style="([^"]+)"></i>(q\d+)', page)

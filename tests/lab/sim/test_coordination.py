@@ -72,7 +72,7 @@ def test_an_answer_waits_until_its_records_are_replicated() -> None:
     assert {asked.coordination.holder(key) for key in asked.scene.storage.logs} == {"m1"}
 
 
-def test_an_accepted_offset_is_told_with_what_there_was_before() -> None:
+def test_an_accepted_offset_is_reported_with_the_previous_one() -> None:
     asked = Asked()
     asked.ask(JOIN)
     asked.commit(3)
@@ -103,7 +103,7 @@ def test_another_node_answers_from_the_log_once_it_has_read_it() -> None:
     assert asked.answers[-1] == m.HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
 
 
-def test_a_crash_may_lose_what_was_not_replicated_and_answers_nobody() -> None:
+def test_a_crash_may_lose_unreplicated_records_and_sends_no_answer() -> None:
     outcomes = set()
     for seed in range(20):
         asked = Asked(seed=seed)
@@ -147,7 +147,7 @@ def test_a_log_that_takes_nothing_takes_everything_back() -> None:
     assert len(asked.committed) == 1
 
 
-def test_whoever_is_silent_is_removed_and_whoever_is_slow_is_noted() -> None:
+def test_a_silent_member_is_removed_and_a_slow_one_is_noted() -> None:
     asked = Asked()
     asked.ask(JOIN)
     asked.pass_time(Swarm().session_s + 0.1)
@@ -175,7 +175,7 @@ def test_whoever_is_silent_is_removed_and_whoever_is_slow_is_noted() -> None:
     assert asked.coordination.removed_for_slowness == {"m1"}
 
 
-def test_whoever_is_slow_is_noted_though_it_is_silent_for_nearly_a_session() -> None:
+def test_a_slow_member_is_noted_though_it_is_silent_for_nearly_a_session() -> None:
     asked = Asked(swarm=Swarm(partitions=2, session_s=10.5, replication_s=1.0))
     asked.ask(JOIN)
     asked.ask(replace(JOIN, member_id="m2"))
@@ -186,7 +186,7 @@ def test_whoever_is_slow_is_noted_though_it_is_silent_for_nearly_a_session() -> 
     assert asked.coordination.removed_for_slowness == {"m1"}
 
 
-def test_whoever_comes_back_was_not_silent_while_it_was_away() -> None:
+def test_a_returning_member_was_not_silent_while_it_was_away() -> None:
     asked = Asked()
     asked.ask(replace(JOIN, instance_id="i1"))
     asked.ask(

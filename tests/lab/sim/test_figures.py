@@ -64,7 +64,7 @@ def test_a_partition_is_not_read_from_the_end_of_a_batch_until_the_next_begins()
     assert (figures["pauses"], figures["not_read_s"], figures["longest_not_read_s"]) == (2, 11, 7)
 
 
-def test_where_there_is_nothing_to_read_nobody_waits() -> None:
+def test_without_rows_to_read_no_member_waits() -> None:
     reading: Reading[str] = Reading(0.0, Usual(2.0, 30.0))
     reading.finished(1.0, 2.0, {"a": every_second(0, 1)})
     reading.finished(40.0, 41.0, {"a": [(1, 39.5)]})
@@ -176,7 +176,7 @@ def test_partitions_of_dynamic_members_move_there_and_back_and_wait_for_less_tim
     assert 0.0 < figures.longest_unstable_s <= figures.unstable_s
 
 
-def test_all_at_once_nobody_takes_over_and_the_restart_time_is_what_is_felt() -> None:
+def test_restart_of_all_at_once_has_no_takeover_and_costs_the_restart_time() -> None:
     short, long = (
         counted(replace(PLANNED, deploy=Deploy.ALL_AT_ONCE, restart_s=each)) for each in (5.0, 30.0)
     )

@@ -127,7 +127,7 @@ def test_what_a_late_heartbeat_took_is_excused_until_its_member_gives_it_up() ->
     assert not given.late.is_late(given.accepted(30, 10))
 
 
-def test_what_was_not_looked_up_is_doubted_until_the_partition_is_assigned_anew() -> None:
+def test_unanswered_commit_is_doubted_until_a_lookup_or_a_new_assignment() -> None:
     given = Given()
     given.unanswered()
     given.repeated()
@@ -151,7 +151,7 @@ def test_a_commit_of_the_tenure_before_is_not_doubted_when_its_answer_is_missed_
     assert given.late.is_doubted("m", KEY)
 
 
-def test_what_a_late_join_gave_is_untold_until_the_member_is_assigned_it() -> None:
+def test_partitions_of_a_late_join_are_unreported_until_the_member_is_assigned_them() -> None:
     given = Given()
     given.publish(facts.Misheard("m", frozenset(), frozenset({KEY})))
     assert given.late.is_untold("m", KEY)

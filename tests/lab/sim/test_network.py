@@ -108,7 +108,7 @@ def test_a_cut_lets_nothing_through_until_it_is_over() -> None:
     assert len(wire.failed) == 2
 
 
-def test_whoever_is_deaf_is_heard_and_hears_nothing() -> None:
+def test_a_deaf_client_sends_but_receives_nothing() -> None:
     wire = Wire(Swarm())
     wire.network.deafen("q1", NODE.node_id, 30.0)
     wire.send_all(1, DESCRIBE)

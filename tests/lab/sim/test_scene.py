@@ -80,7 +80,7 @@ def test_everything_that_is_still_to_come_is_named() -> None:
     assert len(list(restless(found.scene))) == 1, "an empty group has only unread records"
 
 
-def test_a_leader_nobody_has_heard_of_is_no_rest() -> None:
+def test_a_group_that_missed_a_new_leader_is_restless() -> None:
     found = world(Swarm(queries=1, partitions=1, starts_s=0.0))
     found.queries[0].start()
     found.scene.schedule.run_until(10.0)
@@ -89,7 +89,7 @@ def test_a_leader_nobody_has_heard_of_is_no_rest() -> None:
     assert list(restless(found.scene)) == [f"q1 has not seen the leader of {key}"]
 
 
-def test_a_topic_nobody_has_heard_of_is_no_rest() -> None:
+def test_a_group_that_missed_a_deletion_is_restless() -> None:
     found = world(Swarm(queries=1, partitions=1, starts_s=0.0))
     found.queries[0].start()
     found.scene.schedule.run_until(10.0)

@@ -38,7 +38,7 @@ def test_a_topic_that_grows_is_the_same_one(storage: Storage) -> None:
     assert storage.logs[added].end_offset == 0
 
 
-def test_metadata_is_told_by_name_and_by_id(storage: Storage) -> None:
+def test_metadata_is_found_by_name_and_by_id(storage: Storage) -> None:
     (key,) = keys_of(storage, "flights")
     by_id = storage.metadata(m.MetadataRequest(topic_ids=frozenset({key.topic_id})))
     by_name = storage.metadata(m.MetadataRequest(topic_names=frozenset({"flights", "none"})))
@@ -96,7 +96,7 @@ def test_ends_of_leader_epochs(storage: Storage) -> None:
     assert key not in fenced.ends
 
 
-def test_records_can_be_told_apart_and_know_when_they_were_written() -> None:
+def test_records_are_distinct_and_carry_their_write_time() -> None:
     log = PartitionLog(2)
     log.append(3, 5.0)
     assert log.end_offset == 5
@@ -163,7 +163,7 @@ def test_what_is_aborted_is_shown_to_those_who_want_everything() -> None:
     assert [log.hides(each, read_committed=False) for each in range(4)] == [False] * 3 + [True]
 
 
-def test_a_leader_that_lacks_the_end_of_a_transaction_is_told_again() -> None:
+def test_a_leader_without_the_end_of_a_transaction_receives_it_again() -> None:
     log = PartitionLog(1)
     log.end_transaction(log.open_transaction(2, 1.0), 2.0, aborts=False)
     log.elect(1, 3.0)

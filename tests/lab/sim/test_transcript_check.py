@@ -174,7 +174,7 @@ def test_who_agrees_longer_is_ahead(mine: list[int], its: list[int], is_behind: 
     assert first.is_behind(second) is is_behind
 
 
-def test_only_what_was_drawn_before_a_difference_is_drawn_anew() -> None:
+def test_only_draws_before_a_difference_are_redrawn() -> None:
     before = draw((4, 3))
     changed, restarts = set(), 0
     for seed in range(200):

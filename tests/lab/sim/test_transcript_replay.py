@@ -192,7 +192,7 @@ def test_member_has_one_id(names: TranscriptNames) -> None:
     assert names.member_id(None) == names.member_id("") == ""
 
 
-def test_member_that_nobody_named_was_made_by_the_coordinator(names: TranscriptNames) -> None:
+def test_member_id_without_a_name_was_made_by_the_coordinator(names: TranscriptNames) -> None:
     assert names.member("from the coordinator") == "gen"
     assert names.member_id("gen") == "from the coordinator"
 

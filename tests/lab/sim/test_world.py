@@ -46,7 +46,7 @@ def test_every_promise_is_kept(profile: str, seed: int) -> None:
         raise AssertionError(f"{lines}\n{broken.text}\nreplay: {broken.run.command}")
 
 
-def test_one_seed_is_one_run_whatever_python_hashes_strings_to() -> None:
+def test_one_seed_is_one_run_under_any_hash_seed_of_python() -> None:
     playing = [
         subprocess.Popen(
             [sys.executable, "-c", PRINT_DIGESTS],

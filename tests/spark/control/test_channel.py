@@ -236,7 +236,7 @@ def test_a_line_that_is_too_long_ends_the_link(
     assert "above 1000 bytes" in caplog.text
 
 
-def test_a_side_that_reads_nothing_is_cut_off_and_blocks_nobody(
+def test_a_side_that_reads_nothing_is_cut_off_and_does_not_block_others(
     places: ExitStack, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     listener = driver(places, tmp_path / "c")

@@ -178,7 +178,9 @@ def test_a_callback_that_does_not_return_keeps_no_more_than_its_own(
     listener.close()
 
 
-def test_a_refusal_is_told_before_the_greeting_until_the_query_has_ended(tmp_path: Path) -> None:
+def test_a_refusal_is_reported_before_the_greeting_until_the_query_has_ended(
+    tmp_path: Path,
+) -> None:
     listener = GroupListener(JVM, directories=[tmp_path])
     greeting = Listening(reports_batches=True, holds_revocations=False)
     listener.refuse("q1", "g", "it has two streams")
@@ -253,7 +255,7 @@ def test_listener_that_cannot_be_removed_is_warned_about_unless_the_jvm_is_gone(
 
 
 @pytest.mark.parametrize("can_start", [True, False])
-def test_all_listeners_share_one_time_out_which_is_short_where_no_thread_starts(
+def test_all_listeners_share_one_timeout_which_is_short_where_no_thread_starts(
     can_start: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(thread: threading.Thread) -> None:

@@ -68,7 +68,7 @@ def group(kafka: EmbeddedKafka, topic_name: str, group_id: str) -> Iterator[Grou
             control.close()
 
 
-def test_partitions_that_come_and_go_are_told_and_a_revocation_waits(
+def test_assigned_and_revoked_partitions_are_reported_and_a_revocation_waits(
     group: Group, tmp_path: Path
 ) -> None:
     with Driver(tmp_path, holds_revocations=True) as driver:
@@ -117,7 +117,7 @@ def test_the_spark_ui_is_known_by_the_word_of_a_driver(group: Group, tmp_path: P
     wait_until(lambda: control.spark_ui is None, what="the end of the link")
 
 
-def test_who_listens_later_is_told_what_is_owned(group: Group, tmp_path: Path) -> None:
+def test_a_late_listener_receives_the_owned_partitions(group: Group, tmp_path: Path) -> None:
     with Driver(tmp_path) as first:
         member, control = group.talking(first, tmp_path)
         first.changed("assigned")

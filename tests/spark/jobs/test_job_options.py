@@ -257,7 +257,7 @@ def test_another_cluster_is_checked_as_a_source_is(tmp_path: Path) -> None:
         load_job(CopyOptions, wrong)
 
 
-def test_numbers_are_texts_there_too_and_no_password_is_told(tmp_path: Path) -> None:
+def test_numbers_are_texts_there_too_and_no_password_is_shown(tmp_path: Path) -> None:
     text = (ROOT / CopyOptions.example).read_text(encoding="utf-8")
     more = """
 [target.options]

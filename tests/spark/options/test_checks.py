@@ -59,7 +59,7 @@ def test_subscription_is_read_once_or_complained_of() -> None:
     assert "both set" in next(read_subscription({"subscribe": "a", "subscribepattern": "b"}, {}))
 
 
-def test_problem_is_told_by_the_name_of_the_option() -> None:
+def test_problem_is_reported_by_the_name_of_the_option() -> None:
     error = {"loc": ("maxOffsetsPerTrigger", "int"), "type": "int_parsing", "input": "many"}
     problem = describe_problem({**error, "msg": "no number"}, ["maxOffsetsPerTrigger"])
     assert problem == "maxOffsetsPerTrigger: 'many' is invalid: no number"

@@ -98,7 +98,7 @@ def test_addresses(
     assert addresses_of(strategy, topic, options(**BOTH)) == Addresses(retry, dead_letter)
 
 
-def test_retries_that_nobody_would_read_are_refused() -> None:
+def test_retries_without_a_reader_are_refused() -> None:
     with pytest.raises(OptionsError, match=r"also subscribe to flights\.readers\.retry,"):
         addresses_of(OWN, "flights", options())
     given = matching(r"flights(\.readers\.retry)?")

@@ -54,7 +54,7 @@ def test_documented_names_and_values() -> None:
     }
 
 
-def test_record_nobody_sent_on_stands_where_it_stands() -> None:
+def test_record_that_was_never_forwarded_keeps_its_place() -> None:
     assert origin_of(RECORD) == Origin("flights", 3, 17, 1_000)
 
 
@@ -109,7 +109,7 @@ def test_replay_goes_back_as_if_nothing_had_been() -> None:
     assert replayed(read_back(letter)) == Letter("flights", b"k", b"v", OWN, 3)
 
 
-def test_replay_to_a_groups_topic_keeps_the_first_place_and_counts_anew() -> None:
+def test_replay_to_a_groups_topic_keeps_the_first_place_and_restarts_the_count() -> None:
     letter = dead_letter(RECORD, replace(HISTORY, retries=3), "x", "flights.readers.dead-letter")
     back = replayed(read_back(letter), "flights.readers.retry")
     assert back is not None

@@ -120,7 +120,7 @@ def test_dead_letters_say_everything_and_nothing_else_is_missing(scene: Scene) -
     assert processing.totals == {Fate.PROCESSED: ROWS - 3, Fate.DEAD_LETTERED: 3}
 
 
-def test_skipped_records_are_counted_and_told(
+def test_skipped_records_are_counted_and_reported(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     strategy = SkipOrDeadLetter(at_last=AtLast.SKIP, record_deadline_s=SOON_S)
@@ -135,7 +135,7 @@ def test_skipped_records_are_counted_and_told(
     )
 
 
-def test_record_that_hangs_blocks_nobody(scene: Scene) -> None:
+def test_record_that_hangs_does_not_block_others(scene: Scene) -> None:
     def hang(record: Record) -> None:
         if record.value == b"3":
             time.sleep(3_600)

@@ -153,7 +153,7 @@ def test_first_success_is_all() -> None:
 
 
 @pytest.mark.parametrize("left_s", [inf, 3_600.0])
-def test_it_is_tried_until_it_succeeds_and_each_failure_is_told(
+def test_it_is_tried_until_it_succeeds_and_each_failure_is_reported(
     left_s: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     tried = attempt(Failing(2), RECORD, time.monotonic() + left_s)
@@ -211,14 +211,14 @@ def test_what_hangs_again_while_it_cleans_up_is_interrupted_again(
     ],
     ids=["half of a pair", "long"],
 )
-def test_errors_are_told_in_text_that_can_be_written(error: Exception, text: str) -> None:
+def test_errors_are_reported_in_text_that_can_be_written(error: Exception, text: str) -> None:
     def handle(_: Record) -> NoReturn:
         raise error
 
     assert attempt(handle, RECORD, soon()).error == text
 
 
-def test_error_that_cannot_tell_itself_is_told_by_its_name() -> None:
+def test_error_without_a_usable_text_is_reported_by_its_name() -> None:
     class UntoldError(Exception):
         def __str__(self) -> str:
             raise ValueError("no text")

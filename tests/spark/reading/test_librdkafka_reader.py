@@ -89,7 +89,7 @@ class _Renewed(RangeConsumer):
 
 
 @pytest.mark.broker
-def test_a_topic_that_is_created_again_while_it_is_read_is_told(
+def test_a_topic_recreated_while_it_is_read_is_reported(
     kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name)
@@ -192,7 +192,7 @@ def test_topics_that_do_not_exist_have_no_id(kafka: EmbeddedKafka, topic_name: s
 
 @pytest.mark.broker
 @pytest.mark.parametrize("listener", ["LOGIN", "OTHERHOST"])
-def test_who_is_refused_is_told_at_once(secured: SecuredKafka, listener: str) -> None:
+def test_refused_authentication_is_reported_at_once(secured: SecuredKafka, listener: str) -> None:
     settings = secured.login("SCRAM-SHA-512", password="wrong-word")
     if listener == "OTHERHOST":
         settings = secured.tls()

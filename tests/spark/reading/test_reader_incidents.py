@@ -158,7 +158,7 @@ def test_a_broker_that_freezes_is_named_in_time(topic_name: str, reader: ReaderC
 
 
 @each_reader
-def test_a_broker_that_starts_anew_is_read_on(topic_name: str, reader: ReaderChoice) -> None:
+def test_reading_continues_after_a_broker_restart(topic_name: str, reader: ReaderChoice) -> None:
     with EmbeddedKafka() as kafka:
         settings = settings_for(kafka.bootstrap_servers, reader)
         create_topic(kafka.bootstrap_servers, topic_name, PARTITIONS)
@@ -169,7 +169,7 @@ def test_a_broker_that_starts_anew_is_read_on(topic_name: str, reader: ReaderCho
         check_complete([*found, *batches])
 
 
-def test_a_log_that_was_cut_is_told_by_both(cluster: ThreeBrokers, topic_name: str) -> None:
+def test_a_truncated_log_is_reported_by_both(cluster: ThreeBrokers, topic_name: str) -> None:
     servers, leader, laggard = cluster.bootstrap_servers, 1, 2
     config = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
     topic = NewTopic(topic_name, 1, replica_assignment=[[leader, laggard]], config=config)

@@ -69,7 +69,7 @@ def test_partition_that_came_later_is_read_from_its_beginning() -> None:
     assert ranges(read, options()) == [(2, 3, 30)]
 
 
-def test_partition_of_which_nobody_knows_when_it_came_is_read_from_its_beginning(caplog) -> None:
+def test_partition_of_unknown_age_is_read_from_its_beginning(caplog) -> None:
     read = reading(OffsetAndMetadata(4), ABSENT)
     assert ranges(read, options()) == [(0, 4, 10), (1, 5, 20), (2, 3, 30)]
     assert "no committed offset for partitions 1, 2 of flights" in caplog.text

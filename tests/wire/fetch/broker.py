@@ -1,4 +1,4 @@
-"""A broker of one topic that is told what to answer to who reads records, and a fetcher at it."""
+"""A broker of one topic with prepared answers to Fetch requests, and a fetcher for it."""
 
 from __future__ import annotations
 

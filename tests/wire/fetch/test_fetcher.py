@@ -198,7 +198,7 @@ def test_brokers_at_one_address_are_asked_in_turn() -> None:
 @pytest.mark.parametrize(
     ("first", "begins", "rest"), [(5, 8, [(0, 8, 18)]), (5, 30, []), (200, 8, [])]
 )
-def test_offsets_that_are_gone_are_told(
+def test_deleted_offsets_are_reported(
     first: int, begins: int, rest: list[tuple[int, int, int]]
 ) -> None:
     broker = Broker(1)
@@ -223,7 +223,7 @@ def test_offsets_that_are_there_after_all_are_read() -> None:
         assert read_all(fetcher, piece(0, 0, 10)) == [(0, 0, 10)]
 
 
-def test_a_log_that_was_cut_within_a_range_is_told_when_nothing_came_for_long_enough() -> None:
+def test_a_log_truncated_within_a_range_is_reported_after_a_silence() -> None:
     broker = Broker(1)
     broker.offsets[-1] = 20
     broker.answer = lambda index, offset: (
@@ -279,11 +279,11 @@ def test_what_never_comes_is_named_in_time(answer: Answer, says: str) -> None:
     assert "for 0.7 s (kafkaConsumer.pollTimeoutMs)" in str(caught.value)
     assert f"127.0.0.1:{broker.port}" in str(caught.value)
     assert time.monotonic() - began_at < 5
-    # Whoever is refused, or gets nothing, asks again, but not without a pause.
+    # After a refusal or an empty answer it asks again, but not without a pause.
     assert len(broker.asked) < 20
 
 
-def test_a_broker_that_falls_silent_is_asked_anew() -> None:
+def test_a_broker_that_falls_silent_is_asked_again() -> None:
     broker = Broker(1)
     slow = [1.6]
 

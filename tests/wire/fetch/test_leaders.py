@@ -1,4 +1,4 @@
-"""Who is asked for records: leaders as metadata and refusals tell them."""
+"""Which broker is asked for records: the leader in metadata and in refusals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spark_groups.wire.topic_metadata import NO_LEADER, ClusterMetadata, KnownTo
 
 TOPIC_ID = uuid.UUID(int=3)
 NODES = {node_id: Node(node_id, f"b{node_id}", 9092) for node_id in (1, 2)}
-NOBODY = {"leader_id": -1, "leader_epoch": -1}
+UNKNOWN_LEADER = {"leader_id": -1, "leader_epoch": -1}
 
 
 def cursor(index: int) -> FetchCursor:
@@ -66,7 +66,7 @@ def test_a_broker_is_asked_for_no_more_than_a_request_should_name(monkeypatch) -
     assert leaders.route([other, one]) == {1: [other]}
 
 
-def test_leaders_are_looked_up_anew_after_a_while(monkeypatch) -> None:
+def test_leaders_are_looked_up_again_after_a_while(monkeypatch) -> None:
     monkeypatch.setattr("spark_groups.wire.fetch.leaders._KNOWN_S", 0.0)
     leaders, cursors = known(metadata(1, 2), metadata(2, 2))
     wanted = {each.key: each for each in cursors}
@@ -91,13 +91,17 @@ def test_a_leader_that_is_named_is_asked_if_it_is_newer() -> None:
     assert leaders.route([one]) == {4: [one]}
     assert leaders.nodes[4] == Node(4, "b4", 9)
     assert leaders.wake_at == math.inf
-    for told in ({"leader_id": 1, "leader_epoch": 6}, {"leader_id": 8, "leader_epoch": 9}, NOBODY):
-        leaders.note_refusal(one, ErrorCode.NOT_LEADER_OR_FOLLOWER, told)
+    for answer in (
+        {"leader_id": 1, "leader_epoch": 6},
+        {"leader_id": 8, "leader_epoch": 9},
+        UNKNOWN_LEADER,
+    ):
+        leaders.note_refusal(one, ErrorCode.NOT_LEADER_OR_FOLLOWER, answer)
         assert leaders.route([one]) == {}
     assert leaders.last_error == "t-0: NOT_LEADER_OR_FOLLOWER"
 
 
-def test_what_has_no_leader_waits_and_a_topic_that_is_gone_is_told() -> None:
+def test_a_partition_without_a_leader_waits_and_a_deleted_topic_is_reported() -> None:
     leaders, (one, other) = known(metadata(1, NO_LEADER))
     assert leaders.route([one, other]) == {1: [one]}
     assert leaders.last_error == "t-1 has no leader"
@@ -114,8 +118,8 @@ def test_what_has_no_leader_waits_and_a_topic_that_is_gone_is_told() -> None:
 
 
 def test_brokers_that_do_not_answer_are_asked_again_once_one_has_answered() -> None:
-    with pytest.raises(BrokerUnreachableError, match="nobody"):
-        known(BrokerUnreachableError("nobody"))
+    with pytest.raises(BrokerUnreachableError, match="unreachable"):
+        known(BrokerUnreachableError("unreachable"))
     leaders, cursors = known(metadata(1, 1), BrokerUnreachableError("all are gone"), metadata(2, 2))
     wanted = {each.key: each for each in cursors}
     leaders.note("moved", cursors)

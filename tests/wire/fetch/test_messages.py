@@ -1,4 +1,4 @@
-"""What is asked of leaders, and how far a range is."""
+"""Requests to leaders, and the progress of a range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The codec: round trips, kio as the oracle, and bytes that nobody should send."""
+"""The codec: round trips, kio as the oracle, and bytes that no peer should send."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ _PRIMITIVES = {
 }
 # Lengths around 127 need a second byte of the varint.
 _STRINGS = st.one_of(st.text(max_size=8), st.sampled_from(["x" * 126, "x" * 127, "é" * 200]))
-# kio returns a text as it came; what is printable is the same to both.
+# kio returns a text as it came; both agree on printable ones.
 _PRIMITIVES[Primitive.TEXT] = _STRINGS.map(printable)
 
 

@@ -37,7 +37,7 @@ def opened(servers: str, settings: Mapping[str, str]) -> int:
 
 
 def refused(servers: str, settings: Mapping[str, str]) -> str:
-    """Return what is said, which must come once and soon, however long there would be time."""
+    """Return the error, which must come once and soon, long before the timeout."""
     began_at = time.monotonic()
     with (
         Cluster(servers, security=security_of(settings), request_timeout_s=60) as cluster,

@@ -1,4 +1,4 @@
-"""The one value for security, and what librdkafka is told."""
+"""The one value for security, and the settings that librdkafka receives."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_an_unknown_protocol_is_refused() -> None:
         Security("TLS")
 
 
-def test_the_principal_is_told_as_far_as_it_is_known() -> None:
+def test_the_principal_is_named_if_known() -> None:
     alice = PasswordLogin(Mechanism.SCRAM_SHA_512, "alice", SECRET)
     assert Security("SASL_SSL", login=alice).principal == "User:alice"
     assert Security().principal == Security("SSL").principal == "User:ANONYMOUS"

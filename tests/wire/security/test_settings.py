@@ -1,4 +1,4 @@
-"""Kafka's settings for security: what they mean, and what is said of wrong ones."""
+"""Kafka's settings for security: their meaning, and the errors for wrong ones."""
 
 from __future__ import annotations
 

@@ -91,9 +91,9 @@ def test_an_endpoint_that_is_down_may_come_back(login: TokenLogin) -> None:
     down = replace(login, endpoint_url=login.endpoint_url.replace("/token", "/down"))
     with pytest.raises(BrokerUnreachableError, match="did not issue a token: HTTP 503"):
         TokenStore().token(down, Tls(), 5)
-    nobody = replace(login, endpoint_url="http://127.0.0.1:1/token?key=secret-2")
+    unreachable = replace(login, endpoint_url="http://127.0.0.1:1/token?key=secret-2")
     with pytest.raises(BrokerUnreachableError, match=r"1:1/token cannot be") as raised:
-        TokenStore().token(nobody, Tls(), 5)
+        TokenStore().token(unreachable, Tls(), 5)
     assert "secret-2" not in str(raised.value)
 
 
