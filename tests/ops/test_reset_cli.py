@@ -200,7 +200,7 @@ def test_the_plan_is_that_of_kafkas_own_tool_and_executed_on_demand(
     assert plan(back.stdout) == plan(their_back) == {(topic_name, "0", "0"), (topic_name, "1", "0")}
     assert (planned.exit_code, done.exit_code, refused.exit_code) == (0, 0, 1)
     assert not_planned.exit_code == 1, "what says Error has an error's exit code"
-    assert "Error: 1 of 1 partitions have no new offset: nothing can be reset." in refused.stdout
+    assert "Error: 1 of 1 partitions have no new offset: no offset is reset." in refused.stdout
 
 
 def target(given: dict[ResetKind, int | str | Path | None]) -> ResetTarget:

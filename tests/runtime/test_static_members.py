@@ -187,7 +187,7 @@ def test_instance_id_of_a_run_that_left_no_checkpoint_is_waited_for_and_that_is_
         assert describe(kafka.bootstrap_servers, group_id).group_epoch > group_epoch, (
             "the old one was removed"
         )
-    assert "until instance id 'i1' is released" in caplog.text
+    assert "instance id 'i1' is held by another member; retrying for up to" in caplog.text
 
 
 def test_instance_id_that_is_held_fails_the_query_at_once_if_that_is_wanted(

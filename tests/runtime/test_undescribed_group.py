@@ -89,9 +89,10 @@ def test_the_first_plan_does_not_wait_for_a_word_that_never_comes(
         assert time.monotonic() - began_at < SOON_S
         assert plan is not None
         assert not plan.ranges
-        said = [each for each in query.driver.snapshot()["timeline"] if "described" in str(each)]
-        assert len(said) == 1
-        assert "needs DESCRIBE on every topic" in str(said)
+        timeline = query.driver.snapshot()["timeline"]
+        refusals = [each for each in timeline if "cannot describe the group" in str(each)]
+        assert len(refusals) == 1
+        assert "needs DESCRIBE on every topic" in str(refusals)
 
 
 def test_available_now_ends_with_what_it_has(
