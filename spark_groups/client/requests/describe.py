@@ -297,7 +297,7 @@ class Descriptions:
         if more and target.unreported:
             member.report_in_full(now)
         if more is not None and member.state is not MemberState.JOINING:
-            member.pace.expect(now, more=more)
+            member.pace.expect_assignment(now, more=more)
         self.described()
         if response.error_code == ErrorCode.NOT_COORDINATOR:
             self.coordinator.lost()
