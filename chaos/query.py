@@ -99,7 +99,7 @@ class Query:
             lambda *_: None,
             directories_of_runner(),
         )
-        self._run = QueryRun(self._options, tells_start=traits.tells_start)
+        self._run = QueryRun(self._options, spark_passes_start=traits.spark_passes_start)
 
     def work(self) -> None:
         """Run batches until SIGTERM."""
@@ -112,7 +112,7 @@ class Query:
         threading.Thread(target=self._sample, name="chaos-sample", daemon=True).start()
         number, start = self._begin()
         while not self._ending.is_set():
-            end = dict(self._run.latest_offset(start if self._traits.tells_start else None))
+            end = dict(self._run.latest_offset(start if self._traits.spark_passes_start else None))
             # The first batch is run even if there is nothing in it.
             if end == start and number > 0:
                 self._ending.wait(self._traits.trigger_s)
@@ -147,7 +147,7 @@ class Query:
         end = self._checkpoint.offset(last)
         assert end is not None
         if self._checkpoint.last_committed() == last:
-            if not self._traits.tells_start:
+            if not self._traits.spark_passes_start:
                 # On Spark 4.0 and 4.1 a run learns only so where the last batch ended.
                 self._run.ranges(end, end)
             return last + 1, end

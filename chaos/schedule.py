@@ -121,7 +121,8 @@ class QueryTraits:
         leave_on_stop: `leaveOnStop`.
         max_offsets: `maxOffsetsPerTrigger`; None is no limit.
         reader: `reader`: fast or librdkafka.
-        tells_start: Whether Spark says where the last batch ended: 4.2 does, 4.0 and 4.1 do not.
+        spark_passes_start: Whether Spark says where the last batch ended: 4.2 does, 4.0 and 4.1
+            do not.
         listens: Whether the driver reports committed batches, and ends a batch before it stops.
         trigger_s: How long a trigger without rows waits, in seconds.
     """
@@ -132,7 +133,7 @@ class QueryTraits:
     leave_on_stop: bool
     max_offsets: int | None
     reader: str
-    tells_start: bool
+    spark_passes_start: bool
     listens: bool
     trigger_s: float
 
@@ -141,7 +142,7 @@ class QueryTraits:
             f"startingOffsets={self.starting_offsets}",
             f"reader={self.reader}",
             f"maxOffsetsPerTrigger={self.max_offsets or 'none'}",
-            f"called as Spark {'4.2' if self.tells_start else '4.0'} does",
+            f"called as Spark {'4.2' if self.spark_passes_start else '4.0'} does",
             "with a listener" if self.listens else "without a listener",
         ]
         if self.instance_id is not None:
@@ -169,7 +170,7 @@ def draw_queries(chance: Chance, count: int, *, fast: bool) -> tuple[QueryTraits
                 leave_on_stop=is_static and chance.random() < 0.5,
                 max_offsets=chance.choice((None, 60, 250, 1_000)),
                 reader="fast" if fast and chance.random() < 0.5 else "librdkafka",
-                tells_start=chance.random() < 0.7,
+                spark_passes_start=chance.random() < 0.7,
                 listens=chance.random() < 0.6,
                 trigger_s=chance.uniform(0.1, 0.6),
             )

@@ -124,7 +124,7 @@ def _guard_columns() -> None:
 
 def _feed_records(octets: bytes) -> None:
     _guard_columns()
-    from spark_groups.records.decoder import (  # noqa: PLC0415
+    from spark_groups.records.arrow_batches import (  # noqa: PLC0415
         RangeCursor,
         RecordDecoder,
         next_fetch_offset,

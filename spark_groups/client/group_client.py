@@ -1,6 +1,6 @@
 """GroupClient: one Spark query as one member of a group; makes all decisions of the driver.
 
-In, each with `now`: responses, Spark's proofs (`finish`, `replay`) and calls (`plan`, `leave`).
+In, each with `now`: responses, and what Spark does (`plan`, `finish`, `replay`, `leave`).
 Out: requests to send (`poll_requests`), events, and the time of the next poll. It has no socket, no
 clock and no thread, and runs unchanged in the simulation. Calls must not overlap.
 """
@@ -55,7 +55,7 @@ from spark_groups.offsets.events import (
 )
 from spark_groups.offsets.known_topics import TopicDirectory
 from spark_groups.offsets.ledger import (
-    NOT_KNOWN,
+    NO_LEADER_EPOCHS,
     NOTHING_INHERITED,
     Ledger,
     OwnedPartition,
@@ -85,7 +85,8 @@ class GroupClient:
     Args:
         config: The configuration.
         new_member_id: Returns a new member id (a UUID) with each call.
-        checkpointed: The last plan in Spark's checkpoint; its member id is released.
+        checkpointed: The last plan in Spark's checkpoint; if it is of this group, the member that
+            it names is released first.
     """
 
     def __init__(
@@ -157,7 +158,11 @@ class GroupClient:
         self._leave_by: float | None = None
 
     def _take_checkpoint(self, plan: BatchPlan) -> None:
-        """Note the checkpoint's topics, and its member and counts if it is of the same group."""
+        """Remember the checkpoint's topics.
+
+        If it was written in this group, also release its member id and remember its partition
+        counts.
+        """
         for each in plan.topics:
             self.topics.remember(each.name, each.topic_id)
         if plan.group_id != self.config.member.group_id:
@@ -169,7 +174,7 @@ class GroupClient:
                 self.topics.note_count(each.topic_id, each.known_count)
 
     def _cluster_questions(self) -> Callable[[float], Asked | None]:
-        """Return the function that returns the next request to any broker; all share one pause."""
+        """Return a function that picks the next request to any broker; they share one backoff."""
         member, positions, search = self.member, self.positions, self.search
         pause = self._cluster_pause
         names = self._names = TopicNames(
@@ -205,7 +210,7 @@ class GroupClient:
     def _offsets_questions(self) -> Callable[[float], Asked | None]:
         """Return the function that returns the next request to the coordinator about offsets."""
         positions, search, pending = self.positions, self.search, self.pending_offsets
-        described = self._names.end_first_sight
+        described = self._names.end_initial_topics
         return in_order(
             OffsetCommits(positions, search, self._fetch_pause),
             OffsetFetches(positions, search, self._fetch_pause),
@@ -282,7 +287,7 @@ class GroupClient:
     def called(self, now: float) -> None:
         """Note that Spark called: an absent member rejoins.
 
-        Rare calls raise the rebalance timeout.
+        If calls are far apart, the rebalance timeout is raised to match.
         """
         self.liveness.called(now)
         if self.last_called_at is not None:
@@ -319,7 +324,7 @@ class GroupClient:
             self.revocation.budget.batch_finished(now)
             self._emit(BatchFinished(now, plan))
             if plan.ranges:
-                self.member.pace.at_boundary(now)
+                self.member.pace.at_batch_end(now)
         self._advance(now)
 
     def readable(self, now: float) -> frozenset[TopicIdPartition]:
@@ -338,7 +343,8 @@ class GroupClient:
             leader_epochs: The leader epoch under which each end was listed.
 
         Returns:
-            True if new leaders must confirm positions: `is_validating` until they have.
+            True if new leaders must confirm positions first; `is_validating` is true until they
+                have.
         """
         return self.validator.compare(ends, leader_epochs)
 
@@ -347,7 +353,7 @@ class GroupClient:
         limit: PlanLimit,
         ends: Mapping[TopicIdPartition, int],
         now: float,
-        leader_epochs: Mapping[TopicIdPartition, int] = NOT_KNOWN,
+        leader_epochs: Mapping[TopicIdPartition, int] = NO_LEADER_EPOCHS,
     ) -> BatchPlan | None:
         """Return the next batch, or None if there is nothing to read and nothing to record.
 
@@ -471,12 +477,12 @@ class GroupClient:
 
     @property
     def is_member(self) -> bool:
-        """True from the answer to a join until the member leaves an idle query."""
+        """True from the answer to a join until the member leaves because its query is idle."""
         return self.liveness.is_member
 
     @property
     def is_absent(self) -> bool:
-        """True from when the member leaves an idle query until it rejoins."""
+        """True while the member is out of the group because its query is idle."""
         return self.liveness.is_absent
 
     @property
@@ -505,7 +511,7 @@ class GroupClient:
 
     @property
     def is_in_doubt(self) -> bool:
-        """True while a topic named under AvailableNow may not exist, or may not be assigned yet."""
+        """True while it is unknown whether all topics of AvailableNow exist and are assigned."""
         return self.available_now.is_in_doubt
 
     def latest_offsets(self) -> dict[TopicPartition, int]:
@@ -519,8 +525,12 @@ class GroupClient:
         """Return the name of a topic id, None if it is unknown."""
         return self.topics.name(topic_id)
 
-    def is_news_near(self, since: float) -> bool:
-        """Return whether a plan made now would soon be outdated by what began after `since`."""
+    def is_assignment_under_way(self, since: float) -> bool:
+        """Return whether a plan made now would miss partitions that are about to be ready.
+
+        True if a heartbeat sent since `since` is unanswered, or a partition assigned since then is
+        not ready.
+        """
         sent_at = self.member.pace.last_sent_at
         is_asking = self._channels.is_under_way(Channel.HEARTBEAT)
         if is_asking and sent_at is not None and sent_at >= since:
@@ -565,7 +575,7 @@ class GroupClient:
     def can_tell(self, ends: Mapping[TopicIdPartition, int], now: float) -> bool:
         """Return whether "nothing to read" is certain: ownership is proven and all ends are known.
 
-        A doubted end, or an unsettled finished run, may hide more to read.
+        While an end is doubted or a finished run is unsettled, there may be more to read.
         """
         wanted = self.ledger.positions(self.member.assigned)
         uncertain = self.validator.doubted() | self.ledger.undecided()
@@ -628,7 +638,7 @@ class GroupClient:
                     self.ledger.assign(partitions, event.member_epoch)
                     self._assigned_at = now
                     for key in partitions:
-                        self.deleted.unread_left.pop(key, None)
+                        self.deleted.unread_when_dropped.pop(key, None)
                     self.target.changed(now)
                 case PartitionsRevoked(partitions=partitions):
                     self._drop(partitions, "revoked before they were committed", now)
@@ -641,7 +651,7 @@ class GroupClient:
 
     def _drop(self, partitions: Assignment, reason: str, now: float) -> None:
         for key in partitions:
-            self.deleted.unread_left[key] = self.planner.forget(key)
+            self.deleted.unread_when_dropped[key] = self.planner.forget(key)
         self.ledger.drop(partitions)
         dropped = {each.key for each in self.commits.drop(partitions)}
         ranges = [self.ledger.uncommitted(key) for key in sorted(dropped)]

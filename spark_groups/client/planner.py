@@ -59,7 +59,7 @@ class BatchPlanner:
         if not divided and (
             self._recorded_member_id == member.member_id
             # A plan of this group would hide that the checkpoint came from another.
-            or self.positions.resolver.is_new_to_its_group
+            or self.positions.resolver.has_unchecked_topics
         ):
             return None
         plan = BatchPlan(

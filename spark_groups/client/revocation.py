@@ -37,7 +37,7 @@ class RevocationBudget:
         self._batch_began_at = None
 
     def is_over(self, requested_at: float, timeout_s: float, now: float) -> bool:
-        """Return whether contested partitions must be released, so that the rest is kept."""
+        """Return whether the delaying partitions must be released, so that the rest is kept."""
         return now >= self.give_up_at(requested_at, timeout_s)
 
     def give_up_at(self, requested_at: float, timeout_s: float) -> float:
@@ -45,7 +45,7 @@ class RevocationBudget:
         return _mark(requested_at, timeout_s, GIVE_UP_PERCENT)
 
     def warnings(
-        self, requested_at: float, timeout_s: float, contested: Assignment, now: float
+        self, requested_at: float, timeout_s: float, delaying: Assignment, now: float
     ) -> Iterator[RevocationBudgetUsed]:
         """Yield each warning that is due, once for each revocation."""
         if self._told_at != requested_at:
@@ -55,7 +55,7 @@ class RevocationBudget:
             if now >= _mark(requested_at, timeout_s, percent) and percent not in self._warned:
                 self._warned.add(percent)
                 yield RevocationBudgetUsed(
-                    now, percent, tuple(contested), self._fitting_offsets(timeout_s, now)
+                    now, percent, tuple(delaying), self._fitting_offsets(timeout_s, now)
                 )
 
     def next_mark(self, requested_at: float, timeout_s: float, now: float) -> float | None:
@@ -121,18 +121,18 @@ class Revocation:
     def may_be_acknowledged(self, now: float) -> bool:
         """Return whether to acknowledge now; emits warnings, and released partitions."""
         positions, member, budget = self.positions, self.positions.member, self.budget
-        contested = positions.ledger.contested(
+        delaying = positions.ledger.delaying_revocation(
             member.revoking,
             positions.commits.pending(),
             settle_first=positions.resolver.settle_first,
         )
         requested_at, timeout_s = member.revocation_requested_at, member.revocation_timeout_s
-        if contested and requested_at is not None:
-            for warning in budget.warnings(requested_at, timeout_s, contested, now):
+        if delaying and requested_at is not None:
+            for warning in budget.warnings(requested_at, timeout_s, delaying, now):
                 positions.emit(warning)
             if not budget.is_over(requested_at, timeout_s, now):
                 return False
-            positions.emit(PartitionsGivenUp(now, tuple(contested)))
+            positions.emit(PartitionsGivenUp(now, tuple(delaying)))
         elif requested_at is not None and not budget.is_over(requested_at, timeout_s, now):
             deadline = budget.give_up_at(requested_at, timeout_s)
             held = self.hold.begin(member.revoking, deadline, now)

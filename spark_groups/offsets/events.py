@@ -40,7 +40,7 @@ class StartUnknown(Event):
 
 
 @event(severity=Severity.WARNING)
-class PartitionsReadWhole(Event):
+class PartitionsReadFromBeginning(Event):
     """Partitions without a committed offset, new or not, are read from their beginning."""
 
     topic: str

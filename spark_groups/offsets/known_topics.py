@@ -26,7 +26,7 @@ class TopicDirectory:
         self._first_counts: dict[TopicId, int] = {}
         self._ids_by_name: dict[str, TopicId] = {}
         self._absent_names: set[str] = set()
-        self._first_sight_over = False
+        self._initial_topics_over = False
         self._read: dict[TopicId, str] = {}
         self._checkpointed: set[TopicId] = set()
         self._known_counts: dict[TopicId, int] = {}
@@ -36,9 +36,9 @@ class TopicDirectory:
         """Note subscribed topics that do not exist."""
         self._absent_names.update(name for name in names if name not in self._ids_by_name)
 
-    def end_first_sight(self) -> None:
+    def end_initial_topics(self) -> None:
         """Treat every topic learned from now on as created later."""
-        self._first_sight_over = True
+        self._initial_topics_over = True
 
     def remember(self, name: str, topic_id: TopicId) -> None:
         """Note a topic of the checkpoint."""
@@ -77,7 +77,7 @@ class TopicDirectory:
         """Store fresh metadata; return the former id of the name if the topic was created again."""
         before = self._ids_by_name.get(topic.name)
         is_new = before != topic.topic_id and (
-            before is not None or self._first_sight_over or topic.name in self._absent_names
+            before is not None or self._initial_topics_over or topic.name in self._absent_names
         )
         self._first_counts.setdefault(topic.topic_id, 0 if is_new else topic.partition_count)
         self._topics[topic.topic_id] = topic

@@ -4,9 +4,10 @@ A *tenure* is one unbroken time of owning a partition. A plan remembers the tenu
 partition, and its offsets are committed only while that tenure lasts. Member epochs cannot replace
 tenures: they change while a partition is kept.
 
-The ledger keeps what this query finished until it is committed. When a partition returns after a
-loss or a restart, and a query committed an offset where such a *finished run* began, the run is
-*inherited*: its end is the position. Otherwise the committed offset wins.
+The offsets of a partition that this query finished but has not committed are a *finished run*. When
+the partition returns after a loss or a restart, and a query committed the offset where a batch of
+the run began, the run is *inherited*: reading continues at its end. Otherwise the committed offset
+wins.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from spark_groups.types import (
 from spark_groups.values import dataclass
 
 VOID: Final = -1
-"""No tenure: reads of a log that was truncated meanwhile are never inherited."""
+"""In place of a tenure, for reads that a truncation made invalid: they are never inherited."""
 FINISHED_KEPT: Final = 16
 """How many finished batches are remembered, for late proofs."""
-NOT_KNOWN: Final[Mapping[TopicIdPartition, int]] = MappingProxyType({})
+NO_LEADER_EPOCHS: Final[Mapping[TopicIdPartition, int]] = MappingProxyType({})
 """No leader epochs."""
 
 
@@ -45,9 +46,9 @@ class Phase(Enum):
     """The steps from assignment to planning."""
 
     FETCHING = "its committed offset is asked for"
-    LISTING = "nothing is committed: where it starts is asked for"
+    LISTING = "nothing is committed: its starting offset is being looked up"
     SETTLING = "where it starts is being committed"
-    VALIDATING = "its leader changed: whether the log still reaches its position is asked"
+    VALIDATING = "its leader changed: the new one is asked whether its log reaches the position"
     READY = "may be planned"
 
 
@@ -70,9 +71,11 @@ class OwnedPartition:
         starting_timestamp: While LISTING: the timestamp in ListOffsets.
         wanted_offset: While LISTING: the offset named by `startingOffsets`, if any.
         leader_epoch: A leader epoch whose log reached `reached_offset`.
-        reached_offset: The position, or the last offset before it known to be reached.
+        reached_offset: The highest offset, up to the position, that the log of `leader_epoch` is
+            known to have reached.
         current_leader_epoch: While VALIDATING: the leader epoch that must confirm the position.
-        listed_end: The log end listed under one of these leader epochs.
+        listed_end: The log end, as last listed under `leader_epoch` or `current_leader_epoch`;
+            NO_OFFSET until then.
         topic_gone: True if the last broker asked did not know the topic.
     """
 
@@ -97,7 +100,7 @@ class OwnedPartition:
         self.leader_epoch = leader_epoch
         self.listed_end = NO_OFFSET
 
-    def is_where_commits_were_lost(self, run: FinishedRun) -> bool:
+    def is_start_of_batch_in(self, run: FinishedRun) -> bool:
         """Return whether a query committed where a batch of a finished run began.
 
         If an operator or another consumer committed, reading must continue there instead.
@@ -106,9 +109,13 @@ class OwnedPartition:
         return is_untouched and self.position in run.boundaries[:-1]
 
     def can_inherit(self, run: FinishedRun) -> bool:
-        """Return whether a finished run may be settled: the committed offset is confirmed."""
-        is_heard = self.listed_end != NO_OFFSET
-        return is_heard or self.leader_epoch == NO_LEADER_EPOCH or run.leader_epoch >= 0
+        """Return whether a finished run may be settled now.
+
+        The leader must have confirmed the committed offset, unless no leader epoch is known for
+        it, or one is known for the end of the run.
+        """
+        is_confirmed = self.listed_end != NO_OFFSET
+        return is_confirmed or self.leader_epoch == NO_LEADER_EPOCH or run.leader_epoch >= 0
 
     def inherit(self, run: FinishedRun) -> None:
         """Move to the end of a finished run, with a leader epoch if one is known to reach it."""
@@ -249,7 +256,7 @@ class Ledger:
         return frozenset(k for k, owned in self.owned.items() if owned.phase in BEFORE_START)
 
     def move_back(self, key: TopicIdPartition, position: int, leader_epoch: int) -> None:
-        """Continue from where a log was truncated, in a new tenure; later reads are void."""
+        """Continue, in a new tenure, where the log was truncated; reads beyond it are void."""
         self._tenures += 1
         self._committing.pop(key, None)
         self._undecided.pop(key, None)
@@ -285,7 +292,7 @@ class Ledger:
         }
 
     def checkpointed_offset(self, key: TopicIdPartition) -> int | None:
-        """Return how far this query's checkpoint has read a partition, if it names it."""
+        """Return how far the query had read a partition, None if its checkpoint lacks it."""
         run = self._run(key)
         if run is not None:
             return run.until_offset
@@ -295,7 +302,7 @@ class Ledger:
         return None
 
     def record(
-        self, plan: BatchPlan, leader_epochs: Mapping[TopicIdPartition, int] = NOT_KNOWN
+        self, plan: BatchPlan, leader_epochs: Mapping[TopicIdPartition, int] = NO_LEADER_EPOCHS
     ) -> None:
         """Hand a plan to Spark: positions move to the ends of its ranges.
 
@@ -346,7 +353,7 @@ class Ledger:
             owned = self.owned.get(key)
             tenure, leader_epoch = self._planned_at[key]
             if owned and owned.tenure == tenure:
-                # Its position may be fetched again, which must not undo this read.
+                # If its position is being fetched again, that offset must not undo this read.
                 is_known = owned.phase not in BEFORE_START
                 runs = self._committing if is_known else self._undecided
                 self._note_run(key, each, runs, leader_epoch)
@@ -379,8 +386,9 @@ class Ledger:
     def inherit(self, member_epoch: int) -> Inheritance:
         """Settle the finished runs whose partitions are owned again and ready.
 
-        The leader must have confirmed the committed offset, if it can. An end that its log has not
-        reached is committed later: a commit without a leader epoch would hide a truncation.
+        The leader must first confirm the committed offset, if it can. The end of a run is committed
+        only once a leader epoch is known to reach it (if epochs are known): a commit without one
+        would hide a truncation.
         """
         if not self._undecided:
             return NOTHING_INHERITED
@@ -394,7 +402,7 @@ class Ledger:
                 continue
             whole = self.uncommitted(key)
             assert whole is not None
-            if owned.is_where_commits_were_lost(run):
+            if owned.is_start_of_batch_in(run):
                 owned.inherit(run)
                 self._committing[key] = self._undecided.pop(key)
                 taken.append(whole)
@@ -409,7 +417,7 @@ class Ledger:
             return NOTHING_INHERITED
         return Inheritance(tuple(taken), tuple(overruled), tuple(commits))
 
-    def contested(
+    def delaying_revocation(
         self,
         revoking: Assignment,
         pending: frozenset[TopicIdPartition],
@@ -418,13 +426,13 @@ class Ledger:
     ) -> Assignment:
         """Return the partitions that delay the acknowledgement of a revocation.
 
-        Unsettled finished runs do: they will be committed or overruled soon.
+        Unsettled finished runs delay it too: they will soon be committed or overruled.
 
         Args:
             revoking: The partitions to revoke; they are released as a whole.
             pending: Partitions with a commit in flight.
-            settle_first: True if the starting position must be committed before: otherwise "latest"
-                would skip what arrives during a hand-over.
+            settle_first: True if the starting position must be committed before the release:
+                otherwise "latest" would skip what arrives during a hand-over.
         """
         if not revoking:
             return NO_PARTITIONS

@@ -4,7 +4,8 @@ An error never counts as "no committed offset". The starting position is committ
 partition is planned or released, with the topic's partition count as metadata, so that a partition
 added later starts at its beginning. If a group has committed offsets of a topic but that count is
 unknown, every partition without an offset starts at its beginning: rows may be read twice, none is
-skipped. The same holds for a topic in the checkpoint: its offset may have been deleted.
+skipped. Topics named in the checkpoint are treated alike, because their offsets may have been
+deleted.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from spark_groups.offsets.commits import CommitQueue, PendingCommit
 from spark_groups.offsets.events import (
     CheckpointOfAnotherGroup,
     DataLost,
-    PartitionsReadWhole,
+    PartitionsReadFromBeginning,
     PositionFound,
     StartUnknown,
 )
@@ -50,7 +51,7 @@ class Resolved:
 
     Args:
         reaction: The gravest reaction, or ACCEPT.
-        error: Kafka's error code of that.
+        error: The Kafka error code behind that reaction.
         events: Events to emit.
         data_loss: Why the query must fail because offsets are lost, if it must.
         refusal: Why the query must fail because of its checkpoint, if it must.
@@ -94,13 +95,13 @@ class PositionResolver:
         self._read_committed = read_committed
         self._fail_on_data_loss = fail_on_data_loss
         self._asked: dict[TopicIdPartition, int] = {}
-        """The tenure of each requested partition: an answer about an earlier one is ignored."""
+        """The tenure of each partition when it was asked for: older answers are ignored."""
         self._listed_last: tuple[int, bool] | None = None
         self._unlisted: dict[TopicIdPartition, int] = {}
         """The error reported for each partition whose starting offset is unknown."""
         self._former_group_id = ""
         self._former_topics: set[str] = set()
-        """Topics of another group's checkpoint that this group is not known to have read."""
+        """Topics that the checkpoint's group has read, and this group is not known to have read."""
 
     def came_from(self, former_group_id: str, topics: Iterable[str]) -> None:
         """Note that the checkpoint was written in another group, which read these topics."""
@@ -108,7 +109,7 @@ class PositionResolver:
         self._former_topics = set(topics)
 
     @property
-    def is_new_to_its_group(self) -> bool:
+    def has_unchecked_topics(self) -> bool:
         """True until the group is known to have read all topics of another group's checkpoint."""
         return bool(self._former_topics)
 
@@ -124,7 +125,7 @@ class PositionResolver:
         """Return the partitions for OffsetFetch, empty if none is due.
 
         If "latest" may apply, or the known count is missing, all partitions of a topic are fetched:
-        the metadata of the others has the count. If the checkpoint is another group's, all
+        the metadata of any committed offset has it. If the checkpoint is another group's, all
         partitions of its topics are fetched before anything is read.
         """
         fetching = [
@@ -136,16 +137,15 @@ class PositionResolver:
             self._asked = {}
             return frozenset()
         self._asked = {key: self._ledger.owned[key].tenure for key in fetching}
-        surveyed = {key.topic_id for key in fetching if self._is_surveyed(key.topic_id)}
-        if fetching:
-            surveyed |= self._topics.ids_of(self._former_topics)
+        whole_topics = {key.topic_id for key in fetching if self._needs_whole_topic(key.topic_id)}
+        whole_topics |= self._topics.ids_of(self._former_topics)
         return frozenset(fetching) | {
             TopicIdPartition(topic_id, each)
-            for topic_id in surveyed
+            for topic_id in whole_topics
             for each in range(self._topics.partition_count(topic_id))
         }
 
-    def _is_surveyed(self, topic_id: TopicId) -> bool:
+    def _needs_whole_topic(self, topic_id: TopicId) -> bool:
         return self.settle_first or self._topics.known_count(topic_id) is None
 
     def handle_fetch(
@@ -194,7 +194,7 @@ class PositionResolver:
                 self._start(key, owned, resolved, member_epoch, now)
         # For forgotten topics the loss is reported instead.
         others = {key: owned for key, owned in waiting.items() if key.topic_id not in forgotten}
-        resolved.events += self._read_whole_events(others, read_by_group, now)
+        resolved.events += self._read_from_beginning_events(others, read_by_group, now)
         return resolved
 
     def _count(self, topic_id: TopicId, read_by_group: set[TopicId]) -> int:
@@ -207,7 +207,7 @@ class PositionResolver:
 
     def _is_uncertain(self, topic_id: TopicId, read_by_group: set[TopicId]) -> bool:
         """Return whether a failed partition may hold the metadata that a topic needs."""
-        if not self._is_surveyed(topic_id):
+        if not self._needs_whole_topic(topic_id):
             return False
         return topic_id not in read_by_group or self._topics.known_count(topic_id) is None
 
@@ -256,12 +256,12 @@ class PositionResolver:
             )
         return resolved.reaction is Reaction.ACCEPT
 
-    def _read_whole_events(
+    def _read_from_beginning_events(
         self,
         waiting: Mapping[TopicIdPartition, OwnedPartition],
         read_by_group: set[TopicId],
         now: float,
-    ) -> list[PartitionsReadWhole]:
+    ) -> list[PartitionsReadFromBeginning]:
         """Return the partitions that start at their beginning although they may not be new."""
         by_topic: dict[str, list[int]] = {}
         for key, owned in sorted(waiting.items()):
@@ -273,7 +273,7 @@ class PositionResolver:
             ):
                 by_topic.setdefault(name, []).append(key.partition)
         return [
-            PartitionsReadWhole(
+            PartitionsReadFromBeginning(
                 now,
                 topic,
                 tuple(partitions),
@@ -290,7 +290,7 @@ class PositionResolver:
             # With "earliest" the beginning is expected anyway.
             if not is_read or self._starting.default is StartingPoint.EARLIEST:
                 return False
-            # The count is unknown, unless the topic itself was created since.
+            # A known count of 0 means unknown, unless the topic was created after the group began.
             return owned.known_count == 0 and self._topics.first_count(key.topic_id) > 0
         if owned.known_count == 0:
             return self._topics.first_count(key.topic_id) > 0
@@ -305,7 +305,7 @@ class PositionResolver:
         if not listing:
             return None
         questions = {key: self._question(self._ledger.owned[key]) for key in listing}
-        # They take turns, so that one without an answer does not block the other.
+        # Different questions take turns, so that one without an answer does not block the others.
         others = (each for each in questions.values() if each != self._listed_last)
         chosen = next(others, questions[listing[0]])
         return ListOffsetsRequest(
@@ -359,7 +359,10 @@ class PositionResolver:
         return events
 
     def _question(self, owned: OwnedPartition) -> tuple[int, bool]:
-        """Return timestamp and isolation; a named offset may be above the last stable one."""
+        """Return the timestamp, and whether the log ends at the last stable offset.
+
+        An offset named in `startingOffsets` may lie above that: it is compared with the log end.
+        """
         stable = self._read_committed and owned.wanted_offset is None
         return owned.starting_timestamp, stable
 
@@ -371,7 +374,11 @@ class PositionResolver:
         resolved: Resolved,
         now: float,
     ) -> int | None:
-        """Return the starting position; None if `startingOffsets` is beyond the log end."""
+        """Return the starting position; None if the query must fail.
+
+        It fails if `startingOffsets` is beyond the log end and `failOnDataLoss` is true; if that is
+        false, the log end is returned.
+        """
         wanted = owned.wanted_offset
         if wanted is None or wanted <= listed:
             return listed if wanted is None else wanted
@@ -404,14 +411,15 @@ class PositionResolver:
         """Fetch again: a commit was dropped because its topic is unknown."""
         owned = self._ledger.owned.get(commit.key)
         if owned is not None and owned.tenure == commit.tenure:
-            # A coordinator may lag behind: nothing is released for that.
+            # The coordinator may only lag behind: keep the partition and fetch its offset again.
             owned.topic_gone = True
             owned.phase = Phase.FETCHING
             self._ledger.release_run(commit.key)
 
     def _read_by_group(self, response: OffsetFetchResponse) -> set[TopicId]:
         """Return topics with any committed offset."""
-        # Partitions that were added since may be the only ones with an offset, and not asked for.
+        # The only partitions with an offset may be ones that were added later, which this request
+        # did not name.
         return committed_topics(response.offsets) | {
             key.topic_id
             for key, owned in self._ledger.owned.items()
@@ -478,10 +486,11 @@ class PositionResolver:
             self._settle(key, owned, checkpointed, NO_LEADER_EPOCH, member_epoch)
             return
         if self._topics.was_created_again(key.topic_id):
-            # A named offset was one of the earlier topic of that name.
+            # An offset named in `startingOffsets` belonged to the earlier topic of this name.
             self._list(owned, EARLIEST_TIMESTAMP)
             return
-        # Its offset may have been deleted, or never copied to this group: "latest" would skip.
+        # Its offset may have been deleted, or never copied to this group: "latest" would skip
+        # records.
         has_read = self._topics.was_checkpointed(key.topic_id)
         start = self._starting.of(partition, known_count=0 if has_read else owned.known_count)
         if start >= 0:

@@ -2,10 +2,11 @@
 
 A position has a leader epoch whose log reached it: the one under which its end was listed. When the
 leader changes, the new leader reports how far its log agrees with that epoch (KIP-320); if that is
-below the position, records that were read are gone and others may replace them. Without a known
-epoch, an end below the position is doubted for some seconds, as a new leader's answer may be old,
-and until the leader has reported the end of the whole log: under read_committed the listed end is
-the last stable offset. Under one leader epoch a log does not shrink.
+below the position, records that were read are gone and others may replace them. If no epoch is
+known for the position, a listed end below it proves nothing at first: a new leader's answer may be
+old, and under read_committed the listed end is the last stable offset. So it is doubted for
+some seconds, and until the leader has reported the end of the whole log. Under one leader epoch a
+log does not shrink.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from spark_groups.protocol.messages import (
 from spark_groups.types import TopicIdPartition
 
 DOUBT_S: Final = 5.0
-"""How long an end below the position, or an old leader's answer, is doubted."""
+"""For how long an end below the position, or an answer of an old leader, is not believed."""
 
 
 class PositionValidator:
@@ -52,7 +53,8 @@ class PositionValidator:
         """Note the leader epochs under which ends were listed.
 
         Returns:
-            True if a new leader must confirm positions; they are not planned until then.
+            True if a new leader must confirm positions; those partitions are not planned until
+                then.
         """
         found = False
         for key, listed in leader_epochs.items():
@@ -74,7 +76,7 @@ class PositionValidator:
         leader_epochs: Mapping[TopicIdPartition, int],
         now: float,
     ) -> tuple[dict[TopicIdPartition, int], Resolved]:
-        """Return the positions that may be planned from, and what follows for the others.
+        """Return the positions that batches may begin at, and what to do about the others.
 
         Args:
             positions: Positions of ready partitions.
@@ -90,8 +92,8 @@ class PositionValidator:
                 continue
             owned = self._ledger.owned[key]
             listed = leader_epochs.get(key, NO_LEADER_EPOCH)
-            as_before = listed in (owned.leader_epoch, NO_LEADER_EPOCH)
-            if as_before and end >= position:
+            is_same_or_unknown = listed in (owned.leader_epoch, NO_LEADER_EPOCH)
+            if is_same_or_unknown and end >= position:
                 usable[key] = position
                 self.forget(key)
                 if owned.reached_offset != position and listed != NO_LEADER_EPOCH:
@@ -120,15 +122,15 @@ class PositionValidator:
         if now - since < DOUBT_S:
             return False
         if NO_LEADER_EPOCH < listed.leader_epoch < known:
-            # An old leader is replaced sooner than this: the position's epoch is wrong.
+            # An old leader does not answer for this long: the position's own epoch is wrong.
             owned.leader_epoch = NO_LEADER_EPOCH
             self.forget(key)
             return False
-        if self._is_beyond_what_is_known(key):
-            heard_at, listed = self._too_short.get(key, (since, listed))
-            if heard_at < since + DOUBT_S:
+        if self._is_unreached(key):
+            received_at, listed = self._too_short.get(key, (since, listed))
+            if received_at < since + DOUBT_S:
                 return False
-        # Above the committed offset nothing is certain if the end was inherited.
+        # If the position was inherited, nothing above the committed offset is certain.
         kept = min(listed.end_offset, max(owned.committed_offset, 0))
         message = (
             f"{self._name(key)} ends at {listed.end_offset}, but this group has read it up to"
@@ -146,7 +148,8 @@ class PositionValidator:
     def to_list(self) -> ListOffsetsRequest | None:
         """Return the request for log ends, None if none is due.
 
-        Finished runs wait for them, and positions that may be beyond the last stable offset.
+        Two kinds of partitions wait for it: those with an unsettled finished run, and those whose
+        position may be beyond the last stable offset.
         """
         undecided = self._ledger.undecided()
         if not undecided and not self._doubted_since:
@@ -156,7 +159,7 @@ class PositionValidator:
             key
             for key in undecided
             if owned[key].listed_end == NO_OFFSET and owned[key].leader_epoch != NO_LEADER_EPOCH
-        ) | frozenset(key for key in self._doubted_since if self._is_beyond_what_is_known(key))
+        ) | frozenset(key for key in self._doubted_since if self._is_unreached(key))
         if not waiting:
             return None
         return ListOffsetsRequest(partitions=waiting, timestamp_ms=LATEST_TIMESTAMP)
@@ -170,16 +173,16 @@ class PositionValidator:
             leader_epoch = response.leader_epochs.get(key, NO_LEADER_EPOCH)
             if owned is None:
                 continue
-            if end < owned.position and self._is_beyond_what_is_known(key):
+            if end < owned.position and self._is_unreached(key):
                 self._too_short[key] = (now, EpochEnd(end, leader_epoch))
             if leader_epoch < 0:
                 owned.leader_epoch = NO_LEADER_EPOCH
                 continue
             is_as_long = end >= owned.position and leader_epoch >= owned.leader_epoch
-            if is_as_long and self._is_beyond_what_is_known(key):
+            if is_as_long and self._is_unreached(key):
                 self._reached(key, leader_epoch, resolved)
                 self.forget(key)
-        # An old leader's answer is no error, but the retry must wait.
+        # If an old leader answered, that is no error, but the request is repeated after a pause.
         if self.to_list() is not None:
             resolved.reaction = Reaction.RETRY
         for code in response.errors.values():
@@ -210,7 +213,7 @@ class PositionValidator:
         response: OffsetForLeaderEpochResponse,
         now: float,
     ) -> Resolved:
-        """Process how far the leaders' logs agree with the epochs of positions."""
+        """Process how far the new leaders' logs agree with the leader epochs of positions."""
         resolved = Resolved()
         for key, lookup in request.lookups.items():
             owned = self._ledger.owned.get(key)
@@ -229,8 +232,8 @@ class PositionValidator:
                 self._diverged(key, owned, end.end_offset, resolved, now)
         return resolved
 
-    def _is_beyond_what_is_known(self, key: TopicIdPartition) -> bool:
-        """Return whether no known leader epoch has reached a doubted position."""
+    def _is_unreached(self, key: TopicIdPartition) -> bool:
+        """Return whether a position is doubted and no known leader epoch has reached it."""
         owned = self._ledger.owned.get(key)
         if owned is None or owned.phase is not Phase.READY or key not in self._doubted_since:
             return False

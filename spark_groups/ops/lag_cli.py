@@ -216,7 +216,7 @@ def lag(  # noqa: PLR0917
     """Show the lag of groups, in each partition and in total.
 
     --check applies the rules of Burrow: a lagging partition is an error if its committed offset
-    does not move, stopped moving or went back, and a warning if its lag never falls. Samples
+    never moved, stopped moving or went back, and a warning if its lag never falls. Samples
     must span several commits; a query commits once per batch.
 
     Example: spark-groups lag flight-readers --check --interval 10
@@ -273,8 +273,8 @@ def render_lag(view: LagView, max_partition_rows: int | None = None) -> Renderab
     """Return a line for each group, and a row for each partition.
 
     Args:
-        max_partition_rows: Of a group with more partitions, only those with the largest lag
-            are shown; None: all are.
+        max_partition_rows: The most partitions to show for each group, those with the largest
+            lag first; None shows all.
     """
     parts: list[RenderableType] = []
     for group in view.groups:

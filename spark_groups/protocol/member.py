@@ -1,12 +1,14 @@
 """A member of a consumer group: KIP-848's heartbeat protocol without sockets, clock or threads.
 
-In: `join`, answers to heartbeats, `acknowledge` when the owner has stopped reading revoked
-partitions and committed them, `leave`. Out: at most one heartbeat at a time (`poll_heartbeat`),
+In: `join`, answers to heartbeats, `acknowledge` once the caller no longer reads the revoked
+partitions and has committed them, `leave`. Out: at most one heartbeat at a time (`poll_heartbeat`),
 events, and the time of the next poll (`next_wakeup`).
 
 The coordinator repeats a lost assignment only in answer to a full heartbeat, so the next heartbeat
 after a failure is full. A join has an empty list of owned partitions. The member epoch of a
 successful answer is always taken, even while leaving.
+
+`InstanceWait` is the wait of a static member for its `group.instance.id`.
 """
 
 from __future__ import annotations
@@ -49,15 +51,16 @@ _COMMITTING: Final = (*PLANNING, MemberState.PREPARE_LEAVING)
 SAY_AGAIN_S: Final = 10.0
 SESSIONS_WAITED: Final = 2
 EXPIRY_S: Final = 1.0
-"""How much later than the session timeout a coordinator may detect that a member expired."""
+"""How long after a session timeout the coordinator may take to remove the member."""
 
 
 class InstanceWait:
     """The wait for an instance id that another member still holds (UNRELEASED_INSTANCE_ID).
 
     A static member that died holds its instance id until its session expires. Its successor retries
-    the join for two session timeouts and reports it every ten seconds. The dead member's session
-    restarts when the coordinator moves or a join arrives late.
+    the join for two session timeouts, and reports the wait every ten seconds. One session timeout
+    is too short, because the dead member's session restarts when the coordinator moves or a join
+    arrives late.
     """
 
     def __init__(self) -> None:
@@ -79,12 +82,12 @@ class InstanceWait:
         self._say_at += SAY_AGAIN_S
         return True
 
-    def ended(self) -> None:
-        """Note that the wait is over."""
+    def reset(self) -> None:
+        """Forget the wait: the next refused join begins a new one."""
         self.since = None
 
 
-class Report:
+class ReportedState:
     """What the coordinator knows of this member: a heartbeat carries everything, or the changes.
 
     Args:
@@ -94,7 +97,7 @@ class Report:
 
     def __init__(self, everything: HeartbeatRequest) -> None:
         self.rebalance_timeout_s = 0.0
-        """The one that the coordinator knows, also while the next heartbeat must be full."""
+        """The rebalance timeout that the coordinator last accepted; `forget` keeps it."""
         self._everything = everything
         self._owned: Assignment | None = None
         self._rebalance_timeout_ms = -1
@@ -182,7 +185,7 @@ class Member:
         self.revocation_requested_at: float | None = None
         """The earliest time from which the coordinator may count the rebalance timeout."""
         self.revocation_timeout_s = 0.0
-        """The rebalance timeout of the current revocation; a raised one applies to the next."""
+        """The rebalance timeout of this revocation; a later raise applies from the next one."""
         self.last_accepted_sent_at: float | None = None
         """When the last accepted heartbeat was sent."""
         self.abandoned_ids: list[str] = []
@@ -195,7 +198,7 @@ class Member:
         self.instance_wait = InstanceWait()
         self._new_member_id = new_member_id
         self._in_flight: HeartbeatRequest | None = None
-        self._report = Report(
+        self._report = ReportedState(
             HeartbeatRequest(
                 group_id=config.group_id,
                 member_id="",
@@ -233,7 +236,7 @@ class Member:
         self._move(MemberInput.JOIN)
         self._report.forget()
         self.pace.at_once(now)
-        self.pace.expect(now, more=True)
+        self.pace.expect_assignment(now, more=True)
 
     def return_to_group(self, now: float) -> None:
         """Join under a new member id after having left."""
@@ -250,7 +253,7 @@ class Member:
         self._move(MemberInput.REVOKED)
         self._emit(PartitionsRevoked, now, partitions=revoked)
         self.pace.at_once(now)
-        self.pace.expect(now, more=True)
+        self.pace.expect_assignment(now, more=True)
 
     def raise_rebalance_timeout(self, rebalance_timeout_ms: int, now: float) -> None:
         """Report a larger rebalance timeout in the next heartbeat; ignored unless larger."""
@@ -264,7 +267,7 @@ class Member:
         self.pace.at_once(now)
 
     def lose(self, reason: str, now: float, *, new_id: bool) -> None:
-        """Drop everything: the coordinator does not know this member, or not at this epoch.
+        """Drop everything: the coordinator does not know this member, or knows it at another epoch.
 
         Args:
             reason: Kafka's message.
@@ -293,7 +296,7 @@ class Member:
         if new_id or fenced_while_joining:
             self.member_id = self._new_member_id()
         if not fenced_while_joining:
-            # A refused join keeps its growing pause.
+            # After a refused join the pause keeps growing.
             self.pace.at_once(now)
 
     def leave(self, now: float, *, will_return: bool = False) -> None:
@@ -387,7 +390,7 @@ class Member:
     def _accepted(self, request: HeartbeatRequest, response: HeartbeatResponse, now: float) -> None:
         self.last_accepted_sent_at = self.pace.last_sent_at
         requested_at = self.pace.unanswered_since
-        self.instance_wait.ended()
+        self.instance_wait.reset()
         self.pace.answered(
             now,
             interval_ms=response.heartbeat_interval_ms,
@@ -398,7 +401,7 @@ class Member:
             previous, self.member_epoch = self.member_epoch, response.member_epoch
             self._emit(EpochChanged, now, previous=previous)
             self.pace.renew(now)
-            self.pace.expect(now, more=True)
+            self.pace.expect_assignment(now, more=True)
         if self.state is MemberState.LEAVING:
             self.pace.at_once(now)
         else:
@@ -461,7 +464,7 @@ class Member:
         self._hold(NO_PARTITIONS, NO_PARTITIONS)
         self.revocation_requested_at = None
         self.failure = message
-        self.instance_wait.ended()
+        self.instance_wait.reset()
         self._move(MemberInput.FAILED)
         self._emit(MemberFailed, now, message=message)
         if self.state is MemberState.LEAVING:
@@ -470,7 +473,7 @@ class Member:
 
     def _await_instance(self, message: str, now: float) -> None:
         remedy = rule_for(ErrorCode.UNRELEASED_INSTANCE_ID).remedy
-        say = self.instance_wait.refused(now)
+        is_report_due = self.instance_wait.refused(now)
         deadline = self.instance_deadline
         asked_at = self.pace.last_sent_at
         if not self.config.await_instance:
@@ -481,7 +484,7 @@ class Member:
                 f" {remedy})",
                 now,
             )
-        elif say:
+        elif is_report_due:
             self._emit(
                 InstanceUnreleased,
                 now,
@@ -497,11 +500,11 @@ class Member:
         self._emit(MemberLeft, now)
 
     def _is_quiet(self) -> bool:
-        leaving_unjoined = (
+        leaves_before_joining = (
             self.state is MemberState.PREPARE_LEAVING
             and self.member_epoch == JOIN_GROUP_MEMBER_EPOCH
         )
-        return self.state in SILENT or self._in_flight is not None or leaving_unjoined
+        return self.state in SILENT or self._in_flight is not None or leaves_before_joining
 
     def _hold(self, assigned: Assignment, owned: Assignment) -> None:
         self.assigned, self.owned = assigned, owned

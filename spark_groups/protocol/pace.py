@@ -14,7 +14,7 @@ from spark_groups.protocol.backoff import Backoff
 DEFAULT_INTERVAL_S: Final = 5.0
 FAST_INTERVAL_S: Final = 0.3
 FAST_PERIOD_S: Final = 10.0
-BOUNDARY_INTERVAL_S: Final = 0.5
+BATCH_END_INTERVAL_S: Final = 0.5
 
 
 class Pace:
@@ -41,13 +41,13 @@ class Pace:
         """Make the next heartbeat due now, unless the broker throttles."""
         self._due_at = now if self._due_at is None else min(self._due_at, now)
 
-    def at_boundary(self, now: float) -> None:
+    def at_batch_end(self, now: float) -> None:
         """Make one due at the end of a batch, at least half a second after the last."""
         if self._fast and self.last_sent_at is not None:
-            due_at = max(now, self.last_sent_at + BOUNDARY_INTERVAL_S)
+            due_at = max(now, self.last_sent_at + BATCH_END_INTERVAL_S)
             self._due_at = due_at if self._due_at is None else min(self._due_at, due_at)
 
-    def expect(self, now: float, *, more: bool) -> None:
+    def expect_assignment(self, now: float, *, more: bool) -> None:
         """Note whether a new assignment is expected: the target differs, or the epoch is behind."""
         if not more:
             self._expecting_since = None

@@ -48,7 +48,7 @@ FIRST_ASSIGNMENT_S: Final = 3.0
 OUTAGE_S: Final = 300.0
 """How long a running query continues without an answer from any broker."""
 POLL_AGAIN_S: Final = 0.1
-NEWS_S: Final = 0.1
+UNDER_WAY_S: Final = 0.1
 """How long a plan waits for a heartbeat under way: a healthy coordinator answers in milliseconds,
 and a slow one must not delay every batch."""
 VALIDATION_S: Final = 2.0
@@ -153,7 +153,7 @@ class GroupDriver:
             self._engine.changed.notify_all()
 
     def hold_revocations(self, is_wanted: bool) -> None:
-        """Hold each revocation for a rebalance listener until it is released, or stop that."""
+        """Hold each revocation until a rebalance listener releases it, or stop holding them."""
         with self._engine.changed:
             self._holds_revocations = is_wanted
             if self._engine.client is not None:
@@ -196,7 +196,7 @@ class GroupDriver:
                 wait_s = settle_s if self._available_now else FIRST_ASSIGNMENT_S
                 self._await(lambda: self._may_begin(client), wait_s)
             if not self._available_now:
-                self._await_news(client)
+                self._await_assignment(client)
                 return self._plan_from(client, limit, self._readable_ends(client))
             return self._plan_available_now(client, limit, began_at)
 
@@ -211,7 +211,7 @@ class GroupDriver:
             return {} if self._engine.client is None else self._engine.client.latest_offsets()
 
     def note_end(self) -> None:
-        """Note in the instance lock that the run is leaving; its successor waits for that."""
+        """Note in the instance lock that this run is leaving: its successor waits for its end."""
         if self._instance_lock is not None:
             self._instance_lock.note(leaving=True)
 
@@ -262,7 +262,7 @@ class GroupDriver:
     ) -> BatchPlan | None:
         """Plan until no records are left; an unanswered request does not end the query."""
         answered_at = suspension_clock()
-        unknown_s = max(self._config.settling.timeout_s, self._api_timeout_s)
+        answer_timeout_s = max(self._config.settling.timeout_s, self._api_timeout_s)
         while True:
             ends = self._readable_ends(client)
             with self._engine.changed:
@@ -276,10 +276,10 @@ class GroupDriver:
                 self._engine.pump()
             if is_over:
                 return None
-            if now - answered_at >= unknown_s:
+            if now - answered_at >= answer_timeout_s:
                 raise BrokerUnreachableError(
                     f"the brokers {', '.join(self._servers)} did not report the remaining records"
-                    f" within {unknown_s:.0f} s: {self._missing_answer()}"
+                    f" within {answer_timeout_s:.0f} s: {self._missing_answer()}"
                 )
             self._await(lambda: client.is_settled, POLL_AGAIN_S)
             # Settled, but a request is unanswered or a topic is in doubt: pause before retrying.
@@ -306,10 +306,10 @@ class GroupDriver:
             self._engine.pump()
             return plan
 
-    def _await_news(self, client: GroupClient) -> None:
+    def _await_assignment(self, client: GroupClient) -> None:
         """Wait for a heartbeat under way, so that this plan includes the partitions it brings."""
-        since = suspension_clock() - NEWS_S
-        self._await(lambda: not client.is_news_near(since), NEWS_S)
+        since = suspension_clock() - UNDER_WAY_S
+        self._await(lambda: not client.is_assignment_under_way(since), UNDER_WAY_S)
 
     def _missing_answer(self) -> str:
         return (self._ends.problem if self._ends is not None else "") or "membership not confirmed"
@@ -330,7 +330,7 @@ class GroupDriver:
         while not self._await(lambda: client.is_member, wait_s):
             with self._engine.changed:
                 now = suspension_clock()
-                # Until then the member itself fails when it has waited for long enough.
+                # Before this deadline the member itself decides whether it has waited long enough.
                 released_by = client.instance_deadline or began_at
                 wait_s = released_by + self._api_timeout_s - now
                 if wait_s <= 0:
@@ -386,7 +386,7 @@ class GroupDriver:
         since, now = client.failing_since, suspension_clock()
         released_by = client.instance_deadline
         if released_by is not None and now <= released_by + self._api_timeout_s:
-            # The member itself fails when it has waited for long enough, if brokers answer.
+            # As long as brokers answer, the member itself fails when its wait is over.
             return
         if since is not None and now - since > max(OUTAGE_S, self._api_timeout_s):
             raise BrokerUnreachableError(self._unreachable(client, OUTAGE_S))
@@ -394,7 +394,7 @@ class GroupDriver:
     def _unreachable(self, client: GroupClient, waited_s: float) -> str:
         reason = client.last_failure or "the coordinator did not answer a join"
         return (
-            f"no broker of {', '.join(self._servers)} admitted a member to group"
+            f"none of the brokers {', '.join(self._servers)} let this query join the group"
             f" {self._config.member.group_id!r} within {waited_s:.0f} s: {reason}"
         )
 

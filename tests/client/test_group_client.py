@@ -13,7 +13,7 @@ from spark_groups.offsets.events import (
     BatchPlanned,
     CheckpointOfAnotherGroup,
     PartitionsGivenUp,
-    PartitionsReadWhole,
+    PartitionsReadFromBeginning,
     RangesInherited,
     RangesLost,
     RangesOverruled,
@@ -156,7 +156,7 @@ def test_partition_that_is_to_be_revoked_is_planned_no_more() -> None:
     assert indexes(harness.client.readable(harness.now)) == [0]
 
 
-def test_contested_partitions_are_given_up_at_ninety_percent() -> None:
+def test_partitions_that_delay_a_revocation_are_given_up_at_ninety_percent() -> None:
     harness = ClientHarness(rebalance_timeout_ms=10_000)
     harness.own(0, 1)
     plan = planned(harness, {0: 5, 1: 5})
@@ -180,7 +180,7 @@ def test_contested_partitions_are_given_up_at_ninety_percent() -> None:
     assert offsets_of(request) == {0: 5}
 
 
-def test_leaving_with_a_contested_revocation_past_its_limit() -> None:
+def test_leaving_with_a_delayed_revocation_past_its_limit() -> None:
     """The running batch is given up with the membership; nothing is left to be acknowledged."""
     harness = ClientHarness(rebalance_timeout_ms=10_000)
     harness.own(0, 1)
@@ -469,7 +469,7 @@ def test_counts_come_from_the_checkpoint_and_go_into_the_plan() -> None:
     request = harness.until(m.ListOffsetsRequest)
     assert isinstance(request, m.ListOffsetsRequest)
     assert (request.partitions, request.timestamp_ms) == ({key(2)}, m.EARLIEST_TIMESTAMP)
-    assert harness.find(PartitionsReadWhole) == []
+    assert harness.find(PartitionsReadFromBeginning) == []
     plan = harness.client.plan(ALL, ends({0: 9}), harness.now)
     assert plan is not None
     assert plan.topics == (ReadTopic(TOPIC, "orders", 2),)

@@ -40,10 +40,10 @@ def test_topic_that_is_known_is_not_absent() -> None:
     assert topics.first_count(OLD) == 3
 
 
-def test_topic_learnt_after_the_first_sight_was_created_since() -> None:
+def test_topic_learnt_after_the_initial_topics_was_created_since() -> None:
     topics = TopicDirectory()
     topics.learn(topic())
-    topics.end_first_sight()
+    topics.end_initial_topics()
     topics.learn(topic(NEW, name="bills"))
     assert (topics.first_count(OLD), topics.first_count(NEW)) == (3, 0)
 

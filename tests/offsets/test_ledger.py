@@ -282,8 +282,8 @@ def test_checkpoint_tells_how_far_it_has_read() -> None:
     assert ledger.checkpointed_offset(key(0)) == 4
 
 
-def contested(ledger: Ledger, *pending: int, settle_first: bool = True) -> Assignment:
-    return ledger.contested(
+def delaying_revocation(ledger: Ledger, *pending: int, settle_first: bool = True) -> Assignment:
+    return ledger.delaying_revocation(
         parts(0, 1), frozenset(key(each) for each in pending), settle_first=settle_first
     )
 
@@ -291,30 +291,33 @@ def contested(ledger: Ledger, *pending: int, settle_first: bool = True) -> Assig
 def test_revocation_is_free_when_nothing_touches_it() -> None:
     ledger = owning({0: 0, 1: 0, 2: 0})
     ledger.record(plan(span(2, 0, 4)))
-    assert contested(ledger, 2) == NO_PARTITIONS
-    assert ledger.contested(NO_PARTITIONS, frozenset({key(2)}), settle_first=True) == NO_PARTITIONS
+    assert delaying_revocation(ledger, 2) == NO_PARTITIONS
+    assert (
+        ledger.delaying_revocation(NO_PARTITIONS, frozenset({key(2)}), settle_first=True)
+        == NO_PARTITIONS
+    )
 
 
-def test_revocation_is_contested_by_batches_commits_and_starts() -> None:
+def test_revocation_is_delayed_by_batches_commits_and_starts() -> None:
     ledger = owning({0: 0, 1: 0})
     ledger.record(plan(span(0, 0, 4)))
-    assert contested(ledger) == parts(0)
-    assert contested(ledger, 1, 2) == parts(0, 1)
+    assert delaying_revocation(ledger) == parts(0)
+    assert delaying_revocation(ledger, 1, 2) == parts(0, 1)
     ledger.finish(plan(span(0, 0, 4)))
-    assert contested(ledger) == NO_PARTITIONS
+    assert delaying_revocation(ledger) == NO_PARTITIONS
     ledger.owned[key(1)].phase = Phase.SETTLING
-    assert contested(ledger) == parts(1)
-    assert contested(ledger, settle_first=False) == NO_PARTITIONS
+    assert delaying_revocation(ledger) == parts(1)
+    assert delaying_revocation(ledger, settle_first=False) == NO_PARTITIONS
 
 
 def test_start_in_a_topic_that_is_gone_contests_nothing() -> None:
     ledger = Ledger()
     ledger.assign(parts(0, 1), 3)
     ledger.note_topics(there=(), gone=(TOPIC,))
-    assert contested(ledger) == NO_PARTITIONS
+    assert delaying_revocation(ledger) == NO_PARTITIONS
     assert ledger.unready() == {key(0), key(1)}
     ledger.note_topics(there=(), gone=())
-    assert contested(ledger) == NO_PARTITIONS
+    assert delaying_revocation(ledger) == NO_PARTITIONS
 
 
 def test_start_in_a_topic_that_a_broker_learned_late_is_settled_first() -> None:
@@ -322,7 +325,7 @@ def test_start_in_a_topic_that_a_broker_learned_late_is_settled_first() -> None:
     ledger.assign(parts(0, 1), 3)
     ledger.note_topics(there=(), gone=(TOPIC,))
     ledger.note_topics(there=(TOPIC,), gone=())
-    assert contested(ledger) == parts(0, 1)
+    assert delaying_revocation(ledger) == parts(0, 1)
 
 
 def test_commits_and_positions_carry_the_leader_epoch_of_the_end_they_were_planned_from() -> None:
@@ -374,7 +377,7 @@ def test_position_that_is_being_confirmed_does_not_keep_a_revocation() -> None:
     ledger = owning({0: 5, 1: 5})
     ledger.owned[key(0)].phase = Phase.VALIDATING
     assert ledger.unready() == {key(0)}
-    assert ledger.contested(parts(0), frozenset(), settle_first=True) == NO_PARTITIONS
+    assert ledger.delaying_revocation(parts(0), frozenset(), settle_first=True) == NO_PARTITIONS
 
 
 def test_an_offset_that_somebody_else_set_is_never_taken_for_a_lost_commit() -> None:
@@ -412,7 +415,7 @@ def test_commits_were_lost_where_a_query_stands_at_the_beginning_of_a_run(
     each = owned(2)
     each.position, each.committed_offset = position, committed_offset
     each.is_query_commit = is_query_commit
-    assert each.is_where_commits_were_lost(run(2)) is were_lost
+    assert each.is_start_of_batch_in(run(2)) is were_lost
 
 
 def run(leader_epoch: int) -> FinishedRun:

@@ -12,7 +12,7 @@ from spark_groups.offsets.commits import CommitQueue, PendingCommit
 from spark_groups.offsets.events import (
     CheckpointOfAnotherGroup,
     DataLost,
-    PartitionsReadWhole,
+    PartitionsReadFromBeginning,
     PositionFound,
 )
 from spark_groups.offsets.known_topics import TopicDirectory
@@ -178,7 +178,7 @@ def test_topic_without_a_name_is_not_fetched() -> None:
         ),
     ],
 )
-def test_whole_topic_is_surveyed_where_latest_may_apply(
+def test_whole_topic_is_fetched_where_latest_may_apply(
     starting: StartingOffsets, wanted: set[int]
 ) -> None:
     scene = Scene(starting, 1)
@@ -259,7 +259,7 @@ def test_offsets_others_committed_leave_the_count_that_this_member_knew() -> Non
 
 def test_topic_created_after_the_join_starts_at_its_beginning() -> None:
     scene = Scene(count=0)
-    scene.topics.end_first_sight()
+    scene.topics.end_initial_topics()
     scene.topics.learn(TopicMetadata(TOPIC, "orders", 4))
     scene.fetched({0: NONE})
     assert scene.of(0).starting_timestamp == EARLIEST_TIMESTAMP
@@ -407,7 +407,7 @@ BEHIND_2 = {0: committed(5, None), 1: committed(5, None), 2: NONE, 3: NONE}
 
 
 def read_whole(resolved: Resolved) -> list[tuple[str, tuple[int, ...]]]:
-    found = [each for each in resolved.events if isinstance(each, PartitionsReadWhole)]
+    found = [each for each in resolved.events if isinstance(each, PartitionsReadFromBeginning)]
     return [(each.topic, each.partitions) for each in found]
 
 
@@ -416,7 +416,9 @@ def test_without_a_count_what_has_no_offset_starts_at_its_beginning_and_says_so(
     resolved = scene.fetched(BEHIND_2)
     assert [scene.of(each).starting_timestamp for each in (2, 3)] == [EARLIEST_TIMESTAMP] * 2
     assert read_whole(resolved) == [("orders", (2, 3))]
-    (reported,) = (each for each in resolved.events if isinstance(each, PartitionsReadWhole))
+    (reported,) = (
+        each for each in resolved.events if isinstance(each, PartitionsReadFromBeginning)
+    )
     assert reported.command == (
         "spark-groups reset-offsets g --topic orders:2,3 --to-latest --execute"
         " --bootstrap-server b:1"
@@ -455,7 +457,7 @@ def test_partition_assigned_later_and_read_whole_is_reported_too() -> None:
 
 def test_a_topic_created_after_the_join_is_read_whole_without_a_warning() -> None:
     scene = Scene(LATEST, 0, count=0)
-    scene.topics.end_first_sight()
+    scene.topics.end_initial_topics()
     scene.topics.learn(TopicMetadata(TOPIC, "orders", 4))
     scene.fetched(dict.fromkeys(range(4), NONE))
     scene.ledger.assign(Assignment.of({TOPIC: (1,)}), 4)
@@ -579,7 +581,7 @@ def test_checkpoint_of_another_group_is_refused_while_this_one_has_read_nothing(
         " --bootstrap-server b:1"
     )
     assert resolved.data_loss is None
-    assert scene.resolver.is_new_to_its_group
+    assert scene.resolver.has_unchecked_topics
     assert not scene.commits.pending()
 
 
@@ -592,7 +594,7 @@ def test_checkpoint_of_another_group_goes_on_where_this_one_stands(starting) -> 
     assert [(each.former_group_id, each.group_id, each.topics) for each in reported] == [
         ("old one", "g", ("orders",))
     ]
-    assert (scene.of(0).position, scene.resolver.is_new_to_its_group) == (7, False)
+    assert (scene.of(0).position, scene.resolver.has_unchecked_topics) == (7, False)
     scene.ledger.assign(Assignment.of({TOPIC: (1,)}), 4)
     assert scene.fetched({0: committed(7), 1: committed(3)}).events == [
         PositionFound(1.0, key(1), "orders", 3, True)
@@ -650,7 +652,7 @@ def test_no_topic_is_read_while_another_topic_of_the_checkpoint_is_in_doubt(
     response = OffsetFetchResponse(offsets={key(0): committed(7)}, errors={FIRST_BILLS: int(code)})
     resolved = scene.resolver.handle_fetch(response, member_epoch=3, now=1.0)
     assert (resolved.refusal, scene.of(0).phase) == (None, phase)
-    assert scene.resolver.is_new_to_its_group
+    assert scene.resolver.has_unchecked_topics
 
 
 def test_a_topic_whose_name_came_after_the_request_is_asked_for_next() -> None:

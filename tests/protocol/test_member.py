@@ -18,7 +18,7 @@ from spark_groups.protocol.events import (
     PartitionsRevoked,
     RevocationRequested,
 )
-from spark_groups.protocol.member import EXPIRY_S, SAY_AGAIN_S, InstanceWait, Report
+from spark_groups.protocol.member import EXPIRY_S, SAY_AGAIN_S, InstanceWait, ReportedState
 from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.messages import HeartbeatRequest
@@ -237,7 +237,7 @@ def test_deadline_counts_from_the_first_refusal_and_ends_with_the_wait() -> None
     wait.refused(5.0)
     wait.refused(9.0)
     assert wait.deadline(45_000) == 95.0 + EXPIRY_S
-    wait.ended()
+    wait.reset()
     assert wait.deadline(45_000) is None
     assert wait.refused(70.0), "the next wait is reported again"
     assert wait.deadline(1_000) == 72.0 + EXPIRY_S
@@ -255,14 +255,16 @@ EVERYTHING = HeartbeatRequest(
 BARE = HeartbeatRequest(group_id="g", member_id="m1", member_epoch=3, instance_id="i1")
 
 
-def reported(report: Report, owned: Assignment, *, acknowledge: bool = False) -> HeartbeatRequest:
+def reported(
+    report: ReportedState, owned: Assignment, *, acknowledge: bool = False
+) -> HeartbeatRequest:
     return report.next_heartbeat(
         "m1", 3, owned=owned, rebalance_timeout_ms=5_000, acknowledge=acknowledge
     )
 
 
 def test_first_says_everything_and_is_repeated_until_it_is_accepted() -> None:
-    report = Report(EVERYTHING)
+    report = ReportedState(EVERYTHING)
     first = reported(report, parts(0))
     assert reported(report, parts(0)) == first
     assert (first.rack_id, first.server_assignor, first.instance_id) == ("r1", "range", "i1")
@@ -274,7 +276,7 @@ def test_first_says_everything_and_is_repeated_until_it_is_accepted() -> None:
 
 
 def test_only_changes_are_said() -> None:
-    report = Report(EVERYTHING)
+    report = ReportedState(EVERYTHING)
     report.accepted(reported(report, parts(0)))
     assert report.knows(parts(0))
     assert not report.knows(parts(1))

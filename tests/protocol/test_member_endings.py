@@ -127,7 +127,7 @@ def test_throttle_of_an_accepted_and_of_a_refused_heartbeat_is_obeyed() -> None:
 
 def test_fast_pace_while_more_is_expected() -> None:
     m = in_state(S.STABLE)
-    m.pace.expect(0.0, more=True)
+    m.pace.expect_assignment(0.0, more=True)
     sent = []
     while not sent or sent[-1] < 40:
         beat(m, accepted(3))

@@ -6,7 +6,7 @@ import pytest
 
 from spark_groups.protocol.backoff import MAX_BACKOFF_S, Backoff
 from spark_groups.protocol.pace import (
-    BOUNDARY_INTERVAL_S,
+    BATCH_END_INTERVAL_S,
     DEFAULT_INTERVAL_S,
     FAST_INTERVAL_S,
     FAST_PERIOD_S,
@@ -61,7 +61,7 @@ def test_interval_that_is_none_is_ignored(interval_ms: int) -> None:
 
 def test_fast_for_ten_seconds_then_doubling_up_to_the_interval() -> None:
     pace, now, gaps = started(), 0.0, []
-    pace.expect(now, more=True)
+    pace.expect_assignment(now, more=True)
     while now < 60:
         due_at = beat(pace, now)
         gaps.append((now, due_at - now))
@@ -75,55 +75,55 @@ def test_fast_for_ten_seconds_then_doubling_up_to_the_interval() -> None:
 
 def test_fast_pace_ends_when_nothing_more_is_expected() -> None:
     pace = started()
-    pace.expect(0.0, more=True)
+    pace.expect_assignment(0.0, more=True)
     assert beat(pace, 0.0) == pytest.approx(FAST_INTERVAL_S)
-    pace.expect(0.1, more=False)
+    pace.expect_assignment(0.1, more=False)
     assert beat(pace, 0.3) == pytest.approx(5.3)
 
 
 def test_expecting_again_begins_fast_again() -> None:
     pace = started()
-    pace.expect(0.0, more=True)
+    pace.expect_assignment(0.0, more=True)
     assert beat(pace, 20.0) == pytest.approx(20.6)
-    pace.expect(20.1, more=False)
-    pace.expect(20.2, more=True)
+    pace.expect_assignment(20.1, more=False)
+    pace.expect_assignment(20.2, more=True)
     assert beat(pace, 20.3) == pytest.approx(20.6)
 
 
 def test_fast_pace_can_be_refused() -> None:
     pace = started(fast=False)
-    pace.expect(0.0, more=True)
+    pace.expect_assignment(0.0, more=True)
     assert beat(pace, 0.0) == pytest.approx(5.0)
-    pace.at_boundary(1.0)
+    pace.at_batch_end(1.0)
     assert pace.due_at() == pytest.approx(5.0)
 
 
 def test_fast_pace_is_never_slower_than_the_broker_asks_for() -> None:
     pace = started()
-    pace.expect(0.0, more=True)
+    pace.expect_assignment(0.0, more=True)
     assert beat(pace, 0.0, interval_ms=100) == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize(("at", "due_at"), [(0.2, BOUNDARY_INTERVAL_S), (0.7, 0.7), (4.9, 4.9)])
+@pytest.mark.parametrize(("at", "due_at"), [(0.2, BATCH_END_INTERVAL_S), (0.7, 0.7), (4.9, 4.9)])
 def test_end_of_a_batch_is_reported_soon_but_at_least_half_a_second_later(
     at: float, due_at: float
 ) -> None:
     pace = started()
     beat(pace, 0.0)
-    pace.at_boundary(at)
+    pace.at_batch_end(at)
     assert pace.due_at() == pytest.approx(due_at)
 
 
 def test_end_of_a_batch_does_not_put_off_what_is_due_earlier() -> None:
     pace = started()
     beat(pace, 0.0, interval_ms=300)
-    pace.at_boundary(0.2)
+    pace.at_batch_end(0.2)
     assert pace.due_at() == pytest.approx(0.3)
 
 
 def test_throttle_is_obeyed_even_by_what_is_due_at_once() -> None:
     pace = started()
-    pace.expect(0.0, more=True)
+    pace.expect_assignment(0.0, more=True)
     assert beat(pace, 0.0, throttle_ms=2_000) == pytest.approx(2.0)
     pace.at_once(0.5)
     assert pace.due_at() == pytest.approx(2.0)
@@ -155,7 +155,7 @@ def test_throttle_of_a_refusal_is_obeyed() -> None:
 
 def test_fast_period_restarts_on_progress() -> None:
     pace, now = started(), 0.0
-    pace.expect(now, more=True)
+    pace.expect_assignment(now, more=True)
     while now < 3 * FAST_PERIOD_S:
         now = beat(pace, now)
     assert beat(pace, now) - now > 1.0

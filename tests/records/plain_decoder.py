@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_groups.records.decoder import AbortedTransaction
+from spark_groups.records.arrow_batches import AbortedTransaction
 from tests.records.encoding import GZIP, LZ4, SNAPPY, XERIAL_MAGIC, ZSTD, crc32c
 
 Row = tuple[Any, ...]

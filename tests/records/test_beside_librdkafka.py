@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
 
-from spark_groups.records.decoder import RangeCursor, RecordDecoder
+from spark_groups.records.arrow_batches import RangeCursor, RecordDecoder
 from spark_groups.spark.reading.librdkafka_reader import RowBuffer
 from spark_groups.spark.reading.rows import ROW_SCHEMA_WITH_HEADERS
 from tests.records.decoding import END, TP, random_batches

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from spark_groups.errors import RecordsError
+from spark_groups.records.arrow_batches import RangeCursor, RecordDecoder
 from spark_groups.records.columns import RowBuffers
-from spark_groups.records.decoder import RangeCursor, RecordDecoder
 from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
 from spark_groups.types import TopicPartition
 from tests.records.decoding import END, TP, compiled_outcome, rows_of

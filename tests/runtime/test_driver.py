@@ -86,7 +86,7 @@ def test_a_hand_over_moves_partitions_between_batches_and_loses_nothing(
             assert of_one[-1][3] == 100
 
 
-def test_a_partition_that_is_not_contested_is_read_while_another_is_withheld(
+def test_a_partition_that_delays_nothing_is_read_while_another_is_withheld(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name, 2)
@@ -111,7 +111,7 @@ def test_what_a_member_left_behind_is_in_the_next_plan_of_the_one_that_stays(
     kafka: EmbeddedKafka, topic_name: str, group_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However busy this machine is.
-    monkeypatch.setattr("spark_groups.runtime.driver.NEWS_S", 10.0)
+    monkeypatch.setattr("spark_groups.runtime.driver.UNDER_WAY_S", 10.0)
     create_topic(kafka.bootstrap_servers, topic_name, 2)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         stays, goes = start(), start()

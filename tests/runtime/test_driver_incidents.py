@@ -47,7 +47,7 @@ def test_an_outage_is_found_out_also_while_an_instance_id_is_waited_for(group_id
             client.member.instance_wait.refused(now - 10.0)
         assert query.driver.await_commits(0.0), "it is still waited for"
         with query.driver._engine.changed:
-            client.member.instance_wait.ended()
+            client.member.instance_wait.reset()
             client.member.instance_wait.refused(now - 2 * OUTAGE_S)
         with pytest.raises(BrokerUnreachableError, match=r"127\.0\.0\.1:1"):
             query.driver.await_commits(0.0)
@@ -65,7 +65,7 @@ def test_what_the_coordinator_refuses_for_good_fails_the_query_with_its_words(
             query.plan()
 
 
-def test_a_batch_that_outlasts_the_rebalance_timeout_loses_only_contested_partitions(
+def test_a_batch_that_outlasts_the_rebalance_timeout_loses_only_partitions_that_it_reads(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name, 2)

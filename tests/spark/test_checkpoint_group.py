@@ -20,15 +20,15 @@ def plan_of(group_id: str, *names: str) -> dict[str, object]:
     return plan_as_json(BatchPlan(group_id, "m", 3, (), topics))
 
 
-def run_of(*, tells_start: bool, monkeypatch: pytest.MonkeyPatch) -> QueryRun:
-    run = QueryRun(SourceOptions.of(OPTIONS), tells_start=tells_start)
+def run_of(*, spark_passes_start: bool, monkeypatch: pytest.MonkeyPatch) -> QueryRun:
+    run = QueryRun(SourceOptions.of(OPTIONS), spark_passes_start=spark_passes_start)
     for name in ("start", "replay"):
         monkeypatch.setattr(run.driver, name, lambda *_, **__: None)
     return run
 
 
 def test_first_batch_on_the_checkpoint_of_another_group_is_refused(monkeypatch) -> None:
-    run = run_of(tells_start=False, monkeypatch=monkeypatch)
+    run = run_of(spark_passes_start=False, monkeypatch=monkeypatch)
     with pytest.raises(CheckpointError, match="belongs to the group 'other'") as raised:
         run.ranges(plan_of("other", "orders"), plan_of("g", "orders"))
     command = "spark-groups reset-offsets g --from-group other --topic orders --execute"
@@ -36,7 +36,7 @@ def test_first_batch_on_the_checkpoint_of_another_group_is_refused(monkeypatch) 
 
 
 @pytest.mark.parametrize(
-    ("tells_start", "before", "after"),
+    ("spark_passes_start", "before", "after"),
     [
         (False, plan_of("g", "orders"), plan_of("g", "orders")),
         (False, plan_of("other", "orders"), plan_of("other", "orders")),
@@ -44,6 +44,6 @@ def test_first_batch_on_the_checkpoint_of_another_group_is_refused(monkeypatch) 
         (True, plan_of("other", "orders"), plan_of("g", "orders")),
     ],
 )
-def test_other_batches_are_not_refused(tells_start, before, after, monkeypatch) -> None:
-    run = run_of(tells_start=tells_start, monkeypatch=monkeypatch)
+def test_other_batches_are_not_refused(spark_passes_start, before, after, monkeypatch) -> None:
+    run = run_of(spark_passes_start=spark_passes_start, monkeypatch=monkeypatch)
     assert run.ranges(before, after) == ()

@@ -2,8 +2,9 @@
 
 Kafka's heartbeat names only the current assignment, so the client describes the group after each
 change; pending partitions are the target without the owned ones. Their committed offsets and log
-ends are only shown: planning fetches them again after the assignment. These requests come last
-on their channels and are not retried before the next description.
+ends are fetched only for display: once a partition is assigned, both are fetched again. Requests
+for display come last on their channels, and a failed one is repeated only after the next
+description.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ from spark_groups.types import NO_PARTITIONS, Assignment, TopicId, TopicIdPartit
 
 DESCRIBE_AGAIN_S: Final = 5.0
 DESCRIBE_SPACING_S: Final = 0.25
-NOTHING_AGAIN_S: Final = 0.5
-NOTHING_BELIEVED_S: Final = 3.0
-"""How long a target assignment must be empty before the member believes it."""
+EMPTY_TARGET_AGAIN_S: Final = 0.5
+EMPTY_TARGET_DOUBT_S: Final = 3.0
+"""How long a target assignment must stay empty before it counts as final."""
 REFUSED_AGAIN_S: Final = 30.0
-"""Rights are granted by people, so a refused description is rarely retried."""
+"""When to retry a refused description: people grant rights, so this is rarely worth a try."""
 MAX_RESOLVED: Final = 1_000
-"""How many pending partitions are resolved; the rest is counted."""
+"""For how many pending partitions offsets are fetched; the others are only counted."""
 RESOLVE_AGAIN_S: Final = 5.0
 
 
@@ -49,10 +50,11 @@ class TargetAssignment:
 
     def __init__(self) -> None:
         self.pending = NO_PARTITIONS
-        """In the target assignment, not released by their owners, as of the last description."""
+        """Partitions of the target assignment that their owners had not released at the last
+        description."""
         self.unreported = NO_PARTITIONS
-        """Assigned as of the last description, but missing in heartbeat responses: one was lost,
-        and only a full heartbeat repeats it."""
+        """Partitions that were assigned at the last description, but that no heartbeat response
+        named: a response was lost, and only a full heartbeat repeats the assignment."""
         self.holders: dict[TopicIdPartition, str] = {}
         """The owners of pending partitions, if known."""
         self.planned_topics: frozenset[str] = frozenset()
@@ -65,7 +67,7 @@ class TargetAssignment:
         self.due_at: float | None = None
         self._asked_at: float | None = None
         self._settled_epoch: int | None = None
-        self._nothing_since: float | None = None
+        self._empty_since: float | None = None
 
     def changed(self, now: float) -> None:
         """Note that the member epoch or the assignment changed: describe soon."""
@@ -84,7 +86,7 @@ class TargetAssignment:
         self.due_at = None
 
     def unanswered(self, now: float) -> None:
-        """Note that it failed: retry later."""
+        """Note that the request failed: describe again later."""
         self._ask_at(now + DESCRIBE_AGAIN_S)
 
     def handle_response(
@@ -99,8 +101,8 @@ class TargetAssignment:
         """Process a description.
 
         Returns:
-            True while this member's target or epoch is ahead of its state, None if the answer does
-                not show it.
+            True while an assignment is still to come: the target assignment or the group's epochs
+                are ahead of this member; None if the response says nothing about the member.
         """
         member = next((each for each in response.members if each.member_id == member_id), None)
         if rule_for(response.error_code).lookup is Reaction.FAIL:
@@ -126,31 +128,33 @@ class TargetAssignment:
         }
         topic_ids = {key.topic_id for each in response.members for key in each.target_assignment}
         self.planned_topics = frozenset(response.topic_names.get(each, "") for each in topic_ids)
-        # An answer from before the last heartbeat's says nothing about the current assignment.
+        # With another member epoch the description is from before the last heartbeat response: it
+        # says nothing about the current assignment.
         is_current = member.member_epoch == member_epoch
         epochs_ahead = max(self.group_epoch, self.assignment_epoch) > member_epoch
         more = bool(self.pending) or epochs_ahead or not is_current
-        is_doubtful = not more and self._doubts(member.target_assignment, now)
+        is_doubtful = not more and self._doubts_empty(member.target_assignment, now)
         self._settled_epoch = None if more or is_doubtful else member_epoch
         if more or is_doubtful:
-            self._ask_at(now + (DESCRIBE_AGAIN_S if more else NOTHING_AGAIN_S))
+            self._ask_at(now + (DESCRIBE_AGAIN_S if more else EMPTY_TARGET_AGAIN_S))
         return more or is_doubtful
 
     def settled(self, member_epoch: int) -> bool:
         """Return whether the member had its whole target assignment in the last description."""
         return self._settled_epoch == member_epoch
 
-    def _doubts(self, target: Assignment, now: float) -> bool:
+    def _doubts_empty(self, target: Assignment, now: float) -> bool:
         """Return whether an empty target assignment may be temporary.
 
-        A coordinator admits a member before it evaluates its pattern, or learns of a new topic.
+        A coordinator admits a member before it evaluates the member's pattern, and before it learns
+        of a new topic.
         """
         if target:
-            self._nothing_since = None
+            self._empty_since = None
             return False
-        if self._nothing_since is None:
-            self._nothing_since = now
-        return now - self._nothing_since < NOTHING_BELIEVED_S
+        if self._empty_since is None:
+            self._empty_since = now
+        return now - self._empty_since < EMPTY_TARGET_DOUBT_S
 
     def _ask_at(self, due_at: float) -> None:
         self.due_at = due_at if self.due_at is None else min(self.due_at, due_at)
@@ -168,7 +172,7 @@ class PendingOffsets:
         self._asked_at: float | None = None
         self._due: set[type[Request]] = set()
         self._under_way: set[type[Request]] = set()
-        self._said: tuple[TopicIdPartition, ...] = ()
+        self._reported: tuple[TopicIdPartition, ...] = ()
 
     def refresh(self, pending: Assignment, names: Mapping[TopicId, str], now: float) -> None:
         """Note the pending partitions of a description, with the names of their topics."""
@@ -180,7 +184,7 @@ class PendingOffsets:
         self._committed = {key: at for key, at in self._committed.items() if key in wanted}
         self._ends = {key: at for key, at in self._ends.items() if key in wanted}
         if not self._keys:
-            self._said = ()
+            self._reported = ()
             self._due.clear()
         elif changed or self._asked_at is None or now - self._asked_at >= RESOLVE_AGAIN_S:
             self._asked_at = now
@@ -215,13 +219,13 @@ class PendingOffsets:
         for key in self._keys:
             if key in response.offsets:
                 self._committed[key] = response.offsets[key].committed_offset
-        return self._news(now)
+        return self._changed_ranges(now)
 
     def handle_list(self, response: ListOffsetsResponse, now: float) -> list[RangesWithheld]:
         """Process log ends; return the events to emit."""
         self._under_way.discard(ListOffsetsRequest)
         self._ends.update({key: at for key, at in response.offsets.items() if key in self._keys})
-        return self._news(now)
+        return self._changed_ranges(now)
 
     def unanswered(self, request: Request) -> None:
         """Note that a request failed: the next description repeats it."""
@@ -240,11 +244,11 @@ class PendingOffsets:
             if key in pending
         )
 
-    def _news(self, now: float) -> list[RangesWithheld]:
-        """Return changes once both requests are answered."""
-        if self._due or self._under_way or self._said == self._keys:
+    def _changed_ranges(self, now: float) -> list[RangesWithheld]:
+        """Return the event for changed pending partitions, once both requests are answered."""
+        if self._due or self._under_way or self._reported == self._keys:
             return []
-        self._said = self._keys
+        self._reported = self._keys
         withheld = self.withheld(Assignment(frozenset(self._keys)))
         return [RangesWithheld(now, withheld, self._unresolved)]
 
@@ -274,7 +278,7 @@ class Descriptions:
     def answered(
         self, _request: DescribeGroupRequest, response: DescribeGroupResponse, now: float
     ) -> None:
-        """Process the target assignment; heartbeats are faster while it is ahead."""
+        """Process the target assignment; while it is ahead of the member, heartbeats are faster."""
         member, target = self.positions.member, self.target
         refusal = target.refusal
         more = target.handle_response(
@@ -297,7 +301,7 @@ class Descriptions:
         if more and target.unreported:
             member.report_in_full(now)
         if more is not None and member.state is not MemberState.JOINING:
-            member.pace.expect(now, more=more)
+            member.pace.expect_assignment(now, more=more)
         self.described()
         if response.error_code == ErrorCode.NOT_COORDINATOR:
             self.coordinator.lost()

@@ -91,7 +91,7 @@ class Coordinator:
         if code != ErrorCode.UNRELEASED_INSTANCE_ID:
             # A coordinator that failed over starts a new session for the holder of an instance id:
             # only uninterrupted refusals prove that the holder is alive (KIP-848, "Fail Over").
-            self.member.instance_wait.ended()
+            self.member.instance_wait.reset()
 
     def react(
         self,

@@ -2,8 +2,8 @@
 
 A killed query stays a member until its session expires. A query that restarts from its checkpoint
 leaves on behalf of that member: a static one with epoch -2, which keeps its partitions, a dynamic
-one with -1. If `group.instance.id` changed between two runs and the coordinator does not know the
-old member by it, it is released as a dynamic one, which works for static ones too (measured).
+one with -1. If `group.instance.id` changed between two runs, the coordinator refuses the new id for
+the old member, which is then released with -1; that works for static members too (measured).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from spark_groups.protocol.messages import (
 
 @dataclass(slots=True)
 class _ToCoordinator:
-    """What every heartbeat proves: whether the group is reachable."""
+    """Base of both requesters: each heartbeat shows whether the group is reachable."""
 
     channel: ClassVar = Channel.HEARTBEAT
     timeout_s: ClassVar = 5.0
@@ -49,8 +49,9 @@ class _ToCoordinator:
             self.coordinator.refused(request, response.error_code, now)
 
     def _note_failure(self) -> None:
-        # A coordinator that failed over starts a new session for the holder of an instance id.
-        self.member.instance_wait.ended()
+        # After a failover the coordinator restarts the session of the instance id's holder, so the
+        # wait restarts too.
+        self.member.instance_wait.reset()
         self.coordinator.lost(self._sent_to)
 
 
@@ -84,8 +85,8 @@ class Releases(_ToCoordinator):
             self.coordinator.lost()
             return
         self._waiting.popleft()
-        unknown = response.error_code != ErrorCode.NONE
-        if unknown and request.instance_id is not None:
+        is_refused = response.error_code != ErrorCode.NONE
+        if is_refused and request.instance_id is not None:
             self._waiting.appendleft(self._leave(request.member_id, None))
 
     def failed(self, _request: HeartbeatRequest, _failure: RequestFailed, now: float) -> None:
@@ -131,6 +132,6 @@ class Heartbeats(_ToCoordinator):
         self.member.handle_failure(now)
         is_join = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
         if is_join and request.instance_id is not None and failure.may_have_arrived:
-            # The coordinator may reserve the instance id for this join: it refuses the next one
-            # until that is released, or its session expires.
+            # The coordinator may have given the instance id to this join. It then refuses the next
+            # join until this member id is released, or its session expires.
             self.releases.add(request.member_id)

@@ -85,7 +85,7 @@ class DeletedTopics:
     """
 
     def __init__(self, ledger: Ledger, topics: TopicDirectory) -> None:
-        self.unread_left: dict[TopicIdPartition, int] = {}
+        self.unread_when_dropped: dict[TopicIdPartition, int] = {}
         """Unread rows of partitions when they were dropped."""
         self._ledger = ledger
         self._topics = topics
@@ -98,7 +98,7 @@ class DeletedTopics:
 
     def next_request(self, _now: float) -> MetadataRequest | None:
         """Return the request for revoked topics, None if there are none."""
-        if not self.unread_left:
+        if not self.unread_when_dropped:
             return None
         wanted = self._given_up() - self._answered
         return MetadataRequest(topic_ids=frozenset(wanted)) if wanted else None
@@ -111,7 +111,7 @@ class DeletedTopics:
         asked = (request.topic_ids & self._given_up()) - self._answered
         self._answered |= asked
         unread: Counter[TopicId] = Counter()
-        for key, rows in self.unread_left.items():
+        for key, rows in self.unread_when_dropped.items():
             unread[key.topic_id] += rows
         return [
             TopicDeleted(now, self._topics.name(each) or str(each), each, unread[each])
@@ -119,12 +119,12 @@ class DeletedTopics:
         ]
 
     def _given_up(self) -> set[TopicId]:
-        return {key.topic_id for key in self.unread_left} - self._ledger.topic_ids()
+        return {key.topic_id for key in self.unread_when_dropped} - self._ledger.topic_ids()
 
     def forget(self, topic_id: TopicId) -> int:
         """Drop a topic that was created again; return how many of its rows were not read."""
-        keys = [key for key in self.unread_left if key.topic_id == topic_id]
-        return sum(self.unread_left.pop(key) for key in keys)
+        keys = [key for key in self.unread_when_dropped if key.topic_id == topic_id]
+        return sum(self.unread_when_dropped.pop(key) for key in keys)
 
 
 @dataclass(slots=True)
@@ -180,7 +180,7 @@ class TopicNames:
             topics.saw_absent(missing)
             if missing:
                 self.positions.emit(TopicsMissing(now, tuple(sorted(missing))))
-        self.end_first_sight()
+        self.end_initial_topics()
         unknown = topics.unknown(request.topic_ids)
         there = {topic.topic_id for topic in response.topics}
         self.positions.ledger.note_topics(there=there, gone=unknown)
@@ -190,7 +190,7 @@ class TopicNames:
         """Retry after a pause."""
         self.pause.failed(now)
 
-    def end_first_sight(self) -> None:
+    def end_initial_topics(self) -> None:
         """Treat later topics as new, once the first target assignment is complete and has names.
 
         Without DESCRIBE permission, the first assignment counts as complete.
@@ -202,7 +202,7 @@ class TopicNames:
             and not self._baseline_wanted
             and not self.positions.topics.unknown(owned_topics)
         ):
-            self.positions.topics.end_first_sight()
+            self.positions.topics.end_initial_topics()
 
     def _subscribed(self) -> frozenset[str]:
         return frozenset(self.positions.member.config.subscription.topic_names)

@@ -27,10 +27,11 @@ class OffsetFetches:
     coordinator: Coordinator
     pause: Backoff
     after_heartbeat: float | None = field(default=None, init=False)
-    """The member epoch was stale: a heartbeat sent at this time or later must be accepted first."""
+    """Set when the member epoch was stale: nothing is fetched before a heartbeat that was sent at
+    this time or later is accepted."""
 
     def next_request(self, now: float) -> OffsetFetchRequest | None:
-        """Fetch unknown offsets, with member id and epoch."""
+        """Return the next OffsetFetch, with member id and epoch, None if none is due."""
         positions, member = self.positions, self.positions.member
         if not member.may_commit or now < self.pause.not_before:
             return None
@@ -54,7 +55,7 @@ class OffsetFetches:
     def answered(
         self, request: OffsetFetchRequest, response: OffsetFetchResponse, now: float
     ) -> None:
-        """Resolve positions; an answer to an earlier member id is ignored."""
+        """Resolve positions; a response to a request of an earlier member id is ignored."""
         positions = self.positions
         if request.member_id != positions.member.member_id:
             return
@@ -77,15 +78,15 @@ class OffsetFetches:
 
     def failed(self, _request: OffsetFetchRequest, _failure: RequestFailed, now: float) -> None:
         """Retry after a pause."""
-        # Only this connection may hang: a heartbeat shows whether the coordinator is reachable.
-        # The same for every request on this channel.
+        # Perhaps only this connection hangs: a heartbeat, which has its own, shows whether the
+        # coordinator is reachable. Every request on this channel does the same.
         self.positions.member.pace.at_once(now)
         self.pause.failed(now)
 
     def _verify(
         self, request: OffsetFetchRequest, response: OffsetFetchResponse, now: float
     ) -> Resolved:
-        """Compare uncertain commits with the fetched offsets."""
+        """Compare the commits whose outcome is unknown with the fetched offsets."""
         positions, resolved = self.positions, Resolved()
         commits = positions.commits
         for key in commits.unverified() & request.partitions:

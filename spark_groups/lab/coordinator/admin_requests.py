@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.coordinator import leaving, membership, target_assignment
+from spark_groups.lab.coordinator import leaving, member_checks, target_assignment
 from spark_groups.lab.coordinator import messages as m
 from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator.effects import (
@@ -42,7 +42,7 @@ def describe(
         fails = ErrorCode.UNKNOWN_SERVER_ERROR
         return DescribeGroupResponse(error_code=refused if profile.describes_no_group_id else fails)
     try:
-        membership.check_exists(group, f"Group {group.group_id} not found.")
+        member_checks.check_exists(group, f"Group {group.group_id} not found.")
     except RefusedError as refused:
         return DescribeGroupResponse(
             group_id=group.group_id, error_code=refused.code, error_message=refused.message
@@ -194,5 +194,5 @@ def remove_members(
 
 def _named_member(group: ConsumerGroup, named: m.LeavingMember, profile: Profile) -> GroupMember:
     if named.instance_id is not None and not named.member_id:
-        return membership.static_member(group, named.instance_id, profile)
-    return membership.leaver(group, named.member_id, named.instance_id, profile)
+        return member_checks.static_member(group, named.instance_id, profile)
+    return member_checks.leaver(group, named.member_id, named.instance_id, profile)

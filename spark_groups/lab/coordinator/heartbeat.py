@@ -17,7 +17,12 @@ from typing import Any, Final
 
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.assignors.assignor import AssignorError
-from spark_groups.lab.coordinator import client_assignment, leaving, membership, target_assignment
+from spark_groups.lab.coordinator import (
+    client_assignment,
+    leaving,
+    member_checks,
+    target_assignment,
+)
 from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator.effects import (
     Outcome,
@@ -63,10 +68,10 @@ def _regular(
 ) -> Outcome[HeartbeatResponse]:
     group_id = group.group_id
     if request.member_epoch != JOIN_GROUP_MEMBER_EPOCH:
-        membership.check_exists(group, f"Consumer group {group_id} not found.")
-    membership.check_size(group, request, profile, context.settings.broker)
+        member_checks.check_exists(group, f"Consumer group {group_id} not found.")
+    member_checks.check_size(group, request, profile, context.settings.broker)
     member_id = request.member_id or context.new_member_id()
-    sender = membership.sender(group, request, member_id, profile)
+    sender = member_checks.sender(group, request, member_id, profile)
     updated_member = _updated_member(sender.member, request, context)
     if profile.kip_heartbeats:
         updated_member = client_assignment.with_assignors(updated_member, request, group.members)
@@ -317,7 +322,7 @@ def last_target(group: ConsumerGroup, member: GroupMember, profile: Profile) -> 
     """Return the last target of a member, for a static one that of its instance id."""
     member_id: str | None = member.member_id
     if member.instance_id is not None:
-        member_id = membership.holder_id(group, member.instance_id, profile)
+        member_id = member_checks.holder_id(group, member.instance_id, profile)
     value = group.targets.get(member_id) if member_id else None
     return value.partitions if value else NO_PARTITIONS
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from spark_groups.lab.coordinator import membership, subscriptions
+from spark_groups.lab.coordinator import member_checks, subscriptions
 from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator.effects import Outcome, RequestContext, Timer, TimerKey, TimerKind
 from spark_groups.lab.coordinator.group import ConsumerGroup
@@ -33,8 +33,8 @@ def leave(
     Raises:
         RefusedError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
     """
-    membership.check_exists(group, f"Group {group.group_id} not found.")
-    member = membership.leaver(group, request.member_id, request.instance_id, profile)
+    member_checks.check_exists(group, f"Group {group.group_id} not found.")
+    member = member_checks.leaver(group, request.member_id, request.instance_id, profile)
     response = HeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         away = replace(

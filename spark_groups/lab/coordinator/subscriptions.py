@@ -32,7 +32,7 @@ from spark_groups.lab.coordinator.effects import (
 )
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import GroupMember
-from spark_groups.lab.coordinator.membership import Sender
+from spark_groups.lab.coordinator.member_checks import Sender
 from spark_groups.lab.coordinator.profile import AssignorBump, Profile
 from spark_groups.lab.coordinator.topic_images import TopicsImage
 from spark_groups.protocol.subscription import Subscription, re2_fault

@@ -24,7 +24,7 @@ from spark_groups.lab.assignors.java_order import (
     uuid_hash,
 )
 from spark_groups.lab.assignors.registry import assignors
-from spark_groups.lab.coordinator import membership
+from spark_groups.lab.coordinator import member_checks
 from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator.effects import RequestContext
 from spark_groups.lab.coordinator.group import ConsumerGroup
@@ -275,7 +275,7 @@ def _target_of(
     own = group.targets.get(member.member_id)
     if member.member_id != asking or member.instance_id is None:
         return own
-    holder_id = membership.holder_id(group, member.instance_id, profile)
+    holder_id = member_checks.holder_id(group, member.instance_id, profile)
     if holder_id is None or holder_id == member.member_id:
         return own
     return group.targets.get(holder_id) or (own if profile.compares_taken_targets else None)

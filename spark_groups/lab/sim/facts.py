@@ -169,7 +169,7 @@ class CameLate(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Misheard(Fact):
+class ChangedByLateHeartbeat(Fact):
     """A late heartbeat made the coordinator change its sender's partitions.
 
     Args:

@@ -63,7 +63,7 @@ class LateRequests:
             facts.Answered: self._answered,
             facts.CameLate: self._came_late,
             facts.Committed: self._committed,
-            facts.Misheard: self._heartbeat_late,
+            facts.ChangedByLateHeartbeat: self._heartbeat_late,
             facts.Happened: self._happened,
         }
 
@@ -134,7 +134,7 @@ class LateRequests:
             is_race = self._doubts.get(sender) is Doubt.LOOKED_UP
             self._late[sender, each.committed_offset, fact.at] = is_race
 
-    def _heartbeat_late(self, fact: facts.Misheard) -> None:
+    def _heartbeat_late(self, fact: facts.ChangedByLateHeartbeat) -> None:
         self._misheard.update((fact.member_id, key) for key in fact.taken)
         self._untold.update((fact.member_id, key) for key in fact.given)
 

@@ -41,7 +41,7 @@ class Rights:
     """The missing ACLs, and until when each is missing."""
 
     def __init__(self) -> None:
-        self.is_undescribed = False
+        self.may_not_describe = False
         """Whether describing the group fails because of topics that the principal may not see."""
         self._group_until = -inf
         self._topics_until: dict[str, float] = {}
@@ -73,7 +73,7 @@ class Rights:
         """
         denied = {name for name, until in self._topics_until.items() if now < until}
         refusal = _group_refusal(request) if now < self._group_until else None
-        if isinstance(request, m.DescribeGroupRequest) and (denied or self.is_undescribed):
+        if isinstance(request, m.DescribeGroupRequest) and (denied or self.may_not_describe):
             refusal = refusal or error_answer(request, TOPIC_DENIED)
         if isinstance(request, m.HeartbeatRequest) and denied & {
             *(request.subscribed_topic_names or ())

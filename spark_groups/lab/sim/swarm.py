@@ -74,9 +74,9 @@ class Swarm:
         deploy_every_s: Seconds between two steps of it.
         restart_s: How long a redeployed application is away, from its leave on.
         assignor: Which assignor the queries ask for.
-        planned: 1 for a run to plan with: an even write rate, known end offsets, batches of
-            nearly the longest duration, triggers at multiples of `trigger_s`, and a deployment that
-            begins after the start-up and continues when the group is stable.
+        planned: 1 for a run for capacity planning: an even write rate, known end offsets,
+            batches of nearly the longest duration, triggers at multiples of `trigger_s`, and a
+            deployment that begins after the start-up and continues when the group is stable.
         stops: How often a query leaves the group and comes back.
         growth: How often a topic gets one more partition.
         vanishings: How often a topic is deleted and, later, created again.

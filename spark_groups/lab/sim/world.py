@@ -54,7 +54,7 @@ LEADER_ERRORS: Final = (
 WRITTEN_EVERY_S: Final = 0.1
 """How often a planned run writes records."""
 QUIET_S: Final = 30.0
-"""How long a group may take to settle after the last fault, beside its own timeouts."""
+"""How long a group may take to settle after the last fault, in addition to its own timeouts."""
 
 
 class World:
@@ -78,7 +78,7 @@ class World:
         network = Network(schedule, chance, swarm, self._serve, self._serve_late)
         self.scene = scene = Scene(schedule, chance, swarm, storage, coordination, network)
         scene.starting = _starting(swarm, storage, chance)
-        scene.rights.is_undescribed = bool(swarm.undescribed)
+        scene.rights.may_not_describe = bool(swarm.undescribed)
         subscription = (
             Subscription.of_pattern("orders.*")
             if swarm.by_pattern
@@ -114,7 +114,7 @@ class World:
         self._deployment = Deployment(scene, self.queries)
         scene.listen([self._deployment.listeners()])
         self._written = dict.fromkeys(storage.logs, 0)
-        """Records that a planned run has written to each partition."""
+        """Records that a run for capacity planning has written to each partition."""
 
     @property
     def quiet_s(self) -> float:
@@ -127,7 +127,7 @@ class World:
         return QUIET_S + waits_s
 
     def run(self) -> None:
-        """Play the faults, then continue without until all is read, committed and stable.
+        """Play the faults, then continue without faults until all is read, committed and stable.
 
         Raises:
             BrokenInvariantError: A promise is broken.
@@ -228,7 +228,11 @@ class World:
                 self._ask_coordinator(outgoing, code, reply)
 
     def _serve_late(self, outgoing: Outgoing, reply: Reply) -> None:
-        """Serve a late request, and publish the partitions that a heartbeat took or gave."""
+        """Serve a late request.
+
+        If it is a heartbeat, publish the partitions that it made the coordinator take from its
+        sender, or give to it.
+        """
         scene, request = self.scene, outgoing.request
         scene.publish(facts.CameLate(request, scene.now))
         if not isinstance(request, m.HeartbeatRequest):
@@ -238,10 +242,11 @@ class World:
         self._serve(outgoing, reply)
         holds = self._held(request.member_id)
         plain = {each.member.member_id for each in self.consumers}
-        # A query detects partitions it did not learn of (`TargetWatch.untold`).
+        # A query notices partitions that it was assigned unknowingly, from a description of the
+        # group (`TargetAssignment.unreported`); a plain consumer does not.
         given = holds - held if request.member_id in plain else frozenset()
         if held - holds or given:
-            scene.publish(facts.Misheard(request.member_id, held - holds, given))
+            scene.publish(facts.ChangedByLateHeartbeat(request.member_id, held - holds, given))
 
     def _held(self, member_id: str) -> frozenset[TopicIdPartition]:
         """Return a member's partitions in the coordinator's view."""
@@ -269,15 +274,15 @@ class World:
     def _ask_coordinator(self, outgoing: Outgoing, code: int, reply: Reply) -> None:
         coordination = self.scene.coordination
         request = outgoing.request
-        whole: Finish = _as_it_is
+        complete_response: Finish = _unchanged
         if not coordination.profile.commits_topic_ids:
-            request, whole = sent_by_name(request, self.scene.storage.image)
+            request, complete_response = sent_by_name(request, self.scene.storage.image)
             if request is not outgoing.request:
                 outgoing = replace(outgoing, request=request)
 
         def answer(response: m.Response | None) -> None:
             self._say("answers", request, "->", response)
-            reply(response and whole(response))
+            reply(response and complete_response(response))
 
         coordination.serve(outgoing, DEFAULT_ORIGIN, code, answer)
 
@@ -287,7 +292,7 @@ def _finishing(finish: Finish, reply: Reply) -> Reply:
 
 
 def _electing(request: m.MetadataRequest) -> m.MetadataResponse | None:
-    """Answer as a broker that knows no leaders; for topics by id there is no such answer."""
+    """Answer like a broker that knows no leaders; Kafka has no such answer for topic ids."""
     if request.topic_ids:
         return None
     code = int(ErrorCode.LEADER_NOT_AVAILABLE)
@@ -307,7 +312,7 @@ def _starting(swarm: Swarm, storage: Storage, chance: Chance) -> StartingOffsets
     return StartingOffsets(default, named)
 
 
-def _as_it_is(response: m.Response) -> m.Response:
+def _unchanged(response: m.Response) -> m.Response:
     return response
 
 

@@ -1,8 +1,9 @@
-"""The runner's side of the control channel: committed batches in, changes of partitions out.
+"""The runner's end of the control channel: committed batches in, changes of partitions out.
 
-A driver's listener reports a batch as soon as it is in Spark's commit log; if it is the last plan,
-the run finishes it before the next trigger. The run reports assigned, revoked and lost partitions
-to the driver's callbacks, and a revocation waits for their return.
+A listener in the driver process reports each batch as soon as it is in Spark's commit log. If the
+batch is the last plan, the run finishes it without waiting for the next trigger. The run reports
+assigned, revoked and lost partitions to the callbacks in the driver process; a revocation waits
+until the callbacks return.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ logger = logging.getLogger(__name__)
 GREETING_S: Final = 1.0
 """How long a driver may take to send `Listening`."""
 MAX_UNSENT: Final = 1_000
-"""How many changes may wait for topic names."""
+"""How many changes of partitions may wait until their topic names are known."""
 MAX_RECENT: Final = 16
 SHOWN: Final = 8
 
@@ -97,7 +98,7 @@ class RunnerControl:
         self._is_stateful: bool | None = None
         """None before the first report."""
         self._unjudged: set[tuple[str, int]] = set()
-        """Partitions that moved away between the first plan and the first report."""
+        """Partitions that moved away before a report said whether the query is stateful."""
         self._is_over = False
         self._is_draining = False
         self._failure: Exception | None = None
@@ -118,7 +119,7 @@ class RunnerControl:
         )
 
     def start(self) -> None:
-        """Connect to listening drivers, now and later."""
+        """Connect to the drivers that listen now, and to those that will later."""
         self._driver.observe(self._observe)
         found = self._client.start()
         with self._changed:
@@ -168,7 +169,7 @@ class RunnerControl:
             raise self._failure
 
     def expect(self, plan: BatchPlan | None) -> None:
-        """Set the plan that Spark received, which its report will finish.
+        """Set the plan that Spark received; the report of its batch will finish it.
 
         Args:
             plan: None means that Spark has finished the previous plan.
@@ -176,11 +177,11 @@ class RunnerControl:
         with self._changed:
             self._expected = plan
             self._expected_text = None
-            # The reported end was of another query, because this one continues.
+            # The query that was reported as ended is another one, because this one continues.
             self._is_over = False
             if plan is not None:
                 self._expected_text = plan_text(plan)
-                # A late report still contains the properties of the query.
+                # A late report finishes nothing, but still contains the properties of the query.
                 self._recent.append(hash(self._expected_text))
             self._changed.notify_all()
 
@@ -223,7 +224,7 @@ class RunnerControl:
             case NothingMoreReported(query_id=query_id):
                 with self._changed:
                     mine = query_id in ("", self._query_id)
-                    # A query that ended without a report may be this one.
+                    # If neither query was ever reported, the one that ended may be this one.
                     maybe = self._query_id is None and not message.had_reports
                     self._is_over = self._is_over or mine or maybe
                     self._changed.notify_all()
@@ -293,13 +294,13 @@ class RunnerControl:
         self._hold_or_not()
 
     def _hold_or_not(self) -> None:
-        # Serialized, so that the last of two concurrent changes wins.
+        # One call at a time, so that the later of two concurrent changes wins.
         with self._hold_lock:
             with self._changed:
                 is_wanted = any(each.holds_revocations for each in self._listening.values())
             self._driver.hold_revocations(is_wanted)
 
-    # The methods below are called with the driver's lock, so they must not block.
+    # The member's driver holds its lock while it calls the methods below: they must not block.
 
     def _observe(self, event: Event, name_of: NameOf) -> None:
         try:
@@ -341,7 +342,7 @@ class RunnerControl:
         with self._changed:
             names = self._names(partitions)
             if self._is_stateful is None and self._recent:
-                # A partition may move away before the first report.
+                # The first report will say whether the query is stateful.
                 self._unjudged.update(names)
             else:
                 self._judge(names)

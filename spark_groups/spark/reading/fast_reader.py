@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from spark_groups.errors import SparkGroupsError
-from spark_groups.records.decoder import (
+from spark_groups.records.arrow_batches import (
     AbortedTransaction,
     RangeCursor,
     RecordDecoder,

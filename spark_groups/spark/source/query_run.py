@@ -42,12 +42,12 @@ class QueryRun:
     """The group member of a stream reader, and the last plan that Spark received.
 
     Args:
-        tells_start: Whether Spark passes the end of the last batch to `latestOffset`; Spark 4.0 and
-            4.1 do not.
+        spark_passes_start: Whether Spark passes the end of the last batch to `latestOffset`; Spark
+            4.0 and 4.1 do not.
     """
 
-    def __init__(self, options: SourceOptions, *, tells_start: bool = True) -> None:
-        self._tells_start = tells_start
+    def __init__(self, options: SourceOptions, *, spark_passes_start: bool = True) -> None:
+        self._spark_passes_start = spark_passes_start
         self._options = options
         self._jvm_pid = os.getppid()
         self.application = Application(
@@ -138,7 +138,7 @@ class QueryRun:
             CheckpointError: The checkpoint belongs to another group, on Spark 4.0 or 4.1; or the
                 batch to run again reads none of this stream's topics.
         """
-        if not self._tells_start:
+        if not self._spark_passes_start:
             self._refuse_another_group(start, end)
         plan = self._plan_of(end)
         self.driver.start(checkpointed=plan)

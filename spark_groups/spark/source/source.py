@@ -1,8 +1,9 @@
 """`format("kafka-group")`: the data source, its stream reader, and its backlog reader.
 
 Spark copies a reader: one copy runs in a runner process on the driver's host and joins the group in
-its first call; others are pickled to executors and only read. Spark also finds sources, validates a
-load and plans a read in separate processes while a query starts, so each imports only its part.
+its first call; others are pickled to executors and only read. While a query starts, Spark looks up
+sources, validates the load and plans the read in separate Python processes: each of these imports
+only what it needs.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ except ImportError:  # Spark 4.0 and 4.1
     HAS_ADMISSION_CONTROL = False  # type: ignore[misc]
 
 NO_LIMIT_ROWS: Final = 2**62
-"""The default read limit, so that `ReadAllAvailable` identifies Trigger.Once."""
+"""The default read limit. It is not `ReadAllAvailable`, so that this can only mean Trigger.Once."""
 
 
 class KafkaGroupDataSource(DataSource):
@@ -64,7 +65,7 @@ class KafkaGroupDataSource(DataSource):
         return SOURCE_NAME
 
     def schema(self) -> str:
-        """Return the columns of Spark's own Kafka source, or those of ranges."""
+        """Return the columns of Spark's own Kafka source, or of ranges if the load emits them."""
         return self._load.columns
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002
@@ -134,7 +135,7 @@ class _StreamReader(DataSourceStreamReader):
         yield from _rows(self._load, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: `latestOffset` proved this one trigger earlier."""
+        """Do nothing: `latestOffset` has already proved this batch, one trigger ago."""
 
     def stop(self) -> None:
         """Leave the group, after waiting for the report of the last batch."""
@@ -142,7 +143,7 @@ class _StreamReader(DataSourceStreamReader):
             # First, because the query's next run needs the same port.
             self._endpoint.close()
         if self._run is not None:
-            # Spark closes the connection and sends a signal, in either order; both end here.
+            # Spark closes the connection and sends a signal, in either order; each leads here.
             self._run.await_last_report()
             self._run.leave()
         if self._publisher is not None:
@@ -166,7 +167,7 @@ class _StreamReader(DataSourceStreamReader):
             )
             # Before the member opens connections of its own.
             connection = jvm_connection()
-            self._run = QueryRun(self._options, tells_start=HAS_ADMISSION_CONTROL)
+            self._run = QueryRun(self._options, spark_passes_start=HAS_ADMISSION_CONTROL)
             RunnerEnd(
                 self.stop, files_directory=files_directory(), jvm_connection=connection
             ).watch()

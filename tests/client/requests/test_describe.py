@@ -10,9 +10,9 @@ from spark_groups.client import Channel
 from spark_groups.client.requests.describe import (
     DESCRIBE_AGAIN_S,
     DESCRIBE_SPACING_S,
+    EMPTY_TARGET_AGAIN_S,
+    EMPTY_TARGET_DOUBT_S,
     MAX_RESOLVED,
-    NOTHING_AGAIN_S,
-    NOTHING_BELIEVED_S,
     REFUSED_AGAIN_S,
     RESOLVE_AGAIN_S,
     PendingOffsets,
@@ -95,9 +95,9 @@ def test_nothing_is_not_believed_at_once() -> None:
     watch = TargetAssignment()
     assert take(watch, description(target=NO_PARTITIONS), now=1.0) is True
     assert not watch.settled(5)
-    assert watch.due_at == 1.0 + NOTHING_AGAIN_S
+    assert watch.due_at == 1.0 + EMPTY_TARGET_AGAIN_S
     assert take(watch, description(target=NO_PARTITIONS), now=1.5) is True
-    assert take(watch, description(target=NO_PARTITIONS), now=1.0 + NOTHING_BELIEVED_S) is False
+    assert take(watch, description(target=NO_PARTITIONS), now=1.0 + EMPTY_TARGET_DOUBT_S) is False
     assert watch.settled(5)
 
 

@@ -117,7 +117,7 @@ def revoked() -> facts.Happened:
 
 def test_what_a_late_heartbeat_took_is_excused_until_its_member_gives_it_up() -> None:
     given = Given()
-    given.publish(facts.Misheard("m", frozenset({KEY})))
+    given.publish(facts.ChangedByLateHeartbeat("m", frozenset({KEY})))
     assert given.late.is_misheard("m", KEY)
     offset = given.accepted(10, 20)
     assert given.late.is_late(offset)
@@ -153,7 +153,7 @@ def test_a_commit_of_the_tenure_before_is_not_doubted_when_its_answer_is_missed_
 
 def test_partitions_of_a_late_join_are_unreported_until_the_member_is_assigned_them() -> None:
     given = Given()
-    given.publish(facts.Misheard("m", frozenset(), frozenset({KEY})))
+    given.publish(facts.ChangedByLateHeartbeat("m", frozenset(), frozenset({KEY})))
     assert given.late.is_untold("m", KEY)
     assert not given.late.is_untold(None, KEY)
     assert not given.late.is_misheard("m", KEY)

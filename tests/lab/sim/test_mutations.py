@@ -93,7 +93,7 @@ def commits_without_epoch(patch: Patch) -> None:
 
 
 def acknowledges_before_its_batch_is_committed(patch: Patch) -> None:
-    patch.setattr(Ledger, "contested", lambda *_, **__: NO_PARTITIONS)
+    patch.setattr(Ledger, "delaying_revocation", lambda *_, **__: NO_PARTITIONS)
 
 
 def begins_below_what_is_committed(patch: Patch) -> None:

@@ -106,7 +106,7 @@ def test_without_the_right_on_the_group_every_request_of_it_is_refused(request_:
 
 def test_a_group_may_be_undescribed_and_all_else_allowed() -> None:
     rights = Rights()
-    rights.is_undescribed = True
+    rights.may_not_describe = True
     described = rights.authorize(m.DescribeGroupRequest(group_id="g"), TOPICS, 0.0)
     assert isinstance(described[2], m.DescribeGroupResponse)
     assert described[2].error_code == TOPIC_DENIED

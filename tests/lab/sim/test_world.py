@@ -119,7 +119,7 @@ def test_a_heartbeat_that_comes_late_may_take_partitions_and_nothing_is_skipped(
     taken: list[int] = []
 
     def listen(_scene: Scene) -> Listeners:
-        return {facts.Misheard: lambda fact: taken.append(len(fact.taken))}
+        return {facts.ChangedByLateHeartbeat: lambda fact: taken.append(len(fact.taken))}
 
     swarm = Swarm.parse(
         "topics=2,partitions=6,batch_s=6.0,rate=0.5,max_offsets=10,max_delay_s=8.0,rebalance_s=5.0,"

@@ -18,7 +18,7 @@ import sys
 from spark_groups.spark.reading import compiled
 assert "numba" not in sys.modules and "llvmlite" not in sys.modules
 compiled.prepare()
-from spark_groups.records.batch import decode_batches, offset_behind
+from spark_groups.records.decoding import decode_batches, offset_behind
 print(sum(sum(each.stats.cache_misses.values()) for each in (decode_batches, offset_behind)))
 """
 """Prints how many functions a process had to compile."""

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from spark_groups.errors import MessageFormatError, RecordsError
-from spark_groups.records.batch import decode_batches, offset_behind
 from spark_groups.records.codecs import DecompressionError, Decompressor
 from spark_groups.records.columns import HeadersTooLargeError, RowBuffers
+from spark_groups.records.decoding import decode_batches, offset_behind
 from spark_groups.records.layout import ABORTED, Octets, Status, new_cursor
 from spark_groups.types import TopicPartition
 

@@ -1,6 +1,6 @@
 """The compiled decoder beside a plain one: the same on valid and on broken input.
 
-`python -m tests.records.test_decoder FIRST LAST` plays seeds; NUMBA_BOUNDSCHECK=1 makes every
+`python -m tests.records.test_arrow_batches FIRST LAST` plays seeds; NUMBA_BOUNDSCHECK=1 makes every
 index that leaves its array an error.
 """
 
@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_groups.records.decoder import AbortedTransaction, RangeCursor, RecordDecoder
+from spark_groups.records.arrow_batches import AbortedTransaction, RangeCursor, RecordDecoder
 from spark_groups.spark.reading.rows import ROW_SCHEMA
 from tests.records.decoding import (
     END,
@@ -180,7 +180,7 @@ def test_no_index_ever_leaves_its_array(tmp_path: Path) -> None:
     """Compile with checks of every index, which raise, and tamper again."""
     first, last = CHECKED_SEEDS
     played = subprocess.run(
-        [sys.executable, "-m", "tests.records.test_decoder", str(first), str(last)],
+        [sys.executable, "-m", "tests.records.test_arrow_batches", str(first), str(last)],
         env={**os.environ, "NUMBA_BOUNDSCHECK": "1", "SPARK_GROUPS_CACHE_DIR": str(tmp_path)},
         capture_output=True,
         text=True,

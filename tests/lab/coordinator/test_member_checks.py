@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.coordinator import membership
+from spark_groups.lab.coordinator import member_checks
 from spark_groups.lab.coordinator.effects import RefusedError
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import ReconciliationState
@@ -20,11 +20,13 @@ from spark_groups.types import Assignment
 from tests.lab.coordinator.driving import Driven, foo, settled_pair
 
 
-def sender(driven: Driven, member_id: str, member_epoch: int, **fields: Any) -> membership.Sender:
+def sender(
+    driven: Driven, member_id: str, member_epoch: int, **fields: Any
+) -> member_checks.Sender:
     request = HeartbeatRequest(
         group_id="g", member_id=member_id, member_epoch=member_epoch, **fields
     )
-    return membership.sender(driven.group, request, member_id, driven.profile)
+    return member_checks.sender(driven.group, request, member_id, driven.profile)
 
 
 def refusal(driven: Driven, member_id: str, member_epoch: int, **fields: Any) -> RefusedError:
@@ -93,11 +95,11 @@ def test_a_member_that_is_known_joins_again_from_4_2_on(
 def test_a_group_that_is_none() -> None:
     group = ConsumerGroup("g")
     with pytest.raises(RefusedError, match="it is unknown") as refused:
-        membership.check_exists(group, "it is unknown")
+        member_checks.check_exists(group, "it is unknown")
     assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
     group.apply(Record(OffsetCommitKey("g", "foo", 0), OffsetCommitValue(1)))
     with pytest.raises(RefusedError, match="Group g is not a consumer group"):
-        membership.check_exists(group, "it is unknown")
+        member_checks.check_exists(group, "it is unknown")
 
 
 class TestStatic:
@@ -171,12 +173,12 @@ def test_a_full_group(
     )
     broker = BrokerSettings(max_size=1)
     if is_taken:
-        membership.check_size(driven.group, request, profile, broker)
+        member_checks.check_size(driven.group, request, profile, broker)
     else:
         with pytest.raises(RefusedError, match="maximum capacity of 1 members") as refused:
-            membership.check_size(driven.group, request, profile, broker)
+            member_checks.check_size(driven.group, request, profile, broker)
         assert refused.value.code is ErrorCode.GROUP_MAX_SIZE_REACHED
-    membership.check_size(driven.group, request, profile, BrokerSettings(max_size=2))
+    member_checks.check_size(driven.group, request, profile, BrokerSettings(max_size=2))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Batches of one response in compiled code: checked, then skipped or decoded.
+"""Decodes (with numba) the batches of one response: each is checked, then skipped or decoded.
 
 Source: the Kafka protocol guide, Record Batch; Kafka's DefaultRecordBatch and CompletedFetch.
 """

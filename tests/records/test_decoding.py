@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from spark_groups.errors import MessageFormatError, RecordsError
-from spark_groups.records.decoder import (
+from spark_groups.records.arrow_batches import (
     AbortedTransaction,
     RangeCursor,
     RecordDecoder,
