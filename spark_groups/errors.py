@@ -15,6 +15,10 @@ SparkGroupsError
 ├── CheckpointError          the checkpoint holds what cannot be read, or is of another group
 ├── DeliveryError            records that had to be written were not acknowledged in time
 ├── RelinquishedError        a batch gave its partitions up before its deadline: start it again
+├── TableError               a table cannot take what a batch would write to it
+│   ├── TableGapError        records would be missing in it
+│   ├── TableRestoredError   it went back to a version before the group's last commit
+│   └── TableChangedError    another writer has changed what the commit was compared with
 ├── UnprocessableError       an application says so of a record: trying again cannot help
 └── DataLossError            offsets that should be read are gone (`failOnDataLoss`)
 """
@@ -80,6 +84,22 @@ class DeliveryError(SparkGroupsError):
 
 class RelinquishedError(SparkGroupsError):
     """A batch gave up its partitions before its deadline; the query may be started again."""
+
+
+class TableError(SparkGroupsError):
+    """A table cannot take what a batch would write to it; the message says why."""
+
+
+class TableGapError(TableError):
+    """A batch begins where the table does not end, so that records would be missing in it."""
+
+
+class TableRestoredError(TableError):
+    """A table went back to a version before the group's last commit: rows are gone."""
+
+
+class TableChangedError(TableError):
+    """Another writer changed the table after it was compared, so that the commit is refused."""
 
 
 class UnprocessableError(SparkGroupsError):
