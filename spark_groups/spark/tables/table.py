@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from spark_groups.spark.tables.fence import Decision, TableState
 from spark_groups.types import TopicId
+
+if TYPE_CHECKING:
+    # Tasks import this module, too, and need none of it.
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,8 @@ class FencedTable(Protocol):
 
     A batch goes through `read`, `write_rows` or the tasks of `task_writer`, and `commit`. Where
     `commit` raises `TableChangedError`, the batch is compared again with what `read` then returns.
+    Staged rows that are not committed are left where they are: a commit may have been accepted
+    although its answer was lost.
     """
 
     def __str__(self) -> str:
@@ -114,11 +119,4 @@ class FencedTable(Protocol):
 
         Raises:
             TableChangedError: An entry is not what was expected, or the table cannot tell.
-        """
-
-    def discard(self, pieces: Sequence[Piece]) -> None:
-        """Remove staged rows that will not be committed, as far as possible.
-
-        Args:
-            pieces: What an attempt staged.
         """
