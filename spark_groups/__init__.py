@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     )
     from spark_groups.spark.source.batch_rows import foreach_batch_rows
     from spark_groups.spark.source.registration import register
+    from spark_groups.spark.tables.delta import delta_table
+    from spark_groups.spark.tables.write import write_table
 
 __all__ = [
     "AtLast",
@@ -41,6 +43,7 @@ __all__ = [
     "RetryTo",
     "SkipOrDeadLetter",
     "UnprocessableError",
+    "delta_table",
     "describe",
     "figures",
     "foreach_batch_rows",
@@ -48,6 +51,7 @@ __all__ = [
     "process_records",
     "register",
     "simulate",
+    "write_table",
 ]
 
 _HOMES = {
@@ -66,6 +70,7 @@ _HOMES = {
     "RetryTo": "spark_groups.spark.processing.strategies",
     "SkipOrDeadLetter": "spark_groups.spark.processing.strategies",
     "UnprocessableError": "spark_groups.errors",
+    "delta_table": "spark_groups.spark.tables.delta",
     "describe": "spark_groups.observation.observe",
     "figures": "spark_groups.spark.control.figures",
     "foreach_batch_rows": "spark_groups.spark.source.batch_rows",
@@ -73,6 +78,7 @@ _HOMES = {
     "process_records": "spark_groups.spark.processing.process",
     "register": "spark_groups.spark.source.registration",
     "simulate": "spark_groups.lab.commands.simulation",
+    "write_table": "spark_groups.spark.tables.write",
 }
 
 

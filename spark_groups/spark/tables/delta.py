@@ -19,7 +19,6 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import fs, parquet
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
 from spark_groups.spark.tables.delta_log import VERSION, DeltaLog, transactions_of
@@ -193,7 +192,7 @@ class DeltaTable:
         if columns := self._columns():
             writer = writer.partitionBy(*columns)
         writer.parquet(f"{_hadoop_path(self._uri)}/{attempt.name}")
-        schema = to_arrow_schema(rows.schema)
+        schema = _schema_of(rows)
         found = self._files.get_file_info(
             fs.FileSelector(attempt.name, recursive=True, allow_not_found=True)
         )
@@ -412,7 +411,7 @@ class DeltaTable:
 
 def _add_action(piece: Piece, columns: Sequence[str], now_ms: int) -> AddAction:
     return AddAction(
-        path=urllib.parse.quote(piece.name, safe="/=:+,-_.~"),
+        path=piece.name,
         size=piece.size_bytes,
         partition_values=_partition_values(piece.name, columns),
         modification_time=now_ms,
@@ -448,6 +447,19 @@ def _delta_schema(schema: pa.Schema) -> deltalake.Schema:
     except Exception as error:
         reason = str(error).split("\n", 1)[0]
         raise TableError(f"a column has a type that Delta does not have: {reason}") from error
+
+
+def _schema_of(rows: DataFrame) -> pa.Schema:
+    """Return the columns of a DataFrame, which Delta writes as Spark does.
+
+    Raises:
+        TableError: Delta has no such type.
+    """
+    text = rows.schema.json()
+    try:
+        return pa.schema(deltalake.Schema.from_json(text).to_arrow())
+    except Exception as error:
+        raise TableError(f"a column has a type that Delta does not have: {text}") from error
 
 
 def _delta_fields(schema: pa.Schema) -> list[dict[str, Any]]:

@@ -209,23 +209,21 @@ def _commits(names: Iterable[str]) -> list[int]:
 
 def _last_checkpoint(names: Iterable[str], version: int) -> tuple[int, list[str]]:
     """Return the last whole checkpoint and its files; -1 and none where there is none."""
-    found: dict[int, list[str]] = {}
+    whole: dict[int, list[str]] = {}
+    parts: dict[tuple[int, int], list[str]] = {}
     for name in names:
         match = _CHECKPOINT.fullmatch(name)
         if match is None or int(match[1]) > version:
             continue
         if match["part"] is None:
             # One file is a whole checkpoint, and it does not matter which of them is read.
-            found[int(match[1])] = [name]
+            whole[int(match[1])] = [name]
         else:
-            parts = found.setdefault(int(match[1]), [])
-            if not parts or _CHECKPOINT.fullmatch(parts[0])["part"] is not None:  # type: ignore[index]
-                parts.append(name)
-    for each in sorted(found, reverse=True):
-        match = _CHECKPOINT.fullmatch(found[each][0])
-        if match is None or match["part"] is None or int(match["parts"]) == len(found[each]):
-            return each, found[each]
-    return -1, []
+            parts.setdefault((int(match[1]), int(match["parts"])), []).append(name)
+    for (at, count), found in parts.items():
+        if len(found) == count:
+            whole.setdefault(at, found)
+    return max(whole.items(), default=(-1, []))
 
 
 def _checkpointed(files: fs.FileSystem, name: str) -> Iterator[Mapping[str, Any]]:
