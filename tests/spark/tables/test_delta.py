@@ -12,7 +12,9 @@ import deltalake
 import pyarrow as pa
 import pytest
 from deltalake.exceptions import CommitFailedError
+from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
+from pyarrow import fs
 
 from spark_groups.errors import (
     OptionsError,
@@ -22,7 +24,9 @@ from spark_groups.errors import (
     TableRestoredError,
 )
 from spark_groups.spark.tables.delta import CHECKPOINT_INTERVAL, DeltaTable, delta_table
+from spark_groups.spark.tables.delta_log import DeltaLog
 from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, compare, other_groups
+from spark_groups.spark.tables.parquet_files import write_files
 from spark_groups.spark.tables.table import Attempt, Piece
 from spark_groups.types import OffsetRange
 
@@ -280,6 +284,27 @@ def test_log_that_was_cleaned_up_leaves_a_warning(
     assert "commits 1 to 1 any more" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "parameters",
+    [{"version": 0, "timestamp": None}, {"version": None, "timestamp": "2026-11-22 10:00:00"}],
+)
+def test_restore_by_spark_is_seen(tmp_path: Path, parameters: dict[str, object]) -> None:
+    """Spark's log says more of a restore than that of the library; one to a time names no version.
+
+    Args:
+        parameters: What Spark writes about it.
+    """
+    writer = Writer(tmp_path)
+    writer.write(reads(0, 10))
+    writer.write(reads(10, 20))
+    restored = {"timestamp": 0, "operation": "RESTORE", "operationParameters": parameters}
+    commit = tmp_path / "_delta_log" / f"{2:020d}.json"
+    commit.write_text(json.dumps({"commitInfo": restored}) + "\n")
+    for each in (writer, Writer(tmp_path)):
+        with pytest.raises(TableRestoredError):
+            each.look(reads(20, 30))
+
+
 def test_restore_of_what_came_after_the_group_goes_on(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     writer.write(reads(0, 10))
@@ -453,6 +478,36 @@ def test_own_commits_are_not_read_again(tmp_path: Path, monkeypatch: pytest.Monk
     Writer(tmp_path).write(reads(30, 40))
     writer.write(reads(40, 50))
     assert offsets(tmp_path) == list(range(50))
+
+
+def test_table_on_another_store_than_a_local_disk(tmp_path: Path) -> None:
+    """The library's own store is used there; here it shows a directory."""
+    writer = Writer(tmp_path)
+    store = fs.PyFileSystem(DeltaStorageHandler(tmp_path.as_uri()))
+
+    def on_the_store() -> Writer:
+        made = Writer(tmp_path)
+        made.table._files = store
+        made.table._log = DeltaLog(store)
+        return made
+
+    remote = on_the_store()
+    remote.look(reads(0, 10))
+    assert remote.state.version is None
+    (tmp_path / "_delta_log").mkdir(parents=True)
+    batches = [rows(reads(0, 6)), rows(reads(6, 10))]
+    name = "spark-groups-0-a-0-0.parquet"
+    pieces = [*write_files(batches, store, lambda _: name, target_bytes=1, compression="snappy")]
+    assert [(each.name, each.rows) for each in pieces] == [(name, 10)]
+    assert pieces[0].size_bytes == (tmp_path / name).stat().st_size
+    remote.table.commit(Attempt(GROUP, 0, "a"), pieces, remote.decision, remote.state)
+    for index in range(10, 10 + CHECKPOINT_INTERVAL):
+        writer.write(reads(index, index + 1))
+    assert remote.table.read(GROUP).entries == on_the_store().table.read(GROUP).entries
+    assert remote.table.read(GROUP).entries == {KEY: Entry(0, 10 + CHECKPOINT_INTERVAL)}
+    with pytest.raises(TableChangedError, match="Delta's log has no"):
+        DeltaLog(store).advance(CHECKPOINT_INTERVAL + 1)
+    assert offsets(tmp_path) == list(range(10 + CHECKPOINT_INTERVAL))
 
 
 def test_file_that_the_driver_does_not_see_is_not_committed(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import random
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +33,7 @@ from tests.spark.tables.test_delta import GROUP, Writer, entries, offsets, reads
 
 PARTITIONS = 3
 ROWS = 120
+RACED = 60
 WAYS = ("records", "ranges")
 
 on_spark = pytest.mark.usefixtures("spark", "kafka")
@@ -148,6 +151,39 @@ def test_writer_that_is_always_refused_gives_up(
         write_batch(writer.table, batch_of(reads(10, 20)), Staging(writer), Notices(), pause=pause)
     assert len(taken) == COMMITS_MAX
     assert offsets(tmp_path) == list(range(10))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_writers_that_race_leave_each_record_once(tmp_path: Path, seed: int) -> None:
+    """Members, and zombies of them, write the same partitions at once, each in threads of its own.
+
+    Each reads a partition in order, in batches of its own sizes, and some batches twice.
+    """
+    failures: list[Exception] = []
+
+    def read_on(chance: random.Random, partitions: Sequence[int]) -> None:
+        writer, position = Writer(tmp_path), 0
+        try:
+            while position < RACED:
+                end = min(RACED, position + chance.randint(1, 9))
+                batch = batch_of(*(reads(position, end, each) for each in partitions))
+                for _ in range(chance.choice([1, 1, 2])):
+                    write_batch(writer.table, batch, Staging(writer), Notices())
+                position = end
+        except Exception as error:
+            failures.append(error)
+
+    threads = [
+        threading.Thread(target=read_on, args=(random.Random(f"{seed}-{index}"), partitions))
+        for index, partitions in enumerate([(0, 1), (0,), (1, 2), (2,)])
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    for partition in range(3):
+        assert offsets(tmp_path, partition) == list(range(RACED))
 
 
 # On Spark.
