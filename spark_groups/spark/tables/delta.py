@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
 import time
 import urllib.parse
 from collections.abc import Mapping, Sequence
@@ -45,7 +46,6 @@ TARGET_FILE_BYTES: Final = 256 * 1024 * 1024
 CHECKPOINT_INTERVAL: Final = 10
 _INTERVAL: Final = "delta.checkpointInterval"
 _RETENTION: Final = "delta.setTransactionRetentionDuration"
-_OURS: Final = "spark-groups"
 _MAPPING: Final = "delta.columnMapping.mode"
 _CONSTRAINT: Final = "delta.constraints."
 _UNSAFE: Final = "allow_unsafe_rename"
@@ -128,6 +128,8 @@ class DeltaTable:
         self._table: deltalake.DeltaTable | None = None
         self._log = DeltaLog(self._files)
         self._schemas: set[tuple[str, str]] = set()
+        # Two queries of one application may be given the same table.
+        self._lock = threading.RLock()
 
     def __str__(self) -> str:
         """Return how errors and logs call the table."""
@@ -143,22 +145,22 @@ class DeltaTable:
         Raises:
             TableError: The table's settings would make its fence forget, or its rows wrong.
         """
-        table = self._opened()
-        if table is None:
-            return TableState()
-        self._log.advance(table.version())
-        recorded = self._log.recorded_version(group_id)
-        entries = self._log.entries
-        return TableState(
-            version=self._log.version,
-            entries={
-                key: entry
-                for key, entry in entries.items()
-                if topic_ids is None or key.topic_id in topic_ids
-            },
-            recorded_version=recorded,
-            restored_to=None if recorded is None else self._log.restored_to(recorded),
-        )
+        with self._lock:
+            table = self._opened()
+            if table is None:
+                return TableState()
+            self._log.advance(table.version())
+            recorded = self._log.recorded_version(group_id)
+            return TableState(
+                version=self._log.version,
+                entries={
+                    key: entry
+                    for key, entry in self._log.entries.items()
+                    if topic_ids is None or key.topic_id in topic_ids
+                },
+                recorded_version=recorded,
+                restored_to=None if recorded is None else self._log.restored_to(recorded),
+            )
 
     def task_writer(self, attempt: Attempt) -> ParquetTaskWriter:
         """Return what writes the files of an attempt in its tasks.
@@ -242,12 +244,17 @@ class DeltaTable:
         columns = self._columns()
         now_ms = int(time.time() * 1000)
         actions = [_add_action(each, columns, now_ms) for each in written]
-        if state.version is None:
-            self._create(actions, schema, properties)
-        else:
-            self._append(actions, schema, properties)
-        self._log.committed(version, transactions)
-        self._write_checkpoint(version)
+        with self._lock:
+            compared = -1 if state.version is None else state.version
+            at = -1 if self._table is None else self._table.version()
+            if not compared == at == self._log.version:
+                raise TableChangedError(f"another query of this application has written {self}")
+            if state.version is None:
+                self._create(actions, schema, properties)
+            else:
+                self._append(actions, schema, properties)
+            self._log.committed(version, transactions)
+            self._write_checkpoint(version)
 
     def _opened(self) -> deltalake.DeltaTable | None:
         """Return the table as it is now, checked; None where there is none."""

@@ -180,6 +180,23 @@ def test_members_of_one_group_only_have_to_compare_again(tmp_path: Path) -> None
     assert delta_table(tmp_path).read(GROUP).recorded_version == 2
 
 
+def test_queries_that_share_the_table_object_are_told_apart(tmp_path: Path) -> None:
+    one, other = Writer(tmp_path), Writer(tmp_path)
+    other.table = one.table
+    for partition in (0, 1):
+        one.look(reads(0, 10, partition))
+        other.look(reads(0, 10, partition))
+        one.commit()
+        pieces = other.stage()
+        with pytest.raises(TableChangedError, match="another query of this application"):
+            other.table.commit(other.attempt, pieces, other.decision, other.state)
+        # To look at the table moves it on, but not what was compared before.
+        one.look(reads(0, 10, partition))
+        with pytest.raises(TableChangedError):
+            other.table.commit(other.attempt, pieces, other.decision, other.state)
+        assert offsets(tmp_path, partition) == list(range(10))
+
+
 def test_of_two_that_make_the_table_one_is_refused(tmp_path: Path) -> None:
     one, other = Writer(tmp_path), Writer(tmp_path)
     one.look(reads(0, 10))
