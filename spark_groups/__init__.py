@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     )
     from spark_groups.spark.source.batch_rows import foreach_batch_rows
     from spark_groups.spark.source.registration import register
+    from spark_groups.spark.tables.delta import delta_table
+    from spark_groups.spark.tables.write import write_table
 
 __all__ = [
     "AtLast",
@@ -41,6 +43,7 @@ __all__ = [
     "RetryTo",
     "SkipOrDeadLetter",
     "UnprocessableError",
+    "delta_table",
     "describe",
     "figures",
     "foreach_batch_rows",
@@ -48,6 +51,7 @@ __all__ = [
     "process_records",
     "register",
     "simulate",
+    "write_table",
 ]
 
 _NAMES = {
@@ -71,6 +75,8 @@ _NAMES = {
     ),
     "spark_groups.spark.source.batch_rows": ("foreach_batch_rows",),
     "spark_groups.spark.source.registration": ("register",),
+    "spark_groups.spark.tables.delta": ("delta_table",),
+    "spark_groups.spark.tables.write": ("write_table",),
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}
 

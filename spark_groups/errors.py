@@ -63,6 +63,22 @@ class RelinquishedError(SparkGroupsError):
     """A batch released its partitions before its deadline; the query may be restarted."""
 
 
+class TableError(SparkGroupsError):
+    """A table cannot take what a batch would write to it; the message says why."""
+
+
+class TableGapError(TableError):
+    """A batch begins where the table does not end, so that records would be missing in it."""
+
+
+class TableRestoredError(TableError):
+    """A table went back to a version before the group's last commit: rows are gone."""
+
+
+class TableChangedError(TableError):
+    """Another writer changed the table after it was compared, so that the commit is refused."""
+
+
 class UnprocessableError(SparkGroupsError):
     """An application raises this for a record that no retry can process."""
 

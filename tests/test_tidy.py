@@ -47,6 +47,7 @@ PURE = (
     "spark_groups/lab/coordinator/",
     "spark_groups/records/",
     "spark_groups/lab/sim/",
+    "spark_groups/spark/tables/fence.py",
     "chaos/account.py",
     "chaos/facts.py",
     "chaos/record.py",

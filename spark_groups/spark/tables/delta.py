@@ -1,0 +1,486 @@
+"""`spark_groups.delta_table`: a Delta table whose commits are fenced by application transactions.
+
+A commit is made at exactly the version that follows the one that was compared: if anybody has
+committed meanwhile, the library does not try again by itself, and the batch is compared anew. So a
+zombie is refused, and the version that a commit records is its own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import fs, parquet
+from pyspark.sql import DataFrame
+
+from spark_groups.errors import OptionsError, TableChangedError, TableError
+from spark_groups.spark.tables.delta_log import VERSION, DeltaLog, transactions_of
+from spark_groups.spark.tables.fence import Decision, TableState
+from spark_groups.spark.tables.parquet_files import (
+    FileDetails,
+    ParquetTaskWriter,
+    files_of,
+    piece_of,
+)
+from spark_groups.spark.tables.table import Attempt, Piece
+from spark_groups.types import TopicId
+
+try:
+    import deltalake
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+    from deltalake.transaction import AddAction, create_table_with_add_actions
+except ImportError as error:
+    raise OptionsError("a Delta table needs deltalake: install spark-groups[delta]") from error
+
+logger = logging.getLogger(__name__)
+
+TARGET_FILE_BYTES: Final = 256 * 1024 * 1024
+CHECKPOINT_INTERVAL: Final = 10
+_INTERVAL: Final = "delta.checkpointInterval"
+_RETENTION: Final = "delta.setTransactionRetentionDuration"
+_MAPPING: Final = "delta.columnMapping.mode"
+_CONSTRAINT: Final = "delta.constraints."
+_UNSAFE: Final = "allow_unsafe_rename"
+_UNCHECKED: Final = ("delta.generationExpression", "delta.invariants", "delta.identity.start")
+_NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"
+_TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
+
+
+def delta_table(
+    path: str | Path,
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    partition_by: str | Sequence[str] = (),
+    target_file_bytes: int = TARGET_FILE_BYTES,
+    compression: str = "snappy",
+) -> DeltaTable:
+    """Return a Delta table for `spark_groups.write_table`; the first batch makes it if need be.
+
+    Args:
+        path: Its directory, or a URI such as `s3a://bucket/table`; all executors have to reach it.
+        storage_options: How `deltalake` reaches it, such as `aws_region`.
+        partition_by: The columns that a new table is partitioned by.
+        target_file_bytes: How large a file becomes before a task begins another.
+        compression: How Parquet pages are compressed.
+
+    Raises:
+        OptionsError: `deltalake` is missing, or commits could overwrite each other.
+    """
+    options = dict(storage_options or {})
+    if any(
+        name.lower().endswith(_UNSAFE) and value.lower() not in {"false", "0"}
+        for name, value in {**os.environ, **options}.items()
+    ):
+        raise OptionsError(
+            "allow_unsafe_rename lets one commit of a Delta table overwrite another, so nothing"
+            " would be fenced: remove it, and use a store with conditional writes or a lock"
+        )
+    columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+    return DeltaTable(_uri(str(path)), options, columns, target_file_bytes, compression)
+
+
+def _uri(path: str) -> str:
+    """Return a path as `deltalake` and Spark both read it."""
+    if urllib.parse.urlsplit(path).scheme:
+        return path.rstrip("/")
+    return Path(path).resolve().as_uri()
+
+
+def _hadoop_path(uri: str) -> str:
+    """Return a URI as Hadoop reads it, which decodes nothing."""
+    parts = urllib.parse.urlsplit(uri)
+    return f"file://{urllib.parse.unquote(parts.path)}" if parts.scheme == "file" else uri
+
+
+class DeltaTable:
+    """A Delta table with a fence; `delta_table` makes one.
+
+    Args:
+        uri: Where it is.
+        options: How it is reached.
+        partition_by: The columns that a new table is partitioned by.
+        target_file_bytes: How large a file becomes.
+        compression: How Parquet pages are compressed.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        options: Mapping[str, str],
+        partition_by: tuple[str, ...],
+        target_file_bytes: int,
+        compression: str,
+    ) -> None:
+        self._uri = uri
+        self._options = dict(options)
+        self._partition_by = partition_by
+        self._target_file_bytes = target_file_bytes
+        self._compression = compression
+        self._files = files_of(uri, options)
+        self._table: deltalake.DeltaTable | None = None
+        self._log = DeltaLog(self._files)
+        self._schemas: set[tuple[str, str]] = set()
+        # Two queries of one application may be given the same table.
+        self._lock = threading.RLock()
+
+    def __str__(self) -> str:
+        """Return how errors and logs call the table."""
+        return f"the Delta table {self._uri}"
+
+    def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
+        """Return the fence as it is now.
+
+        Args:
+            group_id: Whose last commit `recorded_version` is about.
+            topic_ids: Whose entries are wanted, of every group; None: all.
+
+        Raises:
+            TableError: The table's settings would make its fence forget, or its rows wrong.
+        """
+        with self._lock:
+            table = self._opened()
+            if table is None:
+                return TableState()
+            self._log.advance(table.version())
+            recorded = self._log.recorded_version(group_id)
+            return TableState(
+                version=self._log.version,
+                entries={
+                    key: entry
+                    for key, entry in self._log.entries.items()
+                    if topic_ids is None or key.topic_id in topic_ids
+                },
+                recorded_version=recorded,
+                restored_to=None if recorded is None else self._log.restored_to(recorded),
+            )
+
+    def task_writer(self, attempt: Attempt) -> ParquetTaskWriter:
+        """Return what writes the files of an attempt in its tasks.
+
+        Args:
+            attempt: The attempt.
+
+        Raises:
+            TableError: The table is partitioned.
+        """
+        if columns := self._columns():
+            raise TableError(
+                f"{self} is partitioned by {', '.join(columns)}: tasks write files that are not;"
+                ' load the stream with .option("emit", "records")'
+            )
+        return ParquetTaskWriter(
+            self._uri, self._options, attempt.name, self._target_file_bytes, self._compression
+        )
+
+    def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
+        """Have Spark write the rows into a directory of the attempt's own.
+
+        Args:
+            rows: The rows.
+            attempt: The attempt.
+        """
+        # Spark's default for timestamps has no statistics; the session is the query's own.
+        rows.sparkSession.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
+        writer = rows.write.option("compression", self._compression)
+        writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+        if columns := self._columns():
+            writer = writer.partitionBy(*columns)
+        writer.parquet(f"{_hadoop_path(self._uri)}/{attempt.name}")
+        schema = _schema_of(rows)
+        found = self._files.get_file_info(
+            fs.FileSelector(attempt.name, recursive=True, allow_not_found=True)
+        )
+        pieces = []
+        for each in sorted(found, key=lambda info: info.path):
+            if each.type is fs.FileType.File and each.path.endswith(".parquet"):
+                with self._files.open_input_file(each.path) as file:
+                    footer = parquet.ParquetFile(file).metadata
+                pieces.append(piece_of(each.path, each.size, footer, schema))
+        return pieces
+
+    def commit(
+        self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
+    ) -> None:
+        """Add files and set application transactions, in one commit of the table.
+
+        Args:
+            attempt: The attempt that wrote the files.
+            pieces: The files.
+            decision: What was compared.
+            state: What it was compared with.
+
+        Raises:
+            TableChangedError: Somebody has committed since.
+            TableError: Columns of the files do not fit the table's.
+        """
+        written = [each for each in pieces if each.rows]
+        self._check_there(written)
+        if state.version is None and not written:
+            # There are no columns to make the table of: the next batch begins the partitions.
+            return
+        version = 0 if state.version is None else state.version + 1
+        transactions = {
+            **transactions_of(decision.changes),
+            f"{VERSION}{attempt.group_id}": version,
+        }
+        schema = self._checked_schema(written)
+        properties = deltalake.CommitProperties(
+            custom_metadata={
+                "spark-groups": {"group": attempt.group_id, "batch": attempt.batch_id}
+            },
+            max_commit_retries=0,
+            app_transactions=[
+                deltalake.Transaction(name, number) for name, number in transactions.items()
+            ],
+        )
+        columns = self._columns()
+        now_ms = int(time.time() * 1000)
+        actions = [_add_action(each, columns, now_ms) for each in written]
+        with self._lock:
+            compared = -1 if state.version is None else state.version
+            at = -1 if self._table is None else self._table.version()
+            if not compared == at == self._log.version:
+                raise TableChangedError(f"another query of this application has written {self}")
+            if state.version is None:
+                self._create(actions, schema, properties)
+            else:
+                self._append(actions, schema, properties)
+            self._log.committed(version, transactions)
+            self._write_checkpoint(version)
+
+    def _opened(self) -> deltalake.DeltaTable | None:
+        """Return the table as it is now, checked; None where there is none."""
+        if self._table is not None:
+            self._table.update_incremental()
+        else:
+            try:
+                self._table = deltalake.DeltaTable(self._uri, storage_options=self._options)
+            except TableNotFoundError:
+                return None
+        self._check_settings(self._table)
+        if self._table.version() < self._log.version:
+            raise TableError(
+                f"{self} went from version {self._log.version} to {self._table.version()}: its log"
+                " was changed by hand, or it was made anew; start the query again"
+            )
+        return self._table
+
+    def _check_settings(self, table: deltalake.DeltaTable) -> None:
+        """Refuse what would make the fence forget, and what files of ours would not obey."""
+        configuration = table.metadata().configuration
+        if _RETENTION in configuration:
+            raise TableError(
+                f"{self} has {_RETENTION}, which makes it forget up to where it has an idle"
+                f" partition: ALTER TABLE ... UNSET TBLPROPERTIES ('{_RETENTION}')"
+            )
+        if configuration.get(_MAPPING, "none") != "none":
+            raise TableError(f"{self} maps names of columns ({_MAPPING}), which is not supported")
+        constraints = sorted(name for name in configuration if name.startswith(_CONSTRAINT))
+        if constraints:
+            raise TableError(
+                f"{self} has constraints that nobody would check: {', '.join(constraints)};"
+                " check the rows in the transform, and drop them"
+            )
+
+    def _check_there(self, pieces: Sequence[Piece]) -> None:
+        """Refuse files that other machines have written to disks of their own.
+
+        Raises:
+            TableError: Some are not to be seen from here.
+        """
+        if not isinstance(self._files, fs.SubTreeFileSystem):
+            return
+        for each in self._files.get_file_info([each.name for each in pieces]):
+            if each.type is fs.FileType.NotFound:
+                raise TableError(
+                    f"{self} lacks {each.path}, which a task has written: the path has to be one"
+                    " that the driver and all executors share"
+                )
+
+    def _columns(self) -> tuple[str, ...]:
+        """Return the columns that the table is partitioned by."""
+        if self._table is None:
+            return self._partition_by
+        return tuple(self._table.metadata().partition_columns)
+
+    def _checked_schema(self, pieces: Sequence[Piece]) -> pa.Schema | None:
+        """Return the columns of the files, which have to be the table's; None: no files.
+
+        Raises:
+            TableError: They do not fit.
+        """
+        texts = {FileDetails.of(each).schema_text for each in pieces}
+        schema = None
+        for text in sorted(texts):
+            schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(text)))
+            if self._table is not None:
+                self._check_schema(text, schema, self._table)
+        if len(texts) > 1 and self._table is None:
+            raise TableError(f"tasks wrote files with different columns to {self}")
+        return schema
+
+    def _check_schema(self, text: str, schema: pa.Schema, table: deltalake.DeltaTable) -> None:
+        wanted = table.schema().to_json()
+        if (text, wanted) in self._schemas:
+            return
+        columns = {each["name"]: each for each in json.loads(wanted)["fields"]}
+        given = {each["name"]: each for each in _delta_fields(schema)}
+        problems = [
+            f"{name} is {_shown(each['type'])}, not {_shown(columns[name]['type'])}"
+            if name in columns
+            else f"{name} is not a column of the table"
+            for name, each in given.items()
+            if name not in columns or _relaxed(columns[name]["type"]) != _relaxed(each["type"])
+        ]
+        problems += [
+            f"{name} is missing, and must not be null"
+            for name, each in columns.items()
+            if name not in given and not each["nullable"] and name not in self._columns()
+        ]
+        problems += [
+            f"{name} is not null or computed ({mark}), which nobody would check"
+            for name, each in columns.items()
+            for mark in _UNCHECKED
+            if mark in each["metadata"]
+        ]
+        if problems:
+            raise TableError(
+                f"the batch does not fit {self}: {'; '.join(problems)}. Change the transform, or"
+                " the table with ALTER TABLE"
+            )
+        self._schemas.add((text, wanted))
+
+    def _create(
+        self,
+        actions: list[AddAction],
+        schema: pa.Schema | None,
+        properties: deltalake.CommitProperties,
+    ) -> None:
+        assert schema is not None
+        fields = _delta_schema(schema)
+        try:
+            create_table_with_add_actions(
+                self._uri,
+                fields,
+                actions,
+                mode="error",
+                partition_by=list(self._partition_by),
+                configuration={_INTERVAL: str(CHECKPOINT_INTERVAL)},
+                storage_options=self._options,
+                commit_properties=properties,
+            )
+        except DeltaError as error:
+            if not deltalake.DeltaTable.is_deltatable(self._uri, self._options):
+                raise
+            raise TableChangedError(f"another writer has made {self}") from error
+        self._table = deltalake.DeltaTable(self._uri, storage_options=self._options)
+
+    def _append(
+        self,
+        actions: list[AddAction],
+        schema: pa.Schema | None,
+        properties: deltalake.CommitProperties,
+    ) -> None:
+        assert self._table is not None
+        try:
+            self._table.create_write_transaction(
+                [*actions],
+                "append",
+                self._table.schema() if schema is None else _delta_schema(schema),
+                list(self._columns()),
+                commit_properties=properties,
+            )
+        except deltalake.exceptions.CommitFailedError as error:
+            raise TableChangedError(f"another writer has committed to {self}: {error}") from error
+
+    def _write_checkpoint(self, version: int) -> None:
+        """Write a checkpoint as often as Spark would: the library has another default.
+
+        The rows are committed, so that nothing which goes wrong here concerns the batch.
+        """
+        assert self._table is not None
+        if _INTERVAL in self._table.metadata().configuration or (version + 1) % CHECKPOINT_INTERVAL:
+            return
+        try:
+            self._table.update_incremental()
+            self._table.create_checkpoint()
+        except Exception as error:
+            logger.warning("%s has no checkpoint of version %d: %s", self, version, error)
+
+
+def _add_action(piece: Piece, columns: Sequence[str], now_ms: int) -> AddAction:
+    return AddAction(
+        path=piece.name,
+        size=piece.size_bytes,
+        partition_values=_partition_values(piece.name, columns),
+        modification_time=now_ms,
+        data_change=True,
+        stats=FileDetails.of(piece).statistics,
+    )
+
+
+def _partition_values(name: str, columns: Sequence[str]) -> dict[str, str | None]:
+    """Return the values of partition columns, as Spark puts them into the names of directories."""
+    found = dict(part.split("=", 1) for part in name.split("/") if "=" in part)
+    values = {urllib.parse.unquote(key): value for key, value in found.items()}
+    return {
+        each: None if values[each] == _NULL_DIRECTORY else urllib.parse.unquote(values[each])
+        for each in columns
+    }
+
+
+def _delta_schema(schema: pa.Schema) -> deltalake.Schema:
+    """Return the columns of a table that is made of these, all of which may be null.
+
+    Raises:
+        TableError: Delta has no such type.
+    """
+    unsigned = [each.name for each in schema if pa.types.is_unsigned_integer(each.type)]
+    if unsigned:
+        raise TableError(
+            f"Delta has no unsigned numbers: cast {', '.join(unsigned)} in the transform"
+        )
+    nullable = pa.schema([each.with_nullable(True) for each in schema])
+    try:
+        return deltalake.Schema.from_arrow(nullable)
+    except Exception as error:
+        reason = str(error).split("\n", 1)[0]
+        raise TableError(f"a column has a type that Delta does not have: {reason}") from error
+
+
+def _schema_of(rows: DataFrame) -> pa.Schema:
+    """Return the columns of a DataFrame, which Delta writes as Spark does.
+
+    Raises:
+        TableError: Delta has no such type.
+    """
+    text = rows.schema.json()
+    try:
+        return pa.schema(deltalake.Schema.from_json(text).to_arrow())
+    except Exception as error:
+        raise TableError(f"a column has a type that Delta does not have: {text}") from error
+
+
+def _delta_fields(schema: pa.Schema) -> list[dict[str, Any]]:
+    fields: list[dict[str, Any]] = json.loads(_delta_schema(schema).to_json())["fields"]
+    return fields
+
+
+def _relaxed(column: Any) -> Any:
+    """Return a type without what says whether values may be null, and without notes."""
+    if isinstance(column, dict):
+        left_out = {"nullable", "containsNull", "valueContainsNull", "metadata"}
+        return {name: _relaxed(each) for name, each in column.items() if name not in left_out}
+    return [_relaxed(each) for each in column] if isinstance(column, list) else column
+
+
+def _shown(column: Any) -> str:
+    return column if isinstance(column, str) else json.dumps(_relaxed(column))

@@ -1,0 +1,255 @@
+"""What a Delta table's log says of the fence: application transactions, and restores.
+
+`deltalake` looks one application transaction up by its id; here all of them are read, once from the
+last checkpoint and then from each new commit, so that a trigger in which nobody else has committed
+reads nothing.
+
+    spark-groups/<group>/<topic id>/<partition>         the next offset
+    spark-groups-start/<group>/<topic id>/<partition>   the first offset
+    spark-groups-version/<group>                        the version of the group's last commit
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from pyarrow import fs, parquet
+
+from spark_groups.errors import TableChangedError
+from spark_groups.spark.tables.fence import Entry, EntryChange, FenceKey
+from spark_groups.types import parse_topic_id, topic_id_text
+
+logger = logging.getLogger(__name__)
+
+NEXT: Final = "spark-groups/"
+START: Final = "spark-groups-start/"
+VERSION: Final = "spark-groups-version/"
+_LOG: Final = "_delta_log"
+_COMMIT: Final = re.compile(r"(\d{20})\.json")
+_CHECKPOINT: Final = re.compile(
+    r"(\d{20})\.checkpoint\.(?:(?P<part>\d{10})\.(?P<parts>\d{10})\.parquet"
+    r"|parquet|[0-9a-f-]+\.(?:parquet|json))"
+)
+_READERS: Final = 16
+
+
+def app_id(kind: str, key: FenceKey) -> str:
+    """Return the application id that holds an offset of an entry.
+
+    Args:
+        kind: `NEXT` or `START`.
+        key: The entry.
+    """
+    return f"{kind}{key.group_id}/{topic_id_text(key.topic_id)}/{key.partition}"
+
+
+def transactions_of(changes: Iterable[EntryChange]) -> dict[str, int]:
+    """Return the application transactions that change entries, without the group's version.
+
+    Args:
+        changes: What a commit does to entries.
+    """
+    found: dict[str, int] = {}
+    for each in changes:
+        if each.expected is None or each.expected.start_offset != each.entry.start_offset:
+            found[app_id(START, each.key)] = each.entry.start_offset
+        found[app_id(NEXT, each.key)] = each.entry.next_offset
+    return found
+
+
+class DeltaLog:
+    """The fence as the log of a Delta table has it, at one version.
+
+    Args:
+        files: The table's directory.
+    """
+
+    def __init__(self, files: fs.FileSystem) -> None:
+        self._files = files
+        self.version = -1
+        self.entries: dict[FenceKey, Entry] = {}
+        self._starts: dict[FenceKey, int] = {}
+        self._group_versions: dict[str, int] = {}
+        self._restores: dict[int, int] = {}
+        self._seen_from = 0
+        """From which version on restores are known."""
+
+    def advance(self, version: int) -> None:
+        """Read up to a version.
+
+        Args:
+            version: One that the table has; not below the last one.
+
+        Raises:
+            TableChangedError: A commit is missing, because the log was cleaned up meanwhile or is
+                that of another table.
+        """
+        if self.version < 0:
+            self._load(version)
+        for each in range(self.version + 1, version + 1):
+            self._apply(each, _actions(self._read(_commit_name(each))))
+
+    def committed(self, version: int, transactions: Mapping[str, int]) -> None:
+        """Take note of a commit of our own, which need not be read.
+
+        Args:
+            version: Its version: the one after the last.
+            transactions: Its application transactions.
+        """
+        for name, number in transactions.items():
+            self._note(name, number)
+        self.version = version
+
+    def recorded_version(self, group_id: str) -> int | None:
+        """Return the version of a group's last commit, as it was recorded by it; None: none.
+
+        Args:
+            group_id: The group.
+        """
+        return self._group_versions.get(group_id)
+
+    def restored_to(self, after: int) -> int | None:
+        """Return the lowest version that the table was set back to; None: it was not.
+
+        Args:
+            after: The version after which restores count.
+        """
+        if after + 1 < self._seen_from:
+            self._look_back(after + 1)
+        return min((to for at, to in self._restores.items() if at > after), default=None)
+
+    def _load(self, version: int) -> None:
+        """Begin with the last checkpoint that is not newer than a version."""
+        checkpoint, names = _last_checkpoint(self._names(), version)
+        for name in names:
+            self._note_all(_checkpointed(self._files, name))
+        self.version = checkpoint
+        self._seen_from = checkpoint + 1
+
+    def _look_back(self, first: int) -> None:
+        """Look for restores in commits that a checkpoint has summed up."""
+        wanted = range(first, self._seen_from)
+        there = sorted({each for each in _commits(self._names()) if each in wanted})
+        if len(there) < len(wanted):
+            logger.warning(
+                "Delta's log has no commits %d to %d any more: whether the table was restored in"
+                " these cannot be seen",
+                first,
+                (there[0] if there else self._seen_from) - 1,
+            )
+        with ThreadPoolExecutor(_READERS) as pool:
+            texts = pool.map(self._read, map(_commit_name, there))
+        for each, text in zip(there, texts, strict=True):
+            self._note_restore(each, _actions(text))
+        self._seen_from = first
+
+    def _apply(self, version: int, actions: Iterable[Mapping[str, Any]]) -> None:
+        actions = list(actions)
+        self._note_all(each["txn"] for each in actions if "txn" in each)
+        self._note_restore(version, actions)
+        self.version = version
+
+    def _note_all(self, transactions: Iterable[Mapping[str, Any]]) -> None:
+        # Starts come first: an entry is made of both.
+        ours = {
+            each["appId"]: int(each["version"])
+            for each in transactions
+            if each["appId"].startswith((NEXT, START, VERSION))
+        }
+        for name in sorted(ours, key=lambda each: not each.startswith(START)):
+            self._note(name, ours[name])
+
+    def _note(self, name: str, number: int) -> None:
+        if name.startswith(VERSION):
+            self._group_versions[name.removeprefix(VERSION)] = number
+            return
+        kind = START if name.startswith(START) else NEXT
+        key = _key_of(name.removeprefix(kind))
+        if key is None:
+            return
+        if kind == START:
+            self._starts[key] = number
+        else:
+            self.entries[key] = Entry(min(self._starts.get(key, number), number), number)
+
+    def _note_restore(self, version: int, actions: Iterable[Mapping[str, Any]]) -> None:
+        for each in actions:
+            information = each.get("commitInfo") or {}
+            if information.get("operation") == "RESTORE":
+                to = str((information.get("operationParameters") or {}).get("version"))
+                # Restored to a time, it may have gone back to any version.
+                self._restores[version] = int(to) if to.isdigit() else 0
+
+    def _names(self) -> list[str]:
+        return [each.base_name for each in self._files.get_file_info(fs.FileSelector(_LOG))]
+
+    def _read(self, name: str) -> bytes:
+        try:
+            with self._files.open_input_stream(f"{_LOG}/{name}") as stream:
+                return bytes(stream.read())
+        except FileNotFoundError as error:
+            raise TableChangedError(
+                f"Delta's log has no {name}: it was cleaned up while it was read, or the table was"
+                " made anew; start the query again"
+            ) from error
+
+
+def _commit_name(version: int) -> str:
+    return f"{version:020d}.json"
+
+
+def _commits(names: Iterable[str]) -> list[int]:
+    return [int(found[1]) for found in map(_COMMIT.fullmatch, names) if found]
+
+
+def _last_checkpoint(names: Iterable[str], version: int) -> tuple[int, list[str]]:
+    """Return the last whole checkpoint and its files; -1 and none where there is none."""
+    whole: dict[int, list[str]] = {}
+    parts: dict[tuple[int, int], list[str]] = {}
+    for name in names:
+        match = _CHECKPOINT.fullmatch(name)
+        if match is None or int(match[1]) > version:
+            continue
+        if match["part"] is None:
+            # One file is a whole checkpoint, and it does not matter which of them is read.
+            whole[int(match[1])] = [name]
+        else:
+            parts.setdefault((int(match[1]), int(match["parts"])), []).append(name)
+    for (at, count), found in parts.items():
+        if len(found) == count:
+            whole.setdefault(at, found)
+    return max(whole.items(), default=(-1, []))
+
+
+def _checkpointed(files: fs.FileSystem, name: str) -> Iterator[Mapping[str, Any]]:
+    """Return the application transactions in a file of a checkpoint."""
+    with files.open_input_file(f"{_LOG}/{name}") as file:
+        if name.endswith(".json"):
+            yield from (each["txn"] for each in _actions(bytes(file.read())) if "txn" in each)
+            return
+        column = parquet.ParquetFile(file).read(columns=["txn"])["txn"]
+        yield from column.drop_null().to_pylist()
+
+
+def _actions(text: bytes) -> Iterator[dict[str, Any]]:
+    """Return the actions of a commit that are of interest here."""
+    for line in text.splitlines():
+        # A commit may add thousands of files, in lines that need not be parsed.
+        if b'"txn"' in line[:16] or b'"commitInfo"' in line[:32]:
+            yield json.loads(line)
+
+
+def _key_of(text: str) -> FenceKey | None:
+    """Read an entry's key; None where it is not one of ours."""
+    parts = text.rsplit("/", 2)
+    try:
+        group_id, topic_id, partition = parts
+        return FenceKey(group_id, parse_topic_id(topic_id), int(partition))
+    except ValueError:
+        logger.warning("an application transaction has a name that cannot be read: %s", text)
+        return None

@@ -1,0 +1,282 @@
+"""Parquet files of a batch: how tasks write them, and what their footers say about their rows."""
+
+from __future__ import annotations
+
+import json
+import urllib.parse
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime, timezone
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import fs, parquet
+
+from spark_groups.spark.tables.table import Piece
+
+ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
+FEW_VALUES: Final = ("topic", "partition", "timestampType")
+"""Columns with few different values: only these are worth a dictionary (measured)."""
+_TEXT_LENGTH_MAX: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class FileDetails:
+    """What a table's metadata say of a file, beside its name, rows and size.
+
+    Args:
+        schema_text: Its columns, as Arrow serializes them, in hexadecimal digits.
+        statistics: What Delta's log says of its rows.
+    """
+
+    schema_text: str
+    statistics: str
+
+    @classmethod
+    def of(cls, piece: Piece) -> FileDetails:
+        """Read the details of a piece that `piece_of` made."""
+        return cls(*json.loads(piece.details))
+
+
+def piece_of(name: str, size_bytes: int, footer: parquet.FileMetaData, schema: pa.Schema) -> Piece:
+    """Return a file as a piece of a batch.
+
+    Args:
+        name: Where it is, from the table's directory.
+        size_bytes: How large it is.
+        footer: What stands in its footer.
+        schema: The columns of the batch; the file may lack those that it is partitioned by.
+    """
+    columns = plain_schema(schema)
+    details = [columns.serialize().to_pybytes().hex(), statistics(footer)]
+    return Piece(name, footer.num_rows, size_bytes, json.dumps(details))
+
+
+def files_of(uri: str, options: Mapping[str, str]) -> fs.FileSystem:
+    """Return a table's directory as a file system.
+
+    Args:
+        uri: Where it is; a local one is a `file` URI.
+        options: How it is reached, in the words of `deltalake`.
+    """
+    parts = urllib.parse.urlsplit(uri)
+    if parts.scheme == "file":
+        return fs.SubTreeFileSystem(urllib.parse.unquote(parts.path), fs.LocalFileSystem())
+    # Only what is not local needs the library in each worker.
+    from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415
+
+    return fs.PyFileSystem(DeltaStorageHandler(uri, dict(options)))
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetTaskWriter:
+    """Writes the Parquet files of a task; pickled to executors.
+
+    Args:
+        uri: The table's directory.
+        options: How it is reached; with secrets, which its text does not show.
+        attempt: What names of files begin with.
+        target_file_bytes: How large a file becomes before the next one is begun.
+        compression: How pages are compressed.
+    """
+
+    uri: str
+    options: Mapping[str, str] = field(repr=False)
+    attempt: str
+    target_file_bytes: int
+    compression: str
+
+    def write(self, batches: Iterable[pa.RecordBatch], task: str) -> Iterator[Piece]:
+        """Write the rows of one task.
+
+        Args:
+            batches: The rows; all of one schema.
+            task: A name that no other task of the attempt has, nor a second try of the same task.
+        """
+        files = files_of(self.uri, self.options)
+        if isinstance(files, fs.SubTreeFileSystem):
+            files.base_fs.create_dir(files.base_path, recursive=True)
+        yield from write_files(
+            as_plain(batches),
+            files,
+            lambda number: f"{self.attempt}-{task}-{number}.parquet",
+            target_bytes=self.target_file_bytes,
+            compression=self.compression,
+        )
+
+
+def write_files(
+    batches: Iterable[pa.RecordBatch],
+    files: fs.FileSystem,
+    name: Callable[[int], str],
+    *,
+    target_bytes: int,
+    compression: str,
+) -> Iterator[Piece]:
+    """Write record batches into files; no file where there are no rows.
+
+    Args:
+        batches: The rows, of one schema.
+        files: Where.
+        name: Returns the name of each file, by its number.
+        target_bytes: How large a file becomes before the next one is begun.
+        compression: How pages are compressed.
+    """
+    groups = _row_groups(batches)
+    for number, first in enumerate(groups):
+        path = name(number)
+        footers: list[parquet.FileMetaData] = []
+        with files.open_output_stream(path, compression=None) as sink:
+            with parquet.ParquetWriter(
+                sink,
+                first.schema,
+                compression=compression,
+                use_dictionary=[each for each in FEW_VALUES if each in first.schema.names],
+                write_statistics=_with_statistics(first.schema),
+                store_schema=False,
+                metadata_collector=footers,
+            ) as writer:
+                writer.write_table(first)
+                while sink.tell() < target_bytes and (group := next(groups, None)) is not None:
+                    writer.write_table(group)
+            size_bytes = sink.tell()
+        yield piece_of(path, size_bytes, footers[0], first.schema)
+
+
+def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Put record batches together until they are large enough for a row group."""
+    pending: list[pa.RecordBatch] = []
+    size_bytes = 0
+    for each in batches:
+        if not each.num_rows:
+            continue
+        pending.append(each)
+        size_bytes += each.nbytes
+        if size_bytes >= ROW_GROUP_BYTES:
+            yield pa.Table.from_batches(pending)
+            pending, size_bytes = [], 0
+    if pending:
+        yield pa.Table.from_batches(pending)
+
+
+def _with_statistics(schema: pa.Schema) -> list[str]:
+    """Return the columns whose least and largest values are worth looking for.
+
+    Not floating point: Spark takes NaN for the largest number, and footers leave it out.
+    """
+    return [each.name for each in schema if _is_compared(each.type)]
+
+
+def _is_compared(column: pa.DataType) -> bool:
+    kinds = pa.types
+    return any(
+        is_kind(column)
+        for is_kind in (
+            kinds.is_integer,
+            kinds.is_boolean,
+            kinds.is_date,
+            kinds.is_timestamp,
+            kinds.is_string,
+        )
+    )
+
+
+def statistics(footer: parquet.FileMetaData) -> str:
+    """Return what Delta's log says of a file's rows: how many, least and largest values, nulls.
+
+    Values that cannot be told exactly are left out: a reader would skip files it must not skip.
+
+    Args:
+        footer: The file's footer.
+    """
+    least: dict[str, Any] = {}
+    largest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for index in range(footer.num_columns):
+        column = footer.schema.column(index)
+        if column.max_repetition_level or column.path != column.name:
+            continue
+        groups = [footer.row_group(each).column(index) for each in range(footer.num_row_groups)]
+        found = [each.statistics for each in groups if each.is_stats_set]
+        if not found or len(found) != len(groups):
+            continue
+        if all(each.has_null_count for each in found):
+            nulls[column.name] = sum(each.null_count for each in found)
+        # A row group of nothing but nulls has no values.
+        valued = [each for each in found if each.num_values]
+        if valued and all(each.has_min_max for each in valued):
+            _put(least, column.name, _told(min(each.min for each in valued)))
+            _put(largest, column.name, _told(max(each.max for each in valued)))
+    return json.dumps(
+        {
+            "numRecords": footer.num_rows,
+            "minValues": least,
+            "maxValues": largest,
+            "nullCount": nulls,
+        }
+    )
+
+
+def _put(values: dict[str, Any], name: str, value: Any) -> None:
+    if value is not None:
+        values[name] = value
+
+
+def _told(value: Any) -> Any:
+    """Return a value as JSON has it; None where that would not be exact."""
+    match value:
+        case bool() | int():
+            return value
+        case str():
+            return value if len(value) <= _TEXT_LENGTH_MAX else None
+        case datetime(tzinfo=None):
+            return value.isoformat(timespec="microseconds")
+        case datetime():
+            utc = value.astimezone(timezone.utc).replace(tzinfo=None)
+            return utc.isoformat(timespec="microseconds") + "Z"
+        case date():
+            return value.isoformat()
+        case _:
+            return None
+
+
+_PLAIN: Final[Mapping[str, pa.DataType]] = {
+    "large_string": pa.string(),
+    "string_view": pa.string(),
+    "large_binary": pa.binary(),
+    "binary_view": pa.binary(),
+}
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Return a schema without what only Arrow tells apart: every table format has these types.
+
+    Args:
+        schema: The schema of record batches that an application made.
+    """
+    return pa.schema([pa.field(each.name, _plain(each.type)) for each in schema])
+
+
+def _plain(column: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(column):
+        return _plain(column.value_type)
+    if pa.types.is_timestamp(column):
+        return pa.timestamp("us", tz=None if column.tz is None else "UTC")
+    return _PLAIN.get(str(column), column)
+
+
+def as_plain(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Cast record batches to the plain types of their columns, where they are not.
+
+    Args:
+        batches: Rows of one schema.
+    """
+    for each in batches:
+        wanted = plain_schema(each.schema)
+        if each.schema.equals(wanted):
+            yield each
+            continue
+        columns = [
+            column.cast(field.type) for column, field in zip(each.columns, wanted, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=wanted)

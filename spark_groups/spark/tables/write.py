@@ -1,0 +1,247 @@
+"""`spark_groups.write_table`: the batches of a group into a table, each record exactly once.
+
+The order is: files, the table's commit, Spark's commit log, Kafka's commit. After a crash between
+any two of them the batch comes again, and the table's fence says what of it is there already.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import broadcast, col
+
+from spark_groups.errors import OptionsError, TableChangedError, TableError
+from spark_groups.protocol.backoff import FIRST_BACKOFF_S, MAX_BACKOFF_S
+from spark_groups.spark.options.values import Emit
+from spark_groups.spark.source.packing import pack
+from spark_groups.spark.source.running_query import RunningQuery, running_query
+from spark_groups.spark.tables.fence import Decision, SkipNotices, compare, other_groups
+from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
+from spark_groups.spark.tables.tasks import ArrowTransform, RangesToTable
+from spark_groups.types import OffsetRange
+
+logger = logging.getLogger(__name__)
+
+COMMITS_MAX: Final = 50
+"""How often a batch is compared anew because others commit to the same table."""
+_FROM: Final = "__spark_groups_from"
+
+RowsTransform = Callable[[DataFrame], DataFrame]
+Stage = Callable[[tuple[OffsetRange, ...], Attempt], Sequence[Piece]]
+
+
+def write_table(
+    table: FencedTable, transform: RowsTransform | ArrowTransform | None = None
+) -> TableWriter:
+    """Return a function for `writeStream.foreachBatch` that writes each record exactly once.
+
+    The stream has to be written as it was loaded: what is to be done with the rows belongs into
+    the transform. With `emit=ranges`, tasks read the records and write them, and no row goes
+    through the JVM.
+
+    Args:
+        table: What `spark_groups.delta_table` returns.
+        transform: What is done with the rows of a batch: takes a DataFrame and returns one; with
+            `emit=ranges`, takes a `pyarrow.RecordBatch` and returns one, on executors.
+    """
+    return TableWriter(table, transform)
+
+
+class TableWriter:
+    """A function for `foreachBatch`; `write_table` makes one.
+
+    Args:
+        table: The table.
+        transform: What is done with the rows.
+    """
+
+    def __init__(
+        self, table: FencedTable, transform: RowsTransform | ArrowTransform | None
+    ) -> None:
+        self._table = table
+        self._transform: Any = transform
+        self._notices = Notices()
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        """Write a batch.
+
+        Args:
+            batch: Its rows.
+            batch_id: Spark's number for it.
+
+        Raises:
+            OptionsError: The stream is not what `load()` returned.
+            TableError: The batch cannot be written; the message says why, and what to do.
+        """
+        running = running_query(batch, "write_table")
+        if not running.is_as_loaded:
+            raise OptionsError(
+                "write_table takes a stream of kafka-group as load() returned it: what is to be"
+                " done with the rows is its second argument"
+            )
+        checked = running.checked
+        stage = self._stage_ranges if checked.emit is Emit.RANGES else self._stage_rows
+        write_batch(
+            self._table,
+            Batch(checked.group_id, batch_id, running.ranges),
+            lambda ranges, attempt: stage(batch, running, ranges, attempt),
+            self._notices,
+        )
+
+    def _stage_rows(
+        self,
+        batch: DataFrame,
+        running: RunningQuery,
+        ranges: tuple[OffsetRange, ...],
+        attempt: Attempt,
+    ) -> Sequence[Piece]:
+        """Have Spark write the rows of some ranges of the batch."""
+        rows = rows_of(batch, running.ranges, ranges)
+        return self._table.write_rows(
+            rows if self._transform is None else self._transform(rows), attempt
+        )
+
+    def _stage_ranges(
+        self,
+        batch: DataFrame,
+        running: RunningQuery,
+        ranges: tuple[OffsetRange, ...],
+        attempt: Attempt,
+    ) -> Sequence[Piece]:
+        """Have tasks read ranges and write their rows."""
+        checked = running.checked
+        context = batch.sparkSession.sparkContext
+        tasks = pack(
+            ranges,
+            default_tasks=context.defaultParallelism,
+            min_partitions=checked.min_partitions,
+            max_records_per_partition=checked.max_records_per_partition,
+        )
+        work = RangesToTable(
+            checked.range_settings(), self._transform, self._table.task_writer(attempt)
+        )
+        return context.parallelize(tasks, len(tasks)).mapPartitions(work).collect()
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What is written.
+
+    Args:
+        group_id: The group.
+        batch_id: Spark's number for the batch.
+        ranges: What it reads.
+    """
+
+    group_id: str
+    batch_id: int
+    ranges: tuple[OffsetRange, ...]
+
+
+class Notices:
+    """What the user has been told already, so that it is not told with every batch."""
+
+    def __init__(self) -> None:
+        self._skips = SkipNotices()
+        self._others: set[str] = set()
+
+    def tell(self, table: FencedTable, decision: Decision, others: Iterable[str]) -> None:
+        """Warn of what is skipped, and of groups that write the same topics.
+
+        Args:
+            table: The table.
+            decision: What is done with the batch.
+            others: A sentence for each other group.
+        """
+        for skip in self._skips.untold(decision.skips):
+            logger.warning("%s: %s", table, skip)
+        for sentence in others:
+            if sentence not in self._others:
+                self._others.add(sentence)
+                logger.warning("%s: %s", table, sentence)
+
+
+def write_batch(
+    table: FencedTable,
+    batch: Batch,
+    stage: Stage,
+    notices: Notices,
+    *,
+    pause: Callable[[float], object] = time.sleep,
+) -> None:
+    """Write what the table lacks of a batch.
+
+    Args:
+        table: The table.
+        batch: What is written.
+        stage: Stages the rows of ranges, in the name of an attempt.
+        notices: What the user has been told.
+        pause: Waits, while others commit.
+
+    Raises:
+        TableError: The batch cannot be written.
+    """
+    topics = {each.topic_id: each.topic for each in batch.ranges}
+    staged: tuple[tuple[OffsetRange, ...], Attempt, Sequence[Piece]] | None = None
+    refused: TableChangedError | None = None
+    for tries in range(COMMITS_MAX):
+        state = table.read(batch.group_id, frozenset(topics))
+        decision = compare(batch.group_id, batch.ranges, state, table=str(table))
+        notices.tell(table, decision, other_groups(batch.group_id, topics, state))
+        if not decision.write:
+            return
+        if staged is None or staged[0] != decision.write:
+            attempt = Attempt(batch.group_id, batch.batch_id, uuid.uuid4().hex[:12])
+            staged = (decision.write, attempt, stage(decision.write, attempt))
+        try:
+            table.commit(staged[1], staged[2], decision, state)
+        except TableChangedError as error:
+            refused = error
+            logger.info("batch %d is compared again: %s", batch.batch_id, error)
+            # Writers that were refused together must not come back together.
+            longest_s = min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2**tries)
+            pause(random.uniform(0, longest_s))
+        else:
+            return
+    raise TableChangedError(
+        f"batch {batch.batch_id} was refused {COMMITS_MAX} times by {table}: {refused}"
+    ) from refused
+
+
+def rows_of(
+    rows: DataFrame, planned: Sequence[OffsetRange], wanted: Sequence[OffsetRange]
+) -> DataFrame:
+    """Return the rows of some ranges of a batch.
+
+    Args:
+        rows: The rows of the batch, as the stream has them.
+        planned: What the batch reads.
+        wanted: Ranges of these, or the ends of such.
+
+    Raises:
+        TableError: Rows cannot be told apart: a topic was deleted and created again.
+    """
+    if set(wanted) == {each for each in planned if len(each)}:
+        return rows
+    names = {each.topic_partition for each in planned}
+    if len(names) < len(planned):
+        raise TableError(
+            "a topic was deleted and created again within one batch, so that its rows cannot be"
+            " told apart by the topic's name; write this batch with emit=ranges"
+        )
+    bounds = rows.sparkSession.createDataFrame(
+        [(each.topic, each.partition, each.from_offset) for each in wanted],
+        f"topic string, partition int, {_FROM} bigint",
+    )
+    return (
+        rows.join(broadcast(bounds), ["topic", "partition"])
+        .where(col("offset") >= col(_FROM))
+        .select(*rows.columns)
+    )

@@ -1,0 +1,603 @@
+"""Delta tables behind the fence, by the real library: no Spark, no broker."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+import pytest
+from deltalake.exceptions import CommitFailedError
+from deltalake.fs import DeltaStorageHandler
+from deltalake.transaction import AddAction
+from pyarrow import fs
+
+from spark_groups.errors import (
+    OptionsError,
+    TableChangedError,
+    TableError,
+    TableGapError,
+    TableRestoredError,
+)
+from spark_groups.spark.tables.delta import CHECKPOINT_INTERVAL, DeltaTable, delta_table
+from spark_groups.spark.tables.delta_log import DeltaLog
+from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, compare, other_groups
+from spark_groups.spark.tables.parquet_files import write_files
+from spark_groups.spark.tables.table import Attempt, Piece
+from spark_groups.types import OffsetRange
+
+GROUP = "flights"
+TOPIC = uuid.UUID(int=7)
+KEY = FenceKey(GROUP, TOPIC, 0)
+SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("value", pa.binary()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+    ]
+)
+
+
+def reads(from_offset: int, until_offset: int, partition: int = 0) -> OffsetRange:
+    return OffsetRange(TOPIC, "departures", partition, from_offset, until_offset)
+
+
+def rows(each: OffsetRange, schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
+    """Return the records of a range; each says where it stands."""
+    offsets = range(each.from_offset, each.until_offset)
+    columns = {
+        "topic": [each.topic] * len(each),
+        "partition": [each.partition] * len(each),
+        "offset": list(offsets),
+        "value": [f"{each.partition}-{offset}".encode() for offset in offsets],
+        "timestamp": list(offsets),
+        "carrier": ["AA"] * len(each),
+    }
+    return pa.RecordBatch.from_pydict({name: columns[name] for name in schema.names}, schema=schema)
+
+
+class Writer:
+    """A driver that writes batches to a table, one step at a time.
+
+    Args:
+        path: The table.
+        group_id: Its group.
+    """
+
+    def __init__(self, path: Path, group_id: str = GROUP) -> None:
+        self.table = delta_table(path)
+        self.group_id = group_id
+        self._batch = 0
+
+    def look(self, *ranges: OffsetRange) -> None:
+        """Compare a batch with the table as it is."""
+        self.state = self.table.read(self.group_id, frozenset({TOPIC}))
+        self.decision = compare(self.group_id, ranges, self.state, table=str(self.table))
+
+    def stage(self, schema: pa.Schema = SCHEMA) -> Sequence[Piece]:
+        """Write the files of what was decided."""
+        self.attempt = Attempt(self.group_id, self._batch, uuid.uuid4().hex[:12])
+        self._batch += 1
+        batches = [rows(each, schema) for each in self.decision.write]
+        return [*self.table.task_writer(self.attempt).write(batches, "0")]
+
+    def commit(self, schema: pa.Schema = SCHEMA) -> None:
+        """Commit what was decided."""
+        pieces = self.stage(schema)
+        self.table.commit(self.attempt, pieces, self.decision, self.state)
+
+    def write(self, *ranges: OffsetRange, schema: pa.Schema = SCHEMA) -> Decision:
+        """Write a batch."""
+        self.look(*ranges)
+        if self.decision.write:
+            self.commit(schema)
+        return self.decision
+
+
+def offsets(path: Path, partition: int = 0) -> list[int]:
+    """Return the offsets of the rows that the table has."""
+    table = deltalake.DeltaTable(path).to_pyarrow_table()
+    found = zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True)
+    return sorted(offset for index, offset in found if index == partition)
+
+
+def entries(path: Path, group_id: str = GROUP) -> dict[FenceKey, Entry]:
+    """Return the table's fence, read anew."""
+    return dict(delta_table(path).read(group_id).entries)
+
+
+def test_batches_follow_each_other_into_rows_and_fence(tmp_path: Path) -> None:
+    path = tmp_path / "my rows"
+    writer = Writer(path)
+    writer.write(reads(5, 10), reads(0, 3, partition=1))
+    writer.write(reads(10, 30))
+    assert offsets(path) == list(range(5, 30))
+    assert offsets(path, 1) == [0, 1, 2]
+    other = FenceKey(GROUP, TOPIC, 1)
+    assert entries(path) == {KEY: Entry(5, 30), other: Entry(0, 3)}
+    table = deltalake.DeltaTable(path)
+    assert table.version() == 1
+    assert table.transaction_version("spark-groups/flights/AAAAAAAAAAAAAAAAAAAABw/0") == 30
+    # The version that a commit records is its own.
+    assert delta_table(path).read(GROUP).recorded_version == 1
+    written = {Path(each).name for each in table.file_uris()}
+    assert all(each.startswith("spark-groups-") for each in written)
+
+
+def test_files_say_what_is_in_them(tmp_path: Path) -> None:
+    Writer(tmp_path).write(reads(5, 10))
+    (added,) = (
+        json.loads(line)["add"]
+        for line in (tmp_path / "_delta_log" / f"{0:020d}.json").read_text().splitlines()
+        if '"add"' in line
+    )
+    told = json.loads(added["stats"])
+    assert told["numRecords"] == 5
+    assert told["minValues"] == {
+        "topic": "departures",
+        "partition": 0,
+        "offset": 5,
+        "timestamp": "1970-01-01T00:00:00.000005Z",
+    }
+    assert told["maxValues"]["offset"] == 9
+    assert told["nullCount"]["partition"] == 0
+    skipping = deltalake.DeltaTable(tmp_path).to_pyarrow_dataset()
+    assert skipping.to_table(filter=pa.dataset.field("offset") > 9).num_rows == 0
+
+
+def test_zombie_is_refused_and_told_what_the_table_has(tmp_path: Path) -> None:
+    owner, zombie = Writer(tmp_path), Writer(tmp_path)
+    owner.write(reads(0, 10))
+    zombie.look(reads(10, 20))
+    # It was stopped here, and its partition went to another.
+    owner.write(reads(10, 25))
+    pieces = zombie.stage()
+    with pytest.raises(TableChangedError, match="another writer has committed"):
+        zombie.table.commit(zombie.attempt, pieces, zombie.decision, zombie.state)
+    # What it had compared is not true any more: compared again, nothing is left to write.
+    assert zombie.write(reads(10, 20)).write == ()
+    assert offsets(tmp_path) == list(range(25))
+
+
+def test_members_of_one_group_only_have_to_compare_again(tmp_path: Path) -> None:
+    one, other = Writer(tmp_path), Writer(tmp_path)
+    one.write(reads(0, 10))
+    other.look(reads(0, 7, partition=1))
+    one.write(reads(10, 20))
+    decision, pieces = other.decision, other.stage()
+    with pytest.raises(TableChangedError):
+        other.table.commit(other.attempt, pieces, other.decision, other.state)
+    other.look(reads(0, 7, partition=1))
+    assert other.decision == decision
+    other.table.commit(other.attempt, pieces, other.decision, other.state)
+    assert offsets(tmp_path, 1) == list(range(7))
+    assert delta_table(tmp_path).read(GROUP).recorded_version == 2
+
+
+def test_queries_that_share_the_table_object_are_told_apart(tmp_path: Path) -> None:
+    one, other = Writer(tmp_path), Writer(tmp_path)
+    other.table = one.table
+    for partition in (0, 1):
+        one.look(reads(0, 10, partition))
+        other.look(reads(0, 10, partition))
+        one.commit()
+        pieces = other.stage()
+        with pytest.raises(TableChangedError, match="another query of this application"):
+            other.table.commit(other.attempt, pieces, other.decision, other.state)
+        # To look at the table moves it on, but not what was compared before.
+        one.look(reads(0, 10, partition))
+        with pytest.raises(TableChangedError):
+            other.table.commit(other.attempt, pieces, other.decision, other.state)
+        assert offsets(tmp_path, partition) == list(range(10))
+
+
+def test_of_two_that_make_the_table_one_is_refused(tmp_path: Path) -> None:
+    one, other = Writer(tmp_path), Writer(tmp_path)
+    one.look(reads(0, 10))
+    other.look(reads(0, 10))
+    one.commit()
+    with pytest.raises(TableChangedError, match="another writer has made"):
+        other.commit()
+    assert other.write(reads(0, 10)).write == ()
+    assert offsets(tmp_path) == list(range(10))
+
+
+def test_of_two_first_writers_of_a_partition_one_is_refused(tmp_path: Path) -> None:
+    one, other = Writer(tmp_path), Writer(tmp_path)
+    one.write(reads(0, 10))
+    for each in (one, other):
+        each.look(reads(4, 8, partition=1))
+    one.commit()
+    with pytest.raises(TableChangedError):
+        other.commit()
+    assert offsets(tmp_path, 1) == [4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("retries", [0, 15])
+def test_library_refuses_an_application_id_from_an_older_snapshot(
+    tmp_path: Path, retries: int
+) -> None:
+    """What the fence rests on where another writer's library does try again by itself."""
+    Writer(tmp_path).write(reads(0, 10))
+    stale, other = deltalake.DeltaTable(tmp_path), deltalake.DeltaTable(tmp_path)
+
+    def commit(table: deltalake.DeltaTable, app_id: str, version: int) -> None:
+        properties = deltalake.CommitProperties(
+            app_transactions=[deltalake.Transaction(app_id, version)], max_commit_retries=retries
+        )
+        add = AddAction("x.parquet", 1, {}, 0, data_change=True, stats="{}")
+        table.create_write_transaction(
+            [add], "append", table.schema(), commit_properties=properties
+        )
+
+    commit(other, "one", 20)
+    with pytest.raises(CommitFailedError):
+        commit(stale, "one", 20)
+    if retries:
+        commit(stale, "two", 1)
+        assert deltalake.DeltaTable(tmp_path).transaction_version("two") == 1
+    else:
+        with pytest.raises(CommitFailedError):
+            commit(stale, "two", 1)
+
+
+def test_restore_stops_the_query_and_names_the_repair(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.write(reads(0, 10))
+    writer.write(reads(10, 20))
+    deltalake.DeltaTable(tmp_path).restore(0)
+    assert offsets(tmp_path) == list(range(10))
+    # The fence is as it was, so that rows would be lost in silence.
+    assert entries(tmp_path)[KEY] == Entry(0, 20)
+    for each in (writer, Writer(tmp_path)):
+        with pytest.raises(TableRestoredError, match="spark-groups table repair flights"):
+            each.write(reads(20, 30))
+
+
+def test_restore_between_compare_and_commit_is_seen(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.write(reads(0, 10))
+    writer.write(reads(10, 20))
+    writer.look(reads(20, 30))
+    deltalake.DeltaTable(tmp_path).restore(0)
+    with pytest.raises(TableChangedError):
+        writer.commit()
+    with pytest.raises(TableRestoredError):
+        writer.look(reads(20, 30))
+
+
+def test_restore_is_found_behind_a_checkpoint(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.write(reads(0, 10))
+    writer.write(reads(10, 20))
+    table = deltalake.DeltaTable(tmp_path)
+    table.restore(0)
+    table.create_checkpoint()
+    with pytest.raises(TableRestoredError):
+        Writer(tmp_path).look(reads(20, 30))
+
+
+def test_log_that_was_cleaned_up_leaves_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Writer(tmp_path).write(reads(0, 10))
+    table = deltalake.DeltaTable(tmp_path)
+    for _ in range(2):
+        table.alter.set_table_name("rows")
+    table.create_checkpoint()
+    for version in range(2):
+        (tmp_path / "_delta_log" / f"{version:020d}.json").unlink()
+    with caplog.at_level(logging.WARNING):
+        assert Writer(tmp_path).write(reads(10, 12)).write == (reads(10, 12),)
+    assert "commits 1 to 1 any more" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"version": 0, "timestamp": None}, {"version": None, "timestamp": "2026-11-22 10:00:00"}],
+)
+def test_restore_by_spark_is_seen(tmp_path: Path, parameters: dict[str, object]) -> None:
+    """Spark's log says more of a restore than that of the library; one to a time names no version.
+
+    Args:
+        parameters: What Spark writes about it.
+    """
+    writer = Writer(tmp_path)
+    writer.write(reads(0, 10))
+    writer.write(reads(10, 20))
+    restored = {"timestamp": 0, "operation": "RESTORE", "operationParameters": parameters}
+    commit = tmp_path / "_delta_log" / f"{2:020d}.json"
+    commit.write_text(json.dumps({"commitInfo": restored}) + "\n")
+    for each in (writer, Writer(tmp_path)):
+        with pytest.raises(TableRestoredError):
+            each.look(reads(20, 30))
+
+
+def test_restore_of_what_came_after_the_group_goes_on(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.write(reads(0, 10))
+    table = deltalake.DeltaTable(tmp_path)
+    table.delete("offset < 5")
+    table.restore(0)
+    writer.write(reads(10, 20))
+    assert offsets(tmp_path) == list(range(20))
+
+
+def test_maintenance_between_two_batches_goes_on(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.write(reads(0, 10))
+    writer.write(reads(10, 20))
+    table = deltalake.DeltaTable(tmp_path)
+    table.optimize.compact()
+    table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    writer.write(reads(20, 30))
+    table.update_incremental()
+    table.alter.add_columns(
+        deltalake.Schema.from_arrow(pa.schema([("carrier", pa.string())])).fields
+    )
+    writer.write(reads(30, 40))
+    writer.write(reads(40, 50), schema=SCHEMA.append(pa.field("carrier", pa.string())))
+    assert offsets(tmp_path) == list(range(50))
+    carriers = deltalake.DeltaTable(tmp_path).to_pyarrow_table()["carrier"].to_pylist()
+    assert carriers.count("AA") == 10
+    assert carriers.count(None) == 40
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        (SCHEMA.append(pa.field("carrier", pa.string())), "carrier is not a column of the table"),
+        (SCHEMA.set(1, pa.field("partition", pa.int64())), "partition is long, not integer"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(
+    tmp_path: Path, schema: pa.Schema, problem: str
+) -> None:
+    writer = Writer(tmp_path)
+    writer.write(reads(0, 10))
+    with pytest.raises(TableError, match=problem):
+        writer.write(reads(10, 20), schema=schema)
+    writer.write(reads(10, 20))
+    assert offsets(tmp_path) == list(range(20))
+
+
+def test_column_that_must_not_be_null_is_missed(tmp_path: Path) -> None:
+    strict = SCHEMA.set(2, pa.field("offset", pa.int64(), nullable=False))
+    deltalake.DeltaTable.create(tmp_path, deltalake.Schema.from_arrow(strict))
+    writer = Writer(tmp_path)
+    with pytest.raises(TableError, match="offset is missing, and must not be null"):
+        writer.write(reads(0, 10), schema=SCHEMA.remove(2))
+
+
+@pytest.mark.parametrize(
+    ("properties", "problem"),
+    [
+        ({"delta.setTransactionRetentionDuration": "interval 7 days"}, "makes it forget"),
+        ({"delta.columnMapping.mode": "name"}, "maps names of columns"),
+    ],
+)
+def test_settings_that_break_the_fence_or_the_rows_are_refused(
+    tmp_path: Path, properties: dict[str, str], problem: str
+) -> None:
+    path, writer = tmp_path / "rows", Writer(tmp_path / "rows")
+    deltalake.DeltaTable.create(path, deltalake.Schema.from_arrow(SCHEMA), configuration=properties)
+    with pytest.raises(TableError, match=problem):
+        writer.look(reads(0, 10))
+
+
+def test_constraint_is_refused(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.write(reads(0, 10))
+    deltalake.DeltaTable(tmp_path).alter.add_constraint({"positive": "partition >= 0"})
+    with pytest.raises(TableError, match="constraints that nobody would check"):
+        writer.look(reads(10, 20))
+
+
+def test_retention_that_is_set_later_is_refused_too(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.write(reads(0, 10))
+    deltalake.DeltaTable(tmp_path).alter.set_table_properties(
+        {"delta.setTransactionRetentionDuration": "interval 7 days"}
+    )
+    with pytest.raises(TableError, match="UNSET TBLPROPERTIES"):
+        writer.look(reads(10, 20))
+
+
+def test_commits_that_could_overwrite_each_other_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(OptionsError, match="allow_unsafe_rename"):
+        delta_table("s3a://bucket/rows", {"AWS_S3_ALLOW_UNSAFE_RENAME": "true"})
+    delta_table(tmp_path, {"allow_unsafe_rename": "false"})
+
+
+def test_gap_and_another_group_and_a_topic_made_anew(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.write(reads(0, 10))
+    with pytest.raises(TableGapError, match="the Delta table file://"):
+        writer.write(reads(15, 20))
+    other = Writer(tmp_path, "audit")
+    other.look(reads(0, 10))
+    (told,) = other_groups("audit", {TOPIC: "departures"}, other.state)
+    assert "the group 'flights' has written the topic departures" in told
+    other.commit()
+    assert set(entries(tmp_path)) == {KEY, FenceKey("audit", TOPIC, 0)}
+    again = OffsetRange(uuid.UUID(int=9), "departures", 0, 0, 4)
+    state = writer.table.read(GROUP, frozenset({again.topic_id}))
+    assert state.entries == {}
+    assert compare(GROUP, [again], state, table="t").write == (again,)
+
+
+@pytest.mark.parametrize("group_id", ["a/b", "flights/AAAAAAAAAAAAAAAAAAAABw/0", "ü 1"])
+def test_group_may_have_any_name(tmp_path: Path, group_id: str) -> None:
+    writer = Writer(tmp_path, group_id)
+    writer.write(reads(0, 10))
+    writer.write(reads(10, 20))
+    Writer(tmp_path).write(reads(0, 5))
+    assert entries(tmp_path) == {
+        FenceKey(group_id, TOPIC, 0): Entry(0, 20),
+        KEY: Entry(0, 5),
+    }
+    assert delta_table(tmp_path).read(group_id).recorded_version == 1
+
+
+def test_entries_change_without_rows(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.write(reads(0, 10))
+    writer.look(reads(10, 20))
+    attempt = Attempt(GROUP, 1, "a")
+    writer.table.commit(attempt, [], writer.decision, writer.state)
+    assert entries(tmp_path) == {KEY: Entry(0, 20)}
+    assert offsets(tmp_path) == list(range(10))
+
+
+def test_table_without_rows_is_not_made(tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "rows")
+    writer.look(reads(0, 10))
+    writer.table.commit(Attempt(GROUP, 0, "a"), [], writer.decision, writer.state)
+    assert writer.write(reads(10, 20)).write == (reads(10, 20),)
+    assert entries(tmp_path / "rows") == {KEY: Entry(10, 20)}
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_checkpoints_are_written_and_keep_the_fence(tmp_path: Path, is_ours: bool) -> None:
+    if not is_ours:
+        deltalake.DeltaTable.create(tmp_path, deltalake.Schema.from_arrow(SCHEMA))
+    writer = Writer(tmp_path)
+    for index in range(2 * CHECKPOINT_INTERVAL + 3):
+        writer.write(reads(index, index + 1))
+    log = tmp_path / "_delta_log"
+    checkpoints = sorted(int(each.name[:20]) for each in log.glob("*.checkpoint.parquet"))
+    assert checkpoints == [CHECKPOINT_INTERVAL - 1, 2 * CHECKPOINT_INTERVAL - 1]
+    for each in log.glob("*.json"):
+        if each.stem.isdigit() and int(each.stem) <= checkpoints[-1]:
+            each.unlink()
+    assert entries(tmp_path) == {KEY: Entry(0, 2 * CHECKPOINT_INTERVAL + 3)}
+    Writer(tmp_path).write(reads(2 * CHECKPOINT_INTERVAL + 3, 100))
+    assert offsets(tmp_path) == list(range(100))
+
+
+def test_own_commits_are_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = Writer(tmp_path)
+    writer.write(reads(0, 10))
+    reader = writer.table._log
+    monkeypatch.setattr(reader, "_read", lambda name: pytest.fail(f"{name} is read"))
+    writer.write(reads(10, 20))
+    writer.write(reads(20, 30))
+    monkeypatch.undo()
+    Writer(tmp_path).write(reads(30, 40))
+    writer.write(reads(40, 50))
+    assert offsets(tmp_path) == list(range(50))
+
+
+def test_table_on_another_store_than_a_local_disk(tmp_path: Path) -> None:
+    """The library's own store is used there; here it shows a directory."""
+    writer = Writer(tmp_path)
+    store = fs.PyFileSystem(DeltaStorageHandler(tmp_path.as_uri()))
+
+    def on_the_store() -> Writer:
+        made = Writer(tmp_path)
+        made.table._files = store
+        made.table._log = DeltaLog(store)
+        return made
+
+    remote = on_the_store()
+    remote.look(reads(0, 10))
+    assert remote.state.version is None
+    (tmp_path / "_delta_log").mkdir(parents=True)
+    batches = [rows(reads(0, 6)), rows(reads(6, 10))]
+    name = "spark-groups-0-a-0-0.parquet"
+    pieces = [*write_files(batches, store, lambda _: name, target_bytes=1, compression="snappy")]
+    assert [(each.name, each.rows) for each in pieces] == [(name, 10)]
+    assert pieces[0].size_bytes == (tmp_path / name).stat().st_size
+    remote.table.commit(Attempt(GROUP, 0, "a"), pieces, remote.decision, remote.state)
+    for index in range(10, 10 + CHECKPOINT_INTERVAL):
+        writer.write(reads(index, index + 1))
+    assert remote.table.read(GROUP).entries == on_the_store().table.read(GROUP).entries
+    assert remote.table.read(GROUP).entries == {KEY: Entry(0, 10 + CHECKPOINT_INTERVAL)}
+    with pytest.raises(TableChangedError, match="Delta's log has no"):
+        DeltaLog(store).advance(CHECKPOINT_INTERVAL + 1)
+    assert offsets(tmp_path) == list(range(10 + CHECKPOINT_INTERVAL))
+
+
+def test_file_that_the_driver_does_not_see_is_not_committed(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.look(reads(0, 10))
+    (piece,) = writer.stage()
+    (tmp_path / piece.name).unlink()
+    with pytest.raises(TableError, match="share"):
+        writer.table.commit(writer.attempt, [piece], writer.decision, writer.state)
+
+
+def test_partitioned_table_refuses_files_of_tasks(tmp_path: Path) -> None:
+    table = delta_table(tmp_path, partition_by="topic")
+    with pytest.raises(TableError, match="partitioned by topic"):
+        table.task_writer(Attempt(GROUP, 0, "a"))
+
+
+def staged(table: DeltaTable, batches: Iterable[pa.RecordBatch]) -> list[Piece]:
+    return [*table.task_writer(Attempt(GROUP, 3, "try")).write(batches, "7")]
+
+
+def test_task_begins_another_file_where_one_is_large_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_groups.spark.tables.parquet_files.ROW_GROUP_BYTES", 1)
+    table = delta_table(tmp_path, target_file_bytes=1)
+    pieces = staged(table, [rows(reads(0, 5)), rows(reads(5, 5)), rows(reads(5, 9))])
+    assert [(each.name, each.rows) for each in pieces] == [
+        ("spark-groups-3-try-7-0.parquet", 5),
+        ("spark-groups-3-try-7-1.parquet", 4),
+    ]
+    assert [each.size_bytes for each in pieces] == [
+        (tmp_path / each.name).stat().st_size for each in pieces
+    ]
+    assert staged(table, [rows(reads(5, 5))]) == []
+
+
+def test_types_that_only_arrow_tells_apart_become_deltas(tmp_path: Path) -> None:
+    schema = pa.schema(
+        [
+            ("offset", pa.int64()),
+            ("partition", pa.int32()),
+            ("carrier", pa.dictionary(pa.int8(), pa.string())),
+            ("tail", pa.large_string()),
+            ("at", pa.timestamp("ms", tz="Europe/Berlin")),
+            ("local", pa.timestamp("ns")),
+        ]
+    )
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "offset": [0],
+            "partition": [0],
+            "carrier": ["AA"],
+            "tail": ["N1"],
+            "at": [1000],
+            "local": [None],
+        },
+        schema=schema,
+    )
+    table = delta_table(tmp_path)
+    state = table.read(GROUP)
+    decision = compare(GROUP, [reads(0, 1)], state, table=str(table))
+    table.commit(Attempt(GROUP, 0, "a"), staged(table, [batch]), decision, state)
+    (row,) = deltalake.DeltaTable(tmp_path).to_pyarrow_table().to_pylist()
+    assert (row["carrier"], row["tail"], row["at"].timestamp()) == ("AA", "N1", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("column", "problem"),
+    [(pa.duration("s"), "a type that Delta does not have"), (pa.uint32(), "cast length in the")],
+)
+def test_type_that_delta_does_not_have_is_named(
+    tmp_path: Path, column: pa.DataType, problem: str
+) -> None:
+    batch = pa.RecordBatch.from_pydict({"length": pa.array([1], column)})
+    table = delta_table(tmp_path)
+    decision = compare(GROUP, [reads(0, 1)], table.read(GROUP), table=str(table))
+    with pytest.raises(TableError, match=problem):
+        table.commit(Attempt(GROUP, 0, "a"), staged(table, [batch]), decision, table.read(GROUP))

@@ -1,0 +1,241 @@
+"""The fence: every rule once, and then whatever writers may do, in any order."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_groups.errors import TableGapError, TableRestoredError
+from spark_groups.spark.tables.fence import (
+    Decision,
+    Entry,
+    EntryChange,
+    FenceKey,
+    Skip,
+    SkipNotices,
+    TableState,
+    check_not_restored,
+    compare,
+    holds,
+    other_groups,
+)
+from spark_groups.types import OffsetRange
+
+GROUP = "flights"
+TABLE = "delta table rows"
+TOPIC = uuid.UUID(int=7)
+AGAIN = uuid.UUID(int=8)
+KEY = FenceKey(GROUP, TOPIC, 0)
+
+
+def reads(from_offset: int, until_offset: int, partition: int = 0) -> OffsetRange:
+    return OffsetRange(TOPIC, "departures", partition, from_offset, until_offset)
+
+
+def having(start_offset: int, next_offset: int, key: FenceKey = KEY) -> TableState:
+    return TableState(entries={key: Entry(start_offset, next_offset)})
+
+
+def decide(state: TableState, *ranges: OffsetRange, group_id: str = GROUP) -> Decision:
+    return compare(group_id, ranges, state, table=TABLE)
+
+
+def test_range_that_begins_where_the_table_ends_is_written() -> None:
+    expected, entry = Entry(5, 10), Entry(5, 20)
+    assert decide(having(5, 10), reads(10, 20)) == Decision(
+        write=(reads(10, 20),), changes=(EntryChange(KEY, expected, entry),)
+    )
+
+
+def test_range_that_the_table_has_is_skipped() -> None:
+    decision = decide(having(0, 50), reads(10, 20))
+    assert decision == Decision(skips=(Skip(KEY, "departures", 10, 20, 50),))
+    assert "up to offset 50 (exclusive), so 40 offsets from 10 on" in str(decision.skips[0])
+    assert "spark-groups table set-offsets flights --execute" in str(decision.skips[0])
+    # A batch that was written before its driver died.
+    assert decide(having(0, 20), reads(10, 20)).write == ()
+
+
+def test_of_a_range_that_the_table_has_in_part_the_rest_is_written() -> None:
+    assert decide(having(0, 15), reads(10, 20)) == Decision(
+        write=(reads(15, 20),),
+        changes=(EntryChange(KEY, Entry(0, 15), Entry(0, 20)),),
+        skips=(Skip(KEY, "departures", 10, 15, 15),),
+    )
+
+
+def test_gap_is_refused_with_the_command_that_accepts_it() -> None:
+    with pytest.raises(TableGapError, match="5 offsets would be missing") as raised:
+        decide(having(0, 5), reads(10, 20))
+    assert TABLE in str(raised.value)
+    assert "spark-groups table set-offsets flights --execute" in str(raised.value)
+
+
+def test_what_lies_before_the_first_batch_is_refused_and_not_skipped() -> None:
+    with pytest.raises(TableGapError, match="has the partition from 100 on: 90 offsets"):
+        decide(having(100, 200), reads(10, 20))
+    with pytest.raises(TableGapError, match="has the partition from 100 on"):
+        decide(having(100, 200), reads(99, 300))
+
+
+def test_many_gaps_are_counted() -> None:
+    keys = [FenceKey(GROUP, TOPIC, index) for index in range(7)]
+    state = TableState(entries=dict.fromkeys(keys, Entry(0, 5)))
+    with pytest.raises(TableGapError, match="and 2 more partitions"):
+        decide(state, *(reads(10, 20, index) for index in range(7)))
+
+
+def test_first_batch_records_its_beginning_and_expects_no_entry() -> None:
+    assert decide(TableState(), reads(10, 20)) == Decision(
+        write=(reads(10, 20),), changes=(EntryChange(KEY, None, Entry(10, 20)),)
+    )
+
+
+def test_of_two_first_writers_one_is_refused() -> None:
+    first, second = decide(TableState(), reads(10, 20)), decide(TableState(), reads(10, 15))
+    entries = {each.key: each.entry for each in first.changes}
+    assert holds(first.changes, {}.get)
+    assert not holds(second.changes, entries.get)
+
+
+def test_topic_that_was_created_again_and_another_group_begin_anew() -> None:
+    state = having(0, 50)
+    again = OffsetRange(AGAIN, "departures", 0, 0, 10)
+    assert decide(state, again).write == (again,)
+    assert decide(state, reads(0, 10), group_id="other").write == (reads(0, 10),)
+
+
+def test_range_without_offsets_changes_nothing() -> None:
+    assert decide(TableState(), reads(10, 10)) == Decision()
+    assert decide(having(0, 5), reads(10, 10)) == Decision()
+
+
+def test_partition_that_comes_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="departures-0 comes twice"):
+        decide(TableState(), reads(0, 5), reads(5, 10))
+
+
+def test_table_that_went_back_behind_the_groups_last_commit_is_refused() -> None:
+    with pytest.raises(TableRestoredError, match="spark-groups table repair flights") as raised:
+        decide(TableState(recorded_version=7, restored_to=6), reads(0, 5))
+    assert "restored to its version 6" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("recorded_version", "restored_to"), [(7, None), (7, 7), (7, 8), (None, 3), (None, None)]
+)
+def test_table_that_has_all_that_the_group_wrote_goes_on(
+    recorded_version: int | None, restored_to: int | None
+) -> None:
+    state = TableState(recorded_version=recorded_version, restored_to=restored_to)
+    check_not_restored(GROUP, state, table=TABLE)
+
+
+def test_other_groups_of_the_same_topic_are_named() -> None:
+    keys = [
+        FenceKey("other", TOPIC, 0),
+        FenceKey("other", TOPIC, 1),
+        FenceKey("third", AGAIN, 0),
+        KEY,
+    ]
+    state = TableState(entries=dict.fromkeys(keys, Entry(0, 5)))
+    (told,) = other_groups(GROUP, {TOPIC: "departures"}, state)
+    assert "'other' has written the topic departures" in told
+
+
+def test_user_hears_of_a_skip_once_for_each_partition_and_end() -> None:
+    notices = SkipNotices()
+    first, second = decide(having(0, 50), reads(10, 20)), decide(having(0, 50), reads(20, 30))
+    assert notices.untold(first.skips) == list(first.skips)
+    assert notices.untold(second.skips) == []
+    later = decide(having(0, 60), reads(10, 20))
+    assert notices.untold(later.skips) == list(later.skips)
+
+
+@pytest.mark.parametrize("offsets", [(-1, 5), (6, 5)])
+def test_entry_is_a_range(offsets: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="is not what a table has"):
+        Entry(*offsets)
+
+
+class Table:
+    """A table in memory: rows and entries change together, or not at all."""
+
+    def __init__(self) -> None:
+        self.entries: dict[FenceKey, Entry] = {}
+        self.rows: Counter[tuple[FenceKey, int]] = Counter()
+
+    def commit(self, group_id: str, decision: Decision) -> bool:
+        """Commit a batch unless an entry has changed; return whether it was."""
+        if not holds(decision.changes, self.entries.get):
+            return False
+        self.entries |= {each.key: each.entry for each in decision.changes}
+        for each in decision.write:
+            key = FenceKey(group_id, each.topic_id, each.partition)
+            self.rows.update((key, offset) for offset in range(each.from_offset, each.until_offset))
+        return True
+
+
+OFFSETS = st.integers(0, 12)
+RANGES = st.builds(
+    lambda partition, one, other: reads(min(one, other), max(one, other), partition),
+    st.integers(0, 1),
+    OFFSETS,
+    OFFSETS,
+)
+BATCHES = st.lists(RANGES, max_size=2, unique_by=lambda each: each.partition)
+WRITERS = st.integers(0, 2)
+STEPS = st.lists(st.tuples(WRITERS, st.one_of(st.none(), BATCHES)), max_size=30)
+
+
+@settings(max_examples=300)
+@given(steps=STEPS)
+def test_every_record_is_in_the_table_once_whatever_writers_do(
+    steps: Sequence[tuple[int, list[OffsetRange] | None]],
+) -> None:
+    """Writers look at the table (None), stop for any time, and write what they meant to write.
+
+    The third has a group of its own.
+    """
+    table = Table()
+    seen = dict.fromkeys(range(3), TableState())
+    for writer, batch in steps:
+        group_id = "other" if writer == 2 else GROUP
+        if batch is None:
+            seen[writer] = TableState(entries=dict(table.entries))
+            continue
+        try:
+            decision = decide(seen[writer], *batch, group_id=group_id)
+        except TableGapError:
+            continue
+        if table.commit(group_id, decision):
+            for each in filter(len, batch):
+                entry = table.entries[FenceKey(group_id, each.topic_id, each.partition)]
+                assert entry.start_offset <= each.from_offset
+                assert each.until_offset <= entry.next_offset
+    assert set(table.rows.values()) <= {1}
+    assert set(table.rows) == {
+        (key, offset)
+        for key, entry in table.entries.items()
+        for offset in range(entry.start_offset, entry.next_offset)
+    }
+
+
+@settings(max_examples=100)
+@given(ends=st.lists(OFFSETS, min_size=1), replays=st.lists(st.booleans(), min_size=1))
+def test_one_writer_that_crashes_anywhere_loses_nothing(
+    ends: list[int], replays: list[bool]
+) -> None:
+    """Each batch follows the last; some are run again, as after a crash behind the commit."""
+    table, position = Table(), 0
+    for index, end in enumerate(sorted(ends)):
+        for _ in range(2 if replays[index % len(replays)] else 1):
+            state = TableState(entries=dict(table.entries))
+            assert table.commit(GROUP, decide(state, reads(position, end)))
+        position = end
+    assert table.rows == Counter({(KEY, offset): 1 for offset in range(max(ends))})

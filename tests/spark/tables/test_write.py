@@ -1,0 +1,444 @@
+"""Batches into tables on a real Spark and a real Kafka; what a crash or another writer leaves."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, length
+
+import spark_groups
+from spark_groups.errors import TableChangedError
+from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.spark.tables.fence import Decision, Entry, TableState
+from spark_groups.spark.tables.table import Attempt, Piece
+from spark_groups.spark.tables.write import COMMITS_MAX, Batch, Notices, write_batch
+from spark_groups.types import OffsetRange, TopicId
+from tests.brokers import ANSWER_S, Row, admin, create_topic, delete_topic, produce
+from tests.spark.queries import READ_S, GroupQuery
+from tests.spark.tables.test_delta import GROUP, Writer, entries, offsets, reads, rows
+
+PARTITIONS = 3
+ROWS = 120
+RACED = 60
+WAYS = ("records", "ranges")
+
+on_spark = pytest.mark.usefixtures("spark", "kafka")
+
+
+# What is done about another writer, without Spark: the files are written here.
+
+
+def batch_of(*ranges: OffsetRange, batch_id: int = 0) -> Batch:
+    return Batch(GROUP, batch_id, ranges)
+
+
+@dataclass
+class Staging:
+    """Stages rows as tasks do, and does something else first.
+
+    Args:
+        writer: Whose table it is.
+        meanwhile: Called each time rows are to be staged.
+    """
+
+    writer: Writer
+    meanwhile: Callable[[], object] = lambda: None
+    staged: list[tuple[OffsetRange, ...]] = field(default_factory=list)
+
+    def __call__(self, ranges: tuple[OffsetRange, ...], attempt: Attempt) -> Sequence[Piece]:
+        self.staged.append(ranges)
+        self.meanwhile()
+        batches = [rows(each) for each in ranges]
+        return [*self.writer.table.task_writer(attempt).write(batches, "0")]
+
+
+def pauses() -> tuple[list[float], Callable[[float], None]]:
+    taken: list[float] = []
+    return taken, taken.append
+
+
+def test_commit_of_another_member_does_not_stage_the_batch_anew(tmp_path: Path) -> None:
+    writer, other = Writer(tmp_path), Writer(tmp_path)
+    writer.write(reads(0, 10))
+    stage = Staging(writer, lambda: other.write(reads(0, 5, partition=1)))
+    taken, pause = pauses()
+    write_batch(writer.table, batch_of(reads(10, 20)), stage, Notices(), pause=pause)
+    assert stage.staged == [(reads(10, 20),)]
+    assert len(taken) == 1
+    assert offsets(tmp_path) == list(range(20))
+    assert offsets(tmp_path, 1) == list(range(5))
+
+
+def test_zombie_writes_only_what_is_left_of_its_batch(tmp_path: Path) -> None:
+    writer, owner = Writer(tmp_path), Writer(tmp_path)
+    writer.write(reads(0, 10))
+    stage = Staging(writer, lambda: owner.write(reads(10, 15)))
+    _, pause = pauses()
+    write_batch(writer.table, batch_of(reads(10, 20)), stage, Notices(), pause=pause)
+    assert stage.staged == [(reads(10, 20),), (reads(15, 20),)]
+    assert offsets(tmp_path) == list(range(20))
+    # What was staged first is left to `table vacuum`.
+    assert len(list(tmp_path.glob("spark-groups-*.parquet"))) == 4
+    assert len(deltalake.DeltaTable(tmp_path).file_uris()) == 3
+
+
+def test_batch_that_is_there_is_staged_by_nobody_and_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer, notices = Writer(tmp_path), Notices()
+    writer.write(reads(0, 30))
+    Writer(tmp_path, "audit").write(reads(0, 5))
+    stage = Staging(writer)
+    with caplog.at_level(logging.WARNING):
+        for start in (0, 10, 20):
+            write_batch(writer.table, batch_of(reads(start, start + 10)), stage, notices)
+    assert stage.staged == []
+    told = [record.getMessage() for record in caplog.records]
+    assert [each for each in told if "so 30 offsets from 0 on are skipped" in each] == told[:1]
+    assert "the group 'audit' has written the topic departures" in told[1]
+    assert len(told) == 2
+
+
+def test_commit_whose_answer_was_lost_is_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Writer(tmp_path)
+    writer.write(reads(0, 10))
+    real = writer.table.commit
+
+    def commit(
+        attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
+    ) -> None:
+        real(attempt, pieces, decision, state)
+        raise TableChangedError("the store says that the file is there already")
+
+    monkeypatch.setattr(writer.table, "commit", commit)
+    _, pause = pauses()
+    write_batch(writer.table, batch_of(reads(10, 20)), Staging(writer), Notices(), pause=pause)
+    assert offsets(tmp_path) == list(range(20))
+
+
+def test_writer_that_is_always_refused_gives_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, other = Writer(tmp_path), Writer(tmp_path)
+    writer.write(reads(0, 10))
+    real, turns = writer.table.read, iter(range(1000))
+
+    def read(group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
+        state = real(group_id, topic_ids)
+        turn = next(turns)
+        other.write(reads(turn, turn + 1, partition=1))
+        return state
+
+    monkeypatch.setattr(writer.table, "read", read)
+    taken, pause = pauses()
+    with pytest.raises(TableChangedError, match=f"refused {COMMITS_MAX} times"):
+        write_batch(writer.table, batch_of(reads(10, 20)), Staging(writer), Notices(), pause=pause)
+    assert len(taken) == COMMITS_MAX
+    assert offsets(tmp_path) == list(range(10))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_writers_that_race_leave_each_record_once(tmp_path: Path, seed: int) -> None:
+    """Members, and zombies of them, write the same partitions at once, each in threads of its own.
+
+    Each reads a partition in order, in batches of its own sizes, and some batches twice.
+    """
+    failures: list[Exception] = []
+
+    def read_on(chance: random.Random, partitions: Sequence[int]) -> None:
+        writer, position = Writer(tmp_path), 0
+        try:
+            while position < RACED:
+                end = min(RACED, position + chance.randint(1, 9))
+                batch = batch_of(*(reads(position, end, each) for each in partitions))
+                for _ in range(chance.choice([1, 1, 2])):
+                    write_batch(writer.table, batch, Staging(writer), Notices())
+                position = end
+        except Exception as error:
+            failures.append(error)
+
+    threads = [
+        threading.Thread(target=read_on, args=(random.Random(f"{seed}-{index}"), partitions))
+        for index, partitions in enumerate([(0, 1), (0,), (1, 2), (2,)])
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    for partition in range(3):
+        assert offsets(tmp_path, partition) == list(range(RACED))
+
+
+# On Spark.
+
+
+@dataclass
+class TableQuery(GroupQuery):
+    """A query on one group that writes into a Delta table."""
+
+    transform: Any = None
+    partition_by: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> Path:
+        return self.directory / "table"
+
+    def writer(self) -> Callable[[DataFrame, int], None]:
+        table = spark_groups.delta_table(self.path, partition_by=self.partition_by)
+        return spark_groups.write_table(table, self.transform)
+
+    def run(
+        self,
+        take: Callable[[DataFrame, int], None] | None = None,
+        checkpoint: str = "checkpoint",
+        stream: DataFrame | None = None,
+    ) -> str:
+        """Read what there is; return why it failed, or nothing."""
+        query = (
+            (self.source() if stream is None else stream)
+            .writeStream.foreachBatch(take or self.writer())
+            .option("checkpointLocation", str(self.directory / checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            assert query.awaitTermination(READ_S), "AvailableNow did not end"
+        except StreamingQueryException as error:
+            return str(error)
+        return ""
+
+    def table(self) -> pa.Table:
+        return deltalake.DeltaTable(self.path).to_pyarrow_table()
+
+    def values(self) -> Counter[bytes]:
+        return Counter(map(bytes, self.table()["value"].to_pylist()))
+
+    def produce(self, first: int, count: int) -> None:
+        rows = [
+            Row(b"%d" % i, key=b"k", partition=i % PARTITIONS) for i in range(first, first + count)
+        ]
+        produce(self.kafka.bootstrap_servers, self.topic, rows)
+
+
+def expected(count: int) -> Counter[bytes]:
+    return Counter(b"%d" % i for i in range(count))
+
+
+@pytest.fixture
+def query(  # noqa: PLR0917
+    spark: SparkSession,
+    kafka: EmbeddedKafka,
+    group_id: str,
+    topic_name: str,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> TableQuery:
+    """A query on a topic with rows; `emit` is the parameter."""
+    create_topic(kafka.bootstrap_servers, topic_name, PARTITIONS)
+    options = {"emit": request.param, "maxOffsetsPerTrigger": "60"}
+    made = TableQuery(spark, kafka, group_id, topic_name, tmp_path, options)
+    made.produce(0, ROWS)
+    return made
+
+
+def both_ways(test: Callable[..., None]) -> Callable[..., None]:
+    marks = (
+        pytest.mark.broker,
+        pytest.mark.spark,
+        pytest.mark.parametrize("query", WAYS, indirect=True),
+    )
+    for mark in marks:
+        test = mark(test)
+    return test
+
+
+def one_way(way: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    def marked(test: Callable[..., None]) -> Callable[..., None]:
+        return pytest.mark.broker(
+            pytest.mark.spark(pytest.mark.parametrize("query", [way], indirect=True)(test))
+        )
+
+    return marked
+
+
+@both_ways
+def test_every_record_is_in_the_table_once(query: TableQuery) -> None:
+    assert query.run() == ""
+    query.produce(ROWS, 30)
+    assert query.run() == ""
+    assert query.values() == expected(ROWS + 30)
+    ends = dict.fromkeys(range(PARTITIONS), (ROWS + 30) // PARTITIONS)
+    found = entries(query.path, query.group_id)
+    assert {key.partition: entry for key, entry in found.items()} == {
+        index: Entry(0, end) for index, end in ends.items()
+    }
+    assert query.committed() == ends
+    names = query.table().schema.names
+    assert names == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+    # Spark reads the same rows that another library reads.
+    table = deltalake.DeltaTable(query.path)
+    read = query.spark.read.parquet(*table.file_uris())
+    assert read.count() == ROWS + 30
+    assert table.to_pyarrow_dataset().to_table(filter=pc.field("offset") >= 40).num_rows == 30
+
+
+@both_ways
+def test_crash_behind_the_tables_commit_doubles_nothing(
+    query: TableQuery, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer = query.writer()
+
+    def die_behind(batch: DataFrame, batch_id: int) -> None:
+        writer(batch, batch_id)
+        if batch_id:
+            raise RuntimeError("the driver dies here")
+
+    assert "the driver dies here" in query.run(die_behind)
+    assert query.values() == expected(ROWS)
+    with caplog.at_level(logging.WARNING):
+        assert query.run() == ""
+    assert query.values() == expected(ROWS)
+    assert query.committed() == dict.fromkeys(range(PARTITIONS), ROWS // PARTITIONS)
+    told = [each for each in caplog.messages if "are skipped" in each]
+    assert len(told) == PARTITIONS
+
+
+@both_ways
+def test_crash_before_the_tables_commit_loses_nothing(
+    query: TableQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object) -> None:
+        raise RuntimeError("the driver dies here")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("spark_groups.spark.tables.delta.DeltaTable.commit", die)
+        assert "the driver dies here" in query.run()
+    orphans = [*query.path.rglob("*.parquet")]
+    assert orphans
+    assert all(str(each.relative_to(query.path)).startswith("spark-groups-0-") for each in orphans)
+    assert query.run() == ""
+    assert query.values() == expected(ROWS)
+
+
+def set_offsets(query: TableQuery, committed: int) -> None:
+    """Set the group's committed offsets, as `reset-offsets` does."""
+    partitions = [TopicPartition(query.topic, index, committed) for index in range(PARTITIONS)]
+    asked = [ConsumerGroupTopicPartitions(query.group_id, partitions)]
+    client = admin(query.kafka.bootstrap_servers)
+    (answer,) = client.alter_consumer_group_offsets(asked).values()
+    assert all(each.error is None for each in answer.result(ANSWER_S).topic_partitions)
+
+
+@both_ways
+def test_offsets_that_are_set_back_write_only_what_the_table_lacks(query: TableQuery) -> None:
+    assert query.run() == ""
+    query.produce(ROWS, 60)
+    # Of batches of 20 offsets for each partition, the second begins in the table and ends behind.
+    set_offsets(query, 10)
+    assert query.run(checkpoint="another") == ""
+    assert query.values() == expected(ROWS + 60)
+
+
+@one_way("ranges")
+def test_offsets_that_are_set_forward_are_refused(query: TableQuery) -> None:
+    assert query.run() == ""
+    query.produce(ROWS, 60)
+    set_offsets(query, 50)
+    failure = query.run(checkpoint="another")
+    assert "10 offsets would be missing" in failure
+    assert f"spark-groups table set-offsets {query.group_id} --execute" in failure
+    assert query.values() == expected(ROWS)
+
+
+@both_ways
+def test_stream_whose_rows_were_changed_is_refused(query: TableQuery) -> None:
+    changed = query.source().where("partition = 0")
+    assert "write_table takes a stream of kafka-group as load()" in query.run(stream=changed)
+    assert not query.path.exists()
+
+
+@one_way("records")
+def test_transform_makes_any_rows_and_partitions_of_the_table(query: TableQuery) -> None:
+    def transform(rows: DataFrame) -> DataFrame:
+        text = col("value").cast("string")
+        # Some of what Spark writes into names of directories in another way, and null.
+        kind = text.substr(1, 1)
+        return rows.select(
+            "value",
+            (kind + 0).cast("int").alias("first"),
+            length(text).alias("length"),
+        ).withColumn("kind", _kind(text))
+
+    query.transform, query.partition_by = transform, ("kind",)
+    assert query.run() == ""
+    assert query.values() == expected(ROWS)
+    kinds = Counter(query.table()["kind"].to_pylist())
+    assert kinds == Counter(KINDS[i % 3] for i in range(ROWS))
+    # Files that are partitioned are found by their values.
+    dataset = deltalake.DeltaTable(query.path).to_pyarrow_dataset()
+    assert dataset.to_table(filter=pc.field("kind") == KINDS[1]).num_rows == ROWS // 3
+    query.options["emit"] = "ranges"
+    query.produce(ROWS, 30)
+    query.transform = None
+    assert "load the stream with" in query.run()
+
+
+KINDS = ("a b/c=%d:é", "x+y", None)
+
+
+def _kind(text: Any) -> Any:
+    from pyspark.sql.functions import lit, when
+
+    index = text.cast("int") % 3
+    return when(index == 0, lit(KINDS[0])).when(index == 1, lit(KINDS[1]))
+
+
+@one_way("ranges")
+def test_transform_of_record_batches_runs_on_executors(query: TableQuery) -> None:
+    def transform(batch: pa.RecordBatch) -> pa.RecordBatch:
+        number = pc.cast(pc.cast(batch["value"], pa.string()), pa.int32())
+        found = pa.RecordBatch.from_arrays(
+            [batch["value"], number, batch["topic"].dictionary_encode()],
+            names=["value", "number", "topic"],
+        )
+        return found.filter(pc.greater_equal(number, 10))
+
+    query.transform = transform
+    assert query.run() == ""
+    table = query.table()
+    assert sorted(table["number"].to_pylist()) == list(range(10, ROWS))
+    assert set(table["topic"].to_pylist()) == {query.topic}
+    query.produce(ROWS, 30)
+    query.transform = lambda batch: batch.to_pylist()
+    assert "takes a pyarrow.RecordBatch and returns one, not list" in query.run()
+
+
+@one_way("ranges")
+def test_topic_that_is_created_again_is_read_into_the_table_from_its_beginning(
+    query: TableQuery,
+) -> None:
+    assert query.run() == ""
+    delete_topic(query.kafka.bootstrap_servers, query.topic)
+    create_topic(query.kafka.bootstrap_servers, query.topic, PARTITIONS)
+    query.produce(0, 30)
+    assert query.run(checkpoint="another") == ""
+    assert query.values() == expected(ROWS) + expected(30)
+    found = entries(query.path, query.group_id)
+    assert sorted(Counter(key.topic_id for key in found).values()) == [PARTITIONS, PARTITIONS]
