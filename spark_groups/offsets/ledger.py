@@ -100,7 +100,7 @@ class OwnedPartition:
         self.leader_epoch = leader_epoch
         self.listed_end = NO_OFFSET
 
-    def is_start_of_batch_in(self, run: FinishedRun) -> bool:
+    def stands_at_batch_start_of(self, run: FinishedRun) -> bool:
         """Return whether a query committed the offset, and a batch of `run` began there.
 
         If an operator or another consumer committed, reading must continue there instead.
@@ -402,7 +402,7 @@ class Ledger:
                 continue
             whole = self.uncommitted(key)
             assert whole is not None
-            if owned.is_start_of_batch_in(run):
+            if owned.stands_at_batch_start_of(run):
                 owned.inherit(run)
                 self._committing[key] = self._undecided.pop(key)
                 taken.append(whole)

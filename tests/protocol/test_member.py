@@ -18,7 +18,8 @@ from spark_groups.protocol.events import (
     PartitionsRevoked,
     RevocationRequested,
 )
-from spark_groups.protocol.member import EXPIRY_S, SAY_AGAIN_S, InstanceWait, ReportedState
+from spark_groups.protocol.instance_wait import EXPIRY_S, SAY_AGAIN_S, InstanceWait
+from spark_groups.protocol.member import ReportedState
 from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.messages import HeartbeatRequest
