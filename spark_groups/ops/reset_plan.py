@@ -205,7 +205,7 @@ _WANTED: Final[
         ResetKind.TO_DATETIME: _at_datetime,
         ResetKind.BY_DURATION: _at_datetime,
         ResetKind.FROM_GROUP: _taken_over,
-        ResetKind.FROM_FILE: lambda _, known: (known.file_offset, "not in the file"),
+        ResetKind.FROM_FILE: lambda _, known: (known.file_offset, ""),
     }
 )
 
