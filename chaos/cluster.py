@@ -12,6 +12,7 @@ from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
     KafkaError,
+    KafkaException,
     Message,
     TopicCollection,
     TopicPartition,
@@ -58,8 +59,19 @@ class Broker:
         new = [NewTopic(name, count, 1) for name, count in topics.items()]
         for each in self._admin.create_topics(new, operation_timeout=ANSWER_S).values():
             each.result(ANSWER_S)
-        described = self._admin.describe_topics(TopicCollection(list(topics)))
-        return {name: _id_text(each.result(ANSWER_S).topic_id) for name, each in described.items()}
+        deadline_s = time.monotonic() + ANSWER_S
+        while True:
+            described = self._admin.describe_topics(TopicCollection(list(topics)))
+            try:
+                found = {name: each.result(ANSWER_S) for name, each in described.items()}
+            except KafkaException as error:
+                # The controller has created the topic; the broker may learn of it a moment later.
+                is_late = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+                if not is_late or time.monotonic() > deadline_s:
+                    raise
+                time.sleep(_LOOK_AGAIN_S)
+            else:
+                return {name: _id_text(each.topic_id) for name, each in found.items()}
 
     def grow(self, topic: str, partitions: int) -> None:
         """Give a topic more partitions, and wait until they have a leader.
