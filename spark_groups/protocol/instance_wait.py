@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-SAY_AGAIN_S: Final = 10.0
+REPORT_AGAIN_S: Final = 10.0
 SESSIONS_WAITED: Final = 2
 EXPIRY_S: Final = 1.0
 """How long after a session timeout the coordinator may take to remove the member."""
@@ -21,7 +21,7 @@ class InstanceWait:
 
     def __init__(self) -> None:
         self.since: float | None = None
-        self._say_at = 0.0
+        self._report_at = 0.0
 
     def deadline(self, session_timeout_ms: int) -> float | None:
         """Return when the session of a dead holder must have expired, None without a wait."""
@@ -32,10 +32,10 @@ class InstanceWait:
     def refused(self, now: float) -> bool:
         """Note a refused join; return True if it should be reported."""
         if self.since is None:
-            self.since = self._say_at = now
-        if now < self._say_at:
+            self.since = self._report_at = now
+        if now < self._report_at:
             return False
-        self._say_at += SAY_AGAIN_S
+        self._report_at += REPORT_AGAIN_S
         return True
 
     def reset(self) -> None:

@@ -30,7 +30,7 @@ class GroupSettles(Checker):
 
     def _is_excused(self, key: TopicIdPartition, committed_offset: int | None) -> bool:
         late, holder = self.scene.late, self.scene.coordination.holder(key)
-        return late.is_race(key, committed_offset) or late.is_untold(holder, key)
+        return late.is_race(key, committed_offset) or late.is_given_unaware(holder, key)
 
 
 SETTLED_S: Final = 8.0
