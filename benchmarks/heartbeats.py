@@ -25,7 +25,7 @@ from spark_groups.protocol.messages import FindCoordinatorRequest, HeartbeatResp
 from spark_groups.protocol.pace import DEFAULT_INTERVAL_S, FAST_INTERVAL_S
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.wire.cluster import Cluster
-from spark_groups.wire.coordinator import CoordinatorConnection
+from spark_groups.wire.coordinator_connection import CoordinatorConnection
 
 TOPIC = "heartbeats"
 SETTLE_S = 120.0

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
     KafkaError,
+    KafkaException,
     Message,
     TopicCollection,
     TopicPartition,
@@ -23,6 +24,8 @@ from spark_groups.errors import ErrorCode
 from spark_groups.protocol.messages import NO_OFFSET, MetadataRequest
 from spark_groups.types import topic_id_text
 from spark_groups.wire.cluster import Cluster
+
+T = TypeVar("T")
 
 ANSWER_S: Final = 30.0
 HISTORY_S: Final = 120.0
@@ -58,8 +61,18 @@ class Broker:
         new = [NewTopic(name, count, 1) for name, count in topics.items()]
         for each in self._admin.create_topics(new, operation_timeout=ANSWER_S).values():
             each.result(ANSWER_S)
+        return _await(lambda: self._ids(topics), f"the broker does not know {', '.join(topics)}")
+
+    def _ids(self, topics: Iterable[str]) -> dict[str, str]:
         described = self._admin.describe_topics(TopicCollection(list(topics)))
-        return {name: _id_text(each.result(ANSWER_S).topic_id) for name, each in described.items()}
+        try:
+            found = {name: each.result(ANSWER_S) for name, each in described.items()}
+        except KafkaException as error:
+            # The controller has created the topics; the broker may learn of them a moment later.
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+            return {}
+        return {name: _id_text(each.topic_id) for name, each in found.items()}
 
     def grow(self, topic: str, partitions: int) -> None:
         """Give a topic more partitions, and wait until they have a leader.
@@ -70,13 +83,12 @@ class Broker:
         """
         grown = self._admin.create_partitions([NewPartitions(topic, partitions)])
         grown[topic].result(ANSWER_S)
-        deadline_s = time.monotonic() + ANSWER_S
-        while time.monotonic() < deadline_s:
+
+        def has_leaders() -> bool:
             known = self._admin.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions
-            if len(known) == partitions and all(each.leader >= 0 for each in known.values()):
-                return
-            time.sleep(_LOOK_AGAIN_S)
-        raise ClusterError(f"{topic} has no {partitions} partitions after {ANSWER_S:g} s")
+            return len(known) == partitions and all(each.leader >= 0 for each in known.values())
+
+        _await(has_leaders, f"{topic} has no {partitions} partitions")
 
     def ends(self, topics: Mapping[str, int]) -> dict[Partition, int]:
         """Return the next offset to be written of every partition.
@@ -179,6 +191,15 @@ def parse_commit(key: bytes, value: Any) -> tuple[str, Partition, int] | None:
     topic, rest = _text(rest)
     partition = int.from_bytes(rest[:4], "big")
     return group, (topic, partition), int.from_bytes(value[2:10], "big", signed=True)
+
+
+def _await(attempt: Callable[[], T], failure: str) -> T:
+    deadline_s = time.monotonic() + ANSWER_S
+    while time.monotonic() < deadline_s:
+        if found := attempt():
+            return found
+        time.sleep(_LOOK_AGAIN_S)
+    raise ClusterError(f"{failure} after {ANSWER_S:g} s")
 
 
 def _text(data: bytes) -> tuple[str, bytes]:

@@ -179,7 +179,7 @@ def _is_kind(kind: type) -> bool:
 def _texts(kind: ast.ClassDef) -> Iterator[ast.expr]:
     for each in kind.body:
         match each:
-            case ast.FunctionDef(name="_says"):
+            case ast.FunctionDef(name="_message"):
                 returns = (node for node in ast.walk(each) if isinstance(node, ast.Return))
                 yield from (node.value for node in sorted(returns, key=_line) if node.value)
 

@@ -572,7 +572,7 @@ class GroupClient:
             is_settled=self.is_settled, waited_s=waited_s, now=now
         )
 
-    def can_tell(self, ends: Mapping[TopicIdPartition, int], now: float) -> bool:
+    def knows_all_ends(self, ends: Mapping[TopicIdPartition, int], now: float) -> bool:
         """Return whether "nothing to read" is certain: ownership is proven and all ends are known.
 
         While an end is doubted or a finished run is unsettled, there may be more to read.

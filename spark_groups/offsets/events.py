@@ -26,7 +26,7 @@ class PositionFound(Event):
     position: int
     committed: bool
 
-    def _says(self, _: NameOf) -> str:
+    def _message(self, _: NameOf) -> str:
         where = "committed offset" if self.committed else "starting offset"
         return f"{self.topic}-{self.key.partition}: position {self.position} ({where})"
 
@@ -47,7 +47,7 @@ class PartitionsReadFromBeginning(Event):
     partitions: tuple[int, ...]
     command: str
 
-    def _says(self, _: NameOf) -> str:
+    def _message(self, _: NameOf) -> str:
         named = listed([f"{self.topic}-{each}" for each in self.partitions])
         return (
             f"{named}: no committed offset, although the group has read {self.topic} before. They"
@@ -171,7 +171,7 @@ class RangesWithheld(Event):
     withheld: tuple[WithheldRange, ...]
     unresolved: int
 
-    def _says(self, _: NameOf) -> str:
+    def _message(self, _: NameOf) -> str:
         named = listed([str(each) for each in self.withheld], self.unresolved)
         return f"waiting for {named}, not released by their current owners"
 
@@ -209,7 +209,7 @@ class AvailableNowUnsettled(Event):
     def severity(self) -> Severity:
         return Severity.INFO if self.is_harmless else Severity.WARNING
 
-    def _says(self, name_of: NameOf) -> str:
+    def _message(self, name_of: NameOf) -> str:
         if self.is_harmless:
             return (
                 f"AvailableNow ends without {listed([str(each) for each in self.withheld])}, not"
@@ -314,7 +314,7 @@ class RevocationBudgetUsed(Event):
     waiting_for: tuple[TopicIdPartition, ...]
     fitting_offsets: int | None
 
-    def _says(self, name_of: NameOf) -> str:
+    def _message(self, name_of: NameOf) -> str:
         advice = (
             f"; maxOffsetsPerTrigger={self.fitting_offsets} would have fitted"
             if self.fitting_offsets
@@ -384,7 +384,7 @@ class DescriptionRefused(Event):
 
     error: str
 
-    def _says(self, _: NameOf) -> str:
+    def _message(self, _: NameOf) -> str:
         cause = MISSING_RIGHTS.get(self.error, "")
         return (
             f"cannot describe the group: {self.error}{cause}; continuing without visibility of"

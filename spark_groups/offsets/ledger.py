@@ -5,9 +5,9 @@ partition, and its offsets are committed only while that tenure lasts. Member ep
 tenures: they change while a partition is kept.
 
 The offsets of a partition that this query finished but has not committed are a *finished run*. When
-the partition returns after a loss or a restart, and a query committed the offset where a batch of
-the run began, the run is *inherited*: reading continues at its end. Otherwise the committed offset
-wins.
+the partition returns after a loss or a restart, and its committed offset was written by a query and
+is the start of one of the run's batches, the run is *inherited*: reading continues at its end.
+Otherwise the committed offset wins.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class OwnedPartition:
         self.leader_epoch = leader_epoch
         self.listed_end = NO_OFFSET
 
-    def is_start_of_batch_in(self, run: FinishedRun) -> bool:
-        """Return whether a query committed where a batch of a finished run began.
+    def stands_at_batch_start_of(self, run: FinishedRun) -> bool:
+        """Return whether a query committed the offset, and a batch of `run` began there.
 
         If an operator or another consumer committed, reading must continue there instead.
         """
@@ -111,8 +111,8 @@ class OwnedPartition:
     def can_inherit(self, run: FinishedRun) -> bool:
         """Return whether a finished run may be settled now.
 
-        The leader must have confirmed the committed offset, unless no leader epoch is known for
-        it, or one is known for the end of the run.
+        The leader must have confirmed the committed offset. That is not needed if the offset's
+        leader epoch is unknown, or if the run's end has a known one.
         """
         is_confirmed = self.listed_end != NO_OFFSET
         return is_confirmed or self.leader_epoch == NO_LEADER_EPOCH or run.leader_epoch >= 0
@@ -336,7 +336,7 @@ class Ledger:
     def finish(self, plan: BatchPlan) -> FinishedBatch:
         """Note that a batch is proven finished; idempotent.
 
-        A query proves its last batch again when it ends (`spark.source.shutdown`).
+        A query proves its last batch again when it ends (`spark.control.shutdown`).
         """
         if plan in self._finished and plan != self.in_flight:
             return FinishedBatch()
@@ -386,9 +386,9 @@ class Ledger:
     def inherit(self, member_epoch: int) -> Inheritance:
         """Settle the finished runs whose partitions are owned again and ready.
 
-        The leader must first confirm the committed offset, if it can. The end of a run is committed
-        only once a leader epoch is known to reach it (if epochs are known): a commit without one
-        would hide a truncation.
+        The leader first confirms the committed offset, if the offset's leader epoch is known. In
+        that case the end of a run is committed only with a leader epoch whose log reached it:
+        without one, the commit would hide a truncation.
         """
         if not self._undecided:
             return NOTHING_INHERITED
@@ -402,7 +402,7 @@ class Ledger:
                 continue
             whole = self.uncommitted(key)
             assert whole is not None
-            if owned.is_start_of_batch_in(run):
+            if owned.stands_at_batch_start_of(run):
                 owned.inherit(run)
                 self._committing[key] = self._undecided.pop(key)
                 taken.append(whole)

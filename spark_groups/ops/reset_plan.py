@@ -2,7 +2,7 @@
 
 Rules and messages are those of `kafka-consumer-groups.sh --reset-offsets`
 (org.apache.kafka.tools.consumer.group.ConsumerGroupCommand): an offset outside the log becomes its
-start or end, and a time after the last record the end.
+start or end, and a time after the last record becomes the end.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ _WANTED: Final[
         ResetKind.TO_DATETIME: _at_datetime,
         ResetKind.BY_DURATION: _at_datetime,
         ResetKind.FROM_GROUP: _taken_over,
-        ResetKind.FROM_FILE: lambda _, known: (known.file_offset, "not in the file"),
+        ResetKind.FROM_FILE: lambda _, known: (known.file_offset, ""),
     }
 )
 

@@ -49,9 +49,9 @@ class Event:
 
     def text(self, name_of: NameOf) -> str:
         """Return the log line, also shown in snapshots and transcripts."""
-        return self._says(name_of)
+        return self._message(name_of)
 
-    def _says(self, name_of: NameOf) -> str:
+    def _message(self, name_of: NameOf) -> str:
         return self._TEXT.format_map(_Shown(self, name_of)).rstrip()
 
 
@@ -61,7 +61,7 @@ def event(text: str = "", severity: Severity = Severity.INFO) -> Callable[[type[
 
     Args:
         text: The log line; a name in braces stands for a field, as `_Shown` formats it.
-        severity: How loud it is.
+        severity: The level at which the line is logged.
     """
 
     def decorate(kind: type[E]) -> type[E]:
@@ -80,7 +80,7 @@ class MemberEvent(Event):
 
     def text(self, name_of: NameOf) -> str:
         """Return the log line, which begins with the member."""
-        return f"member {self.member_id} at epoch {self.member_epoch}: {self._says(name_of)}"
+        return f"member {self.member_id} at epoch {self.member_epoch}: {self._message(name_of)}"
 
 
 @event("member epoch {previous} -> {member_epoch}")

@@ -7,8 +7,6 @@ events, and the time of the next poll (`next_wakeup`).
 The coordinator repeats a lost assignment only in answer to a full heartbeat, so the next heartbeat
 after a failure is full. A join has an empty list of owned partitions. The member epoch of a
 successful answer is always taken, even while leaving.
-
-`InstanceWait` is the wait of a static member for its `group.instance.id`.
 """
 
 from __future__ import annotations
@@ -30,6 +28,7 @@ from spark_groups.protocol.events import (
     PartitionsRevoked,
     RevocationRequested,
 )
+from spark_groups.protocol.instance_wait import InstanceWait
 from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.membership import PLANNING, SILENT, MemberInput, MemberState, next_state
 from spark_groups.protocol.messages import (
@@ -46,45 +45,6 @@ from spark_groups.types import NO_PARTITIONS, Assignment
 __all__ = ["Member", "MemberConfig"]
 
 _COMMITTING: Final = (*PLANNING, MemberState.PREPARE_LEAVING)
-
-
-SAY_AGAIN_S: Final = 10.0
-SESSIONS_WAITED: Final = 2
-EXPIRY_S: Final = 1.0
-"""How long after a session timeout the coordinator may take to remove the member."""
-
-
-class InstanceWait:
-    """The wait for an instance id that another member still holds (UNRELEASED_INSTANCE_ID).
-
-    A static member that died holds its instance id until its session expires. Its successor retries
-    the join for two session timeouts, and reports the wait every ten seconds. One session timeout
-    is too short, because the dead member's session restarts when the coordinator moves or a join
-    arrives late.
-    """
-
-    def __init__(self) -> None:
-        self.since: float | None = None
-        self._say_at = 0.0
-
-    def deadline(self, session_timeout_ms: int) -> float | None:
-        """Return when the session of a dead holder must have expired, None without a wait."""
-        if self.since is None:
-            return None
-        return self.since + SESSIONS_WAITED * session_timeout_ms / 1000 + EXPIRY_S
-
-    def refused(self, now: float) -> bool:
-        """Note a refused join; return True if it should be reported."""
-        if self.since is None:
-            self.since = self._say_at = now
-        if now < self._say_at:
-            return False
-        self._say_at += SAY_AGAIN_S
-        return True
-
-    def reset(self) -> None:
-        """Forget the wait: the next refused join begins a new one."""
-        self.since = None
 
 
 class ReportedState:

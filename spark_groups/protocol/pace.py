@@ -24,8 +24,8 @@ class Pace:
         self.interval_s = DEFAULT_INTERVAL_S
         self.last_sent_at: float | None = None
         self.unanswered_since: float | None = None
-        """When the first heartbeat was sent that the broker may have accepted without an answer
-        reaching us."""
+        """When the oldest heartbeat was sent whose answer we do not have, but which the broker may
+        have accepted."""
         self._fast = fast
         self._due_at: float | None = None
         self._not_before = 0.0

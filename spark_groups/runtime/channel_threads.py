@@ -26,7 +26,7 @@ from spark_groups.protocol.messages import (
 )
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import RequestError
-from spark_groups.wire.coordinator import CoordinatorConnection
+from spark_groups.wire.coordinator_connection import CoordinatorConnection
 from spark_groups.wire.group_settings import SESSION_TIMEOUT_MS, group_settings
 from spark_groups.wire.security.security import Security
 

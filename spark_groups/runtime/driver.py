@@ -38,7 +38,7 @@ from spark_groups.runtime.instance_lock import InstanceLock
 from spark_groups.types import BatchPlan, TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import RequestError
-from spark_groups.wire.coordinator import CoordinatorConnection
+from spark_groups.wire.coordinator_connection import CoordinatorConnection
 from spark_groups.wire.security.security import Security
 
 logger = logging.getLogger(__name__)
@@ -268,11 +268,11 @@ class GroupDriver:
             with self._engine.changed:
                 plan = self._plan_from(client, limit, ends)
                 now = suspension_clock()
-                can_tell = client.can_tell(ends.offsets, now)
-                answered_at = now if can_tell else answered_at
+                knows_all_ends = client.knows_all_ends(ends.offsets, now)
+                answered_at = now if knows_all_ends else answered_at
                 if plan is not None:
                     return plan
-                is_over = can_tell and client.is_available_now_over(now - began_at, now)
+                is_over = knows_all_ends and client.is_available_now_over(now - began_at, now)
                 self._engine.pump()
             if is_over:
                 return None
@@ -283,7 +283,7 @@ class GroupDriver:
                 )
             self._await(lambda: client.is_settled, POLL_AGAIN_S)
             # Settled, but a request is unanswered or a topic is in doubt: pause before retrying.
-            may_ask = can_tell and not client.is_in_doubt
+            may_ask = knows_all_ends and not client.is_in_doubt
             self._engine.wait_for(lambda: self._engine.is_closing, 0 if may_ask else POLL_AGAIN_S)
 
     def _readable_ends(self, client: GroupClient) -> ListOffsetsResponse:

@@ -22,7 +22,7 @@ from spark_groups.runtime.channel_threads import ChannelThreads
 logger = logging.getLogger(__name__)
 
 MAX_SLEEP_S: Final = 1.0
-LENGTH: Final = 100
+TIMELINE_LENGTH: Final = 100
 
 
 class Engine:
@@ -131,7 +131,7 @@ class Timeline:
         self.observers: list[Callable[[Event, NameOf], None]] = []
         """Called with each event and a function that names topics; must not block."""
         self._group_id = group_id
-        self._lines: deque[str] = deque(maxlen=LENGTH)
+        self._lines: deque[str] = deque(maxlen=TIMELINE_LENGTH)
 
     def add(self, event: Event, name_of: NameOf) -> None:
         """Log an event and pass it to the observers."""

@@ -43,7 +43,7 @@ from spark_groups.wire.connection import (
     Connection,
     RequestError,
 )
-from spark_groups.wire.coordinator import exchange, fetch_all
+from spark_groups.wire.coordinator_connection import exchange, fetch_all
 from spark_groups.wire.leader_requests import (
     ASK_AGAIN,
     ATTEMPT_TIMEOUT_S,

@@ -21,7 +21,7 @@ from spark_groups.protocol.messages import (
 from spark_groups.types import TopicId, TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import Connection
-from spark_groups.wire.coordinator import exchange
+from spark_groups.wire.coordinator_connection import exchange
 from spark_groups.wire.schemas.codec import Values, decode_start
 from spark_groups.wire.schemas.messages import (
     CONSUMER_PROTOCOL_ASSIGNMENT,

@@ -308,9 +308,9 @@ def test_plan_is_not_made_on_dead_ownership() -> None:
     assert harness.client.readable(proven_at + 12.0)
     assert not harness.client.readable(proven_at + 12.1)
     assert harness.client.plan(ALL, ends({0: 5}), proven_at + 12.1) is None
-    assert harness.client.can_tell({key(0): 5}, proven_at + 12.0)
-    assert not harness.client.can_tell({key(0): 5}, proven_at + 12.1)
-    assert not harness.client.can_tell({}, proven_at)
+    assert harness.client.knows_all_ends({key(0): 5}, proven_at + 12.0)
+    assert not harness.client.knows_all_ends({key(0): 5}, proven_at + 12.1)
+    assert not harness.client.knows_all_ends({}, proven_at)
 
 
 def test_completeness_is_unknown_while_an_old_leader_answers() -> None:
@@ -321,16 +321,16 @@ def test_completeness_is_unknown_while_an_old_leader_answers() -> None:
     harness.answer(Channel.OFFSETS, all_of(harness.until(m.OffsetCommitRequest)))
     old = {key(0): 2}
     assert harness.plan(ALL, ends({0: 12}), old) is None
-    assert not harness.client.can_tell(ends({0: 12}), harness.now)
+    assert not harness.client.knows_all_ends(ends({0: 12}), harness.now)
     assert harness.plan(ALL, ends({0: 10}), {key(0): 3}) is None
-    assert harness.client.can_tell(ends({0: 10}), harness.now)
+    assert harness.client.knows_all_ends(ends({0: 10}), harness.now)
 
 
 def test_completeness_is_unknown_while_a_finished_run_is_undecided() -> None:
     harness = replaying(committed_leader_epoch=3)
     harness.beat(accepted(2, parts(0, 1)))
     finish(harness, REPLAYED)
-    assert not harness.client.can_tell(ends({0: 0, 1: 0}), harness.now)
+    assert not harness.client.knows_all_ends(ends({0: 0, 1: 0}), harness.now)
 
 
 def test_silence_of_two_heartbeats_is_dead_ownership_where_sessions_are_short() -> None:

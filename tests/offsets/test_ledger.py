@@ -415,7 +415,7 @@ def test_commits_were_lost_where_a_query_stands_at_the_beginning_of_a_run(
     each = owned(2)
     each.position, each.committed_offset = position, committed_offset
     each.is_query_commit = is_query_commit
-    assert each.is_start_of_batch_in(run(2)) is were_lost
+    assert each.stands_at_batch_start_of(run(2)) is were_lost
 
 
 def run(leader_epoch: int) -> FinishedRun:

@@ -25,7 +25,7 @@ from tests.observation.groups import member
 from tests.observation.test_observe import classic_member
 from tests.ops.commands import Run
 from tests.runtime.members import describe, heartbeat
-from tests.wire.test_coordinator import coordinator
+from tests.wire.test_coordinator_connection import coordinator
 from tests.wire.test_group_admin import join
 
 VERSIONS = ["4.0.0", "4.3.1", "4.4.0"]

@@ -47,6 +47,7 @@ LOWER = "is lower than earliest offset for topic partition flights-0. Value will
         (ResetKind.SHIFT_BY, -60, KNOWN, 10, f"New offset (-10) {LOWER}"),
         (ResetKind.TO_DATETIME, 0, KNOWN, 70, ""),
         (ResetKind.FROM_GROUP, 0, KNOWN, 60, ""),
+        (ResetKind.FROM_FILE, 0, KNOWN, 20, ""),
         (ResetKind.TO_CURRENT, 0, KNOWN, 50, ""),
         (ResetKind.BY_DURATION, 0, KNOWN, 70, ""),
     ],

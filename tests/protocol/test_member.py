@@ -18,7 +18,8 @@ from spark_groups.protocol.events import (
     PartitionsRevoked,
     RevocationRequested,
 )
-from spark_groups.protocol.member import EXPIRY_S, SAY_AGAIN_S, InstanceWait, ReportedState
+from spark_groups.protocol.instance_wait import EXPIRY_S, REPORT_AGAIN_S, InstanceWait
+from spark_groups.protocol.member import ReportedState
 from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.messages import HeartbeatRequest
@@ -227,7 +228,7 @@ def test_full_report_while_withholding_acknowledges_nothing() -> None:
 def test_wait_is_said_at_once_and_then_now_and_again() -> None:
     wait = InstanceWait()
     said = [second for second in range(35) if wait.refused(100.0 + second)]
-    assert said == [0, SAY_AGAIN_S, 2 * SAY_AGAIN_S, 3 * SAY_AGAIN_S]
+    assert said == [0, REPORT_AGAIN_S, 2 * REPORT_AGAIN_S, 3 * REPORT_AGAIN_S]
     assert wait.since == 100.0
 
 

@@ -25,7 +25,7 @@ from spark_groups.protocol.subscription import Subscription
 from spark_groups.runtime.driver import GroupDriver
 from spark_groups.types import BatchPlan
 from spark_groups.wire.cluster import Cluster
-from spark_groups.wire.coordinator import CoordinatorConnection
+from spark_groups.wire.coordinator_connection import CoordinatorConnection
 from spark_groups.wire.security.security import Security
 from tests.brokers import Row, produce
 from tests.waiting import wait_until

@@ -18,7 +18,7 @@ from spark_groups.protocol.messages import Node
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.runtime.channel_threads import ChannelThreads
 from spark_groups.runtime.driver import leave_at_once
-from spark_groups.runtime.engine import LENGTH, Engine, Timeline, suspension_clock
+from spark_groups.runtime.engine import TIMELINE_LENGTH, Engine, Timeline, suspension_clock
 from spark_groups.wire.security.security import Security
 from tests.brokers import create_topic
 from tests.runtime.members import instance_epochs, queries
@@ -89,11 +89,11 @@ def test_event_is_logged_kept_and_shown_to_all_observers(caplog: pytest.LogCaptu
 
 def test_only_the_last_ones_are_kept() -> None:
     timeline = Timeline("g")
-    for epoch in range(LENGTH + 5):
+    for epoch in range(TIMELINE_LENGTH + 5):
         timeline.add(MemberLeft(1.0, "m1", epoch), lambda _: None)
     lines = timeline.lines()
-    assert len(lines) == LENGTH
-    assert f"epoch {LENGTH + 4}: " in lines[-1]
+    assert len(lines) == TIMELINE_LENGTH
+    assert f"epoch {TIMELINE_LENGTH + 4}: " in lines[-1]
 
 
 CONFIG = MemberConfig(group_id="g", subscription=Subscription.of_names("orders"))

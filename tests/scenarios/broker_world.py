@@ -31,7 +31,7 @@ from spark_groups.wire.configuration import (
     configuration_to_wire,
 )
 from spark_groups.wire.connection import Connection, RequestError
-from spark_groups.wire.coordinator import exchange
+from spark_groups.wire.coordinator_connection import exchange
 from spark_groups.wire.group_settings import group_settings
 from spark_groups.wire.schemas.messages import (
     DESCRIBE_CONFIGS,

@@ -28,7 +28,7 @@ from spark_groups.types import TopicId, TopicIdPartition
 from spark_groups.wire.cluster import Cluster, ListedGroup
 from spark_groups.wire.configuration import ConfigEntry, ConfigOrigin, ConfigResource
 from spark_groups.wire.connection import RequestError
-from spark_groups.wire.coordinator import CoordinatorConnection
+from spark_groups.wire.coordinator_connection import CoordinatorConnection
 from spark_groups.wire.schemas.messages import LIST_OFFSETS, METADATA
 from spark_groups.wire.topic_metadata import ClusterMetadata, KnownTopic, Leader
 from tests.brokers import Row, create_topic, delete_topic, produce
@@ -41,7 +41,7 @@ from tests.wire.listener import (
     read_frame,
     response,
 )
-from tests.wire.test_coordinator import coordinator, join, topic_id
+from tests.wire.test_coordinator_connection import coordinator, join, topic_id
 
 
 @pytest.fixture

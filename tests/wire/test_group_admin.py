@@ -32,7 +32,7 @@ from tests.observation.test_observe import classic_member
 from tests.runtime.members import heartbeat, queries
 from tests.waiting import wait_until
 from tests.wire.test_cluster import topic_id
-from tests.wire.test_coordinator import coordinator
+from tests.wire.test_coordinator_connection import coordinator
 
 
 def answered_with(values: dict[str, Any], sent: list[Any]) -> Any:

@@ -25,7 +25,7 @@ from spark_groups.wire.leader_requests import LeaderCache
 from spark_groups.wire.topic_metadata import ClusterMetadata, KnownTopic, Leader
 from tests.brokers import create_topic, produce
 from tests.waiting import wait_until
-from tests.wire.test_coordinator import topic_id
+from tests.wire.test_coordinator_connection import topic_id
 
 pytestmark = pytest.mark.broker
 

@@ -2,8 +2,8 @@
 
 Record types are written in the order 5, 16, 4, 3, 7, 6, 8. Requests are checked like
 GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid; "Request Validation" in the
-KIP agrees except where it contradicts itself: a join without a member id requests an id, and epoch
--2 is the temporary leave of a static member.
+KIP agrees, except where it contradicts itself. There the model does what Kafka does: a join without
+a member id requests an id, and epoch -2 is the temporary leave of a static member.
 
 Source: KIP-848, "Request Handling", "Assignment Epoch - Compute the group assignment", "Response
 Schema", "Assignment", "Client Side Mode"; KIP-1263; GroupMetadataManager.consumerGroupHeartbeat and
@@ -116,7 +116,7 @@ def _regular(
 def _updated_member(
     member: GroupMember, request: HeartbeatRequest, context: RequestContext
 ) -> GroupMember:
-    """Return the member with the changes of the request; the same object without changes."""
+    """Return the member with the changes of the request; the same object if nothing changed."""
     names = request.subscribed_topic_names
     timeout_ms = request.rebalance_timeout_ms
     if (
@@ -251,7 +251,7 @@ class MemberTarget:
 def member_target(
     change: Change, subscribed: GroupSubscription, profile: Profile, context: RequestContext
 ) -> MemberTarget:
-    """Return the target of a member, computed if the group epoch is ahead of the last one.
+    """Return the target of a member, computed again if the group epoch is ahead of its epoch.
 
     Args:
         subscribed: Subscriptions and epoch of the group after the request.
@@ -263,8 +263,8 @@ def member_target(
     group_epoch = subscribed.group_epoch
     if group.assignment_epoch >= group_epoch or not _may_assign(change, profile, context):
         return MemberTarget(group.assignment_epoch, last_target(group, updated_member, profile))
-    # Kafka updates the subscription type only when it compares the topics: a member that joins
-    # without a subscription while a target is due counts like the others.
+    # Kafka updates the subscription type only when it compares the topics. If this request does not
+    # make it compare them, the type stays that of the members before the request.
     if subscribed.is_compared:
         homogeneous = target_assignment.is_homogeneous(change.counted(), subscribed.regexes)
     else:

@@ -103,7 +103,7 @@ class Coordination:
     """Members removed because they took too long to revoke."""
     removed_at: dict[str, float] = field(default_factory=dict)
     """When each member was removed by a timeout; seconds."""
-    heard_at: dict[str, float] = field(default_factory=dict)
+    last_heartbeat_at: dict[str, float] = field(default_factory=dict)
     """When each member sent its last accepted heartbeat, or another node took over."""
     failing_until: float = 0.0
     """Appends to the log fail until then."""
@@ -216,14 +216,14 @@ class Coordination:
             assert isinstance(request, m.HeartbeatRequest)
             member_id = response.member_id or request.member_id
             if member_id in self.group.members:
-                self.heard_at[member_id] = waiting.asked_at
+                self.last_heartbeat_at[member_id] = waiting.asked_at
 
     def _changed(self) -> None:
         if self._appended_at is None:
             self._appended_at = self.schedule.now
-        for member_id in self.heard_at.keys() - self.group.members.keys():
+        for member_id in self.last_heartbeat_at.keys() - self.group.members.keys():
             # If the member returns, its session starts from the beginning.
-            del self.heard_at[member_id]
+            del self.last_heartbeat_at[member_id]
         self.watch.changed(self.group)
         if not self._flushing:
             self._flushing = True
@@ -345,5 +345,5 @@ class Coordination:
         now = self.schedule.now
         self.sensors.load.record(now, loading_s)
         self._shard = self._new_shard()
-        self.heard_at = dict.fromkeys(self.group.members, now)
+        self.last_heartbeat_at = dict.fromkeys(self.group.members, now)
         self._changed()

@@ -42,9 +42,9 @@ class LateRequests:
     """Follows commits without an answer, and changes by late heartbeats."""
 
     def __init__(self) -> None:
-        self._misheard: set[Sender] = set()
+        self._taken_unaware: set[Sender] = set()
         """Partitions that a late heartbeat took from a member, until the member releases them."""
-        self._untold: set[Sender] = set()
+        self._given_unaware: set[Sender] = set()
         """Partitions that a late heartbeat gave to a plain consumer that does not know it."""
         self._doubts: dict[Sender, Doubt] = {}
         self._assigned_at: dict[Sender, int] = {}
@@ -69,18 +69,22 @@ class LateRequests:
 
     def is_late(self, each: AcceptedOffset) -> bool:
         """Return whether an offset came late, or from a member that lost the partition unaware."""
-        if not self._late and not self._misheard:
+        if not self._late and not self._taken_unaware:
             return False
         sender = (each.member_id, each.key)
-        return (sender, each.committed_offset, each.at) in self._late or sender in self._misheard
+        return (
+            sender,
+            each.committed_offset,
+            each.at,
+        ) in self._late or sender in self._taken_unaware
 
-    def is_misheard(self, member_id: str, key: TopicIdPartition) -> bool:
+    def is_taken_unaware(self, member_id: str, key: TopicIdPartition) -> bool:
         """Return whether a late heartbeat took a partition from a member that does not know it."""
-        return (member_id, key) in self._misheard
+        return (member_id, key) in self._taken_unaware
 
-    def is_untold(self, member_id: str | None, key: TopicIdPartition) -> bool:
+    def is_given_unaware(self, member_id: str | None, key: TopicIdPartition) -> bool:
         """Return whether a late heartbeat gave a partition to an unaware plain consumer."""
-        return (member_id, key) in self._untold
+        return (member_id, key) in self._given_unaware
 
     def undoes_late(self, each: AcceptedOffset) -> bool:
         """Return whether an accepted offset replaced that of a late commit."""
@@ -135,15 +139,15 @@ class LateRequests:
             self._late[sender, each.committed_offset, fact.at] = is_race
 
     def _heartbeat_late(self, fact: facts.ChangedByLateHeartbeat) -> None:
-        self._misheard.update((fact.member_id, key) for key in fact.taken)
-        self._untold.update((fact.member_id, key) for key in fact.given)
+        self._taken_unaware.update((fact.member_id, key) for key in fact.taken)
+        self._given_unaware.update((fact.member_id, key) for key in fact.given)
 
     def _happened(self, fact: facts.Happened) -> None:
         event = fact.event
-        if self._misheard and isinstance(event, PartitionsRevoked | PartitionsLost):
-            self._misheard -= {(event.member_id, key) for key in event.partitions}
+        if self._taken_unaware and isinstance(event, PartitionsRevoked | PartitionsLost):
+            self._taken_unaware -= {(event.member_id, key) for key in event.partitions}
         if isinstance(event, PartitionsAssigned):
-            self._untold -= {(event.member_id, key) for key in event.partitions}
+            self._given_unaware -= {(event.member_id, key) for key in event.partitions}
             # A commit of an earlier assignment no longer matters.
             for key in event.partitions:
                 self._assigned_at[event.member_id, key] = event.member_epoch
@@ -157,7 +161,7 @@ class LateRequests:
             self._replaced[each.key] = self._overtaken[each.key]
         sender = (each.member_id, each.key)
         is_race = self._late.get((sender, each.committed_offset, each.at))
-        if sender in self._misheard:
+        if sender in self._taken_unaware:
             is_race = True
         if is_race is not None and each.before is not None:
             if each.before != each.committed_offset:

@@ -462,7 +462,7 @@ class Query:
         current.pump()
         scene.publish(Triggered(self.name, client, plan))
         if plan is None and self._drains:
-            self._drain(current, knows_ends=client.can_tell(offsets, current.now))
+            self._drain(current, knows_ends=client.knows_all_ends(offsets, current.now))
             return
         self._found_nothing_since = None
         if plan is None:

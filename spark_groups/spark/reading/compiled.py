@@ -28,7 +28,7 @@ from spark_groups.errors import SparkGroupsError
 from spark_groups.runtime.directories import cache_dir, make_private
 
 PACKAGE: Final = "spark_groups.records"
-_DECODER: Final = f"{PACKAGE}.decoder"
+_DECODER: Final = f"{PACKAGE}.arrow_batches"
 LOCK_S: Final = 120.0
 """How long to wait for another process to compile."""
 _ASK_AGAIN_S: Final = 0.05

@@ -156,7 +156,7 @@ class Fetcher:
     def _lose_topic(self, topic: LostTopic) -> None:
         lost = [each for each in self._wanted.values() if each.key.topic_id == topic.topic_id]
         offsets = sum(each.until_offset - each.next_offset for each in lost)
-        happened = "was deleted and created again" if topic.is_recreated else "is gone"
+        happened = "was deleted and created again" if topic.is_recreated else "was deleted"
         self._lose(
             f"the topic {topic.name} ({topic_id_text(topic.topic_id)}) {happened}:"
             f" {offsets} offsets cannot be read"

@@ -193,7 +193,7 @@ def test_a_returning_member_was_not_silent_while_it_was_away() -> None:
         m.HeartbeatRequest(group_id="g", member_id="m1", member_epoch=-2, instance_id="i1"),
     )
     asked.ask(replace(JOIN, member_id="m2", instance_id="i1"))
-    assert asked.coordination.heard_at.keys() == {"m2"}
+    assert asked.coordination.last_heartbeat_at.keys() == {"m2"}
 
 
 @pytest.mark.parametrize(("profile", "may"), [("kafka-4.1", False), ("kafka-4.2", True)])

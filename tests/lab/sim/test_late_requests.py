@@ -118,12 +118,12 @@ def revoked() -> facts.Happened:
 def test_what_a_late_heartbeat_took_is_excused_until_its_member_gives_it_up() -> None:
     given = Given()
     given.publish(facts.ChangedByLateHeartbeat("m", frozenset({KEY})))
-    assert given.late.is_misheard("m", KEY)
+    assert given.late.is_taken_unaware("m", KEY)
     offset = given.accepted(10, 20)
     assert given.late.is_late(offset)
     assert given.late.is_race(KEY, 10), "its commit takes the offset of the new owner back"
     given.publish(revoked())
-    assert not given.late.is_misheard("m", KEY)
+    assert not given.late.is_taken_unaware("m", KEY)
     assert not given.late.is_late(given.accepted(30, 10))
 
 
@@ -154,9 +154,9 @@ def test_a_commit_of_the_tenure_before_is_not_doubted_when_its_answer_is_missed_
 def test_partitions_of_a_late_join_are_unreported_until_the_member_is_assigned_them() -> None:
     given = Given()
     given.publish(facts.ChangedByLateHeartbeat("m", frozenset(), frozenset({KEY})))
-    assert given.late.is_untold("m", KEY)
-    assert not given.late.is_untold(None, KEY)
-    assert not given.late.is_misheard("m", KEY)
+    assert given.late.is_given_unaware("m", KEY)
+    assert not given.late.is_given_unaware(None, KEY)
+    assert not given.late.is_taken_unaware("m", KEY)
     event = PartitionsAssigned(0.0, "m", 2, Assignment(frozenset({KEY})))
     given.publish(facts.Happened("c1", event))
-    assert not given.late.is_untold("m", KEY)
+    assert not given.late.is_given_unaware("m", KEY)

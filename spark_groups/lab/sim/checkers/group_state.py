@@ -47,7 +47,7 @@ class TimeoutsEnforced(Checker):
             return
         now = self.scene.now
         for member in group.members.values():
-            last_heartbeat_at = coordination.heard_at.get(member.member_id, now)
+            last_heartbeat_at = coordination.last_heartbeat_at.get(member.member_id, now)
             silent_s = self._overdue_s(last_heartbeat_at, self.scene.swarm.session_s)
             if silent_s > 0:
                 self.fail(

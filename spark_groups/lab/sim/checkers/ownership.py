@@ -51,7 +51,7 @@ class SingleOwner(Checker):
             if member.member_id == event.member_id or member.state is MemberState.LEAVING:
                 continue
             for key in event.partitions.partitions & member.owned.partitions:
-                if not self.scene.late.is_misheard(member.member_id, key):
+                if not self.scene.late.is_taken_unaware(member.member_id, key):
                     self.fail(f"{fact.who} is given {key} while {other.name} owns it")
 
     @on(facts.Triggered)
@@ -61,8 +61,8 @@ class SingleOwner(Checker):
             return
         for each in plan.ranges:
             holder = coordination.holder(each.key)
-            is_misheard = self.scene.late.is_misheard(plan.member_id, each.key)
-            if holder != plan.member_id and not is_misheard:
+            is_taken_unaware = self.scene.late.is_taken_unaware(plan.member_id, each.key)
+            if holder != plan.member_id and not is_taken_unaware:
                 self.fail(f"{fact.who} planned {each} as {plan.member_id}, but {holder} holds it")
 
 

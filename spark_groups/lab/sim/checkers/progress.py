@@ -30,7 +30,7 @@ class GroupSettles(Checker):
 
     def _is_excused(self, key: TopicIdPartition, committed_offset: int | None) -> bool:
         late, holder = self.scene.late, self.scene.coordination.holder(key)
-        return late.is_race(key, committed_offset) or late.is_untold(holder, key)
+        return late.is_race(key, committed_offset) or late.is_given_unaware(holder, key)
 
 
 SETTLED_S: Final = 8.0
@@ -105,7 +105,7 @@ class KeepsReading(Checker):
 
 
 class AvailableNowBounds(Checker):
-    """An AvailableNow job reads to the ends of the logs at its first batch, and no further.
+    """An AvailableNow job reads a partition up to its end when first planned, and no further.
 
     A deposed leader may have reported the end a moment late. A job that waited too long for the
     partitions of other members ends without them.

@@ -60,7 +60,7 @@ class NoGap(Checker):
     def _quiet(self, _fact: facts.Quiet) -> None:
         history = self.history
         for key, log in self.scene.storage.logs.items():
-            if self.scene.late.is_untold(self.scene.coordination.holder(key), key):
+            if self.scene.late.is_given_unaware(self.scene.coordination.holder(key), key):
                 continue
             lowest = max(history.lowest.get(key, log.end_offset), log.start_offset)
             was_read = history.read.get(key, set())

@@ -51,9 +51,9 @@ def test_a_member_may_be_silent_until_its_session_timeout() -> None:
     check(facts.Quiet())
     (member_id,) = scene.coordination.group.members
     longest_s = scene.swarm.session_s + SLACK_S
-    scene.coordination.heard_at[member_id] = scene.now - longest_s
+    scene.coordination.last_heartbeat_at[member_id] = scene.now - longest_s
     check(facts.Quiet())
-    scene.coordination.heard_at[member_id] = scene.now - longest_s - 0.1
+    scene.coordination.last_heartbeat_at[member_id] = scene.now - longest_s - 0.1
     with pytest.raises(BrokenInvariantError, match="has been silent"):
         check(facts.Quiet())
     scene.coordination.failing_until = scene.now

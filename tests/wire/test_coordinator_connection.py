@@ -28,7 +28,7 @@ from spark_groups.protocol.messages import (
 from spark_groups.types import NO_PARTITIONS, TopicId, TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import RequestError
-from spark_groups.wire.coordinator import CoordinatorConnection
+from spark_groups.wire.coordinator_connection import CoordinatorConnection
 from tests.brokers import create_topic, delete_topic
 from tests.waiting import wait_until
 from tests.wire.listener import await_end, greet, listening, read_frame

@@ -59,9 +59,9 @@ GroupResponse = (
 def exchange(connection: Connection, request: GroupRequest, timeout_s: float) -> GroupResponse:
     """Send one request over an open connection and return its response.
 
-    Before Kafka 4.2, OffsetCommit and OffsetFetch take topic names. Their ids are then looked up
-    on the same connection first, so that no offset of a deleted topic is written or read under the
-    name of a new one.
+    Before Kafka 4.2, OffsetCommit and OffsetFetch take topic names. The names are then looked up
+    by topic id, on the same connection, so that no offset of a deleted topic is written or read
+    under the name of a new one.
 
     Args:
         connection: To the coordinator, or to any broker for FindCoordinator.
