@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from spark_groups.spark.source.batch_rows import foreach_batch_rows
     from spark_groups.spark.source.registration import register
     from spark_groups.spark.tables.delta import delta_table
+    from spark_groups.spark.tables.postgres import postgres_table
+    from spark_groups.spark.tables.sqlite import sqlite_table
     from spark_groups.spark.tables.write import write_table
 
 __all__ = [
@@ -48,9 +50,11 @@ __all__ = [
     "figures",
     "foreach_batch_rows",
     "listen",
+    "postgres_table",
     "process_records",
     "register",
     "simulate",
+    "sqlite_table",
     "write_table",
 ]
 
@@ -75,9 +79,11 @@ _HOMES = {
     "figures": "spark_groups.spark.control.figures",
     "foreach_batch_rows": "spark_groups.spark.source.batch_rows",
     "listen": "spark_groups.spark.control.listener",
+    "postgres_table": "spark_groups.spark.tables.postgres",
     "process_records": "spark_groups.spark.processing.process",
     "register": "spark_groups.spark.source.registration",
     "simulate": "spark_groups.lab.commands.simulation",
+    "sqlite_table": "spark_groups.spark.tables.sqlite",
     "write_table": "spark_groups.spark.tables.write",
 }
 

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from tests.conformance.tally import PROPERTY, Played, lines
 from tests.ops.commands import Run, runner
+from tests.postgres import running_postgres
 from tests.scenarios.broker_world import BATCHING, SERVER_PROPERTIES, BrokerWorld
 from tests.secured import SecuredKafka, secured_kafka
 
@@ -123,6 +124,13 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
     """A broker with TLS, logins and ACLs, for all tests. Do not stop it."""
     with secured_kafka(tmp_path_factory.mktemp("secured")) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """How libpq reaches a PostgreSQL, one for all tests. Do not stop it."""
+    with running_postgres() as dsn:
+        yield dsn
 
 
 @pytest.fixture
