@@ -28,7 +28,7 @@ from spark_groups.spark.tables.fence import (
     holds,
 )
 from spark_groups.spark.tables.parquet_files import plain_schema
-from spark_groups.spark.tables.postgres_rows import PostgresTaskWriter, connect
+from spark_groups.spark.tables.postgres_rows import PostgresTaskWriter, connect, told
 from spark_groups.spark.tables.table import Attempt, Piece
 from spark_groups.spark.tables.tasks import PIECES_SCHEMA, RowsToPieces
 from spark_groups.types import TopicId
@@ -123,7 +123,7 @@ def postgres_table(dsn: str, table: str) -> PostgresTable:
         OptionsError: `psycopg` is missing, or the dsn or the name is none.
     """
     try:
-        told = psycopg.conninfo.conninfo_to_dict(dsn)
+        given = psycopg.conninfo.conninfo_to_dict(dsn)
     except psycopg.Error:
         # What libpq says of it may show the password.
         raise OptionsError(
@@ -134,7 +134,9 @@ def postgres_table(dsn: str, table: str) -> PostgresTable:
     if not all(names) or any(len(each.encode()) > NAME_BYTES_MAX for each in names):
         raise OptionsError(f"{table!r} is not the name of a table, nor schema.table")
     server = ", ".join(
-        f"{name} {told[name]}" for name in ("host", "hostaddr", "port", "dbname") if told.get(name)
+        f"{name} {given[name]}"
+        for name in ("host", "hostaddr", "port", "dbname")
+        if given.get(name)
     )
     return PostgresTable(dsn, tuple(names), f"the PostgreSQL table {table} ({server or 'local'})")
 
@@ -191,9 +193,7 @@ class PostgresTable:
             place = self._found(cursor)
             if not place.has_fence:
                 return TableState()
-            cursor.execute(
-                self._sql(_READ, place), {"table": self._names[-1], "topics": topics}
-            )
+            cursor.execute(self._sql(_READ, place), {"table": self._names[-1], "topics": topics})
             rows = cursor.fetchall()
         self._check_not_dropped(group_id, place, rows)
         return TableState(entries=dict(map(_entry, rows)))
@@ -263,13 +263,13 @@ class PostgresTable:
                     cursor.execute(_SETTINGS, {"wait": str(LOCK_WAIT_MS)})
                     yield cursor
             except _CHANGED as error:
-                raise TableChangedError(f"another writer changes {self}: {_told(error)}") from None
+                raise TableChangedError(f"another writer changes {self}: {told(error)}") from None
             except psycopg.Error as error:
                 if is_commit and (connection.closed or connection.broken):
                     raise TableChangedError(
-                        f"the answer of {self} to a commit was lost: {_told(error)}"
+                        f"the answer of {self} to a commit was lost: {told(error)}"
                     ) from None
-                raise TableError(f"{self}: {_told(error)}") from None
+                raise TableError(f"{self}: {told(error)}") from None
 
     def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
         """Return a connection that answers."""
@@ -390,9 +390,7 @@ class PostgresTable:
                 if cursor.rowcount != len(part):
                     raise TableChangedError(f"another writer has begun a partition of {self}")
 
-    def _move(
-        self, cursor: Cursor, place: _Place, piece: Piece, columns: Sequence[Column]
-    ) -> None:
+    def _move(self, cursor: Cursor, place: _Place, piece: Piece, columns: Sequence[Column]) -> None:
         """Move the rows of a piece into the table.
 
         Raises:
@@ -480,8 +478,3 @@ def _values(changes: Sequence[EntryChange]) -> Mapping[str, list[Any]]:
 def _typed(text: str) -> sql.SQL:
     """Return the name of a type, which is one of ours."""
     return sql.SQL(text)  # type: ignore[arg-type]
-
-
-def _told(error: psycopg.Error) -> str:
-    """Return what an error says, without the values of rows that PostgreSQL adds to it."""
-    return error.diag.message_primary or str(error).strip().split("\n", 1)[0]

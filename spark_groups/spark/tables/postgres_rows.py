@@ -6,6 +6,7 @@ nothing, and what a task stages in vain stands apart. Executors import this modu
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -86,7 +87,12 @@ class PostgresTaskWriter:
         first = next(filled, None)
         if first is None:
             return
-        name = f"{self.attempt}-{task}"
+        try:
+            yield self._staged(first, filled, f"{self.attempt}-{task}")
+        except psycopg.Error as error:
+            raise TableError(f"rows cannot be set aside in PostgreSQL: {told(error)}") from None
+
+    def _staged(self, first: pa.RecordBatch, others: Iterable[pa.RecordBatch], name: str) -> Piece:
         columns = columns_of(first.schema)
         rows = size_bytes = 0
         connection = connect(self.dsn)
@@ -100,13 +106,13 @@ class PostgresTaskWriter:
             )
             with connection.cursor().copy(into) as copy:
                 copy.write(HEADER)
-                for batch in _with_first(first, filled):
+                for batch in itertools.chain([first], others):
                     rows += batch.num_rows
                     for chunk in copied(batch):
                         size_bytes += len(chunk)
                         copy.write(chunk)
                 copy.write(TRAILER)
-        yield Piece(name, rows, size_bytes, json.dumps(columns))
+        return Piece(name, rows, size_bytes, json.dumps(columns))
 
     def _statements(
         self, name: str, columns: Iterable[Column], staged_at: str
@@ -125,8 +131,10 @@ class PostgresTaskWriter:
         yield sql.SQL("COMMENT ON TABLE {} IS {}").format(place, sql.Literal(json.dumps(told)))
 
 
-def _with_first(
-    first: pa.RecordBatch, others: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from others
+def told(error: psycopg.Error) -> str:
+    """Return what an error says, without the values of rows that PostgreSQL adds to it.
+
+    Args:
+        error: The error.
+    """
+    return error.diag.message_primary or str(error).strip().split("\n", 1)[0]

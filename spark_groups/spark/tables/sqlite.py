@@ -282,9 +282,7 @@ class SqliteTable:
                 values = [map(_plain, column.to_pylist()) for column in batch.columns]
                 connection.executemany(into, zip(*values, strict=True))
 
-    def _check_columns(
-        self, has: Mapping[str, tuple[str, bool]], given: Mapping[str, str]
-    ) -> None:
+    def _check_columns(self, has: Mapping[str, tuple[str, bool]], given: Mapping[str, str]) -> None:
         """Refuse columns that the table has not, or has otherwise.
 
         Raises:

@@ -45,9 +45,7 @@ ROWS = [
 
 def batch() -> pa.RecordBatch:
     columns = [[row[index] for row in ROWS] for index in range(len(COLUMNS))]
-    arrays = [
-        pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)
-    ]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
