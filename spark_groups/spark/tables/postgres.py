@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -454,7 +453,7 @@ class PostgresTable:
         )
 
     def _sql(self, text: str, place: _Place, **parts: sql.Composable) -> sql.Composed:
-        return sql.SQL(text).format(  # type: ignore[arg-type]
+        return sql.SQL(text).format(
             table=sql.Identifier(place.schema, self._names[-1]),
             fence=sql.Identifier(place.schema, FENCE),
             **parts,
@@ -477,4 +476,4 @@ def _values(changes: Sequence[EntryChange]) -> Mapping[str, list[Any]]:
 
 def _typed(text: str) -> sql.SQL:
     """Return the name of a type, which is one of ours."""
-    return sql.SQL(text)  # type: ignore[arg-type]
+    return sql.SQL(text)

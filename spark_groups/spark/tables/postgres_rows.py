@@ -119,7 +119,7 @@ class PostgresTaskWriter:
     ) -> Iterator[sql.Composed]:
         """Return what makes the table that rows are staged in."""
         fields = [
-            sql.SQL("{} {}").format(sql.Identifier(each.name), sql.SQL(each.staged_type))  # type: ignore[arg-type]
+            sql.SQL("{} {}").format(sql.Identifier(each.name), sql.SQL(each.staged_type))
             for each in columns
         ]
         place = sql.Identifier(self.schema, name)

@@ -13,7 +13,7 @@ from spark_groups.errors import TableError
 from spark_groups.spark.tables.copy_format import HEADER, TRAILER, columns_of, copied
 
 UTC = datetime.timezone.utc
-AT = datetime.datetime(1969, 7, 20, 20, 17, 40, 123456)
+AT = datetime.datetime.fromisoformat("1969-07-20 20:17:40.123456")
 COLUMNS = {
     "boolean": (pa.bool_(), [True, False]),
     "tiny": (pa.int8(), [-128, 127]),
@@ -27,7 +27,7 @@ COLUMNS = {
     "double": (pa.float64(), [-0.1, 1e300]),
     "date": (pa.date32(), [AT.date(), datetime.date(9999, 12, 31)]),
     "time": (pa.time64("us"), [AT.time(), datetime.time(0)]),
-    "local": (pa.timestamp("us"), [AT, datetime.datetime(2000, 1, 1)]),
+    "local": (pa.timestamp("us"), [AT, datetime.datetime.fromisoformat("2000-01-01")]),
     "instant": (
         pa.timestamp("us", "UTC"),
         [AT.replace(tzinfo=UTC), datetime.datetime(2026, 11, 22, tzinfo=UTC)],
