@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError, TableRestoredError
 from spark_groups.spark.tables.copy_format import NAME_BYTES_MAX, Column, columns_of
@@ -26,10 +25,9 @@ from spark_groups.spark.tables.fence import (
     TableState,
     holds,
 )
-from spark_groups.spark.tables.parquet_files import plain_schema
 from spark_groups.spark.tables.postgres_rows import PostgresTaskWriter, connect, told
 from spark_groups.spark.tables.table import Attempt, Piece
-from spark_groups.spark.tables.tasks import PIECES_SCHEMA, RowsToPieces
+from spark_groups.spark.tables.tasks import stage_rows
 from spark_groups.types import TopicId
 
 try:
@@ -218,9 +216,7 @@ class PostgresTable:
         Raises:
             TableError: PostgreSQL has no such type.
         """
-        columns_of(plain_schema(to_arrow_schema(rows.schema)))
-        staged = rows.mapInArrow(RowsToPieces(self.task_writer(attempt)), PIECES_SCHEMA)
-        return [Piece(*each) for each in staged.collect()]
+        return stage_rows(rows, self.task_writer(attempt), columns_of)
 
     def commit(
         self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState

@@ -19,13 +19,12 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
 from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState, holds
-from spark_groups.spark.tables.parquet_files import as_plain, plain_schema
+from spark_groups.spark.tables.parquet_files import as_plain
 from spark_groups.spark.tables.table import Attempt, Piece
-from spark_groups.spark.tables.tasks import PIECES_SCHEMA, RowsToPieces
+from spark_groups.spark.tables.tasks import stage_rows
 from spark_groups.types import TopicId
 
 FENCE: Final = "spark_groups_fence"
@@ -184,9 +183,7 @@ class SqliteTable:
         Raises:
             TableError: SQLite has no such type.
         """
-        _columns_of(plain_schema(to_arrow_schema(rows.schema)))
-        staged = rows.mapInArrow(RowsToPieces(self.task_writer(attempt)), PIECES_SCHEMA)
-        return [Piece(*each) for each in staged.collect()]
+        return stage_rows(rows, self.task_writer(attempt), _columns_of)
 
     def commit(
         self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState

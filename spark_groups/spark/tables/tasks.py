@@ -7,19 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
 
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.reading.reader import read_ranges
+from spark_groups.spark.tables.parquet_files import plain_schema
 from spark_groups.spark.tables.table import Piece, TaskWriter
 from spark_groups.types import OffsetRange
 
+if TYPE_CHECKING:
+    # Tasks import this module, too, and need none of it.
+    from pyspark.sql import DataFrame
+
 ArrowTransform = Callable[[pa.RecordBatch], pa.RecordBatch]
-PIECES_SCHEMA: Final = "name string, rows bigint, size_bytes bigint, details string"
-"""The rows that `RowsToPieces` makes of those of a DataFrame."""
+_PIECES: Final = "name string, rows bigint, size_bytes bigint, details string"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,20 @@ class RowsToPieces:
                 [pa.array([value]) for value in values],
                 names=["name", "rows", "size_bytes", "details"],
             )
+
+
+def stage_rows(
+    rows: DataFrame, writer: TaskWriter, check: Callable[[pa.Schema], object]
+) -> list[Piece]:
+    """Have tasks stage the rows of a DataFrame.
+
+    Args:
+        rows: The rows.
+        writer: Stages those of each task.
+        check: Raises an error about columns that cannot be staged, before a task sees them.
+    """
+    check(plain_schema(rows.limit(0).toArrow().schema))
+    return [Piece(*each) for each in rows.mapInArrow(RowsToPieces(writer), _PIECES).collect()]
 
 
 def _task_name() -> str:
