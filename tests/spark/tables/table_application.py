@@ -1,0 +1,88 @@
+"""An application that writes a group's records into a Delta table, and may be held at a commit.
+
+    python -m tests.spark.tables.table_application GIVEN
+
+GIVEN is JSON: `options` of the stream, `checkpoint`, `table` (its path), and, to be held in its
+second batch, `hold` ("before" the table's commit or "behind" it) and `signs` (a directory). There
+it makes `held` when it waits for `go`, and `refused` when the table has refused a commit.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import spark_groups
+from spark_groups.errors import TableChangedError
+from spark_groups.spark.tables.delta import DeltaTable
+from spark_groups.spark.tables.fence import Decision, TableState
+from spark_groups.spark.tables.table import Attempt, Piece
+
+
+class HeldTable:
+    """A Delta table that waits in the commit of the second batch.
+
+    Args:
+        table: The table.
+        hold: Whether it waits before the commit, or behind it.
+        signs: Where it says that it waits.
+    """
+
+    def __init__(self, table: DeltaTable, hold: str, signs: Path) -> None:
+        self._table = table
+        self._hold = hold
+        self._signs = signs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
+
+    def __str__(self) -> str:
+        return str(self._table)
+
+    def commit(
+        self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
+    ) -> None:
+        """Commit, and wait once before it or behind it."""
+        is_held = attempt.batch_id == 1 and not (self._signs / "held").exists()
+        if is_held and self._hold == "before":
+            self._wait()
+        try:
+            self._table.commit(attempt, pieces, decision, state)
+        except TableChangedError:
+            (self._signs / "refused").touch()
+            raise
+        if is_held and self._hold == "behind":
+            self._wait()
+
+    def _wait(self) -> None:
+        (self._signs / "held").touch()
+        while not (self._signs / "go").exists():
+            time.sleep(0.05)
+
+
+def main(given: dict[str, Any]) -> None:
+    """Write what there is, and end."""
+    spark = (
+        SparkSession.builder.master("local[1]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "512m")
+        .getOrCreate()
+    )
+    table: Any = spark_groups.delta_table(given["table"])
+    if "hold" in given:
+        table = HeldTable(table, given["hold"], Path(given["signs"]))
+    stream = spark.readStream.format("kafka-group").options(**given["options"]).load()
+    writer = stream.writeStream.foreachBatch(spark_groups.write_table(table))
+    writer = writer.option("checkpointLocation", given["checkpoint"])
+    writer.trigger(availableNow=True).start().awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

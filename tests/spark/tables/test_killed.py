@@ -1,0 +1,183 @@
+"""Applications that die, or are stopped for longer than their session, in the middle of a batch."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_groups.lab.broker.embedded import EmbeddedKafka
+from tests.brokers import ANSWER_S, Row, admin, create_topic, produce
+from tests.processes import descendants, environment, is_alive
+from tests.spark.applications import REPOSITORY
+from tests.spark.processing.test_killed import kill_everything
+from tests.spark.tables.test_delta import offsets
+from tests.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.broker,
+    pytest.mark.spark,
+    pytest.mark.long,
+    pytest.mark.timeout(900),
+]
+
+RUN_S = 240
+PARTITIONS = 2
+EACH = 45
+SHORT_SESSION = {
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "6000",
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where applications of one group write what they read.
+
+    Args:
+        servers: The broker.
+        topic: What they read.
+        group_id: The group.
+        directory: Holds the table, checkpoints and logs.
+        way: The stream's `emit`.
+    """
+
+    servers: str
+    topic: str
+    group_id: str
+    directory: Path
+    way: str
+
+    @property
+    def table(self) -> Path:
+        return self.directory / "table"
+
+    def sign(self, name: str) -> Path:
+        return self.directory / name
+
+    @contextmanager
+    def running(
+        self, name: str, limit: int, checkpoint: str, hold: str = ""
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """Run an application; whatever is left of it at the end is killed."""
+        given: dict[str, Any] = {
+            "options": {
+                "kafka.bootstrap.servers": self.servers,
+                "kafka.group.id": self.group_id,
+                "subscribe": self.topic,
+                "startingOffsets": "earliest",
+                "maxOffsetsPerTrigger": str(limit),
+                "emit": self.way,
+            },
+            "checkpoint": str(self.directory / checkpoint),
+            "table": str(self.table),
+            **({"hold": hold, "signs": str(self.directory)} if hold else {}),
+        }
+        with self.log(name).open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tests.spark.tables.table_application", json.dumps(given)],
+                cwd=REPOSITORY,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment(PYSPARK_PYTHON=sys.executable),
+                start_new_session=True,
+            )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                kill_everything(process)
+
+    def log(self, name: str) -> Path:
+        return self.directory / f"{name}.log"
+
+    def finish(self, name: str, limit: int, checkpoint: str) -> None:
+        """Run an application until it has written what there is."""
+        with self.running(name, limit, checkpoint) as process:
+            assert process.wait(RUN_S) == 0, self.log(name).read_text()[-3000:]
+
+    def await_held(self, name: str, process: subprocess.Popen[bytes]) -> None:
+        held = self.sign("held")
+        wait_until(lambda: held.exists() or process.poll() is not None, RUN_S, "its second batch")
+        assert process.poll() is None, self.log(name).read_text()[-3000:]
+
+    def check(self) -> None:
+        """Check that each record is in the table once."""
+        for partition in range(PARTITIONS):
+            assert offsets(self.table, partition) == list(range(EACH))
+
+    def members(self) -> int:
+        client = admin(self.servers)
+        (answer,) = client.describe_consumer_groups([self.group_id]).values()
+        return len(answer.result(ANSWER_S).members)
+
+
+def filled(servers: str, topic: str, group_id: str, directory: Path, way: str) -> Place:
+    """Return a place whose topic has rows."""
+    create_topic(servers, topic, PARTITIONS)
+    produce(servers, topic, [Row(b"%d" % i, partition=i % PARTITIONS) for i in range(90)])
+    return Place(servers, topic, group_id, directory, way)
+
+
+@pytest.mark.parametrize(
+    ("way", "hold", "checkpoint"),
+    [
+        ("records", "before", "first"),
+        ("ranges", "behind", "first"),
+        ("records", "behind", "second"),
+        ("ranges", "behind", "second"),
+    ],
+)
+def test_killed_application_leaves_each_record_once(  # noqa: PLR0917
+    kafka: EmbeddedKafka,
+    topic_name: str,
+    group_id: str,
+    tmp_path: Path,
+    way: str,
+    hold: str,
+    checkpoint: str,
+) -> None:
+    """It goes on from its checkpoint, or another one does whose batches end elsewhere."""
+    place = filled(kafka.bootstrap_servers, topic_name, group_id, tmp_path, way)
+    with place.running("killed", 20, "first", hold) as process:
+        place.await_held("killed", process)
+    if checkpoint != "first":
+        wait_until(lambda: not place.members(), RUN_S, "the end of its session")
+    place.finish("next", 30, checkpoint)
+    place.check()
+    told = place.log("next").read_text().count("are skipped")
+    assert told == (PARTITIONS if hold == "behind" else 0)
+
+
+@pytest.mark.parametrize("way", ["ranges", "records"])
+def test_zombie_is_refused_by_the_table(
+    topic_name: str, group_id: str, tmp_path: Path, way: str
+) -> None:
+    """Its files are written and it is about to commit them, when it is stopped for too long."""
+    with EmbeddedKafka(server_properties=SHORT_SESSION) as broker:
+        place = filled(broker.bootstrap_servers, topic_name, group_id, tmp_path, way)
+        with place.running("zombie", 20, "first", "before") as zombie:
+            place.await_held("zombie", zombie)
+            pids = [each for each in (zombie.pid, *descendants(zombie.pid)) if is_alive(each)]
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            wait_until(lambda: not place.members(), RUN_S, "the end of its session")
+            place.finish("owner", 30, "second")
+            place.check()
+            place.sign("go").touch()
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+            assert zombie.wait(RUN_S) == 0, place.log("zombie").read_text()[-3000:]
+        assert place.sign("refused").exists()
+        assert place.log("zombie").read_text().count("are skipped") == PARTITIONS
+        place.check()
