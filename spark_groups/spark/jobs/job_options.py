@@ -123,6 +123,10 @@ class JobOptions(BaseModel):
     select_expr: tuple[Text, ...] = Field((), alias="query.selectExpr")
     stop_timeout_s: Duration = Field(30.0, alias="query.stopTimeout")
 
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield the place and the reason of what is wrong only beside something else."""
+        yield from ()
+
 
 Job = TypeVar("Job", bound=JobOptions)
 
@@ -131,22 +135,44 @@ class ConsumeOptions(JobOptions):
     """The configuration of `jobs/consume.py`.
 
     Args:
-        sink_format: What writes the rows; delta needs the package of Delta Lake.
-        sink_path: The directory that holds a directory for each application; not for the console.
-        sink_options: Options of the format.
+        sink_format: What writes the rows; to delta and postgres, each record exactly once.
+        sink_path: The directory that holds a directory for each application; for delta the table
+            itself, which all applications of the group share.
+        sink_options: Options of the format; for delta those of its store, for postgres `dsn` and
+            `table`.
     """
 
     example = "conf/consume.toml"
 
-    sink_format: Literal["parquet", "delta", "console"] = Field("parquet", alias="sink.format")
+    sink_format: Literal["parquet", "delta", "postgres", "console"] = Field(
+        "parquet", alias="sink.format"
+    )
     sink_path: Text = Field("output", alias="sink.path")
     sink_options: SinkOptions = Field({}, alias="sink.options")
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether a table is written by `spark_groups.write_table`."""
+        return self.sink_format in {"delta", "postgres"}
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield the place and the reason of what a table does not go together with."""
+        if self.sink_format == "postgres":
+            for name in ("dsn", "table"):
+                if not isinstance(self.sink_options.get(name), str):
+                    yield f"sink.options.{name}", "is missing"
+            for name in self.sink_options:
+                if name not in {"dsn", "table"}:
+                    yield f"sink.options.{name}", _no_such_key(name, ("dsn", "table"))
+        if self.is_fenced and self.select_expr and self.source.get("emit") == "ranges":
+            yield "query.selectExpr", 'needs the rows of source.emit = "records"'
 
 
 class CountOptions(ConsumeOptions):
     """The configuration of `jobs/count_by_window.py`.
 
     Args:
+        sink_format: What writes the counts, by Spark; delta needs the package of Delta Lake.
         length: How long a window is, as Spark writes intervals.
         slide: From the start of one to the start of the next; None: as long as it is.
         watermark: How late a record may be: then its window is counted and written.
@@ -155,10 +181,16 @@ class CountOptions(ConsumeOptions):
 
     example = "conf/count_by_window.toml"
 
+    sink_format: Literal["parquet", "delta", "console"] = Field("parquet", alias="sink.format")
     length: Text = Field("1 minute", alias="window.length")
     slide: Text | None = Field(None, alias="window.slide")
     watermark: Text = Field("10 minutes", alias="window.watermark")
     group_by: tuple[Text, ...] = Field((), alias="window.groupBy")
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether a table is written by `write_table`: counts are not what a batch has read."""
+        return False
 
 
 class CopyOptions(JobOptions):
@@ -243,6 +275,8 @@ def load_job(
         options = kind.model_validate(given)
     except ValidationError as error:
         problems += [_problem(each, keys) for each in error.errors()]
+    else:
+        problems += options.problems()
     if not problems:
         return options
     lines = []

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import random
-import sqlite3
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,79 +22,14 @@ from spark_groups.errors import (
     TableRestoredError,
 )
 from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, compare, other_groups
-from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
+from spark_groups.spark.tables.table import Attempt, Piece
 from spark_groups.spark.tables.write import Batch, Notices, write_batch
 from spark_groups.types import OffsetRange
+from tests.spark.tables.places import Place, PostgresPlace, SqlitePlace
 from tests.spark.tables.test_delta import GROUP, KEY, SCHEMA, TOPIC, reads, rows
 from tests.waiting import wait_until
 
 RACED = 60
-
-
-class Place:
-    """A database with one table, seen by another client than ours."""
-
-    def table(self) -> FencedTable:
-        """Return the table as an application has it."""
-        raise NotImplementedError
-
-    def run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Run a statement, and return its rows."""
-        raise NotImplementedError
-
-    def staged(self) -> list[str]:
-        """Return what tasks have set aside."""
-        raise NotImplementedError
-
-    def offsets(self, partition: int = 0) -> list[int]:
-        statement = f'SELECT "offset" FROM rows WHERE partition = {partition} ORDER BY "offset"'
-        return [offset for (offset,) in self.run(statement)]
-
-    def entries(self, group_id: str = GROUP) -> dict[FenceKey, Entry]:
-        return dict(self.table().read(group_id).entries)
-
-
-class PostgresPlace(Place):
-    def __init__(self, dsn: str) -> None:
-        self.schema = f"s{uuid.uuid4().hex[:12]}"
-        with psycopg.connect(dsn) as connection:
-            connection.execute(f"CREATE SCHEMA {self.schema}")
-        self.dsn = f"{dsn} options=-csearch_path={self.schema}"
-
-    def table(self) -> FencedTable:
-        return spark_groups.postgres_table(self.dsn, "rows")
-
-    def run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        with psycopg.connect(self.dsn) as connection:
-            cursor = connection.execute(statement, values or None)
-            return cursor.fetchall() if cursor.description else []
-
-    def staged(self) -> list[str]:
-        statement = (
-            f"SELECT tablename FROM pg_tables WHERE schemaname = '{self.schema}'"
-            " AND tablename LIKE 'spark-groups-%'"
-        )
-        return sorted(name for (name,) in self.run(statement))
-
-
-class SqlitePlace(Place):
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def table(self) -> FencedTable:
-        return spark_groups.sqlite_table(self.path, "rows")
-
-    def run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        with closing(sqlite3.connect(self.path)) as connection, connection:
-            return connection.execute(statement, values).fetchall()
-
-    def staged(self) -> list[str]:
-        return sorted(each.stem for each in self.path.parent.glob("*-staged/*"))
-
-
-@pytest.fixture
-def on_postgres(postgres: str) -> PostgresPlace:
-    return PostgresPlace(postgres)
 
 
 @pytest.fixture(params=["postgres", "sqlite"])
@@ -156,7 +89,7 @@ def test_batches_follow_each_other_into_rows_and_fence(place: Place) -> None:
     writer.write(reads(10, 30))
     assert place.offsets() == list(range(5, 30))
     assert place.offsets(1) == [0, 1, 2]
-    assert place.entries() == {KEY: Entry(5, 30), FenceKey(GROUP, TOPIC, 1): Entry(0, 3)}
+    assert place.entries(GROUP) == {KEY: Entry(5, 30), FenceKey(GROUP, TOPIC, 1): Entry(0, 3)}
     assert place.run("SELECT topic, value FROM rows WHERE partition = 1 ORDER BY value") == [
         ("departures", f"1-{offset}".encode()) for offset in range(3)
     ]
@@ -206,7 +139,7 @@ def test_batch_is_refused_whole_for_one_of_its_partitions(place: Place) -> None:
     with pytest.raises(TableChangedError):
         one.commit()
     assert place.offsets() == []
-    assert place.entries() == {FenceKey(GROUP, TOPIC, 1): Entry(0, 4)}
+    assert place.entries(GROUP) == {FenceKey(GROUP, TOPIC, 1): Entry(0, 4)}
 
 
 def test_of_two_that_make_the_table_one_is_refused(place: Place) -> None:
@@ -276,11 +209,11 @@ def test_gap_and_another_group_and_a_topic_made_anew(place: Place) -> None:
     assert "the group 'flights' has written the topic departures" in told
     other.stage()
     other.commit()
-    assert set(place.entries()) == {KEY, FenceKey("audit", TOPIC, 0)}
+    assert set(place.entries(GROUP)) == {KEY, FenceKey("audit", TOPIC, 0)}
     assert place.offsets() == sorted([*range(10), *range(10)])
     again = OffsetRange(uuid.UUID(int=9), "departures", 0, 0, 4)
     assert writer.write(again).write == (again,)
-    assert place.entries()[FenceKey(GROUP, again.topic_id, 0)] == Entry(0, 4)
+    assert place.entries(GROUP)[FenceKey(GROUP, again.topic_id, 0)] == Entry(0, 4)
 
 
 @pytest.mark.parametrize("group_id", ["a'b", 'ü "1"', "$$; DROP TABLE rows", "%s {}"])
@@ -288,7 +221,7 @@ def test_group_may_have_any_name(place: Place, group_id: str) -> None:
     writer = Writer(place, group_id)
     writer.write(reads(0, 10))
     writer.write(reads(10, 20))
-    assert place.entries() == {FenceKey(group_id, TOPIC, 0): Entry(0, 20)}
+    assert place.entries(GROUP) == {FenceKey(group_id, TOPIC, 0): Entry(0, 20)}
     assert place.offsets() == list(range(20))
 
 
@@ -296,7 +229,7 @@ def test_tables_of_one_database_have_fences_of_their_own(place: Place) -> None:
     Writer(place).write(reads(0, 10))
     place.run("CREATE TABLE others AS SELECT * FROM rows")
     place.run("UPDATE spark_groups_fence SET table_name = 'others'")
-    assert place.entries() == {}
+    assert place.entries(GROUP) == {}
 
 
 def test_entries_change_without_rows(place: Place) -> None:
@@ -304,7 +237,7 @@ def test_entries_change_without_rows(place: Place) -> None:
     writer.write(reads(0, 10))
     writer.look(reads(10, 20))
     writer.table.commit(Attempt(GROUP, 1, "a"), [], writer.decision, writer.state)
-    assert place.entries() == {KEY: Entry(0, 20)}
+    assert place.entries(GROUP) == {KEY: Entry(0, 20)}
     assert place.offsets() == list(range(10))
 
 
@@ -314,7 +247,7 @@ def test_table_without_rows_is_not_made(place: Place) -> None:
     writer.table.commit(Attempt(GROUP, 0, "a"), [], writer.decision, writer.state)
     assert [*writer.table.task_writer(Attempt(GROUP, 0, "b")).write([rows(reads(5, 5))], "0")] == []
     assert writer.write(reads(10, 20)).write == (reads(10, 20),)
-    assert place.entries() == {KEY: Entry(10, 20)}
+    assert place.entries(GROUP) == {KEY: Entry(10, 20)}
 
 
 def test_schema_that_grows_between_two_batches_goes_on(place: Place) -> None:
@@ -368,7 +301,7 @@ def test_commit_that_fails_half_way_leaves_nothing(place: Place) -> None:
         writer.write(reads(10, 20), reads(0, 5, partition=1))
     assert not isinstance(refused.value, TableChangedError)
     assert place.offsets() == list(range(10))
-    assert place.entries() == {KEY: Entry(0, 10)}
+    assert place.entries(GROUP) == {KEY: Entry(0, 10)}
 
 
 def test_dropped_table_is_not_filled_from_the_middle(place: Place) -> None:
@@ -475,7 +408,7 @@ def test_driver_that_dies_in_its_transaction_leaves_all_or_nothing(
         with pytest.raises(TableChangedError, match="answer of the PostgreSQL table"):
             writer.write(reads(10, 20))
     assert place.offsets() == list(range(10))
-    assert place.entries() == {KEY: Entry(0, 10)}
+    assert place.entries(GROUP) == {KEY: Entry(0, 10)}
     # The same rows, still set aside, are committed by the next try.
     writer.commit()
     assert place.offsets() == list(range(20))
@@ -544,7 +477,7 @@ def test_rows_that_a_crash_of_the_server_took_are_missed(on_postgres: PostgresPl
     on_postgres.run(f'TRUNCATE "{on_postgres.staged()[0]}"')
     with pytest.raises(TableError, match=r"of 10 rows set aside .* 0 are left"):
         writer.commit()
-    assert on_postgres.entries() == {KEY: Entry(0, 10)}
+    assert on_postgres.entries(GROUP) == {KEY: Entry(0, 10)}
 
 
 def test_trigger_may_leave_rows_out(on_postgres: PostgresPlace) -> None:

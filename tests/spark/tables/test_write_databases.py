@@ -20,7 +20,7 @@ from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.tables.fence import Entry
 from spark_groups.spark.tables.table import Attempt
 from tests.brokers import create_topic
-from tests.spark.tables.test_databases import Place, PostgresPlace, SqlitePlace
+from tests.spark.tables.places import Place, PostgresPlace, SqlitePlace
 from tests.spark.tables.test_write import PARTITIONS, ROWS, WAYS, TableQuery, expected
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
