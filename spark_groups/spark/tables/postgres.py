@@ -438,14 +438,15 @@ class PostgresTable:
         """
         if all(row[-1] == place.oid for row in rows):
             return
-        fence = f"{place.schema}.{FENCE}"
-        where = f"WHERE table_name = '{self._names[-1]}'"
+        fence = self._sql("{fence}", place).as_string(None)
+        name = sql.Literal(self._names[-1]).as_string(None)
+        table = sql.Literal(self._sql("{table}", place).as_string(None)).as_string(None)
         raise TableRestoredError(
             f"{self} was dropped, or made anew, since the group {group_id!r} or another one wrote"
-            f" to it: rows are gone that its fence in {fence} says are there. To begin anew:"
-            f" DELETE FROM {fence} {where}; where the rows are there, as after a dump that was"
-            f" restored: UPDATE {fence} SET table_oid ="
-            f" '{place.schema}.{self._names[-1]}'::regclass {where}"
+            f" to it: rows are gone that its fence says are there. To begin anew: DELETE FROM"
+            f" {fence} WHERE table_name = {name}; where the rows are there, as after a dump that"
+            f" was restored: UPDATE {fence} SET table_oid = {table}::regclass"
+            f" WHERE table_name = {name}"
         )
 
     def _sql(self, text: str, place: _Place, **parts: sql.Composable) -> sql.Composed:

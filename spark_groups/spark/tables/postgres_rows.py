@@ -81,7 +81,7 @@ class PostgresTaskWriter:
             task: A name that no other task of the attempt has, nor a second try of the same task.
 
         Raises:
-            TableError: PostgreSQL has no such type, or cannot be reached.
+            TableError: PostgreSQL has no such type, or cannot be reached; or columns change.
         """
         filled = (each for each in as_plain(batches) if each.num_rows)
         first = next(filled, None)
@@ -107,6 +107,8 @@ class PostgresTaskWriter:
             with connection.cursor().copy(into) as copy:
                 copy.write(HEADER)
                 for batch in itertools.chain([first], others):
+                    if not batch.schema.equals(first.schema):
+                        raise TableError(f"columns change within a task: {batch.schema}")
                     rows += batch.num_rows
                     for chunk in copied(batch):
                         size_bytes += len(chunk)

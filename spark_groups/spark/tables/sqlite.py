@@ -51,6 +51,15 @@ _TYPES: Final[Sequence[tuple[str, Sequence[str]]]] = (
 """A type of SQLite, and what types of Arrow that have it begin with."""
 
 
+_TAKEN_BY: Final[Mapping[str, Sequence[str]]] = {
+    "INTEGER": ("INTEGER", "NUMERIC"),
+    "REAL": ("REAL", "NUMERIC"),
+    "TEXT": ("TEXT",),
+    "BLOB": ("BLOB",),
+}
+"""Which columns keep values of a type as they are."""
+
+
 def sqlite_table(path: str | Path, table: str) -> SqliteTable:
     """Return a table of SQLite for `spark_groups.write_table`; the first batch makes it.
 
@@ -234,7 +243,8 @@ class SqliteTable:
                 try:
                     yield connection
                 except BaseException:
-                    connection.execute("ROLLBACK")
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
                     raise
                 connection.execute("COMMIT")
         except sqlite3.OperationalError as error:
@@ -290,7 +300,7 @@ class SqliteTable:
             if name not in has
             else f"{name} is {kind}, not {has[name][0]}"
             for name, kind in given.items()
-            if name not in has or has[name][0] != kind
+            if name not in has or _affinity(has[name][0]) not in _TAKEN_BY[kind]
         ]
         problems += [
             f"{name} is missing, and must not be null"
@@ -320,6 +330,19 @@ def _columns_of(schema: pa.Schema) -> Mapping[str, str]:
             )
         columns[each.name] = kinds[0]
     return columns
+
+
+def _affinity(declared: str) -> str:
+    """Return what SQLite takes a declared type for, by its own rules."""
+    for affinity, parts in (
+        ("INTEGER", ("INT",)),
+        ("TEXT", ("CHAR", "CLOB", "TEXT")),
+        ("BLOB", ("BLOB",)),
+        ("REAL", ("REAL", "FLOA", "DOUB")),
+    ):
+        if any(part in declared for part in parts):
+            return affinity
+    return "NUMERIC" if declared else "BLOB"
 
 
 def _plain(value: Any) -> Any:

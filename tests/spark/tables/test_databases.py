@@ -291,6 +291,27 @@ def test_column_that_must_not_be_null_is_missed(place: Place) -> None:
         writer.commit()
 
 
+def test_table_that_is_there_takes_rows(place: Place) -> None:
+    place.run(
+        'CREATE TABLE rows (partition int, "offset" bigint NOT NULL, value bytea, topic varchar(20),'
+        " note text DEFAULT 'none')"
+        if isinstance(place, PostgresPlace)
+        else 'CREATE TABLE rows (partition int, "offset" BIGINT NOT NULL, value, topic VARCHAR(20),'
+        " note TEXT DEFAULT 'none')"
+    )
+    Writer(place).write(reads(0, 10), schema=SCHEMA.remove(4))
+    assert place.offsets() == list(range(10))
+    assert place.run("SELECT DISTINCT topic, note FROM rows") == [("departures", "none")]
+
+
+def test_columns_may_not_change_within_a_task(place: Place) -> None:
+    attempt = Attempt(GROUP, 0, "a")
+    turned = rows(reads(0, 1)).select(["topic", "value", "partition", "offset", "timestamp"])
+    tasks = place.table().task_writer(attempt)
+    with pytest.raises((TableError, pa.ArrowInvalid)):
+        [*tasks.write([rows(reads(0, 1)), turned], "0-0")]
+
+
 def test_commit_that_fails_half_way_leaves_nothing(place: Place) -> None:
     """The rows of the first partition are in the transaction when those of the second fail."""
     writer = Writer(place)
