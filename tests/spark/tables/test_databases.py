@@ -292,12 +292,10 @@ def test_column_that_must_not_be_null_is_missed(place: Place) -> None:
 
 
 def test_table_that_is_there_takes_rows(place: Place) -> None:
+    value = "value bytea" if isinstance(place, PostgresPlace) else "value"
     place.run(
-        'CREATE TABLE rows (partition int, "offset" bigint NOT NULL, value bytea, topic varchar(20),'
+        f'CREATE TABLE rows (partition int, "offset" bigint NOT NULL, {value}, topic varchar(20),'
         " note text DEFAULT 'none')"
-        if isinstance(place, PostgresPlace)
-        else 'CREATE TABLE rows (partition int, "offset" BIGINT NOT NULL, value, topic VARCHAR(20),'
-        " note TEXT DEFAULT 'none')"
     )
     Writer(place).write(reads(0, 10), schema=SCHEMA.remove(4))
     assert place.offsets() == list(range(10))
