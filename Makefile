@@ -35,7 +35,7 @@ step = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env prerequisites demo test long unit slow simulate chaos fuzz versions conformance conformance-hunt spark-versions bench bench-handover docs docs-serve notebooks lint types format wheel lock clean
+.PHONY: help env prerequisites prerequisites-of-tests demo test long unit slow simulate chaos fuzz versions conformance conformance-hunt spark-versions bench bench-handover docs docs-serve notebooks lint types format wheel lock clean
 
 ##@ Start here
 
@@ -47,7 +47,7 @@ help: ## List the targets
 demo: prerequisites env ## Show a hand-over between two Spark applications, and check its result
 	$(PY) -m demo.run
 
-test: prerequisites env lint types ## Check style and types, and test on a real Kafka and a real Spark
+test: prerequisites-of-tests env lint types ## Check style and types, and test on a real Kafka and a real Spark
 	$(call step,pytest: every test that is neither long nor slow)
 	$(PYTEST) -m "not long and not slow" $(PYTEST_FLAGS)
 
@@ -152,6 +152,9 @@ comma := ,
 
 prerequisites:
 	@sh tools/check_prerequisites.sh $(PYTHON)
+
+prerequisites-of-tests:
+	@sh tools/check_prerequisites.sh $(PYTHON) tests
 
 $(PACKAGES): requirements.lock
 	@sh tools/check_prerequisites.sh $(PYTHON)

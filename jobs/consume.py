@@ -1,4 +1,4 @@
-"""Reads topics as a member of a consumer group, and writes files or to the console.
+"""Reads topics as a member of a consumer group, and writes files, a table, or to the console.
 
     spark-submit --master 'local[2]' jobs/consume.py --config conf/consume.toml --name flights-1
 

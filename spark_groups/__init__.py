@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from spark_groups.spark.source.batch_rows import foreach_batch_rows
     from spark_groups.spark.source.registration import register
     from spark_groups.spark.tables.delta import delta_table
+    from spark_groups.spark.tables.postgres import postgres_table
+    from spark_groups.spark.tables.sqlite import sqlite_table
     from spark_groups.spark.tables.write import write_table
 
 __all__ = [
@@ -48,9 +50,11 @@ __all__ = [
     "figures",
     "foreach_batch_rows",
     "listen",
+    "postgres_table",
     "process_records",
     "register",
     "simulate",
+    "sqlite_table",
     "write_table",
 ]
 
@@ -76,6 +80,8 @@ _NAMES = {
     "spark_groups.spark.source.batch_rows": ("foreach_batch_rows",),
     "spark_groups.spark.source.registration": ("register",),
     "spark_groups.spark.tables.delta": ("delta_table",),
+    "spark_groups.spark.tables.postgres": ("postgres_table",),
+    "spark_groups.spark.tables.sqlite": ("sqlite_table",),
     "spark_groups.spark.tables.write": ("write_table",),
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}

@@ -18,8 +18,10 @@ from pyspark.sql import SparkSession
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from tests.conformance.tally import PROPERTY, Played, lines
 from tests.ops.commands import Run, runner
+from tests.postgres import running_postgres
 from tests.scenarios.broker_world import BATCHING, SERVER_PROPERTIES, BrokerWorld
 from tests.secured import SecuredKafka, secured_kafka
+from tests.spark.tables.places import PostgresPlace
 
 # The machine is shared: how long an example takes says nothing about the code.
 hypothesis.settings.register_profile("shared machine", deadline=None)
@@ -142,6 +144,19 @@ def browser() -> Iterator[Browser]:
         started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         yield started
         started.close()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """How libpq reaches a PostgreSQL, one for all tests. Do not stop it."""
+    with running_postgres() as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def on_postgres(postgres: str) -> PostgresPlace:
+    """A schema of that PostgreSQL that nobody else uses."""
+    return PostgresPlace(postgres)
 
 
 @pytest.fixture

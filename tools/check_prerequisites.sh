@@ -3,7 +3,9 @@
 # environments, and Java 17 or newer. Reports all missing ones at once, each with the command that
 # installs it.
 #
-# Usage: check_prerequisites.sh PYTHON
+# Usage: check_prerequisites.sh PYTHON [tests]
+#
+# With "tests", also what only the tests need: the programs of PostgreSQL, which run as no service.
 
 python=${1:-python3}
 missing=0
@@ -62,6 +64,17 @@ check_java() {
     fi
 }
 
+check_postgresql() {
+    if ! command -v initdb >/dev/null 2>&1 && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1
+    then
+        complain "PostgreSQL (initdb is not there)" \
+            "$(install_command postgresql postgresql@16 postgresql-server)"
+    fi
+}
+
 check_python
 check_java
+if [ "${2:-}" = tests ]; then
+    check_postgresql
+fi
 exit $missing

@@ -118,33 +118,71 @@ class JobOptions(BaseModel):
     select_expr: tuple[Text, ...] = Field((), alias="query.selectExpr")
     stop_timeout_s: Duration = Field(30.0, alias="query.stopTimeout")
 
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield the place and the reason of what is wrong only beside something else."""
+        yield from ()
+
 
 Job = TypeVar("Job", bound=JobOptions)
 
 
 class ConsumeOptions(JobOptions):
-    """The configuration of `jobs/consume.py`."""
+    """The configuration of `jobs/consume.py`.
+
+    Args:
+        sink_format: `delta` and `postgres` hold each record exactly once.
+        sink_path: Parent directory of outputs, one per application; for `delta` the table itself,
+            shared by all applications of the group.
+        sink_options: Options of Spark's writer; for `delta` those of its object store, for
+            `postgres` `dsn` and `table`.
+    """
 
     example = "conf/consume.toml"
 
-    sink_format: Literal["parquet", "delta", "console"] = Field("parquet", alias="sink.format")
+    sink_format: Literal["parquet", "delta", "postgres", "console"] = Field(
+        "parquet", alias="sink.format"
+    )
     sink_path: Text = Field("output", alias="sink.path")
     sink_options: SinkOptions = Field({}, alias="sink.options")
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether a table is written by `spark_groups.write_table`."""
+        return self.sink_format in {"delta", "postgres"}
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield the place and the reason of what a table does not go together with."""
+        if self.sink_format == "postgres":
+            for name in ("dsn", "table"):
+                if not isinstance(self.sink_options.get(name), str):
+                    yield f"sink.options.{name}", "is missing"
+            for name in self.sink_options:
+                if name not in {"dsn", "table"}:
+                    yield f"sink.options.{name}", _no_such_key(name, ("dsn", "table"))
+        if self.is_fenced and self.select_expr and self.source.get("emit") == "ranges":
+            yield "query.selectExpr", 'needs the rows of source.emit = "records"'
 
 
 class CountOptions(ConsumeOptions):
     """The configuration of `jobs/count_by_window.py`.
 
     Args:
+        sink_format: Written by Spark; `delta` requires the package of Delta Lake.
         slide: None means the window's length.
     """
 
     example = "conf/count_by_window.toml"
 
+    sink_format: Literal["parquet", "delta", "console"] = Field("parquet", alias="sink.format")
     length: Text = Field("1 minute", alias="window.length")
     slide: Text | None = Field(None, alias="window.slide")
     watermark: Text = Field("10 minutes", alias="window.watermark")
     group_by: tuple[Text, ...] = Field((), alias="window.groupBy")
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether a table is written by `write_table`: counts are not what a batch has read."""
+        return False
 
 
 class CopyOptions(JobOptions):
@@ -219,6 +257,8 @@ def load_job(
         options = kind.model_validate(nested)
     except ValidationError as error:
         problems += [_problem(each, keys) for each in error.errors()]
+    else:
+        problems += options.problems()
     if not problems:
         return options
     lines = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -30,6 +31,9 @@ from spark_groups.spark.jobs.job_options import (
     load_job,
 )
 from spark_groups.spark.source.registration import register
+from spark_groups.spark.tables.table import FencedTable
+from spark_groups.spark.tables.write import TableWriter, write_table
+from spark_groups.wire.security.config_references import Allowed, resolved
 
 logger = logging.getLogger(__name__)
 
@@ -130,7 +134,8 @@ def start_job(spark: SparkSession, options: JobOptions, write: Write) -> Streami
     register(spark)
     application = options.application_name or spark.sparkContext.applicationId
     rows = spark.readStream.format("kafka-group").options(**dict(options.source)).load()
-    if options.select_expr:
+    is_fenced = isinstance(options, ConsumeOptions) and options.is_fenced
+    if options.select_expr and not is_fenced:
         rows = rows.selectExpr(*options.select_expr)
     writer = write(rows).queryName(application)
     if options.trigger_s == AVAILABLE_NOW:
@@ -140,7 +145,7 @@ def start_job(spark: SparkSession, options: JobOptions, write: Write) -> Streami
         writer = writer.trigger(processingTime=f"{interval_ms} milliseconds")
     checkpoint = f"{options.checkpoint_location.rstrip('/')}/{application}"
     writer = writer.option("checkpointLocation", checkpoint)
-    if not isinstance(options, ConsumeOptions) or options.sink_format == "console":
+    if not isinstance(options, ConsumeOptions) or options.sink_format == "console" or is_fenced:
         return writer.start()
     output = f"{options.sink_path.rstrip('/')}/{application}"
     if options.sink_format != "parquet":
@@ -154,9 +159,41 @@ def start_job(spark: SparkSession, options: JobOptions, write: Write) -> Streami
 
 
 def written(rows: DataFrame, options: ConsumeOptions) -> DataStreamWriter:
-    """Return a writer into the configured sink, without a path."""
+    """Return a writer into the configured sink, without a path.
+
+    Raises:
+        OptionsError: The options of a table are wrong, or its package is missing.
+    """
+    if options.is_fenced:
+        return rows.writeStream.foreachBatch(_table_writer(options))
     writer = rows.writeStream.format(options.sink_format).outputMode("append")
     return writer.options(**options.sink_options)
+
+
+def _table_writer(options: ConsumeOptions) -> TableWriter:
+    """Return what writes the batches of a job into its table."""
+    try:
+        allowed = Allowed.by(os.environ)
+        given = {
+            name: resolved(str(value), allowed) for name, value in options.sink_options.items()
+        }
+    except ValueError as error:
+        raise OptionsError(f"sink.options: {error}") from None
+    transform = (
+        (lambda rows: rows.selectExpr(*options.select_expr)) if options.select_expr else None
+    )
+    return write_table(_table(options, given), transform)
+
+
+def _table(options: ConsumeOptions, given: Mapping[str, str]) -> FencedTable:
+    # Each needs a package of its own.
+    if options.sink_format == "delta":
+        from spark_groups.spark.tables.delta import delta_table  # noqa: PLC0415
+
+        return delta_table(options.sink_path, given)
+    from spark_groups.spark.tables.postgres import postgres_table  # noqa: PLC0415
+
+    return postgres_table(**given)
 
 
 def start_into(writer: DataStreamWriter, sink_format: str, output: str) -> StreamingQuery:

@@ -1,4 +1,4 @@
-"""The task of a batch whose ranges are read and written by Python: no row goes through the JVM.
+"""The tasks of a batch that Python writes: of ranges, which no JVM reads, and of a DataFrame.
 
 Executors import this module, so it imports little.
 """
@@ -7,16 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
 
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.reading.reader import read_ranges
+from spark_groups.spark.tables.parquet_files import plain_schema
 from spark_groups.spark.tables.table import Piece, TaskWriter
 from spark_groups.types import OffsetRange
 
+if TYPE_CHECKING:
+    # Tasks import this module, too, and need none of it.
+    from pyspark.sql import DataFrame
+
 ArrowTransform = Callable[[pa.RecordBatch], pa.RecordBatch]
+_PIECES: Final = "name string, rows bigint, size_bytes bigint, details string"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +46,8 @@ class RangesToTable:
         Args:
             tasks: The ranges of each.
         """
-        context = TaskContext.get()
-        assert context is not None
-        name = f"{context.partitionId()}-{context.taskAttemptId()}"
         for ranges in tasks:
-            yield from self.writer.write(self._rows(ranges), name)
+            yield from self.writer.write(self._rows(ranges), _task_name())
 
     def _rows(self, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
         for each in read_ranges(self.settings, ranges):
@@ -54,3 +58,48 @@ class RangesToTable:
                     f" returns one, not {type(rows).__name__}"
                 )
             yield rows
+
+
+@dataclass(frozen=True, slots=True)
+class RowsToPieces:
+    """Stages the rows of a DataFrame's partition, for `mapInArrow`; pickled to executors.
+
+    Args:
+        writer: Stages them.
+    """
+
+    writer: TaskWriter
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield a row for each piece that was staged.
+
+        Args:
+            batches: The rows.
+        """
+        for each in self.writer.write(batches, _task_name()):
+            values = (each.name, each.rows, each.size_bytes, each.details)
+            yield pa.RecordBatch.from_arrays(
+                [pa.array([value]) for value in values],
+                names=["name", "rows", "size_bytes", "details"],
+            )
+
+
+def stage_rows(
+    rows: DataFrame, writer: TaskWriter, check: Callable[[pa.Schema], object]
+) -> list[Piece]:
+    """Have tasks stage the rows of a DataFrame.
+
+    Args:
+        rows: The rows.
+        writer: Stages those of each task.
+        check: Raises an error about columns that cannot be staged, before a task sees them.
+    """
+    check(plain_schema(rows.limit(0).toArrow().schema))
+    return [Piece(*each) for each in rows.mapInArrow(RowsToPieces(writer), _PIECES).collect()]
+
+
+def _task_name() -> str:
+    """Return what no other task of the batch is called, nor another try of this one."""
+    context = TaskContext.get()
+    assert context is not None
+    return f"{context.partitionId()}-{context.taskAttemptId()}"

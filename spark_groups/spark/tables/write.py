@@ -47,7 +47,7 @@ def write_table(
     through the JVM.
 
     Args:
-        table: What `spark_groups.delta_table` returns.
+        table: What `delta_table`, `postgres_table` or `sqlite_table` of this package returns.
         transform: What is done with the rows of a batch: takes a DataFrame and returns one; with
             `emit=ranges`, takes a `pyarrow.RecordBatch` and returns one, on executors.
     """

@@ -286,3 +286,38 @@ def test_what_is_missing_is_named_without_what_stands_beside_it(tmp_path: Path) 
     with pytest.raises(OptionsError) as caught:
         load_job(CopyOptions, written(tmp_path, head + again))
     assert "98765" not in str(caught.value)
+
+
+def test_what_a_table_needs_is_said_before_a_session_is_started(tmp_path: Path) -> None:
+    text = (
+        MINIMAL
+        + """emit = "ranges"
+[query]
+selectExpr = ["value"]
+[sink]
+format = "postgres"
+[sink.options]
+tabel = "flights"
+"""
+    )
+    told = refusal(written(tmp_path, text))
+    assert "sink.options.dsn: is missing" in told
+    assert "sink.options.table: is missing" in told
+    assert "sink.options.tabel: there is no such key; did you mean table?" in told
+    assert 'query.selectExpr: needs the rows of source.emit = "records"' in told
+    settings = [("--set", "sink.options.dsn", "dbname=x"), ("--set", "sink.options.table", "t")]
+    options = load_job(
+        ConsumeOptions,
+        written(tmp_path, MINIMAL + '[sink]\nformat = "postgres"\n'),
+        settings,
+    )
+    assert options.is_fenced
+    assert dict(options.sink_options) == {"dsn": "dbname=x", "table": "t"}
+
+
+def test_counts_are_written_by_spark_alone(tmp_path: Path) -> None:
+    delta = written(tmp_path, MINIMAL + '[sink]\nformat = "delta"\n')
+    assert load_job(ConsumeOptions, delta).is_fenced
+    assert not load_job(CountOptions, delta).is_fenced
+    with pytest.raises(OptionsError, match=r"sink\.format"):
+        load_job(CountOptions, written(tmp_path, MINIMAL + '[sink]\nformat = "postgres"\n'))

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+import deltalake
 import pytest
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
@@ -31,6 +32,7 @@ from spark_groups.spark.jobs.run import (
     written,
 )
 from tests.brokers import Row, create_topic, produce
+from tests.spark.tables.places import PostgresPlace
 from tests.waiting import wait_until
 
 DRY_RUN = {"--dry-run": ("replay.dryRun", "Only look.")}
@@ -138,6 +140,34 @@ def test_output_of_another_checkpoint_is_refused_before_anything_is_written(
         start(spark, other)
     assert not (tmp_path / "another").exists()
     assert not spark.streams.active
+
+
+@pytest.mark.broker
+@pytest.mark.spark
+@pytest.mark.parametrize("sink", ["delta", "postgres"])
+def test_applications_of_a_group_share_a_table(  # noqa: PLR0917
+    spark: SparkSession,
+    kafka: EmbeddedKafka,
+    options: ConsumeOptions,
+    tmp_path: Path,
+    topic: str,
+    on_postgres: PostgresPlace,
+    monkeypatch: pytest.MonkeyPatch,
+    sink: str,
+) -> None:
+    monkeypatch.setenv("TABLES_DSN", on_postgres.dsn)
+    given = {"dsn": "${env:TABLES_DSN}", "table": "rows"} if sink == "postgres" else {}
+    update = {"sink_format": sink, "sink_options": given}
+    run_available(spark, options.model_copy(update=update))
+    produce(kafka.bootstrap_servers, topic, [Row(b"later", partition=1)])
+    named = {**update, "application_name": "flights-2"}
+    run_available(spark, options.model_copy(update=named))
+    if sink == "delta":
+        found = deltalake.DeltaTable(tmp_path / "out").to_pyarrow_table().to_pylist()
+        values = [row["value"] for row in found]
+    else:
+        values = [value for (value,) in on_postgres.run("SELECT value FROM rows")]
+    assert sorted(values) == sorted(["later", *(value for _, value, _, _ in FLIGHTS)])
 
 
 @pytest.mark.broker

@@ -20,6 +20,7 @@ from tests.brokers import ANSWER_S, Row, admin, create_topic, produce
 from tests.processes import descendants, environment, is_alive
 from tests.spark.applications import REPOSITORY
 from tests.spark.processing.test_killed import kill_everything
+from tests.spark.tables.places import PostgresPlace
 from tests.spark.tables.test_delta import offsets
 from tests.waiting import wait_until
 
@@ -49,6 +50,7 @@ class Place:
         group_id: The group.
         directory: Holds the table, checkpoints and logs.
         way: The stream's `emit`.
+        database: Where the table is; None: a Delta table in the directory.
     """
 
     servers: str
@@ -56,6 +58,7 @@ class Place:
     group_id: str
     directory: Path
     way: str
+    database: PostgresPlace | None
 
     @property
     def table(self) -> Path:
@@ -79,7 +82,9 @@ class Place:
                 "emit": self.way,
             },
             "checkpoint": str(self.directory / checkpoint),
-            "table": str(self.table),
+            "table": str(self.table)
+            if self.database is None
+            else {"dsn": self.database.dsn, "table": "rows"},
             **({"hold": hold, "signs": str(self.directory)} if hold else {}),
         }
         with self.log(name).open("wb") as log:
@@ -114,7 +119,12 @@ class Place:
     def check(self) -> None:
         """Check that each record is in the table once."""
         for partition in range(PARTITIONS):
-            assert offsets(self.table, partition) == list(range(EACH))
+            found = (
+                offsets(self.table, partition)
+                if self.database is None
+                else self.database.offsets(partition)
+            )
+            assert found == list(range(EACH))
 
     def members(self) -> int:
         client = admin(self.servers)
@@ -122,20 +132,29 @@ class Place:
         return len(answer.result(ANSWER_S).members)
 
 
-def filled(servers: str, topic: str, group_id: str, directory: Path, way: str) -> Place:
+def filled(  # noqa: PLR0917
+    servers: str,
+    topic: str,
+    group_id: str,
+    directory: Path,
+    way: str,
+    database: PostgresPlace | None,
+) -> Place:
     """Return a place whose topic has rows."""
     create_topic(servers, topic, PARTITIONS)
     produce(servers, topic, [Row(b"%d" % i, partition=i % PARTITIONS) for i in range(90)])
-    return Place(servers, topic, group_id, directory, way)
+    return Place(servers, topic, group_id, directory, way, database)
 
 
 @pytest.mark.parametrize(
-    ("way", "hold", "checkpoint"),
+    ("kind", "way", "hold", "checkpoint"),
     [
-        ("records", "before", "first"),
-        ("ranges", "behind", "first"),
-        ("records", "behind", "second"),
-        ("ranges", "behind", "second"),
+        ("delta", "records", "before", "first"),
+        ("delta", "ranges", "behind", "first"),
+        ("delta", "records", "behind", "second"),
+        ("delta", "ranges", "behind", "second"),
+        ("postgres", "ranges", "before", "first"),
+        ("postgres", "records", "behind", "second"),
     ],
 )
 def test_killed_application_leaves_each_record_once(  # noqa: PLR0917
@@ -143,12 +162,15 @@ def test_killed_application_leaves_each_record_once(  # noqa: PLR0917
     topic_name: str,
     group_id: str,
     tmp_path: Path,
+    on_postgres: PostgresPlace,
+    kind: str,
     way: str,
     hold: str,
     checkpoint: str,
 ) -> None:
     """It goes on from its checkpoint, or another one does whose batches end elsewhere."""
-    place = filled(kafka.bootstrap_servers, topic_name, group_id, tmp_path, way)
+    database = on_postgres if kind == "postgres" else None
+    place = filled(kafka.bootstrap_servers, topic_name, group_id, tmp_path, way, database)
     with place.running("killed", 20, "first", hold) as process:
         place.await_held("killed", process)
     if checkpoint != "first":
@@ -159,13 +181,21 @@ def test_killed_application_leaves_each_record_once(  # noqa: PLR0917
     assert told == (PARTITIONS if hold == "behind" else 0)
 
 
-@pytest.mark.parametrize("way", ["ranges", "records"])
-def test_zombie_is_refused_by_the_table(
-    topic_name: str, group_id: str, tmp_path: Path, way: str
+@pytest.mark.parametrize(
+    ("kind", "way"), [("delta", "ranges"), ("delta", "records"), ("postgres", "ranges")]
+)
+def test_zombie_is_refused_by_the_table(  # noqa: PLR0917
+    topic_name: str,
+    group_id: str,
+    tmp_path: Path,
+    on_postgres: PostgresPlace,
+    kind: str,
+    way: str,
 ) -> None:
-    """Its files are written and it is about to commit them, when it is stopped for too long."""
+    """Its rows are staged and it is about to commit them, when it is stopped for too long."""
     with EmbeddedKafka(server_properties=SHORT_SESSION) as broker:
-        place = filled(broker.bootstrap_servers, topic_name, group_id, tmp_path, way)
+        database = on_postgres if kind == "postgres" else None
+        place = filled(broker.bootstrap_servers, topic_name, group_id, tmp_path, way, database)
         with place.running("zombie", 20, "first", "before") as zombie:
             place.await_held("zombie", zombie)
             pids = [each for each in (zombie.pid, *descendants(zombie.pid)) if is_alive(each)]

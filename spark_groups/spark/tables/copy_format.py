@@ -1,0 +1,149 @@
+"""Record batches in the binary format of PostgreSQL's COPY, and the types of their columns there.
+
+A whole column is turned into fields at once, and Arrow joins the fields of each row: no row is an
+object of Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_groups.errors import TableError
+
+HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+TRAILER: Final = b"\xff\xff"
+NAME_BYTES_MAX: Final = 63
+"""How long a name may be: PostgreSQL cuts a longer one."""
+
+_CHUNK_BYTES: Final = 64 * 1024 * 1024
+_NULL: Final = b"\xff\xff\xff\xff"
+_EPOCH_DAYS: Final = 10_957
+"""From 1970, where Arrow begins to count, to 2000, where PostgreSQL does."""
+_EPOCH_US: Final = _EPOCH_DAYS * 86_400_000_000
+
+
+class Column(NamedTuple):
+    """A column of staged rows.
+
+    Args:
+        name: Its name.
+        staged_type: Its type in SQL, as it is staged.
+        table_type: Its type in a table that is made for it.
+    """
+
+    name: str
+    staged_type: str
+    table_type: str
+
+
+class _Fixed(NamedTuple):
+    """A type whose values all have the same size."""
+
+    sql: str
+    number: str
+    """The type of a value on the wire, in numpy's words."""
+    read_as: pa.DataType | None = None
+    epoch: int = 0
+
+
+_FIXED: Final[Mapping[pa.DataType, _Fixed]] = {
+    pa.bool_(): _Fixed("boolean", ">u1", pa.uint8()),
+    pa.int8(): _Fixed("smallint", ">i2"),
+    pa.uint8(): _Fixed("smallint", ">i2"),
+    pa.int16(): _Fixed("smallint", ">i2"),
+    pa.uint16(): _Fixed("integer", ">i4"),
+    pa.int32(): _Fixed("integer", ">i4"),
+    pa.uint32(): _Fixed("bigint", ">i8"),
+    pa.int64(): _Fixed("bigint", ">i8"),
+    pa.float32(): _Fixed("real", ">f4"),
+    pa.float64(): _Fixed("double precision", ">f8"),
+    pa.date32(): _Fixed("date", ">i4", pa.int32(), _EPOCH_DAYS),
+    pa.time64("us"): _Fixed("time without time zone", ">i8", pa.int64()),
+    pa.timestamp("us"): _Fixed("timestamp without time zone", ">i8", pa.int64(), _EPOCH_US),
+    pa.timestamp("us", "UTC"): _Fixed("timestamp with time zone", ">i8", pa.int64(), _EPOCH_US),
+}
+_VARIABLE: Final[Mapping[pa.DataType, str]] = {pa.string(): "text", pa.binary(): "bytea"}
+
+
+def columns_of(schema: pa.Schema) -> tuple[Column, ...]:
+    """Return the columns of rows.
+
+    Args:
+        schema: Their schema, with plain types.
+
+    Raises:
+        TableError: PostgreSQL has no such type, or a name is too long.
+    """
+    return tuple(_column_of(each) for each in schema)
+
+
+def _column_of(field: pa.Field) -> Column:
+    if len(field.name.encode()) > NAME_BYTES_MAX:
+        raise TableError(f"the name of the column {field.name} is too long for PostgreSQL")
+    if field.type in _FIXED:
+        sql = _FIXED[field.type].sql
+        return Column(field.name, sql, sql)
+    if field.type in _VARIABLE:
+        return Column(field.name, _VARIABLE[field.type], _VARIABLE[field.type])
+    if pa.types.is_decimal(field.type):
+        return Column(field.name, "text", f"numeric({field.type.precision},{field.type.scale})")
+    raise TableError(
+        f"the column {field.name} is {field.type}, which no column of PostgreSQL is here: turn it"
+        " into text or bytes in the transform, such as to_json"
+    )
+
+
+def copied(batch: pa.RecordBatch) -> Iterator[memoryview]:
+    """Yield the rows of a record batch as COPY takes them, without its header and trailer.
+
+    Args:
+        batch: The rows; `columns_of` has accepted their schema.
+    """
+    if batch.nbytes > _CHUNK_BYTES and batch.num_rows > 1:
+        half = batch.num_rows // 2
+        yield from copied(batch.slice(0, half))
+        yield from copied(batch.slice(half))
+        return
+    if not batch.num_rows:
+        return
+    parts: list[Any] = [pa.scalar(batch.num_columns.to_bytes(2, "big"), pa.large_binary())]
+    for column in batch.columns:
+        parts += _fields(column)
+    joined = pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary()))
+    _, ends, values = joined.buffers()
+    end = np.frombuffer(ends, np.int64)[joined.offset + len(joined)]
+    yield memoryview(values)[:end]
+
+
+def _fields(column: pa.Array) -> list[pa.Array]:
+    """Return what stands in each row for a column: its size and its value."""
+    fixed = _FIXED.get(column.type)
+    if fixed is None:
+        if pa.types.is_decimal(column.type):
+            column = column.cast(pa.string())
+        sizes = column.cast(pa.binary()).cast(pa.large_binary())
+        lengths = pc.fill_null(pc.binary_length(sizes), -1).to_numpy(zero_copy_only=False)
+        return [_of_one_size(lengths.astype(">i4")), pc.fill_null(sizes, b"")]
+    read = column if fixed.read_as is None else column.cast(fixed.read_as)
+    numbers = pc.fill_null(read, 0).to_numpy(zero_copy_only=False)
+    number = np.dtype(fixed.number)
+    fields = np.empty(len(column), [("size", ">i4"), ("value", number)])
+    fields["size"] = number.itemsize
+    fields["value"] = numbers - fixed.epoch if fixed.epoch else numbers
+    found = _of_one_size(fields)
+    if column.null_count:
+        found = pc.if_else(column.is_valid(), found, pa.scalar(_NULL, pa.large_binary()))
+    return [found]
+
+
+def _of_one_size(items: np.ndarray[Any, Any]) -> pa.Array:
+    """Return the bytes of each item."""
+    size = items.dtype.itemsize
+    ends = np.arange(0, (len(items) + 1) * size, size, dtype=np.int64)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(items.tobytes())]
+    return pa.Array.from_buffers(pa.large_binary(), len(items), buffers)

@@ -1,0 +1,476 @@
+"""`spark_groups.postgres_table`: a table of PostgreSQL whose rows and fence change together.
+
+Tasks set rows aside. The driver moves them in one transaction, in which it locks the entries of the
+batch's partitions and compares them: nobody else's commit can come in between.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+
+from spark_groups.errors import OptionsError, TableChangedError, TableError, TableRestoredError
+from spark_groups.spark.tables.copy_format import NAME_BYTES_MAX, Column, columns_of
+from spark_groups.spark.tables.fence import (
+    Decision,
+    Entry,
+    EntryChange,
+    FenceKey,
+    TableState,
+    holds,
+)
+from spark_groups.spark.tables.postgres_rows import PostgresTaskWriter, connect, told
+from spark_groups.spark.tables.table import Attempt, Piece
+from spark_groups.spark.tables.tasks import stage_rows
+from spark_groups.types import TopicId
+
+try:
+    import psycopg
+    from psycopg import errors, sql
+except ImportError as error:
+    raise OptionsError("PostgreSQL needs psycopg: install spark-groups[postgres]") from error
+
+FENCE: Final = "spark_groups_fence"
+"""The table that the entries are in, beside the tables that they are of."""
+LOCK_WAIT_MS: Final = 30_000
+"""How long a commit waits for another one of the same partitions, and how long a driver that stands
+still may keep others waiting."""
+
+Cursor = psycopg.Cursor[tuple[Any, ...]]
+
+_CHANGED: Final = (
+    errors.SerializationFailure,
+    errors.DeadlockDetected,
+    errors.LockNotAvailable,
+    errors.IdleInTransactionSessionTimeout,
+)
+"""What the server says where another transaction came first."""
+
+_MAKE_FENCE: Final = """
+CREATE TABLE IF NOT EXISTS {fence} (
+  table_name text NOT NULL,
+  group_id text NOT NULL,
+  topic_id uuid NOT NULL,
+  partition integer NOT NULL,
+  start_offset bigint NOT NULL,
+  next_offset bigint NOT NULL,
+  table_oid oid NOT NULL,
+  PRIMARY KEY (table_name, group_id, topic_id, partition),
+  CHECK (0 <= start_offset AND start_offset <= next_offset)
+)"""
+_FIND: Final = """
+SELECT n.nspname, c.oid, c.relkind::text, c.relpersistence::text
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)"""
+_READ: Final = """
+SELECT group_id, topic_id, partition, start_offset, next_offset, table_oid FROM {fence}
+WHERE table_name = %(table)s AND (%(topics)s::uuid[] IS NULL OR topic_id = ANY(%(topics)s::uuid[]))
+"""
+_KEYS: Final = "unnest(%(topics)s::uuid[], %(partitions)s::int[])"
+_LOCK: Final = f"""
+SELECT group_id, topic_id, partition, start_offset, next_offset, table_oid FROM {{fence}}
+WHERE table_name = %(table)s AND group_id = %(group)s
+  AND (topic_id, partition) IN (SELECT * FROM {_KEYS})
+ORDER BY topic_id, partition FOR UPDATE"""
+_VALUES: Final = (
+    "unnest(%(topics)s::uuid[], %(partitions)s::int[], %(starts)s::bigint[], %(nexts)s::bigint[])"
+    " AS new (topic_id, partition, start_offset, next_offset)"
+)
+_BEGIN: Final = f"""
+INSERT INTO {{fence}}
+SELECT %(table)s, %(group)s, topic_id, partition, start_offset, next_offset, %(oid)s FROM {_VALUES}
+ORDER BY topic_id, partition ON CONFLICT DO NOTHING"""
+_MOVE_ON: Final = f"""
+UPDATE {{fence}} AS old SET start_offset = new.start_offset, next_offset = new.next_offset
+FROM {_VALUES} WHERE old.table_name = %(table)s AND old.group_id = %(group)s
+  AND old.topic_id = new.topic_id AND old.partition = new.partition"""
+_SETTINGS: Final = """
+SELECT set_config('lock_timeout', %(wait)s, true),
+  set_config('idle_in_transaction_session_timeout', %(wait)s, true),
+  set_config('synchronous_commit',
+    CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on'
+    ELSE current_setting('synchronous_commit') END, true)"""
+_COLUMNS: Final = """
+SELECT a.attname, format_type(a.atttypid, a.atttypmod), new.type,
+  a.attgenerated <> '' OR a.attidentity = 'a',
+  a.attnotnull AND NOT a.atthasdef AND a.attidentity = '',
+  base.oid = new.type::regtype OR EXISTS (SELECT FROM pg_cast
+    WHERE castsource = new.type::regtype AND casttarget = base.oid AND castcontext = 'i')
+FROM pg_attribute a
+JOIN pg_type t ON t.oid = a.atttypid
+JOIN pg_type base ON base.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END
+LEFT JOIN unnest(%(names)s::text[], %(types)s::text[]) AS new (name, type) ON new.name = a.attname
+WHERE a.attrelid = %(oid)s AND a.attnum > 0 AND NOT a.attisdropped"""
+
+
+def postgres_table(dsn: str, table: str) -> PostgresTable:
+    """Return a table of PostgreSQL for `spark_groups.write_table`; the first batch makes it.
+
+    Args:
+        dsn: How libpq reaches the database, such as `host=db dbname=lake user=writer`, or a URI;
+            the driver and all executors use it.
+        table: The table's name, with its schema in front where it is not on the search path.
+
+    Raises:
+        OptionsError: `psycopg` is missing, or the dsn or the name is none.
+    """
+    try:
+        given = psycopg.conninfo.conninfo_to_dict(dsn)
+    except psycopg.Error:
+        # What libpq says of it may show the password.
+        raise OptionsError(
+            "the dsn is not what libpq takes: write host=... dbname=... user=..., or"
+            " postgresql://user@host/database"
+        ) from None
+    names = table.split(".", 1)
+    if not all(names) or any(len(each.encode()) > NAME_BYTES_MAX for each in names):
+        raise OptionsError(f"{table!r} is not the name of a table, nor schema.table")
+    server = ", ".join(
+        f"{name} {given[name]}"
+        for name in ("host", "hostaddr", "port", "dbname")
+        if given.get(name)
+    )
+    return PostgresTable(dsn, tuple(names), f"the PostgreSQL table {table} ({server or 'local'})")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a table is.
+
+    Args:
+        schema: Its schema, or the one it would be made in.
+        oid: What PostgreSQL calls it; None: there is none.
+        has_fence: Whether the schema has a fence.
+    """
+
+    schema: str
+    oid: int | None
+    has_fence: bool
+
+
+class PostgresTable:
+    """A table of PostgreSQL with a fence; `postgres_table` makes one.
+
+    Args:
+        dsn: How the database is reached.
+        names: The table's name, with its schema in front if that was given.
+        text: How errors and logs call it.
+    """
+
+    def __init__(self, dsn: str, names: tuple[str, ...], text: str) -> None:
+        self._dsn = dsn
+        self._names = names
+        self._text = text
+        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        # Two queries of one application may be given the same table.
+        self._lock = threading.RLock()
+
+    def __str__(self) -> str:
+        """Return how errors and logs call the table."""
+        return self._text
+
+    def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
+        """Return the fence as it is now.
+
+        Args:
+            group_id: Whom an error is about.
+            topic_ids: Whose entries are wanted, of every group; None: all.
+
+        Raises:
+            TableError: The table is none that keeps its rows, or cannot be reached.
+            TableRestoredError: The table was dropped, and its fence was not.
+        """
+        topics = None if topic_ids is None else sorted(topic_ids)
+        with self._transaction() as cursor:
+            place = self._found(cursor)
+            if not place.has_fence:
+                return TableState()
+            cursor.execute(self._sql(_READ, place), {"table": self._names[-1], "topics": topics})
+            rows = cursor.fetchall()
+        self._check_not_dropped(group_id, place, rows)
+        return TableState(entries=dict(map(_entry, rows)))
+
+    def task_writer(self, attempt: Attempt) -> PostgresTaskWriter:
+        """Return what sets rows aside in the tasks of an attempt.
+
+        Args:
+            attempt: The attempt.
+        """
+        with self._transaction() as cursor:
+            schema = self._found(cursor).schema
+        table = self._names[-1]
+        return PostgresTaskWriter(self._dsn, schema, table, attempt.group_id, attempt.name)
+
+    def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
+        """Set the rows of a DataFrame aside, by a job of Spark.
+
+        Args:
+            rows: The rows.
+            attempt: The attempt.
+
+        Raises:
+            TableError: PostgreSQL has no such type.
+        """
+        return stage_rows(rows, self.task_writer(attempt), columns_of)
+
+    def commit(
+        self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
+    ) -> None:
+        """Move rows into the table and change entries, in one transaction.
+
+        Args:
+            attempt: The attempt that set the rows aside.
+            pieces: What it set aside.
+            decision: What was compared.
+            state: What it was compared with; the entries that change are compared again.
+
+        Raises:
+            TableChangedError: Somebody has committed since, or the answer was lost.
+            TableError: The rows do not fit.
+        """
+        del state
+        written = [each for each in pieces if each.rows]
+        columns = self._columns(written)
+        with self._transaction(is_commit=True) as cursor:
+            place = self._found(cursor)
+            if place.oid is None or not place.has_fence:
+                place = self._made(cursor, columns)
+            if place.oid is None:
+                # There are no columns to make the table of: the next batch begins the partitions.
+                return
+            self._check_columns(cursor, place, columns)
+            self._change(cursor, place, attempt.group_id, decision.changes)
+            for each in written:
+                self._move(cursor, place, each, columns)
+
+    @contextmanager
+    def _transaction(self, *, is_commit: bool = False) -> Iterator[Cursor]:
+        """Run statements together; those of a commit are told apart from their lost answers."""
+        with self._lock:
+            connection = self._connected()
+            try:
+                with connection.transaction(), connection.cursor() as cursor:
+                    cursor.execute(_SETTINGS, {"wait": str(LOCK_WAIT_MS)})
+                    yield cursor
+            except _CHANGED as error:
+                raise TableChangedError(f"another writer changes {self}: {told(error)}") from None
+            except psycopg.Error as error:
+                if is_commit and (connection.closed or connection.broken):
+                    raise TableChangedError(
+                        f"the answer of {self} to a commit was lost: {told(error)}"
+                    ) from None
+                raise TableError(f"{self}: {told(error)}") from None
+
+    def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
+        """Return a connection that answers."""
+        connection = self._connection
+        if connection is not None:
+            try:
+                connection.execute("SELECT 1")
+            except psycopg.Error:
+                connection.close()
+            else:
+                return connection
+        self._connection = connect(self._dsn)
+        return self._connection
+
+    def _found(self, cursor: Cursor) -> _Place:
+        """Return where the table is, or would be.
+
+        Raises:
+            TableError: It is no table that keeps its rows, or there is no schema.
+        """
+        cursor.execute(_FIND, [sql.Identifier(*self._names).as_string(cursor)])
+        row = cursor.fetchone()
+        if row is None:
+            oid = None
+            cursor.execute("SELECT current_schema()")
+            (schema,) = cursor.fetchone() or (None,)
+            schema = self._names[0] if len(self._names) > 1 else schema
+            if schema is None:
+                raise TableError(f"{self}: there is no schema on the search path")
+        else:
+            schema, oid, kind, persistence = row
+            if kind not in {"r", "p"} or persistence != "p":
+                raise TableError(
+                    f"{self} is a view, or a table that is foreign, temporary or unlogged: its rows"
+                    " could go while its fence stays"
+                )
+        cursor.execute(
+            "SELECT to_regclass(%s) IS NOT NULL",
+            [sql.Identifier(schema, FENCE).as_string(cursor)],
+        )
+        (has_fence,) = cursor.fetchone() or (False,)
+        return _Place(schema, oid, has_fence)
+
+    def _made(self, cursor: Cursor, columns: Sequence[Column]) -> _Place:
+        """Make what there is not: the table, of the columns of a batch, and the fence."""
+        place = self._found(cursor)
+        if place.oid is None and not columns:
+            return place
+        # Two that make the same table at once would get an error about PostgreSQL's own tables.
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"{FENCE} {place.schema}"]
+        )
+        cursor.execute(self._sql(_MAKE_FENCE, place))
+        if columns:
+            made = "CREATE TABLE IF NOT EXISTS {table} ({columns})"
+            fields = [
+                sql.SQL("{} {}").format(sql.Identifier(each.name), _typed(each.table_type))
+                for each in columns
+            ]
+            cursor.execute(self._sql(made, place, columns=sql.SQL(", ").join(fields)))
+        return self._found(cursor)
+
+    def _check_columns(self, cursor: Cursor, place: _Place, columns: Sequence[Column]) -> None:
+        """Refuse columns that the table has not, or has otherwise.
+
+        Raises:
+            TableError: They do not fit.
+        """
+        if not columns:
+            return
+        cursor.execute(
+            _COLUMNS,
+            {
+                "names": [each.name for each in columns],
+                "types": [each.table_type for each in columns],
+                "oid": place.oid,
+            },
+        )
+        found = cursor.fetchall()
+        names = {row[0] for row in found}
+        problems = [
+            f"{each.name} is not a column of the table"
+            for each in columns
+            if each.name not in names
+        ]
+        for name, has, given, is_computed, is_needed, fits in found:
+            if given is None and is_needed:
+                problems.append(f"{name} is missing, and must not be null")
+            elif given is not None and is_computed:
+                problems.append(f"{name} is computed by the table")
+            elif given is not None and not fits:
+                problems.append(f"{name} is {given}, not {has}")
+        if problems:
+            raise TableError(
+                f"the batch does not fit {self}: {'; '.join(problems)}. Change the transform, or"
+                " the table with ALTER TABLE"
+            )
+
+    def _change(
+        self, cursor: Cursor, place: _Place, group_id: str, changes: Sequence[EntryChange]
+    ) -> None:
+        """Lock entries, compare them and change them.
+
+        Raises:
+            TableChangedError: One is not what was compared.
+        """
+        common = {"table": self._names[-1], "group": group_id, "oid": place.oid}
+        cursor.execute(self._sql(_LOCK, place), {**common, **_values(changes)})
+        rows = cursor.fetchall()
+        entries = dict(map(_entry, rows))
+        if not holds(changes, entries.get) or any(row[-1] != place.oid for row in rows):
+            raise TableChangedError(f"another writer has committed to {self}")
+        begun = [each for each in changes if each.expected is None]
+        moved = [each for each in changes if each.expected is not None]
+        for statement, part in ((_BEGIN, begun), (_MOVE_ON, moved)):
+            if part:
+                cursor.execute(self._sql(statement, place), {**common, **_values(part)})
+                if cursor.rowcount != len(part):
+                    raise TableChangedError(f"another writer has begun a partition of {self}")
+
+    def _move(self, cursor: Cursor, place: _Place, piece: Piece, columns: Sequence[Column]) -> None:
+        """Move the rows of a piece into the table.
+
+        Raises:
+            TableError: Some are gone: a server that crashes empties unlogged tables.
+        """
+        staged = sql.Identifier(place.schema, piece.name)
+        names = [sql.Identifier(each.name) for each in columns]
+        values = [
+            sql.SQL("{}::{}").format(name, _typed(each.table_type))
+            for name, each in zip(names, columns, strict=True)
+        ]
+        cursor.execute(
+            self._sql(
+                "INSERT INTO {table} ({names}) SELECT {values} FROM {staged}",
+                place,
+                names=sql.SQL(", ").join(names),
+                values=sql.SQL(", ").join(values),
+                staged=staged,
+            )
+        )
+        if cursor.rowcount != piece.rows:
+            # A trigger of the table may have left rows out: that is its own affair.
+            cursor.execute(sql.SQL("SELECT count(*) FROM {}").format(staged))
+            (there,) = cursor.fetchone() or (0,)
+            if there != piece.rows:
+                raise TableError(
+                    f"{self}: of {piece.rows} rows set aside in {piece.name}, {there} are left, as"
+                    " after a crash of the server; start the query again"
+                )
+        cursor.execute(sql.SQL("DROP TABLE {}").format(staged))
+
+    def _columns(self, pieces: Sequence[Piece]) -> tuple[Column, ...]:
+        """Return the columns of staged rows; none where there are no rows.
+
+        Raises:
+            TableError: Tasks do not agree about them.
+        """
+        found = {each.details for each in pieces}
+        if len(found) > 1:
+            raise TableError(f"tasks wrote rows with different columns for {self}")
+        return tuple(Column(*each) for text in found for each in json.loads(text))
+
+    def _check_not_dropped(
+        self, group_id: str, place: _Place, rows: Sequence[tuple[Any, ...]]
+    ) -> None:
+        """Refuse a table that is another one than that of its fence.
+
+        Raises:
+            TableRestoredError: It is.
+        """
+        if all(row[-1] == place.oid for row in rows):
+            return
+        fence = self._sql("{fence}", place).as_string(None)
+        name = sql.Literal(self._names[-1]).as_string(None)
+        table = sql.Literal(self._sql("{table}", place).as_string(None)).as_string(None)
+        raise TableRestoredError(
+            f"{self} was dropped, or made anew, since the group {group_id!r} or another one wrote"
+            f" to it: rows are gone that its fence says are there. To begin anew: DELETE FROM"
+            f" {fence} WHERE table_name = {name}; where the rows are there, as after a dump that"
+            f" was restored: UPDATE {fence} SET table_oid = {table}::regclass"
+            f" WHERE table_name = {name}"
+        )
+
+    def _sql(self, text: str, place: _Place, **parts: sql.Composable) -> sql.Composed:
+        return sql.SQL(text).format(
+            table=sql.Identifier(place.schema, self._names[-1]),
+            fence=sql.Identifier(place.schema, FENCE),
+            **parts,
+        )
+
+
+def _entry(row: tuple[Any, ...]) -> tuple[FenceKey, Entry]:
+    group_id, topic_id, partition, start_offset, next_offset, _ = row
+    return FenceKey(group_id, topic_id, partition), Entry(start_offset, next_offset)
+
+
+def _values(changes: Sequence[EntryChange]) -> Mapping[str, list[Any]]:
+    return {
+        "topics": [each.key.topic_id for each in changes],
+        "partitions": [each.key.partition for each in changes],
+        "starts": [each.entry.start_offset for each in changes],
+        "nexts": [each.entry.next_offset for each in changes],
+    }
+
+
+def _typed(text: str) -> sql.SQL:
+    """Return the name of a type, which is one of ours."""
+    return sql.SQL(text)

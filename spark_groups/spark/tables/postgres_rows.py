@@ -1,0 +1,142 @@
+"""Rows of a batch that are set aside in PostgreSQL: how tasks stage them, and how it is reached.
+
+Each task makes an unlogged table of its own in one transaction, so that a task that dies leaves
+nothing, and what a task stages in vain stands apart. Executors import this module.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from spark_groups.errors import OptionsError, TableError
+from spark_groups.spark.tables.copy_format import HEADER, TRAILER, Column, columns_of, copied
+from spark_groups.spark.tables.parquet_files import as_plain
+from spark_groups.spark.tables.table import Piece
+
+try:
+    import psycopg
+    from psycopg import sql
+except ImportError as error:
+    raise OptionsError("PostgreSQL needs psycopg: install spark-groups[postgres]") from error
+
+_CONNECTION: Final = {
+    # What is set in the dsn comes first; nothing here waits for ever for a server that is gone.
+    "connect_timeout": 30,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "application_name": "spark-groups",
+}
+
+
+def connect(dsn: str) -> psycopg.Connection[tuple[Any, ...]]:
+    """Return a connection that commits each statement, unless there is a transaction.
+
+    Args:
+        dsn: What libpq takes; it may hold a password, which no error shows.
+
+    Raises:
+        TableError: The server cannot be reached, or refuses the login.
+    """
+    given = psycopg.conninfo.conninfo_to_dict(dsn)
+    settings: dict[str, Any] = {**_CONNECTION, **given, "client_encoding": "utf8"}
+    try:
+        connection = psycopg.connect(**settings, autocommit=True, prepare_threshold=None)
+    except psycopg.Error as error:
+        raise TableError(f"PostgreSQL cannot be reached: {str(error).strip()}") from None
+    connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+    connection.read_only = False
+    return connection
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresTaskWriter:
+    """Stages the rows of a task in a table of its own; pickled to executors.
+
+    Args:
+        dsn: How the server is reached; with secrets, which its text does not show.
+        schema: The schema that staged tables are made in.
+        table: The table that the rows are for.
+        group_id: The group whose rows they are.
+        attempt: What names of staged tables begin with.
+    """
+
+    dsn: str = field(repr=False)
+    schema: str
+    table: str
+    group_id: str
+    attempt: str
+
+    def write(self, batches: Iterable[pa.RecordBatch], task: str) -> Iterator[Piece]:
+        """Stage the rows of one task; no table where there are no rows.
+
+        Args:
+            batches: The rows; all of one schema.
+            task: A name that no other task of the attempt has, nor a second try of the same task.
+
+        Raises:
+            TableError: PostgreSQL has no such type, or cannot be reached; or columns change.
+        """
+        filled = (each for each in as_plain(batches) if each.num_rows)
+        first = next(filled, None)
+        if first is None:
+            return
+        try:
+            yield self._staged(first, filled, f"{self.attempt}-{task}")
+        except psycopg.Error as error:
+            raise TableError(f"rows cannot be set aside in PostgreSQL: {told(error)}") from None
+
+    def _staged(self, first: pa.RecordBatch, others: Iterable[pa.RecordBatch], name: str) -> Piece:
+        columns = columns_of(first.schema)
+        rows = size_bytes = 0
+        connection = connect(self.dsn)
+        # Leaves with a commit, or without where anything fails.
+        with connection, connection.transaction():
+            (now,) = connection.execute("SELECT now()::text").fetchone() or ("",)
+            for statement in self._statements(name, columns, now):
+                connection.execute(statement)
+            into = sql.SQL("COPY {} FROM STDIN (FORMAT binary, FREEZE)").format(
+                sql.Identifier(self.schema, name)
+            )
+            with connection.cursor().copy(into) as copy:
+                copy.write(HEADER)
+                for batch in itertools.chain([first], others):
+                    if not batch.schema.equals(first.schema):
+                        raise TableError(f"columns change within a task: {batch.schema}")
+                    rows += batch.num_rows
+                    for chunk in copied(batch):
+                        size_bytes += len(chunk)
+                        copy.write(chunk)
+                copy.write(TRAILER)
+        return Piece(name, rows, size_bytes, json.dumps(columns))
+
+    def _statements(
+        self, name: str, columns: Iterable[Column], staged_at: str
+    ) -> Iterator[sql.Composed]:
+        """Return what makes the table that rows are staged in."""
+        fields = [
+            sql.SQL("{} {}").format(sql.Identifier(each.name), sql.SQL(each.staged_type))
+            for each in columns
+        ]
+        place = sql.Identifier(self.schema, name)
+        yield sql.SQL("CREATE UNLOGGED TABLE {} ({}) WITH (autovacuum_enabled = false)").format(
+            place, sql.SQL(", ").join(fields)
+        )
+        # Who looks for rows of dead attempts has to know for what they were, and how old they are.
+        told = {"table": self.table, "group": self.group_id, "staged_at": staged_at}
+        yield sql.SQL("COMMENT ON TABLE {} IS {}").format(place, sql.Literal(json.dumps(told)))
+
+
+def told(error: psycopg.Error) -> str:
+    """Return what an error says, without the values of rows that PostgreSQL adds to it.
+
+    Args:
+        error: The error.
+    """
+    return error.diag.message_primary or str(error).strip().split("\n", 1)[0]

@@ -1,0 +1,358 @@
+"""`spark_groups.sqlite_table`: a table of SQLite with a fence, for tests and small uses.
+
+Tasks set rows aside in files beside the database, because SQLite has one writer at a time; the
+driver adds them in one transaction, in which it compares the entries.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark import SparkContext
+from pyspark.sql import DataFrame
+
+from spark_groups.errors import OptionsError, TableChangedError, TableError
+from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState, holds
+from spark_groups.spark.tables.parquet_files import as_plain
+from spark_groups.spark.tables.table import Attempt, Piece
+from spark_groups.spark.tables.tasks import stage_rows
+from spark_groups.types import TopicId
+
+FENCE: Final = "spark_groups_fence"
+"""The table that the entries are in, in the same database."""
+LOCK_WAIT_S: Final = 30.0
+"""How long a commit waits for another one."""
+
+_MAKE_FENCE: Final = f"""
+CREATE TABLE IF NOT EXISTS {FENCE} (
+  table_name TEXT NOT NULL, group_id TEXT NOT NULL, topic_id TEXT NOT NULL,
+  partition INTEGER NOT NULL, start_offset INTEGER NOT NULL, next_offset INTEGER NOT NULL,
+  PRIMARY KEY (table_name, group_id, topic_id, partition))"""
+_READ: Final = f"""
+SELECT group_id, topic_id, partition, start_offset, next_offset FROM {FENCE}
+WHERE table_name = ?"""
+_WRITE: Final = f"INSERT OR REPLACE INTO {FENCE} VALUES (?, ?, ?, ?, ?, ?)"
+
+_TYPES: Final[Sequence[tuple[str, Sequence[str]]]] = (
+    ("INTEGER", ("bool", "int", "uint8", "uint16", "uint32")),
+    ("REAL", ("float", "double")),
+    ("TEXT", ("string", "date32", "timestamp", "time64", "decimal")),
+    ("BLOB", ("binary",)),
+)
+"""A type of SQLite, and what types of Arrow that have it begin with."""
+
+
+_TAKEN_BY: Final[Mapping[str, Sequence[str]]] = {
+    "INTEGER": ("INTEGER", "NUMERIC"),
+    "REAL": ("REAL", "NUMERIC"),
+    "TEXT": ("TEXT",),
+    "BLOB": ("BLOB",),
+}
+"""Which columns keep values of a type as they are."""
+
+
+def sqlite_table(path: str | Path, table: str) -> SqliteTable:
+    """Return a table of SQLite for `spark_groups.write_table`; the first batch makes it.
+
+    Dates, times and decimal numbers are text there. Only with a local master.
+
+    Args:
+        path: The database's file.
+        table: The table's name.
+
+    Raises:
+        OptionsError: The database is one in memory.
+    """
+    if not str(path) or str(path).startswith((":memory:", "file:")):
+        raise OptionsError("tasks cannot reach a database in memory: name a file")
+    return SqliteTable(Path(path).resolve(), table)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowTaskWriter:
+    """Stages the rows of a task in a file; pickled to executors.
+
+    Args:
+        directory: Where.
+        attempt: What names of files begin with.
+    """
+
+    directory: Path
+    attempt: str
+
+    def write(self, batches: Iterable[pa.RecordBatch], task: str) -> Iterator[Piece]:
+        """Stage the rows of one task; no file where there are no rows.
+
+        Args:
+            batches: The rows; all of one schema.
+            task: A name that no other task of the attempt has, nor a second try of the same task.
+        """
+        writer, rows = None, 0
+        path = self.directory / f"{self.attempt}-{task}.arrow"
+        try:
+            for each in as_plain(batches):
+                if not each.num_rows:
+                    continue
+                if writer is None:
+                    _columns_of(each.schema)
+                    self.directory.mkdir(exist_ok=True)
+                    writer = pa.ipc.new_file(str(path), each.schema)
+                writer.write_batch(each)
+                rows += each.num_rows
+        finally:
+            if writer is not None:
+                writer.close()
+        if rows:
+            yield Piece(path.name, rows, path.stat().st_size)
+
+
+class SqliteTable:
+    """A table of SQLite with a fence; `sqlite_table` makes one.
+
+    Args:
+        path: The database's file.
+        table: The table's name.
+    """
+
+    def __init__(self, path: Path, table: str) -> None:
+        self._path = path
+        self._table = table
+
+    def __str__(self) -> str:
+        """Return how errors and logs call the table."""
+        return f"the SQLite table {self._table} in {self._path}"
+
+    @property
+    def staged(self) -> Path:
+        """The directory of what tasks set aside."""
+        return self._path.with_name(f"{self._path.name}-staged")
+
+    def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
+        """Return the fence as it is now.
+
+        Args:
+            group_id: Whom an error is about.
+            topic_ids: Whose entries are wanted, of every group; None: all.
+
+        Raises:
+            TableError: The table was dropped and its fence was not, or the database is locked.
+        """
+        del group_id
+        if not self._path.exists():
+            return TableState()
+        with self._transaction("DEFERRED") as connection:
+            entries = self._entries(connection)
+            columns = self._columns(connection)
+        if entries and not columns:
+            raise TableError(
+                f"{self} was dropped, and its fence says that rows are there; to begin anew:"
+                f" DELETE FROM {FENCE} WHERE table_name = '{self._table}'"
+            )
+        wanted = {
+            key: entry
+            for key, entry in entries.items()
+            if topic_ids is None or key.topic_id in topic_ids
+        }
+        return TableState(entries=wanted)
+
+    def task_writer(self, attempt: Attempt) -> ArrowTaskWriter:
+        """Return what sets rows aside in the tasks of an attempt.
+
+        Args:
+            attempt: The attempt.
+
+        Raises:
+            OptionsError: The master is not a local one.
+        """
+        context = SparkContext._active_spark_context
+        master = "local" if context is None else str(context.master)
+        if master.partition("[")[0] != "local":
+            raise OptionsError(
+                f"{self} is a file of this machine, and the master is {master}: use local[*], or"
+                " spark_groups.postgres_table"
+            )
+        return ArrowTaskWriter(self.staged, attempt.name)
+
+    def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
+        """Set the rows of a DataFrame aside, by a job of Spark.
+
+        Args:
+            rows: The rows.
+            attempt: The attempt.
+
+        Raises:
+            TableError: SQLite has no such type.
+        """
+        return stage_rows(rows, self.task_writer(attempt), _columns_of)
+
+    def commit(
+        self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
+    ) -> None:
+        """Add rows and change entries, in one transaction.
+
+        Args:
+            attempt: The attempt that set the rows aside.
+            pieces: What it set aside.
+            decision: What was compared.
+            state: What it was compared with; the entries that change are compared again.
+
+        Raises:
+            TableChangedError: Somebody has committed since.
+            TableError: The rows do not fit.
+        """
+        del state
+        written = [each for each in pieces if each.rows]
+        with self._transaction("IMMEDIATE") as connection:
+            if not holds(decision.changes, self._entries(connection).get):
+                raise TableChangedError(f"another writer has committed to {self}")
+            for each in written:
+                self._add(connection, each)
+            if not self._columns(connection):
+                # There are no columns to make the table of: the next batch begins the partitions.
+                return
+            connection.execute(_MAKE_FENCE)
+            connection.executemany(
+                _WRITE,
+                [
+                    (self._table, attempt.group_id, str(key.topic_id), key.partition, *offsets)
+                    for key, offsets in (
+                        (each.key, (each.entry.start_offset, each.entry.next_offset))
+                        for each in decision.changes
+                    )
+                ],
+            )
+        for each in written:
+            (self.staged / each.name).unlink(missing_ok=True)
+
+    @contextmanager
+    def _transaction(self, kind: str) -> Iterator[sqlite3.Connection]:
+        try:
+            with closing(
+                sqlite3.connect(self._path, timeout=LOCK_WAIT_S, isolation_level=None)
+            ) as connection:
+                connection.execute(f"BEGIN {kind}")
+                try:
+                    yield connection
+                except BaseException:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                    raise
+                connection.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                raise TableChangedError(f"another writer keeps {self} locked") from error
+            raise TableError(f"{self}: {error}") from error
+        except sqlite3.Error as error:
+            raise TableError(f"{self}: {error}") from error
+
+    def _entries(self, connection: sqlite3.Connection) -> Mapping[FenceKey, Entry]:
+        if not connection.execute(f"PRAGMA table_info({FENCE})").fetchall():
+            return {}
+        return {
+            FenceKey(group_id, uuid.UUID(topic_id), partition): Entry(start, following)
+            for group_id, topic_id, partition, start, following in connection.execute(
+                _READ, [self._table]
+            )
+        }
+
+    def _columns(self, connection: sqlite3.Connection) -> Mapping[str, tuple[str, bool]]:
+        """Return the table's columns: the type of each, and whether a row has to have it."""
+        found = connection.execute(f"PRAGMA table_info({_quoted(self._table)})")
+        return {
+            name: (kind.upper(), bool(is_needed) and default is None)
+            for _, name, kind, is_needed, default, _ in found
+        }
+
+    def _add(self, connection: sqlite3.Connection, piece: Piece) -> None:
+        """Add the rows of a file, to a table that is made if there is none."""
+        with pa.memory_map(str(self.staged / piece.name)) as source:
+            reader = pa.ipc.open_file(source)
+            columns = _columns_of(reader.schema)
+            if not self._columns(connection):
+                fields = ", ".join(f"{_quoted(name)} {kind}" for name, kind in columns.items())
+                connection.execute(f"CREATE TABLE {_quoted(self._table)} ({fields})")
+            self._check_columns(self._columns(connection), columns)
+            names = ", ".join(map(_quoted, columns))
+            marks = ", ".join("?" * len(columns))
+            into = f"INSERT INTO {_quoted(self._table)} ({names}) VALUES ({marks})"
+            for index in range(reader.num_record_batches):
+                batch = reader.get_batch(index)
+                values = [map(_plain, column.to_pylist()) for column in batch.columns]
+                connection.executemany(into, zip(*values, strict=True))
+
+    def _check_columns(self, has: Mapping[str, tuple[str, bool]], given: Mapping[str, str]) -> None:
+        """Refuse columns that the table has not, or has otherwise.
+
+        Raises:
+            TableError: They do not fit.
+        """
+        problems = [
+            f"{name} is not a column of the table"
+            if name not in has
+            else f"{name} is {kind}, not {has[name][0]}"
+            for name, kind in given.items()
+            if name not in has or _affinity(has[name][0]) not in _TAKEN_BY[kind]
+        ]
+        problems += [
+            f"{name} is missing, and must not be null"
+            for name, (_, is_needed) in has.items()
+            if is_needed and name not in given
+        ]
+        if problems:
+            raise TableError(
+                f"the batch does not fit {self}: {'; '.join(problems)}. Change the transform, or"
+                " the table"
+            )
+
+
+def _columns_of(schema: pa.Schema) -> Mapping[str, str]:
+    """Return the names and types of columns in SQLite.
+
+    Raises:
+        TableError: It has no such type.
+    """
+    columns = {}
+    for each in schema:
+        kinds = [kind for kind, begins in _TYPES if str(each.type).startswith(tuple(begins))]
+        if not kinds:
+            raise TableError(
+                f"the column {each.name} is {each.type}, which SQLite does not have: turn it into"
+                " text or bytes in the transform, such as to_json"
+            )
+        columns[each.name] = kinds[0]
+    return columns
+
+
+def _affinity(declared: str) -> str:
+    """Return what SQLite takes a declared type for, by its own rules."""
+    for affinity, parts in (
+        ("INTEGER", ("INT",)),
+        ("TEXT", ("CHAR", "CLOB", "TEXT")),
+        ("BLOB", ("BLOB",)),
+        ("REAL", ("REAL", "FLOA", "DOUB")),
+    ):
+        if any(part in declared for part in parts):
+            return affinity
+    return "NUMERIC" if declared else "BLOB"
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as SQLite takes it."""
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ", timespec="microseconds")
+    if isinstance(value, date | time):
+        return value.isoformat()
+    return str(value) if isinstance(value, Decimal) else value
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,605 @@
+"""Tables of PostgreSQL and SQLite behind the fence, by real databases: no Spark, no broker."""
+
+from __future__ import annotations
+
+import random
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+import spark_groups
+from spark_groups.errors import (
+    OptionsError,
+    TableChangedError,
+    TableError,
+    TableGapError,
+    TableRestoredError,
+)
+from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, compare, other_groups
+from spark_groups.spark.tables.table import Attempt, Piece
+from spark_groups.spark.tables.write import Batch, Notices, write_batch
+from spark_groups.types import OffsetRange
+from tests.spark.tables.places import Place, PostgresPlace, SqlitePlace
+from tests.spark.tables.test_delta import GROUP, KEY, SCHEMA, TOPIC, reads, rows
+from tests.waiting import wait_until
+
+RACED = 60
+
+
+@pytest.fixture(params=["postgres", "sqlite"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "sqlite":
+        return SqlitePlace(tmp_path / "rows.db")
+    made: PostgresPlace = request.getfixturevalue("on_postgres")
+    return made
+
+
+class Writer:
+    """A driver that writes batches to a table, one step at a time.
+
+    Args:
+        place: The table.
+        group_id: Its group.
+    """
+
+    def __init__(self, place: Place, group_id: str = GROUP) -> None:
+        self.table = place.table()
+        self.group_id = group_id
+        self._batch = 0
+
+    def look(self, *ranges: OffsetRange) -> None:
+        """Compare a batch with the table as it is."""
+        topics = frozenset(each.topic_id for each in ranges)
+        self.state = self.table.read(self.group_id, topics)
+        self.decision = compare(self.group_id, ranges, self.state, table=str(self.table))
+
+    def stage(self, schema: pa.Schema = SCHEMA) -> None:
+        """Set aside the rows of what was decided, each range by a task of its own."""
+        self.attempt = Attempt(self.group_id, self._batch, uuid.uuid4().hex[:12])
+        self._batch += 1
+        tasks = self.table.task_writer(self.attempt)
+        self.pieces = [
+            piece
+            for index, each in enumerate(self.decision.write)
+            for piece in tasks.write([rows(each, schema)], f"{index}-0")
+        ]
+
+    def commit(self) -> None:
+        """Commit what was set aside."""
+        self.table.commit(self.attempt, self.pieces, self.decision, self.state)
+
+    def write(self, *ranges: OffsetRange, schema: pa.Schema = SCHEMA) -> Decision:
+        """Write a batch."""
+        self.look(*ranges)
+        if self.decision.write:
+            self.stage(schema)
+            self.commit()
+        return self.decision
+
+
+def test_batches_follow_each_other_into_rows_and_fence(place: Place) -> None:
+    writer = Writer(place)
+    writer.write(reads(5, 10), reads(0, 3, partition=1))
+    writer.write(reads(10, 30))
+    assert place.offsets() == list(range(5, 30))
+    assert place.offsets(1) == [0, 1, 2]
+    assert place.entries(GROUP) == {KEY: Entry(5, 30), FenceKey(GROUP, TOPIC, 1): Entry(0, 3)}
+    assert place.run("SELECT topic, value FROM rows WHERE partition = 1 ORDER BY value") == [
+        ("departures", f"1-{offset}".encode()) for offset in range(3)
+    ]
+    assert place.staged() == []
+
+
+def test_batch_that_comes_again_is_skipped_and_cut(place: Place) -> None:
+    writer = Writer(place)
+    writer.write(reads(0, 10))
+    assert writer.write(reads(0, 10)).write == ()
+    assert writer.write(reads(5, 15)).write == (reads(10, 15),)
+    assert place.offsets() == list(range(15))
+
+
+def test_zombie_is_refused_and_told_what_the_table_has(place: Place) -> None:
+    owner, zombie = Writer(place), Writer(place)
+    owner.write(reads(0, 10))
+    zombie.look(reads(10, 20))
+    zombie.stage()
+    # It was stopped here, and its partition went to another.
+    owner.write(reads(10, 25))
+    with pytest.raises(TableChangedError, match="another writer has committed"):
+        zombie.commit()
+    # What it had compared is not true any more: compared again, nothing is left to write.
+    assert zombie.write(reads(10, 20)).write == ()
+    assert place.offsets() == list(range(25))
+    # What it has set aside is found by its name, and is left to `table vacuum`.
+    (staged,) = place.staged()
+    assert staged.startswith(f"{zombie.attempt.name}-")
+
+
+def test_members_of_one_group_do_not_disturb_each_other(place: Place) -> None:
+    one, other = Writer(place), Writer(place)
+    one.write(reads(0, 10))
+    other.look(reads(0, 7, partition=1))
+    one.write(reads(10, 20))
+    other.stage()
+    other.commit()
+    assert place.offsets(1) == list(range(7))
+
+
+def test_batch_is_refused_whole_for_one_of_its_partitions(place: Place) -> None:
+    one, other = Writer(place), Writer(place)
+    one.look(reads(0, 10), reads(0, 10, partition=1))
+    one.stage()
+    other.write(reads(0, 4, partition=1))
+    with pytest.raises(TableChangedError):
+        one.commit()
+    assert place.offsets() == []
+    assert place.entries(GROUP) == {FenceKey(GROUP, TOPIC, 1): Entry(0, 4)}
+
+
+def test_of_two_that_make_the_table_one_is_refused(place: Place) -> None:
+    one, other = Writer(place), Writer(place)
+    for each in (one, other):
+        each.look(reads(0, 10))
+        each.stage()
+    one.commit()
+    with pytest.raises(TableChangedError):
+        other.commit()
+    assert other.write(reads(0, 10)).write == ()
+    assert place.offsets() == list(range(10))
+
+
+def test_of_two_first_writers_of_a_partition_one_is_refused(place: Place) -> None:
+    one, other = Writer(place), Writer(place)
+    one.write(reads(0, 10))
+    for each in (one, other):
+        each.look(reads(4, 8, partition=1))
+        each.stage()
+    one.commit()
+    with pytest.raises(TableChangedError):
+        other.commit()
+    assert place.offsets(1) == [4, 5, 6, 7]
+
+
+def test_partition_that_is_split_over_tasks(place: Place) -> None:
+    writer = Writer(place)
+    writer.look(reads(0, 100))
+    writer.attempt = Attempt(GROUP, 0, "split")
+    tasks = writer.table.task_writer(writer.attempt)
+    parts = [reads(start, start + 25) for start in range(0, 100, 25)]
+    writer.pieces = [
+        piece
+        for index, part in enumerate(parts)
+        for piece in tasks.write([rows(part)], f"{index}-{index}")
+    ]
+    # The second try of a task has another name; only what came back is committed.
+    lost = [*tasks.write([rows(parts[0])], "0-9")]
+    writer.commit()
+    assert place.offsets() == list(range(100))
+    assert len(place.staged()) == len(lost) == 1
+
+
+def test_task_that_dies_leaves_nothing_that_is_committed(place: Place) -> None:
+    def dying() -> Iterator[pa.RecordBatch]:
+        yield rows(reads(0, 5))
+        raise RuntimeError("the task dies here")
+
+    writer = Writer(place)
+    writer.look(reads(0, 10))
+    tasks = writer.table.task_writer(Attempt(GROUP, 0, "dying"))
+    with pytest.raises(RuntimeError, match="the task dies here"):
+        [*tasks.write(dying(), "0-0")]
+    writer.write(reads(0, 10))
+    assert place.offsets() == list(range(10))
+
+
+def test_gap_and_another_group_and_a_topic_made_anew(place: Place) -> None:
+    writer = Writer(place)
+    writer.write(reads(0, 10))
+    with pytest.raises(TableGapError, match="table rows"):
+        writer.write(reads(15, 20))
+    other = Writer(place, "audit")
+    other.look(reads(0, 10))
+    (told,) = other_groups("audit", {TOPIC: "departures"}, other.state)
+    assert "the group 'flights' has written the topic departures" in told
+    other.stage()
+    other.commit()
+    assert set(place.entries(GROUP)) == {KEY, FenceKey("audit", TOPIC, 0)}
+    assert place.offsets() == sorted([*range(10), *range(10)])
+    again = OffsetRange(uuid.UUID(int=9), "departures", 0, 0, 4)
+    assert writer.write(again).write == (again,)
+    assert place.entries(GROUP)[FenceKey(GROUP, again.topic_id, 0)] == Entry(0, 4)
+
+
+@pytest.mark.parametrize("group_id", ["a'b", 'ü "1"', "$$; DROP TABLE rows", "%s {}"])
+def test_group_may_have_any_name(place: Place, group_id: str) -> None:
+    writer = Writer(place, group_id)
+    writer.write(reads(0, 10))
+    writer.write(reads(10, 20))
+    assert place.entries(GROUP) == {FenceKey(group_id, TOPIC, 0): Entry(0, 20)}
+    assert place.offsets() == list(range(20))
+
+
+def test_tables_of_one_database_have_fences_of_their_own(place: Place) -> None:
+    Writer(place).write(reads(0, 10))
+    place.run("CREATE TABLE others AS SELECT * FROM rows")
+    place.run("UPDATE spark_groups_fence SET table_name = 'others'")
+    assert place.entries(GROUP) == {}
+
+
+def test_entries_change_without_rows(place: Place) -> None:
+    writer = Writer(place)
+    writer.write(reads(0, 10))
+    writer.look(reads(10, 20))
+    writer.table.commit(Attempt(GROUP, 1, "a"), [], writer.decision, writer.state)
+    assert place.entries(GROUP) == {KEY: Entry(0, 20)}
+    assert place.offsets() == list(range(10))
+
+
+def test_table_without_rows_is_not_made(place: Place) -> None:
+    writer = Writer(place)
+    writer.look(reads(0, 10))
+    writer.table.commit(Attempt(GROUP, 0, "a"), [], writer.decision, writer.state)
+    assert [*writer.table.task_writer(Attempt(GROUP, 0, "b")).write([rows(reads(5, 5))], "0")] == []
+    assert writer.write(reads(10, 20)).write == (reads(10, 20),)
+    assert place.entries(GROUP) == {KEY: Entry(10, 20)}
+
+
+def test_schema_that_grows_between_two_batches_goes_on(place: Place) -> None:
+    writer = Writer(place)
+    writer.write(reads(0, 10))
+    place.run("ALTER TABLE rows ADD COLUMN carrier text")
+    writer.write(reads(10, 20))
+    writer.write(reads(20, 30), schema=SCHEMA.append(pa.field("carrier", pa.string())))
+    assert place.offsets() == list(range(30))
+    assert place.run("SELECT count(*) FROM rows WHERE carrier = 'AA'") == [(10,)]
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        (SCHEMA.append(pa.field("carrier", pa.string())), "carrier is not a column of the table"),
+        (SCHEMA.set(3, pa.field("value", pa.string())), "value is text, not (bytea|BLOB)"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(place: Place, schema: pa.Schema, problem: str) -> None:
+    writer = Writer(place)
+    writer.write(reads(0, 10))
+    writer.look(reads(10, 20))
+    attempt = Attempt(GROUP, 1, "a")
+    given = rows(reads(10, 20), SCHEMA.append(pa.field("carrier", pa.string())))
+    columns = [given[name].cast(schema.field(name).type) for name in schema.names]
+    batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+    pieces = [*writer.table.task_writer(attempt).write([batch], "0")]
+    with pytest.raises(TableError, match=f"(?i){problem}"):
+        writer.table.commit(attempt, pieces, writer.decision, writer.state)
+    writer.write(reads(10, 20))
+    assert place.offsets() == list(range(20))
+
+
+def test_column_that_must_not_be_null_is_missed(place: Place) -> None:
+    place.run('CREATE TABLE rows (partition int, "offset" bigint NOT NULL)')
+    writer = Writer(place)
+    writer.look(reads(0, 10))
+    writer.stage(pa.schema([SCHEMA.field("partition")]))
+    with pytest.raises(TableError, match="offset is missing, and must not be null"):
+        writer.commit()
+
+
+def test_table_that_is_there_takes_rows(place: Place) -> None:
+    value = "value bytea" if isinstance(place, PostgresPlace) else "value"
+    place.run(
+        f'CREATE TABLE rows (partition int, "offset" bigint NOT NULL, {value}, topic varchar(20),'
+        " note text DEFAULT 'none')"
+    )
+    Writer(place).write(reads(0, 10), schema=SCHEMA.remove(4))
+    assert place.offsets() == list(range(10))
+    assert place.run("SELECT DISTINCT topic, note FROM rows") == [("departures", "none")]
+
+
+def test_columns_may_not_change_within_a_task(place: Place) -> None:
+    attempt = Attempt(GROUP, 0, "a")
+    turned = rows(reads(0, 1)).select(["topic", "value", "partition", "offset", "timestamp"])
+    tasks = place.table().task_writer(attempt)
+    with pytest.raises((TableError, pa.ArrowInvalid)):
+        [*tasks.write([rows(reads(0, 1)), turned], "0-0")]
+
+
+def test_commit_that_fails_half_way_leaves_nothing(place: Place) -> None:
+    """The rows of the first partition are in the transaction when those of the second fail."""
+    writer = Writer(place)
+    writer.write(reads(0, 10))
+    place.run('CREATE UNIQUE INDEX once ON rows (partition, "offset")')
+    place.run('INSERT INTO rows (partition, "offset") VALUES (1, 3)')
+    with pytest.raises(TableError) as refused:
+        writer.write(reads(10, 20), reads(0, 5, partition=1))
+    assert not isinstance(refused.value, TableChangedError)
+    assert place.offsets() == list(range(10))
+    assert place.entries(GROUP) == {KEY: Entry(0, 10)}
+
+
+def test_dropped_table_is_not_filled_from_the_middle(place: Place) -> None:
+    writer = Writer(place)
+    writer.write(reads(0, 10))
+    place.run("DROP TABLE rows")
+    for each in (writer, Writer(place)):
+        with pytest.raises(TableError, match="dropped"):
+            each.look(reads(10, 20))
+    place.run("DELETE FROM spark_groups_fence WHERE table_name = 'rows'")
+    writer.write(reads(0, 20))
+    assert place.offsets() == list(range(20))
+
+
+def stage(writer: Writer, meanwhile: Callable[[], object]) -> Callable[..., Sequence[Piece]]:
+    def staged(ranges: Iterable[OffsetRange], attempt: Attempt) -> Sequence[Piece]:
+        meanwhile()
+        tasks = writer.table.task_writer(attempt)
+        return [*tasks.write([rows(each) for each in ranges], "0-0")]
+
+    return staged
+
+
+def test_commit_whose_answer_was_lost_is_not_made_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Writer(place)
+    writer.write(reads(0, 10))
+    real = writer.table.commit
+
+    def commit(*given: Any) -> None:
+        real(*given)
+        raise TableChangedError("the answer was lost")
+
+    monkeypatch.setattr(writer.table, "commit", commit)
+    batch = Batch(GROUP, 0, (reads(10, 20),))
+    write_batch(writer.table, batch, stage(writer, int), Notices(), pause=lambda _: None)
+    assert place.offsets() == list(range(20))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_writers_that_race_leave_each_record_once(place: Place, seed: int) -> None:
+    """Members, and zombies of them, write the same partitions at once, each in threads of its own.
+
+    Each reads a partition in order, in batches of its own sizes, and some batches twice.
+    """
+    failures: list[Exception] = []
+
+    def read_on(chance: random.Random, partitions: Sequence[int]) -> None:
+        writer, position = Writer(place), 0
+        try:
+            while position < RACED:
+                end = min(RACED, position + chance.randint(1, 9))
+                batch = Batch(GROUP, 0, tuple(reads(position, end, each) for each in partitions))
+                for _ in range(chance.choice([1, 1, 2])):
+                    write_batch(writer.table, batch, stage(writer, int), Notices())
+                position = end
+        except Exception as error:
+            failures.append(error)
+
+    threads = [
+        threading.Thread(target=read_on, args=(random.Random(f"{seed}-{index}"), partitions))
+        for index, partitions in enumerate([(0, 1), (1, 0), (0,), (1, 2), (2,)])
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    for partition in range(3):
+        assert place.offsets(partition) == list(range(RACED))
+
+
+# What only PostgreSQL can do.
+
+
+def end_connections(place: PostgresPlace, state: str) -> None:
+    """End connections of applications, as a crash of the driver or a failover would."""
+    place.run(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = %s"
+        " AND application_name = 'spark-groups'",
+        state,
+    )
+
+
+@pytest.mark.parametrize("step", ["_check_columns", "_change", "_move"])
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_driver_that_dies_in_its_transaction_leaves_all_or_nothing(
+    on_postgres: PostgresPlace, monkeypatch: pytest.MonkeyPatch, step: str, is_behind: bool
+) -> None:
+    place, writer = on_postgres, Writer(on_postgres)
+    writer.write(reads(0, 10))
+    real = getattr(writer.table, step)
+
+    def die(cursor: psycopg.Cursor[Any], *given: Any) -> None:
+        if is_behind:
+            real(cursor, *given)
+        place.run("SELECT pg_terminate_backend(%s)", cursor.connection.info.backend_pid)
+        if not is_behind:
+            real(cursor, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writer.table, step, die)
+        with pytest.raises(TableChangedError, match="answer of the PostgreSQL table"):
+            writer.write(reads(10, 20))
+    assert place.offsets() == list(range(10))
+    assert place.entries(GROUP) == {KEY: Entry(0, 10)}
+    # The same rows, still set aside, are committed by the next try.
+    writer.commit()
+    assert place.offsets() == list(range(20))
+    assert place.staged() == []
+
+
+def test_connection_that_was_ended_between_two_batches_is_made_anew(
+    on_postgres: PostgresPlace,
+) -> None:
+    writer = Writer(on_postgres)
+    writer.write(reads(0, 10))
+    end_connections(on_postgres, "idle")
+    writer.write(reads(10, 20))
+    assert on_postgres.offsets() == list(range(20))
+
+
+def test_driver_that_stands_still_in_its_transaction_keeps_others_waiting_only_so_long(
+    on_postgres: PostgresPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_groups.spark.tables.postgres.LOCK_WAIT_MS", 500)
+    owner, zombie = Writer(on_postgres), Writer(on_postgres)
+    owner.write(reads(0, 10))
+    for each in (owner, zombie):
+        each.look(reads(10, 20))
+        each.stage()
+    wakes, stands = threading.Event(), threading.Event()
+    real = zombie.table._move  # type: ignore[attr-defined]
+
+    def stand_still(*given: Any) -> None:
+        real(*given)
+        stands.set()
+        wakes.wait()
+
+    monkeypatch.setattr(zombie.table, "_move", stand_still)
+    refused: list[Exception] = []
+
+    def commit() -> None:
+        try:
+            zombie.commit()
+        except TableError as error:
+            refused.append(error)
+
+    thread = threading.Thread(target=commit)
+    thread.start()
+    assert stands.wait(60)
+
+    def committed() -> bool:
+        try:
+            owner.commit()
+        except TableChangedError:
+            return False
+        return True
+
+    wait_until(committed, 60)
+    wakes.set()
+    thread.join()
+    assert isinstance(refused[0], TableChangedError)
+    assert on_postgres.offsets() == list(range(20))
+
+
+def test_rows_that_a_crash_of_the_server_took_are_missed(on_postgres: PostgresPlace) -> None:
+    writer = Writer(on_postgres)
+    writer.write(reads(0, 10))
+    writer.look(reads(10, 20))
+    writer.stage()
+    on_postgres.run(f'TRUNCATE "{on_postgres.staged()[0]}"')
+    with pytest.raises(TableError, match=r"of 10 rows set aside .* 0 are left"):
+        writer.commit()
+    assert on_postgres.entries(GROUP) == {KEY: Entry(0, 10)}
+
+
+def test_trigger_may_leave_rows_out(on_postgres: PostgresPlace) -> None:
+    writer = Writer(on_postgres)
+    writer.write(reads(0, 10))
+    on_postgres.run(
+        "CREATE FUNCTION odd() RETURNS trigger LANGUAGE plpgsql AS"
+        " 'BEGIN IF NEW.\"offset\" % 2 = 1 THEN RETURN NEW; END IF; RETURN NULL; END';"
+        " CREATE TRIGGER odd BEFORE INSERT ON rows FOR EACH ROW EXECUTE FUNCTION odd()"
+    )
+    writer.write(reads(10, 14))
+    assert on_postgres.offsets() == [*range(10), 11, 13]
+
+
+def test_table_that_was_made_anew_is_refused(on_postgres: PostgresPlace) -> None:
+    writer, late = Writer(on_postgres), Writer(on_postgres)
+    writer.write(reads(0, 10))
+    late.look(reads(10, 20))
+    late.stage()
+    on_postgres.run("CREATE TABLE copy AS SELECT * FROM rows; DROP TABLE rows")
+    on_postgres.run("ALTER TABLE copy RENAME TO rows")
+    with pytest.raises(TableChangedError):
+        late.commit()
+    with pytest.raises(TableRestoredError, match="To begin anew: DELETE FROM") as refused:
+        writer.look(reads(10, 20))
+    # Where the rows are there, the error says how to go on.
+    on_postgres.run(str(refused.value).partition("restored: ")[2])
+    writer.write(reads(10, 20))
+    assert on_postgres.offsets() == list(range(20))
+
+
+@pytest.mark.parametrize(
+    "made",
+    ["CREATE VIEW rows AS SELECT 1 AS a", "CREATE UNLOGGED TABLE rows (a int)"],
+)
+def test_what_does_not_keep_its_rows_is_refused(on_postgres: PostgresPlace, made: str) -> None:
+    on_postgres.run(made)
+    with pytest.raises(TableError, match="its rows could go while its fence stays"):
+        Writer(on_postgres).look(reads(0, 10))
+
+
+def test_partitioned_table_and_wider_types_take_rows(on_postgres: PostgresPlace) -> None:
+    on_postgres.run(
+        "CREATE DOMAIN name_of_topic AS text;"
+        'CREATE TABLE rows (topic name_of_topic, partition bigint, "offset" numeric, value bytea,'
+        " timestamp timestamptz, loaded_at timestamptz NOT NULL DEFAULT now())"
+        " PARTITION BY LIST (partition);"
+        "CREATE TABLE rows_0 PARTITION OF rows FOR VALUES IN (0)"
+    )
+    Writer(on_postgres).write(reads(0, 10))
+    assert on_postgres.offsets() == list(range(10))
+
+
+def test_column_that_the_table_computes_is_refused(on_postgres: PostgresPlace) -> None:
+    on_postgres.run("CREATE TABLE rows (partition int GENERATED ALWAYS AS IDENTITY)")
+    writer = Writer(on_postgres)
+    writer.look(reads(0, 10))
+    writer.stage(pa.schema([SCHEMA.field("partition")]))
+    with pytest.raises(TableError, match="partition is computed by the table"):
+        writer.commit()
+
+
+def test_table_in_a_schema_that_is_named(on_postgres: PostgresPlace, postgres: str) -> None:
+    table = spark_groups.postgres_table(postgres, f"{on_postgres.schema}.rows")
+    writer = Writer(on_postgres)
+    writer.table = table
+    writer.write(reads(0, 10))
+    assert on_postgres.offsets() == list(range(10))
+    writer.table = spark_groups.postgres_table(postgres, "no_such_schema.rows")
+    with pytest.raises(TableError, match='schema "no_such_schema" does not exist'):
+        writer.write(reads(0, 10))
+
+
+def test_staged_rows_say_whose_they_are_and_how_old(on_postgres: PostgresPlace) -> None:
+    writer = Writer(on_postgres, "it's")
+    writer.look(reads(0, 10))
+    writer.stage()
+    statement = (
+        "SELECT told->>'table', told->>'group', now() >= (told->>'staged_at')::timestamptz FROM"
+        f" (SELECT obj_description('\"{on_postgres.staged()[0]}\"'::regclass)::jsonb AS told) AS t"
+    )
+    assert on_postgres.run(statement) == [("rows", "it's", True)]
+
+
+def test_secrets_are_shown_nowhere(on_postgres: PostgresPlace) -> None:
+    table = spark_groups.postgres_table(f"{on_postgres.dsn} password=hunter2", "rows")
+    writer = table.task_writer(Attempt(GROUP, 0, "a"))
+    assert "hunter2" not in f"{table} {table!r} {writer} {writer!r}"
+    assert "dbname postgres" in str(table)
+    for dsn in ("password=hunter2 =", "postgresql://u:hunter2@[", "hunter2"):
+        with pytest.raises(OptionsError, match="is not what libpq takes") as refused:
+            spark_groups.postgres_table(dsn, "rows")
+        assert "hunter2" not in str(refused.value)
+        assert refused.value.__cause__ is None
+    nowhere = spark_groups.postgres_table("host=/nowhere password=hunter2", "rows")
+    with pytest.raises(TableError, match="PostgreSQL cannot be reached") as failed:
+        nowhere.read(GROUP)
+    assert "hunter2" not in str(failed.value)
+
+
+def test_names_that_are_none_are_refused() -> None:
+    for name in ("", "a.", "n" * 64):
+        with pytest.raises(OptionsError, match="is not the name of a table"):
+            spark_groups.postgres_table("dbname=x", name)
+    with pytest.raises(OptionsError, match="name a file"):
+        spark_groups.sqlite_table(":memory:", "rows")
