@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from spark_groups.spark.source.batch_rows import foreach_batch_rows
     from spark_groups.spark.source.registration import register
     from spark_groups.spark.tables.delta import delta_table
+    from spark_groups.spark.tables.iceberg import iceberg_table
     from spark_groups.spark.tables.write import write_table
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "describe",
     "figures",
     "foreach_batch_rows",
+    "iceberg_table",
     "listen",
     "process_records",
     "register",
@@ -74,6 +76,7 @@ _HOMES = {
     "describe": "spark_groups.observation.observe",
     "figures": "spark_groups.spark.control.figures",
     "foreach_batch_rows": "spark_groups.spark.source.batch_rows",
+    "iceberg_table": "spark_groups.spark.tables.iceberg",
     "listen": "spark_groups.spark.control.listener",
     "process_records": "spark_groups.spark.processing.process",
     "register": "spark_groups.spark.source.registration",
