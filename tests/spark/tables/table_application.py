@@ -1,10 +1,11 @@
-"""An application that writes a group's records into a Delta table, and may be held at a commit.
+"""An application that writes a group's records into a table, and may be held at a commit.
 
     python -m tests.spark.tables.table_application GIVEN
 
-GIVEN is JSON: `options` of the stream, `checkpoint`, `table` (its path), and, to be held in its
-second batch, `hold` ("before" the table's commit or "behind" it) and `signs` (a directory). There
-it makes `held` when it waits for `go`, and `refused` when the table has refused a commit.
+GIVEN is JSON: `options` of the stream, `checkpoint`, `table` (its path; a directory called `lake`
+has an Iceberg table, any other is a Delta table), and, to be held in its second batch, `hold`
+("before" the table's commit or "behind" it) and `signs` (a directory). There it makes `held` when
+it waits for `go`, and `refused` when the table has refused a commit.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from pyspark.sql import SparkSession
 
 import spark_groups
 from spark_groups.errors import TableChangedError
-from spark_groups.spark.tables.delta import DeltaTable
 from spark_groups.spark.tables.fence import Decision, TableState
-from spark_groups.spark.tables.table import Attempt, Piece
+from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
+from tests.spark.tables.iceberg_tables import Lake
 
 
 class HeldTable:
-    """A Delta table that waits in the commit of the second batch.
+    """A table that waits in the commit of the second batch.
 
     Args:
         table: The table.
@@ -34,7 +35,7 @@ class HeldTable:
         signs: Where it says that it waits.
     """
 
-    def __init__(self, table: DeltaTable, hold: str, signs: Path) -> None:
+    def __init__(self, table: FencedTable, hold: str, signs: Path) -> None:
         self._table = table
         self._hold = hold
         self._signs = signs
@@ -74,7 +75,9 @@ def main(given: dict[str, Any]) -> None:
         .config("spark.driver.memory", "512m")
         .getOrCreate()
     )
-    table: Any = spark_groups.delta_table(given["table"])
+    path = Path(given["table"])
+    is_lake = path.name == "lake"
+    table: Any = Lake.at(path).fenced() if is_lake else spark_groups.delta_table(path)
     if "hold" in given:
         table = HeldTable(table, given["hold"], Path(given["signs"]))
     stream = spark.readStream.format("kafka-group").options(**given["options"]).load()

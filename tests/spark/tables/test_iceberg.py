@@ -41,6 +41,7 @@ from spark_groups.spark.tables.iceberg import FENCE, iceberg_table, versions
 from spark_groups.spark.tables.table import Attempt
 from spark_groups.spark.tables.write import Batch, Notices, write_batch
 from spark_groups.types import OffsetRange, topic_id_text
+from tests.iceberg_rest import running_rest_catalog
 from tests.postgres import running_postgres
 from tests.spark.tables.iceberg_tables import Lake, LakeWriter
 from tests.spark.tables.test_delta import GROUP, KEY, SCHEMA, TOPIC, reads, rows
@@ -55,18 +56,27 @@ def database() -> Iterator[str]:
         yield f"postgresql+psycopg://{given['user']}@/{given['dbname']}?host={given['host']}"
 
 
+@pytest.fixture(scope="module")
+def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_rest_catalog(tmp_path_factory.mktemp("rest")) as uri:
+        yield uri
+
+
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     """A catalog in SQLite."""
     return Lake.at(tmp_path)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", pytest.param("rest", marks=pytest.mark.long)])
 def any_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
-    """A catalog in each database."""
+    """A catalog of each kind; the server of the third has to be fetched."""
     if request.param == "sqlite":
         return Lake.at(tmp_path)
-    return Lake.at(tmp_path, request.getfixturevalue("database"))
+    if request.param == "postgres":
+        return Lake.at(tmp_path, request.getfixturevalue("database"))
+    properties = {"type": "rest", "uri": request.getfixturevalue("rest_catalog")}
+    return Lake("rest", properties, f"lake_{uuid.uuid4().hex}.rows")
 
 
 def fence_of(properties: Any, group_id: str = GROUP) -> str | None:
