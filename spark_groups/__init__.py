@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from spark_groups.spark.source.batch_rows import foreach_batch_rows
     from spark_groups.spark.source.registration import register
     from spark_groups.spark.tables.delta import delta_table
+    from spark_groups.spark.tables.iceberg import iceberg_table
     from spark_groups.spark.tables.postgres import postgres_table
     from spark_groups.spark.tables.sqlite import sqlite_table
     from spark_groups.spark.tables.write import write_table
@@ -49,6 +50,7 @@ __all__ = [
     "describe",
     "figures",
     "foreach_batch_rows",
+    "iceberg_table",
     "listen",
     "postgres_table",
     "process_records",
@@ -80,6 +82,7 @@ _NAMES = {
     "spark_groups.spark.source.batch_rows": ("foreach_batch_rows",),
     "spark_groups.spark.source.registration": ("register",),
     "spark_groups.spark.tables.delta": ("delta_table",),
+    "spark_groups.spark.tables.iceberg": ("iceberg_table",),
     "spark_groups.spark.tables.postgres": ("postgres_table",),
     "spark_groups.spark.tables.sqlite": ("sqlite_table",),
     "spark_groups.spark.tables.write": ("write_table",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timezone
 from typing import Any, Final
 
@@ -103,6 +103,43 @@ class ParquetTaskWriter:
             target_bytes=self.target_file_bytes,
             compression=self.compression,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedTaskWriter:
+    """Writes the Parquet files of a task, and names them by where they are; pickled to executors.
+
+    Args:
+        location: The directory, as the table's metadata call it.
+        files: The directory; with secrets, which its text does not show.
+        attempt: What names of files begin with.
+        target_file_bytes: How large a file becomes before the next one is begun.
+        compression: How pages are compressed.
+    """
+
+    location: str
+    files: fs.SubTreeFileSystem = field(repr=False)
+    attempt: str
+    target_file_bytes: int
+    compression: str
+
+    def write(self, batches: Iterable[pa.RecordBatch], task: str) -> Iterator[Piece]:
+        """Write the rows of one task.
+
+        Args:
+            batches: The rows; all of one schema.
+            task: A name that no other task of the attempt has, nor a second try of the same task.
+        """
+        if isinstance(self.files.base_fs, fs.LocalFileSystem):
+            self.files.base_fs.create_dir(self.files.base_path, recursive=True)
+        for each in write_files(
+            as_plain(batches),
+            self.files,
+            lambda number: f"{self.attempt}-{task}-{number}.parquet",
+            target_bytes=self.target_file_bytes,
+            compression=self.compression,
+        ):
+            yield replace(each, name=f"{self.location}/{each.name}")
 
 
 def write_files(

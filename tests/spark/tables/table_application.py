@@ -2,10 +2,11 @@
 
     python -m tests.spark.tables.table_application GIVEN
 
-GIVEN is JSON: `options` of the stream, `checkpoint`, `table` (the path of a Delta table, or what
-`postgres_table` takes), and, to be held in its second batch, `hold` ("before" the table's commit or
-"behind" it) and `signs` (a directory). There it makes `held` when it waits for `go`, and `refused`
-when the table has refused a commit.
+GIVEN is JSON: `options` of the stream, `checkpoint`, `table` (a path: of an Iceberg table if the
+directory is called `lake`, else of a Delta table; or the arguments of `postgres_table`), and, to
+be held in its second batch, `hold` ("before" the table's commit or "behind" it) and `signs` (a
+directory). There it makes `held` when it waits for `go`, and `refused` when the table has refused
+a commit.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import spark_groups
 from spark_groups.errors import TableChangedError
 from spark_groups.spark.tables.fence import Decision, TableState
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
+from tests.spark.tables.iceberg_tables import Lake
 
 
 class HeldTable:
@@ -75,11 +77,12 @@ def main(given: dict[str, Any]) -> None:
         .getOrCreate()
     )
     place = given["table"]
-    table: Any = (
-        spark_groups.delta_table(place)
-        if isinstance(place, str)
-        else spark_groups.postgres_table(**place)
-    )
+    if isinstance(place, dict):
+        table: Any = spark_groups.postgres_table(**place)
+    elif Path(place).name == "lake":
+        table = Lake.at(Path(place)).fenced()
+    else:
+        table = spark_groups.delta_table(place)
     if "hold" in given:
         table = HeldTable(table, given["hold"], Path(given["signs"]))
     stream = spark.readStream.format("kafka-group").options(**given["options"]).load()

@@ -1,0 +1,486 @@
+"""`spark_groups.iceberg_table`: an Iceberg table whose snapshots carry the fence.
+
+What the table has of each group stands in a table property, and in the summary of every snapshot of
+ours; one commit changes both. A rollback sets the snapshot back and not the property, which gives
+it away. A commit demands that the current snapshot is the one that was compared, and the library
+does not try again by itself.
+
+    spark-groups.fence.<group>   {"version": ..., "entries": {topic id: {partition: [start, next]}}}
+
+The version is the sequence number of the group's last snapshot.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import fs, parquet
+from pyspark.sql import DataFrame
+
+from spark_groups.errors import OptionsError, TableChangedError, TableError
+from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState, holds
+from spark_groups.spark.tables.parquet_files import FileDetails, LocatedTaskWriter, piece_of
+from spark_groups.spark.tables.table import Attempt, Piece
+from spark_groups.types import TopicId, parse_topic_id, topic_id_text
+
+try:
+    from pyiceberg.catalog import Catalog, load_catalog
+    from pyiceberg.exceptions import (
+        CommitFailedException,
+        CommitStateUnknownException,
+        NoSuchNamespaceError,
+        NoSuchTableError,
+        TableAlreadyExistsError,
+    )
+    from pyiceberg.io.pyarrow import PyArrowFileIO, UnsupportedPyArrowTypeException
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table, TableProperties, Transaction
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+except ImportError as error:
+    raise OptionsError("an Iceberg table needs pyiceberg: install spark-groups[iceberg]") from error
+
+logger = logging.getLogger(__name__)
+# Columns of bytes have no statistics on purpose: the library would warn of each file.
+logging.getLogger("pyiceberg.io.pyarrow").addFilter(
+    lambda record: "statistics missing" not in str(record.msg)
+)
+
+TARGET_FILE_BYTES: Final = 256 * 1024 * 1024
+FENCE: Final = "spark-groups.fence."
+_BATCH: Final = "spark-groups.batch"
+_TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
+_NEW_TABLE: Final = {
+    # Each commit writes the metadata anew: without these, a stream leaves a file of each trigger.
+    TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
+    TableProperties.MANIFEST_MERGE_ENABLED: "true",
+}
+
+
+def iceberg_table(
+    identifier: str,
+    catalog: str | Catalog | None = None,
+    properties: Mapping[str, str] | None = None,
+    *,
+    target_file_bytes: int = TARGET_FILE_BYTES,
+    compression: str = "zstd",
+) -> IcebergTable:
+    """Return an Iceberg table for `spark_groups.write_table`; the first batch makes it if need be.
+
+    Args:
+        identifier: Its namespace and name, such as `lake.flights`.
+        catalog: The catalog's name in the configuration of `pyiceberg`, or a catalog that was
+            loaded; None: the configured default.
+        properties: How `pyiceberg` reaches the catalog and the files, such as `uri`, `warehouse`
+            and `s3.region`, beside its configuration.
+        target_file_bytes: How large a file becomes before a task begins another.
+        compression: How Parquet pages are compressed.
+
+    Raises:
+        OptionsError: `pyiceberg` is missing, or the catalog is not described.
+    """
+    if "." not in identifier:
+        raise OptionsError(f"an Iceberg table is named <namespace>.<name>, not {identifier!r}")
+    if not isinstance(catalog, Catalog):
+        try:
+            catalog = load_catalog(catalog, **dict(properties or {}))
+        except ValueError as error:
+            raise OptionsError(f"the Iceberg catalog {catalog!r} is not known: {error}") from error
+    elif properties:
+        raise OptionsError("properties say how a catalog is loaded, but this one was loaded")
+    return IcebergTable(identifier, catalog, target_file_bytes, compression)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFence:
+    """What a table has of one group.
+
+    Args:
+        version: The sequence number of the group's last snapshot.
+        entries: The group's entries.
+    """
+
+    version: int = 0
+    entries: Mapping[FenceKey, Entry] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, group_id: str, text: str | None) -> GroupFence:
+        """Read what `text` made.
+
+        Args:
+            group_id: The group.
+            text: What stands in a property or a summary; None: nothing.
+        """
+        if text is None:
+            return cls()
+        found = json.loads(text)
+        entries = {
+            FenceKey(group_id, parse_topic_id(topic_id), int(partition)): Entry(*offsets)
+            for topic_id, partitions in found["entries"].items()
+            for partition, offsets in partitions.items()
+        }
+        return cls(found["version"], entries)
+
+    def text(self) -> str:
+        """Return what stands in the property and in the summary."""
+        topics: dict[str, dict[str, list[int]]] = {}
+        for key, entry in sorted(self.entries.items()):
+            partitions = topics.setdefault(topic_id_text(key.topic_id), {})
+            partitions[str(key.partition)] = [entry.start_offset, entry.next_offset]
+        return json.dumps({"version": self.version, "entries": topics}, separators=(",", ":"))
+
+
+def fence_texts(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return what properties, or a summary, say of each group.
+
+    Args:
+        properties: Of a table or a snapshot.
+    """
+    return {
+        name.removeprefix(FENCE): text
+        for name, text in properties.items()
+        if name.startswith(FENCE)
+    }
+
+
+def snapshot_texts(metadata: TableMetadata) -> tuple[dict[str, str], bool]:
+    """Return what the last snapshot of ours says of each group, among those the rows descend from.
+
+    Args:
+        metadata: The table's metadata.
+
+    Returns:
+        What it says; and whether that is known. Where the snapshots that would say it are expired,
+        it is what the property says, but for groups whose last snapshot is there and not among
+        those that the current one descends from.
+    """
+    snapshot = metadata.current_snapshot()
+    while snapshot is not None:
+        if found := _summary_texts(snapshot):
+            return found, True
+        parent_id = snapshot.parent_snapshot_id
+        parent = None if parent_id is None else metadata.snapshot_by_id(parent_id)
+        # Whoever expires a snapshot may take its id out of the next one.
+        if parent is None and snapshot.sequence_number != 1:
+            return _remaining_texts(metadata), False
+        snapshot = parent
+    return {}, True
+
+
+def _summary_texts(snapshot: Snapshot) -> dict[str, str]:
+    return {} if snapshot.summary is None else fence_texts(snapshot.summary.additional_properties)
+
+
+def _remaining_texts(metadata: TableMetadata) -> dict[str, str]:
+    """Return what the property says, without groups whose last snapshot was set back."""
+    texts = fence_texts(metadata.properties)
+    for snapshot in metadata.snapshots:
+        for group, text in _summary_texts(snapshot).items():
+            is_its_own = GroupFence.of(group, text).version == snapshot.sequence_number
+            if is_its_own and texts.get(group) == text:
+                del texts[group]
+    return texts
+
+
+def versions(property_text: str | None, snapshot_text: str | None) -> tuple[int | None, int | None]:
+    """Return the version that a group last wrote, and the one that the table was set back to.
+
+    Args:
+        property_text: What the table's property says of the group; None: nothing.
+        snapshot_text: What the last snapshot of ours says; None: nothing.
+
+    Returns:
+        The two versions. Both are None where the group has not written; the second is where the
+        table was not set back.
+    """
+    said = (GroupFence.of("", property_text).version, GroupFence.of("", snapshot_text).version)
+    if property_text == snapshot_text:
+        return (None if property_text is None else said[0]), None
+    # Of one version there is only one text: otherwise somebody has changed the property.
+    restored_to = min(said) - 1 if said[0] == said[1] else min(said)
+    return max(said), restored_to
+
+
+class IcebergTable:
+    """An Iceberg table with a fence; `iceberg_table` makes one.
+
+    Args:
+        identifier: Its namespace and name.
+        catalog: Its catalog.
+        target_file_bytes: How large a file becomes.
+        compression: How Parquet pages are compressed.
+    """
+
+    def __init__(
+        self, identifier: str, catalog: Catalog, target_file_bytes: int, compression: str
+    ) -> None:
+        self._identifier = identifier
+        self._catalog = catalog
+        self._target_file_bytes = target_file_bytes
+        self._compression = compression
+        self._table: Table | None = None
+        self._new_location = ""
+        self._warned_of: set[str] = set()
+        # Two queries of one application may be given the same table.
+        self._lock = threading.RLock()
+
+    def __str__(self) -> str:
+        """Return how errors and logs call the table."""
+        return f"the Iceberg table {self._catalog.name}.{self._identifier}"
+
+    def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
+        """Return the fence as it is now.
+
+        Args:
+            group_id: Whose last commit `recorded_version` is about.
+            topic_ids: Whose entries are wanted, of every group; None: all.
+
+        Raises:
+            TableError: The table is of a kind that cannot be written to.
+        """
+        with self._lock:
+            table = self._opened()
+            if table is None:
+                return TableState()
+            texts = fence_texts(table.metadata.properties)
+            entries = {
+                key: entry
+                for group, text in texts.items()
+                for key, entry in GroupFence.of(group, text).entries.items()
+                if topic_ids is None or key.topic_id in topic_ids
+            }
+            written, is_known = snapshot_texts(table.metadata)
+            if group_id in texts and not is_known:
+                self._warn_of_expired(group_id)
+            recorded, restored_to = versions(texts.get(group_id), written.get(group_id))
+            return TableState(_version(table.metadata), entries, recorded, restored_to)
+
+    def task_writer(self, attempt: Attempt) -> LocatedTaskWriter:
+        """Return what writes the files of an attempt in its tasks.
+
+        Args:
+            attempt: The attempt.
+        """
+        location, files = self._data()
+        return LocatedTaskWriter(
+            location, files, attempt.name, self._target_file_bytes, self._compression
+        )
+
+    def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
+        """Have Spark write the rows into a directory of the attempt's own.
+
+        Args:
+            rows: The rows.
+            attempt: The attempt.
+        """
+        location, files = self._data()
+        # Spark's default for timestamps is none of Iceberg's; the session is the query's own.
+        rows.sparkSession.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
+        writer = rows.write.option("compression", self._compression)
+        writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+        is_local = isinstance(files.base_fs, fs.LocalFileSystem)
+        directory = f"file://{files.base_path}" if is_local else location
+        writer.parquet(f"{directory.rstrip('/')}/{attempt.name}")
+        found = files.get_file_info(fs.FileSelector(attempt.name, allow_not_found=True))
+        pieces = []
+        for each in sorted(found, key=lambda info: info.path):
+            if each.type is fs.FileType.File and each.path.endswith(".parquet"):
+                with files.open_input_file(each.path) as file:
+                    footer = parquet.ParquetFile(file).metadata
+                schema = footer.schema.to_arrow_schema()
+                pieces.append(piece_of(f"{location}/{each.path}", each.size, footer, schema))
+        return pieces
+
+    def commit(
+        self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
+    ) -> None:
+        """Add files and change entries, in one commit of the table.
+
+        Args:
+            attempt: The attempt that wrote the files.
+            pieces: The files.
+            decision: What was compared.
+            state: What it was compared with.
+
+        Raises:
+            TableChangedError: Somebody has committed since, or the catalog cannot tell.
+            TableError: Columns of the files do not fit the table's.
+        """
+        written = [each for each in pieces if each.rows]
+        if state.version is None and not written:
+            # There are no columns to make the table of: the next batch begins the partitions.
+            return
+        with self._lock:
+            compared = None if self._table is None else _version(self._table.metadata)
+            if compared != state.version:
+                raise TableChangedError(f"another query of this application has written {self}")
+            try:
+                transaction = self._begun(written)
+                self._stage(transaction, attempt, written, decision)
+                self._table = transaction.commit_transaction()
+            except (CommitFailedException, TableAlreadyExistsError) as error:
+                raise TableChangedError(
+                    f"another writer has committed to {self}: {error}"
+                ) from error
+            except CommitStateUnknownException as error:
+                raise TableChangedError(
+                    f"the catalog does not know whether it has committed to {self}: {error}"
+                ) from error
+
+    def _opened(self) -> Table | None:
+        """Return the table as it is now, checked; None where there is none."""
+        try:
+            table = self._catalog.load_table(self._identifier)
+        except (NoSuchTableError, NoSuchNamespaceError) as error:
+            if self._table is not None:
+                raise TableError(f"{self} was dropped; start the query again") from error
+            return None
+        if self._table is not None and table.metadata.table_uuid != self._table.metadata.table_uuid:
+            raise TableError(f"{self} was dropped and made anew; start the query again")
+        if table.metadata.format_version < 2:
+            raise TableError(
+                f"{self} has format version 1, whose snapshots have no sequence numbers:"
+                " ALTER TABLE ... SET TBLPROPERTIES ('format-version' = '2')"
+            )
+        if not table.spec().is_unpartitioned():
+            raise TableError(
+                f"{self} is partitioned ({table.spec()}), and the files of a batch are not; write"
+                " to a table that is not partitioned"
+            )
+        self._table = table
+        return table
+
+    def _warn_of_expired(self, group_id: str) -> None:
+        if group_id not in self._warned_of:
+            self._warned_of.add(group_id)
+            logger.warning(
+                "%s: the snapshots that the group %r has written are expired, and others were"
+                " added: whether the table was rolled back before that cannot be told",
+                self,
+                group_id,
+            )
+
+    def _data(self) -> tuple[str, fs.SubTreeFileSystem]:
+        """Return where files of rows are, and that directory as a file system."""
+        with self._lock:
+            location, io = self._place()
+        scheme, netloc, path = PyArrowFileIO.parse_location(location, io.properties)
+        if scheme == "file":
+            return location, fs.SubTreeFileSystem(path, fs.LocalFileSystem())
+        return location, fs.SubTreeFileSystem(path, io.fs_by_scheme(scheme, netloc))
+
+    def _place(self) -> tuple[str, PyArrowFileIO]:
+        table = self._table
+        if table is None:
+            # Only the catalog knows where the table will be; nothing is made here.
+            table = self._new_table(Schema())._table
+            self._new_location = table.location()
+        return table.location_provider().data_path, PyArrowFileIO(table.io.properties)
+
+    def _new_table(self, schema: Schema | pa.Schema) -> Transaction:
+        namespace = Catalog.namespace_from(self._identifier)
+        if not self._catalog.namespace_exists(namespace):
+            try:
+                self._catalog.create_namespace(namespace)
+            except Exception:
+                # Another first writer has made it meanwhile; each catalog says so in its own way.
+                if not self._catalog.namespace_exists(namespace):
+                    raise
+        return self._catalog.create_table_transaction(
+            self._identifier, schema, self._new_location or None, properties=_NEW_TABLE
+        )
+
+    def _begun(self, pieces: Sequence[Piece]) -> Transaction:
+        """Return a transaction on the table that was compared, or one that makes the table.
+
+        Raises:
+            TableError: The table cannot be made of these files.
+        """
+        if self._table is not None:
+            return _unretried(self._table).transaction()
+        texts = {FileDetails.of(each).schema_text for each in pieces}
+        if len(texts) > 1:
+            raise TableError(f"tasks wrote files with different columns to {self}")
+        schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(texts.pop())))
+        unsigned = [each.name for each in schema if pa.types.is_unsigned_integer(each.type)]
+        if unsigned:
+            raise TableError(
+                f"Iceberg has no unsigned numbers: cast {', '.join(unsigned)} in the transform"
+            )
+        try:
+            return self._new_table(schema)
+        except (UnsupportedPyArrowTypeException, ValueError) as error:
+            raise TableError(
+                f"a column has a type that Iceberg does not have: {error}; cast it in the transform"
+            ) from error
+
+    def _stage(
+        self,
+        transaction: Transaction,
+        attempt: Attempt,
+        pieces: Sequence[Piece],
+        decision: Decision,
+    ) -> None:
+        """Put files and entries into a transaction.
+
+        Raises:
+            TableChangedError: An entry is not what was compared.
+            TableError: The files do not fit the table.
+        """
+        metadata = transaction.table_metadata
+        texts = fence_texts(metadata.properties)
+        entries = GroupFence.of(attempt.group_id, texts.get(attempt.group_id)).entries
+        if not holds(decision.changes, entries.get):
+            raise TableChangedError(f"another writer has changed the entries of {self}")
+        changed = {**entries, **{each.key: each.entry for each in decision.changes}}
+        fence = GroupFence(metadata.next_sequence_number(), changed).text()
+        # What the snapshots say of other groups stays: a rollback of theirs must not be hidden.
+        written, _ = snapshot_texts(metadata)
+        carried = {**written, attempt.group_id: fence}
+        summary = {f"{FENCE}{group}": text for group, text in carried.items()}
+        transaction.set_properties({f"{FENCE}{attempt.group_id}": fence})
+        try:
+            transaction.add_files(
+                [each.name for each in pieces],
+                {**summary, _BATCH: str(attempt.batch_id)},
+                # Their names are new, and to look for them costs a look at every file there is.
+                check_duplicate_files=False,
+            )
+        except FileNotFoundError as error:
+            raise TableError(
+                f"{self} lacks {error.filename or error}, which a task has written: the warehouse"
+                " has to be a place that the driver and all executors share"
+            ) from error
+        except (UnsupportedPyArrowTypeException, ValueError) as error:
+            raise TableError(
+                f"the batch does not fit {self}: {error}. Change the transform, or the table with"
+                " ALTER TABLE"
+            ) from error
+
+
+def _version(metadata: TableMetadata) -> int:
+    """Return the sequence number of the current snapshot, which no other snapshot has."""
+    snapshot = metadata.current_snapshot()
+    return 0 if snapshot is None else snapshot.sequence_number or 0
+
+
+def _unretried(table: Table) -> Table:
+    """Return a table whose commits are tried once: the library's next try would compare nothing.
+
+    The setting is not written to the table, whose other writers may try again.
+    """
+    once = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+    return Table(
+        table.name(),
+        table.metadata.model_copy(update={"properties": once}),
+        table.metadata_location,
+        table.io,
+        table.catalog,
+        table.config,
+    )

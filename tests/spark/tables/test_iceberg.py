@@ -1,0 +1,719 @@
+"""Iceberg tables behind the fence, by the real library and real databases: no Spark, no broker."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import random
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.update import RemoveSnapshotRefUpdate
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
+
+from spark_groups.errors import (
+    OptionsError,
+    TableChangedError,
+    TableError,
+    TableGapError,
+    TableRestoredError,
+)
+from spark_groups.spark.tables.fence import (
+    Decision,
+    Entry,
+    EntryChange,
+    FenceKey,
+    compare,
+    other_groups,
+)
+from spark_groups.spark.tables.iceberg import FENCE, iceberg_table, versions
+from spark_groups.spark.tables.table import Attempt
+from spark_groups.spark.tables.write import Batch, Notices, write_batch
+from spark_groups.types import OffsetRange, topic_id_text
+from tests.iceberg_rest import running_rest_catalog
+from tests.postgres import running_postgres
+from tests.spark.tables.iceberg_tables import Lake, LakeWriter
+from tests.spark.tables.test_delta import GROUP, KEY, SCHEMA, TOPIC, reads, rows
+
+RACED = 30
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[str]:
+    with running_postgres() as dsn:
+        given = dict(part.split("=", 1) for part in dsn.split())
+        yield f"postgresql+psycopg://{given['user']}@/{given['dbname']}?host={given['host']}"
+
+
+@pytest.fixture(scope="module")
+def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_rest_catalog(tmp_path_factory.mktemp("rest")) as uri:
+        yield uri
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """A catalog in SQLite."""
+    return Lake.at(tmp_path)
+
+
+@pytest.fixture(params=["sqlite", "postgres", pytest.param("rest", marks=pytest.mark.long)])
+def any_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    """A catalog of each kind; the server of the third has to be fetched."""
+    if request.param == "sqlite":
+        return Lake.at(tmp_path)
+    if request.param == "postgres":
+        return Lake.at(tmp_path, request.getfixturevalue("database"))
+    properties = {"type": "rest", "uri": request.getfixturevalue("rest_catalog")}
+    return Lake("rest", properties, f"lake_{uuid.uuid4().hex}.rows")
+
+
+def fence_of(properties: Any, group_id: str = GROUP) -> str | None:
+    return properties.get(f"{FENCE}{group_id}")
+
+
+def foreign_append(lake: Lake, offset: int = 1000) -> None:
+    """Have another application add a row, of another partition than those of tests."""
+    table = lake.table()
+    batch = rows(OffsetRange(TOPIC, "departures", 9, offset, offset + 1))
+    table.append(pa.Table.from_batches([batch]))
+
+
+def test_batches_follow_each_other_into_rows_and_fence(any_lake: Lake) -> None:
+    writer = LakeWriter(any_lake)
+    writer.look(reads(0, 10))
+    assert writer.state.version is None
+    writer.commit()
+    writer.write(reads(10, 30), reads(5, 7, partition=1))
+    assert any_lake.offsets() == list(range(30))
+    assert any_lake.offsets(1) == [5, 6]
+    assert any_lake.entries() == {KEY: Entry(0, 30), FenceKey(GROUP, TOPIC, 1): Entry(5, 7)}
+    table = any_lake.table()
+    said = fence_of(table.properties)
+    assert said is not None
+    topic = topic_id_text(TOPIC)
+    assert json.loads(said) == {"version": 2, "entries": {topic: {"0": [0, 30], "1": [5, 7]}}}
+    summaries = [each.summary for each in table.snapshots()]
+    assert fence_of(summaries[-1].additional_properties) == said
+    assert fence_of(summaries[0].additional_properties) is not None
+    assert writer.write(reads(0, 30)).write == ()
+    assert any_lake.table().metadata.last_sequence_number == 2
+
+
+def test_zombie_with_a_batch_in_flight_is_refused(any_lake: Lake) -> None:
+    zombie, owner = LakeWriter(any_lake), LakeWriter(any_lake)
+    zombie.write(reads(0, 10))
+    zombie.look(reads(10, 20))
+    pieces = zombie.stage()
+    owner.write(reads(10, 20))
+    with pytest.raises(TableChangedError, match="another writer has committed"):
+        zombie.table.commit(zombie.attempt, pieces, zombie.decision, zombie.state)
+    # It may look at the table again, and is then told that there is nothing to write.
+    assert zombie.write(reads(10, 20)).write == ()
+    assert any_lake.offsets() == list(range(20))
+
+
+@pytest.mark.parametrize("retries", [None, "0"])
+def test_library_commits_from_a_stale_table_unless_it_must_not_try_again(
+    lake: Lake, retries: str | None
+) -> None:
+    """Why the setting is put into the metadata that a commit of ours begins from."""
+    LakeWriter(lake).write(reads(0, 10))
+    if retries is not None:
+        lake.table().transaction().set_properties(
+            {TableProperties.COMMIT_NUM_RETRIES: retries}
+        ).commit_transaction()
+    stale, batch = lake.table(), pa.Table.from_batches([rows(reads(10, 20))])
+    lake.table().append(batch)
+    if retries is None:
+        stale.append(batch)
+        assert lake.offsets() == sorted([*range(10), *range(10, 20), *range(10, 20)])
+    else:
+        with pytest.raises(CommitFailedException):
+            stale.append(batch)
+
+
+def test_retries_of_other_writers_are_left_as_they_are(lake: Lake) -> None:
+    writer = LakeWriter(lake)
+    for start in (0, 10):
+        writer.write(reads(start, start + 10))
+    assert TableProperties.COMMIT_NUM_RETRIES not in lake.table().properties
+
+
+def test_of_two_that_make_the_table_one_is_refused(any_lake: Lake) -> None:
+    one, other = LakeWriter(any_lake), LakeWriter(any_lake)
+    one.look(reads(0, 10))
+    other.look(reads(0, 10))
+    pieces = other.stage()
+    one.commit()
+    with pytest.raises(TableChangedError):
+        other.table.commit(other.attempt, pieces, other.decision, other.state)
+    assert other.write(reads(0, 10)).write == ()
+    assert any_lake.offsets() == list(range(10))
+
+
+def test_of_two_first_writers_of_a_partition_one_is_refused(any_lake: Lake) -> None:
+    one, other = LakeWriter(any_lake), LakeWriter(any_lake)
+    one.write(reads(0, 10))
+    for each in (one, other):
+        each.look(reads(4, 8, partition=1))
+    one.commit()
+    with pytest.raises(TableChangedError):
+        other.commit()
+    assert any_lake.offsets(1) == [4, 5, 6, 7]
+
+
+def test_member_that_was_refused_commits_the_files_it_has(lake: Lake) -> None:
+    one, other = LakeWriter(lake), LakeWriter(lake)
+    one.write(reads(0, 10))
+    other.look(reads(0, 7, partition=1))
+    pieces, decision = other.stage(), other.decision
+    one.write(reads(10, 20))
+    with pytest.raises(TableChangedError):
+        other.table.commit(other.attempt, pieces, other.decision, other.state)
+    other.look(reads(0, 7, partition=1))
+    assert other.decision == decision
+    other.table.commit(other.attempt, pieces, other.decision, other.state)
+    assert lake.offsets(1) == list(range(7))
+
+
+def test_queries_that_share_the_table_object_are_told_apart(lake: Lake) -> None:
+    one, other = LakeWriter(lake), LakeWriter(lake)
+    other.table = one.table
+    for partition in (0, 1):
+        one.look(reads(0, 10, partition))
+        other.look(reads(0, 10, partition))
+        one.commit()
+        pieces = other.stage()
+        for _ in range(2):
+            with pytest.raises(TableChangedError, match="another query of this application"):
+                other.table.commit(other.attempt, pieces, other.decision, other.state)
+            # To look at the table moves it on, but not what was compared before.
+            one.look(reads(0, 10, partition))
+        assert lake.offsets(partition) == list(range(10))
+
+
+class DiesError(Exception):
+    """The driver dies here."""
+
+
+@pytest.mark.parametrize(
+    ("step", "is_there"),
+    [
+        ("files", False),
+        ("manifests", False),
+        ("metadata", False),
+        ("catalog", True),
+    ],
+)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_crash_between_two_steps_loses_and_doubles_nothing(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, step: str, is_there: bool, is_first: bool
+) -> None:
+    """What a commit does one after the other.
+
+    Args:
+        step: The last one that was done.
+        is_there: Whether the batch is in the table then.
+        is_first: Whether the commit makes the table.
+    """
+    if not is_first:
+        LakeWriter(lake).write(reads(0, 10))
+    start = 0 if is_first else 10
+    writer = LakeWriter(lake)
+    writer.look(reads(start, start + 10))
+    pieces = writer.stage()
+
+    def before(*_: object, **__: object) -> None:
+        raise DiesError
+
+    def behind(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> None:
+            real(*given, **named)
+            raise DiesError
+
+        return call
+
+    catalog = writer.table._catalog
+    with monkeypatch.context() as patch:
+        if step == "files":
+            patch.setattr(Table, "transaction", before)
+            patch.setattr(catalog, "create_table_transaction", before)
+        elif step == "manifests":
+            patch.setattr(catalog, "commit_table", before)
+        elif step == "metadata":
+            patch.setattr(catalog, "_write_metadata", behind(catalog._write_metadata))
+        else:
+            patch.setattr(catalog, "commit_table", behind(catalog.commit_table))
+        with pytest.raises(DiesError):
+            writer.table.commit(writer.attempt, pieces, writer.decision, writer.state)
+    again = LakeWriter(lake)
+    assert bool(again.write(reads(start, start + 10)).write) is not is_there
+    again.write(reads(start + 10, start + 20))
+    assert lake.offsets() == list(range(start + 20))
+    assert lake.entries() == {KEY: Entry(0, start + 20)}
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_commit_of_which_the_catalog_does_not_know_is_compared_again(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    writer = LakeWriter(lake)
+    writer.write(reads(0, 10))
+    catalog = writer.table._catalog
+    real, calls = catalog.commit_table, iter(range(100))
+
+    def commit_table(*given: Any) -> Any:
+        is_lost = next(calls) == 0
+        answer = real(*given) if is_there or not is_lost else None
+        if is_lost:
+            raise CommitStateUnknownException("the gateway has timed out")
+        return answer
+
+    monkeypatch.setattr(catalog, "commit_table", commit_table)
+    staged: list[Attempt] = []
+
+    def stage(ranges: Sequence[OffsetRange], attempt: Attempt) -> Any:
+        staged.append(attempt)
+        batches = [rows(each) for each in ranges]
+        return [*writer.table.task_writer(attempt).write(batches, "0")]
+
+    batch = Batch(GROUP, 1, (reads(10, 20),))
+    write_batch(writer.table, batch, stage, Notices(), pause=lambda _: None)
+    assert len(staged) == 1
+    assert lake.offsets() == list(range(20))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_writers_that_race_leave_each_record_once(any_lake: Lake, seed: int) -> None:
+    """Members, and zombies of them, write the same partitions at once, each in threads of its own.
+
+    Args:
+        seed: Draws how long batches are, and which come twice.
+    """
+    any_lake.catalog()
+    failures: list[Exception] = []
+
+    def read_on(chance: random.Random, partitions: Sequence[int]) -> None:
+        writer, position = LakeWriter(any_lake), 0
+
+        def stage(ranges: Sequence[OffsetRange], attempt: Attempt) -> Any:
+            batches = [rows(each) for each in ranges]
+            return [*writer.table.task_writer(attempt).write(batches, "0")]
+
+        try:
+            while position < RACED:
+                end = min(RACED, position + chance.randint(3, 15))
+                ranges = tuple(reads(position, end, each) for each in partitions)
+                for _ in range(chance.choice([1, 1, 2])):
+                    write_batch(writer.table, Batch(GROUP, 0, ranges), stage, Notices())
+                position = end
+        except Exception as error:
+            failures.append(error)
+
+    threads = [
+        threading.Thread(target=read_on, args=(random.Random(f"{seed}-{index}"), partitions))
+        for index, partitions in enumerate([(0, 1), (0,), (1,)])
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    for partition in range(2):
+        assert any_lake.offsets(partition) == list(range(RACED))
+
+
+def test_rollback_stops_the_query_and_names_the_repair(any_lake: Lake) -> None:
+    writer = LakeWriter(any_lake)
+    writer.write(reads(0, 10))
+    (first,) = any_lake.table().snapshots()
+    writer.write(reads(10, 20))
+    any_lake.set_back(first.snapshot_id)
+    assert any_lake.offsets() == list(range(10))
+    # The property is as it was, so that rows would be lost in silence.
+    assert any_lake.entries()[KEY] == Entry(0, 20)
+    for each in (writer, LakeWriter(any_lake)):
+        with pytest.raises(TableRestoredError, match="spark-groups table repair flights") as caught:
+            each.write(reads(20, 30))
+        assert "restored to its version 1" in str(caught.value)
+    # What others add afterwards does not hide it, nor does their maintenance.
+    foreign_append(any_lake)
+    any_lake.table().maintenance.expire_snapshots().by_id(first.snapshot_id).commit()
+    with pytest.raises(TableRestoredError):
+        LakeWriter(any_lake).look(reads(20, 30))
+
+
+def test_entries_that_are_set_to_the_rows_let_the_query_go_on(lake: Lake) -> None:
+    """What a repair commits."""
+    writer = LakeWriter(lake)
+    writer.write(reads(0, 10))
+    (first,) = lake.table().snapshots()
+    writer.write(reads(10, 20))
+    lake.set_back(first.snapshot_id)
+    table = lake.fenced()
+    state = table.read(GROUP)
+    decision = Decision(changes=(EntryChange(KEY, state.entries[KEY], Entry(0, 10)),))
+    table.commit(Attempt(GROUP, 0, "repair"), [], decision, state)
+    writer.write(reads(10, 30))
+    assert lake.offsets() == list(range(30))
+
+
+def test_rollback_between_compare_and_commit_is_seen(lake: Lake) -> None:
+    writer = LakeWriter(lake)
+    writer.write(reads(0, 10))
+    (first,) = lake.table().snapshots()
+    writer.write(reads(10, 20))
+    writer.look(reads(20, 30))
+    lake.set_back(first.snapshot_id)
+    with pytest.raises(TableChangedError):
+        writer.commit()
+    with pytest.raises(TableRestoredError):
+        writer.look(reads(20, 30))
+
+
+def test_rollback_of_one_group_stops_that_group_alone_and_stays_known(lake: Lake) -> None:
+    one, other = LakeWriter(lake), LakeWriter(lake, "audit")
+    one.write(reads(0, 10))
+    other.write(reads(0, 10))
+    one.write(reads(10, 20))
+    kept = lake.table().current_snapshot()
+    other.write(reads(10, 20))
+    lake.set_back(kept.snapshot_id)
+    # The group whose rows are all there goes on, and does not write the other's evidence away.
+    one.write(reads(20, 30))
+    with pytest.raises(TableRestoredError, match="table repair audit"):
+        other.look(reads(20, 30))
+    assert lake.entries()[KEY] == Entry(0, 30)
+
+
+def test_rollback_behind_a_groups_first_commit_is_seen(lake: Lake) -> None:
+    LakeWriter(lake).write(reads(0, 10))
+    (first,) = lake.table().snapshots()
+    LakeWriter(lake, "audit").write(reads(0, 10))
+    lake.set_back(first.snapshot_id)
+    with pytest.raises(TableRestoredError, match="restored to its version 0"):
+        LakeWriter(lake, "audit").look(reads(10, 20))
+
+
+def test_rollback_is_told_apart_from_expired_snapshots(lake: Lake) -> None:
+    LakeWriter(lake).write(reads(0, 10))
+    kept = lake.table().current_snapshot()
+    LakeWriter(lake, "audit").write(reads(0, 10))
+    lake.set_back(kept.snapshot_id)
+    foreign_append(lake)
+    lake.table().maintenance.expire_snapshots().by_id(kept.snapshot_id).commit()
+    # Of the two groups only one has lost rows; its last snapshot is there, but is no ancestor.
+    for _ in range(2):
+        with pytest.raises(TableRestoredError, match="table repair audit"):
+            LakeWriter(lake, "audit").look(reads(10, 20))
+        writer = LakeWriter(lake)
+        position = writer.table.read(GROUP).entries[KEY].next_offset
+        writer.write(reads(position, position + 10))
+    assert lake.offsets() == list(range(30))
+
+
+def test_table_whose_rows_were_all_replaced_stops_the_query(lake: Lake) -> None:
+    writer = LakeWriter(lake)
+    writer.write(reads(0, 10))
+    (ours,) = lake.table().snapshots()
+    # As CREATE OR REPLACE TABLE does: the table stays, and begins without a snapshot.
+    table = lake.table()
+    with table.transaction() as transaction:
+        transaction._apply((RemoveSnapshotRefUpdate(ref_name="main"),))
+    assert lake.table().current_snapshot() is None
+    with pytest.raises(TableRestoredError):
+        writer.look(reads(10, 20))
+    foreign_append(lake)
+    assert lake.table().current_snapshot().parent_snapshot_id is None
+    assert lake.table().snapshot_by_id(ours.snapshot_id) is not None
+    with pytest.raises(TableRestoredError):
+        LakeWriter(lake).look(reads(10, 20))
+
+
+def test_rollback_of_what_came_after_the_group_goes_on(lake: Lake) -> None:
+    writer = LakeWriter(lake)
+    writer.write(reads(0, 10))
+    (ours,) = lake.table().snapshots()
+    foreign_append(lake)
+    lake.set_back(ours.snapshot_id)
+    writer.write(reads(10, 20))
+    assert lake.offsets() == list(range(20))
+    assert lake.offsets(9) == []
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_property_that_somebody_has_changed_stops_the_query(lake: Lake, is_removed: bool) -> None:
+    writer = LakeWriter(lake)
+    writer.write(reads(0, 10))
+    transaction = lake.table().transaction()
+    said = fence_of(lake.table().properties)
+    if is_removed:
+        transaction.remove_properties(f"{FENCE}{GROUP}")
+    else:
+        transaction.set_properties({f"{FENCE}{GROUP}": said.replace("[0,10]", "[0,5]")})
+    transaction.commit_transaction()
+    with pytest.raises(TableRestoredError, match="table repair"):
+        writer.look(reads(10, 20))
+
+
+def test_versions_that_property_and_snapshot_tell() -> None:
+    def said(version: int, offset: int = 0) -> str:
+        return json.dumps(
+            {"version": version, "entries": {topic_id_text(TOPIC): {"0": [0, offset]}}}
+        )
+
+    assert versions(None, None) == (None, None)
+    assert versions(said(3), said(3)) == (3, None)
+    assert versions(said(5), said(3)) == (5, 3)
+    assert versions(said(5), None) == (5, 0)
+    assert versions(None, said(3)) == (3, 0)
+    assert versions(said(3), said(5)) == (5, 3)
+    assert versions(said(3, 1), said(3, 2)) == (3, 2)
+
+
+def test_expired_snapshots_between_two_batches_go_on(
+    lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer = LakeWriter(lake)
+    for start in range(0, 30, 10):
+        writer.write(reads(start, start + 10))
+    *old, _ = lake.table().snapshots()
+    lake.table().maintenance.expire_snapshots().by_ids([each.snapshot_id for each in old]).commit()
+    assert len(lake.table().snapshots()) == 1
+    with caplog.at_level(logging.WARNING):
+        LakeWriter(lake).write(reads(30, 40))
+        assert caplog.messages == []
+        # All of ours are expired: that the table was not set back cannot be told any more.
+        foreign_append(lake)
+        *old, _ = lake.table().snapshots()
+        expiry = lake.table().maintenance.expire_snapshots()
+        expiry.by_ids([each.snapshot_id for each in old]).commit()
+        writer.write(reads(40, 50))
+        LakeWriter(lake).write(reads(50, 60))
+    assert [each for each in caplog.messages if "snapshots" in each] == caplog.messages
+    assert len(caplog.messages) == 1
+    assert "whether the table was rolled back before that cannot be told" in caplog.text
+    assert lake.offsets() == list(range(60))
+    assert lake.entries() == {KEY: Entry(0, 60)}
+
+
+def test_maintenance_and_other_writers_between_two_batches_go_on(lake: Lake) -> None:
+    writer = LakeWriter(lake)
+    writer.write(reads(0, 10))
+    foreign_append(lake)
+    writer.write(reads(10, 20))
+    # As a compaction does: the same rows in another file.
+    lake.table().overwrite(lake.rows())
+    writer.write(reads(20, 30))
+    with lake.table().update_schema() as update:
+        update.add_column("carrier", StringType())
+    writer.write(reads(30, 40))
+    writer.write(reads(40, 50), schema=SCHEMA.append(pa.field("carrier", pa.string())))
+    with lake.table().update_schema() as update:
+        update.rename_column("carrier", "airline")
+        update.update_column("partition", LongType())
+    writer.write(reads(50, 60))
+    assert lake.offsets() == list(range(60))
+    assert lake.offsets(9) == [1000]
+    airlines = lake.rows()["airline"].to_pylist()
+    assert (airlines.count("AA"), airlines.count(None)) == (10, 51)
+
+
+def test_schema_that_changes_between_compare_and_commit_goes_on(lake: Lake) -> None:
+    writer = LakeWriter(lake)
+    writer.write(reads(0, 10))
+    writer.look(reads(10, 20))
+    with lake.table().update_schema() as update:
+        update.rename_column("value", "content")
+    writer.commit()
+    assert lake.offsets() == list(range(20))
+    assert None not in lake.rows()["content"].to_pylist()
+
+
+def test_manifests_are_merged_and_old_metadata_is_removed(lake: Lake) -> None:
+    writer = LakeWriter(lake)
+    writer.write(reads(0, 1))
+    lake.table().transaction().set_properties(
+        {
+            TableProperties.MANIFEST_MIN_MERGE_COUNT: "3",
+            TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: "2",
+        }
+    ).commit_transaction()
+    for index in range(1, 12):
+        writer.write(reads(index, index + 1))
+    table = lake.table()
+    assert len(table.current_snapshot().manifests(table.io)) < 4
+    metadata = Path(table.location().removeprefix("file://")) / "metadata"
+    assert len(list(metadata.glob("*.metadata.json"))) <= 4
+    assert lake.offsets() == list(range(12))
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        (SCHEMA.append(pa.field("carrier", pa.string())), "carrier"),
+        (SCHEMA.set(1, pa.field("partition", pa.string())), "partition"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(lake: Lake, schema: pa.Schema, problem: str) -> None:
+    writer = LakeWriter(lake)
+    writer.write(reads(0, 10))
+    writer.look(reads(10, 20))
+    batch = rows(reads(10, 20), SCHEMA)
+    columns = {each.name: [None] * 10 for each in schema} | {
+        name: batch[name] for name in SCHEMA.names if schema.field(name) == SCHEMA.field(name)
+    }
+    given = pa.RecordBatch.from_pydict(columns, schema=schema)
+    attempt = Attempt(GROUP, 1, "a")
+    pieces = [*writer.table.task_writer(attempt).write([given], "0")]
+    with pytest.raises(TableError, match=problem) as caught:
+        writer.table.commit(attempt, pieces, writer.decision, writer.state)
+    assert "does not fit the Iceberg table" in str(caught.value)
+    writer.write(reads(10, 20))
+    assert lake.offsets() == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("column", "problem"),
+    [(pa.duration("s"), "a type that Iceberg does not have"), (pa.uint32(), "cast length in the")],
+)
+def test_type_that_iceberg_does_not_have_is_named(
+    lake: Lake, column: pa.DataType, problem: str
+) -> None:
+    table = lake.fenced()
+    state = table.read(GROUP)
+    decision = compare(GROUP, [reads(0, 1)], state, table=str(table))
+    attempt = Attempt(GROUP, 0, "a")
+    batch = pa.RecordBatch.from_pydict({"length": pa.array([1], column)})
+    pieces = [*table.task_writer(attempt).write([batch], "0")]
+    with pytest.raises(TableError, match=problem):
+        table.commit(attempt, pieces, decision, state)
+
+
+def test_tables_of_kinds_that_are_not_supported_are_refused(lake: Lake) -> None:
+    schema = Schema(NestedField(1, "day", StringType(), required=False))
+    by_day = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "day"))
+    catalog = lake.catalog()
+    catalog.create_namespace("lake")
+    catalog.create_table("lake.by_day", schema, partition_spec=by_day)
+    catalog.create_table("lake.old", schema, properties={"format-version": "1"})
+    for name, problem in (("by_day", "is partitioned"), ("old", "format version 1")):
+        with pytest.raises(TableError, match=problem):
+            iceberg_table(f"lake.{name}", catalog).read(GROUP)
+
+
+def test_table_of_somebody_else_is_written_to(lake: Lake) -> None:
+    catalog = lake.catalog()
+    catalog.create_namespace("lake")
+    catalog.create_table(lake.identifier, SCHEMA)
+    writer = LakeWriter(lake)
+    writer.look(reads(3, 10))
+    assert writer.state.version == 0
+    writer.commit()
+    writer.write(reads(10, 20))
+    assert lake.offsets() == list(range(3, 20))
+    assert TableProperties.COMMIT_NUM_RETRIES not in lake.table().properties
+
+
+def test_table_that_is_dropped_or_made_anew_stops_the_query(lake: Lake) -> None:
+    writer = LakeWriter(lake)
+    writer.write(reads(0, 10))
+    lake.catalog().drop_table(lake.identifier)
+    with pytest.raises(TableError, match="was dropped; start"):
+        writer.look(reads(10, 20))
+    LakeWriter(lake).write(reads(10, 15))
+    with pytest.raises(TableError, match="dropped and made anew"):
+        writer.look(reads(15, 20))
+
+
+def test_gap_and_another_group_and_a_topic_made_anew(lake: Lake) -> None:
+    writer = LakeWriter(lake)
+    writer.write(reads(0, 10))
+    with pytest.raises(TableGapError, match="the Iceberg table"):
+        writer.write(reads(15, 20))
+    other = LakeWriter(lake, "audit")
+    other.look(reads(0, 10))
+    (told,) = other_groups("audit", {TOPIC: "departures"}, other.state)
+    assert "the group 'flights' has written the topic departures" in told
+    other.commit()
+    assert set(lake.entries()) == {KEY, FenceKey("audit", TOPIC, 0)}
+    again = OffsetRange(uuid.UUID(int=9), "departures", 0, 0, 4)
+    state = writer.table.read(GROUP, frozenset({again.topic_id}))
+    assert state.entries == {}
+    assert compare(GROUP, [again], state, table="t").write == (again,)
+
+
+@pytest.mark.parametrize("group_id", ["a.b", "fence.flights", "ü 1/\"'"])
+def test_group_may_have_any_name(lake: Lake, group_id: str) -> None:
+    writer = LakeWriter(lake, group_id)
+    writer.write(reads(0, 10))
+    writer.write(reads(10, 20))
+    LakeWriter(lake).write(reads(0, 5))
+    assert lake.entries() == {FenceKey(group_id, TOPIC, 0): Entry(0, 20), KEY: Entry(0, 5)}
+    assert lake.fenced().read(group_id).recorded_version == 2
+
+
+def test_entries_change_without_rows(lake: Lake) -> None:
+    writer = LakeWriter(lake)
+    writer.write(reads(0, 10))
+    writer.look(reads(10, 20))
+    writer.table.commit(Attempt(GROUP, 1, "a"), [], writer.decision, writer.state)
+    assert lake.entries() == {KEY: Entry(0, 20)}
+    assert lake.offsets() == list(range(10))
+    writer.write(reads(20, 30))
+
+
+def test_table_without_rows_is_not_made(lake: Lake) -> None:
+    writer = LakeWriter(lake)
+    writer.look(reads(0, 10))
+    writer.table.commit(Attempt(GROUP, 0, "a"), [], writer.decision, writer.state)
+    assert writer.write(reads(10, 20)).write == (reads(10, 20),)
+    assert lake.entries() == {KEY: Entry(10, 20)}
+
+
+def test_task_writer_travels_and_names_its_files(lake: Lake) -> None:
+    table = lake.fenced()
+    writer = pickle.loads(pickle.dumps(table.task_writer(Attempt(GROUP, 3, "try"))))
+    (piece,) = writer.write([rows(reads(0, 5))], "7")
+    place = f"{lake.properties['warehouse']}/lake/rows/data"
+    assert piece.name == f"{place}/spark-groups-3-try-7-0.parquet"
+    assert piece.rows == 5
+    assert Path(piece.name.removeprefix("file://")).stat().st_size == piece.size_bytes
+
+
+def test_file_that_the_driver_does_not_see_is_not_committed(lake: Lake) -> None:
+    writer = LakeWriter(lake)
+    writer.look(reads(0, 10))
+    (piece,) = writer.stage()
+    Path(piece.name.removeprefix("file://")).unlink()
+    with pytest.raises(TableError, match="share"):
+        writer.table.commit(writer.attempt, [piece], writer.decision, writer.state)
+
+
+def test_library_does_not_warn_of_columns_without_statistics(
+    lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        LakeWriter(lake).write(reads(0, 10))
+    assert caplog.messages == []
+
+
+def test_catalog_that_is_not_described_is_named(lake: Lake) -> None:
+    with pytest.raises(OptionsError, match="not 'rows'"):
+        iceberg_table("rows", lake.name, lake.properties)
+    with pytest.raises(OptionsError, match="'nowhere' is not known"):
+        iceberg_table("lake.rows", "nowhere")
+    with pytest.raises(OptionsError, match="properties say how a catalog is loaded"):
+        iceberg_table("lake.rows", lake.catalog(), {"uri": "sqlite://"})
