@@ -15,11 +15,10 @@ import time
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyarrow import fs, parquet
-from pyspark.sql import DataFrame
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
 from spark_groups.spark.tables.delta_log import VERSION, DeltaLog, transactions_of
