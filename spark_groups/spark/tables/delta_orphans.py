@@ -8,7 +8,7 @@ from typing import Final
 
 from pyarrow import fs
 
-from spark_groups.spark.tables.delta_log import staged_paths
+from spark_groups.spark.tables.delta_log import committed_paths
 
 PREFIX: Final = "spark-groups-"
 
@@ -41,7 +41,7 @@ def orphans_of(files: fs.FileSystem, *, older_than_s: float, now_s: float) -> li
     """
     # The log is read afterwards, so that a file committed meanwhile is seen there.
     staged = list(_staged(files))
-    committed = staged_paths(files, PREFIX)
+    committed = committed_paths(files, PREFIX)
     checksums = {_checksum_of(each) for each in committed}
     found = []
     for each in staged:
