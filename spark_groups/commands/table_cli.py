@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Annotated, Final
 
@@ -300,7 +300,7 @@ def set_table_offsets(
         key = key_of(group_id, partition)
         name, entry = names[key.topic_id], state.entries.get(key)
         row, change = plan_change(key, name, entry, next_offset, is_backwards=is_backwards)
-        # What the table has more of is skipped: it stands in nobody's way.
+        # A query skips the offsets by which the table is ahead, so nothing has to change.
         rows.append(replace(row, is_refused=row.is_refused and given is not None))
         if change is not None:
             changes.append(change)
@@ -473,17 +473,14 @@ def render_offsets(view: OffsetsView) -> RenderableType:
 
 def render_change(view: ChangeView) -> RenderableType:
     """Return the plan, and its result."""
-    cell: Callable[[int | None, int | None], str] = lambda new, old: plain(  # noqa: E731
-        old if new is None else new
-    )
     table = table_of(
         view.rows,
         Column("GROUP", lambda _: view.group_id),
         Column("TOPIC", lambda each: each.topic),
         Column("PARTITION", lambda each: plain(each.partition), is_number=True),
         Column("TABLE-OFFSET", lambda each: plain(each.next_offset), is_number=True),
-        Column("NEW-START", lambda each: cell(each.new_start_offset, each.start_offset), True),
-        Column("NEW-OFFSET", lambda each: cell(each.new_next_offset, each.next_offset), True),
+        Column("NEW-START", _new_start, is_number=True),
+        Column("NEW-OFFSET", _new_next, is_number=True),
         Column("REMARK", lambda each: each.remark),
     )
     if view.refusal:
@@ -491,6 +488,14 @@ def render_change(view: ChangeView) -> RenderableType:
     lines = [] if view.is_executed else [NOT_EXECUTED]
     lines += [view.next_step] if view.next_step else []
     return Group(table, *(Text(printable(each)) for each in lines))
+
+
+def _new_start(row: ChangeRow) -> str:
+    return plain(row.start_offset if row.new_start_offset is None else row.new_start_offset)
+
+
+def _new_next(row: ChangeRow) -> str:
+    return plain(row.next_offset if row.new_next_offset is None else row.new_next_offset)
 
 
 def render_vacuum(view: VacuumView) -> RenderableType:
