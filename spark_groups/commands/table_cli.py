@@ -99,7 +99,7 @@ def offsets(
 
 @table_app.command("set-offsets")
 @connects
-def set_offsets(
+def set_offsets(  # noqa: PLR0917
     group: GroupArgument,
     table: TableOption,
     brokers: Brokers,
@@ -156,7 +156,7 @@ def set_offsets(
 
 @table_app.command()
 @connects
-def repair(
+def repair(  # noqa: PLR0917
     table: TableArgument,
     brokers: Brokers,
     group: Annotated[str, typer.Option(metavar="GROUP", help="The consumer group's id.")],
@@ -206,9 +206,7 @@ def vacuum(
     Example: spark-groups table vacuum delta:/data/flights --older-than 7d --execute
     """
     try:
-        age_s = parse_age(older_than)
-        if age_s < ORPHAN_AGE_MIN_S:
-            raise OptionsError("younger files may belong to a batch in progress: at least 1h")
+        age_s = parse_age(older_than, at_least_s=ORPHAN_AGE_MIN_S)
     except OptionsError as error:
         raise typer.BadParameter(str(error), param_hint="--older-than") from error
     opened = _opened(table)

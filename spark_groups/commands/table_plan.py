@@ -249,16 +249,22 @@ def parse_new_offsets(given: Iterable[str]) -> dict[TopicPartition, int]:
     return found
 
 
-def parse_age(text: str) -> int:
+def parse_age(text: str, *, at_least_s: int = 0) -> int:
     """Return an age in seconds.
 
     Args:
         text: A number with `s`, `m`, `h` or `d`: `12h`.
+        at_least_s: The lowest age.
 
     Raises:
-        OptionsError: The text has another form.
+        OptionsError: The text has another form, or the age is too low.
     """
     match = _AGE.fullmatch(text)
     if match is None:
         raise OptionsError(f"{text!r} is not a number with s, m, h or d, such as 12h or 1d")
-    return int(match[1]) * _UNIT_S[match[2]]
+    age_s = int(match[1]) * _UNIT_S[match[2]]
+    if age_s < at_least_s:
+        raise OptionsError(
+            f"{text} is too young, a batch in progress may have such files: at least {at_least_s} s"
+        )
+    return age_s

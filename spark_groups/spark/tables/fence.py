@@ -220,7 +220,8 @@ def set_offsets_command(group_id: str) -> str:
     Args:
         group_id: The group.
     """
-    return f"spark-groups table set-offsets {shlex.quote(group_id)} --table TABLE --to-current --execute"
+    quoted = shlex.quote(group_id)
+    return f"spark-groups table set-offsets {quoted} --table TABLE --to-current --execute"
 
 
 def check_not_restored(group_id: str, state: TableState, *, table: str) -> None:
