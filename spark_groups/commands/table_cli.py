@@ -346,13 +346,13 @@ def repair_table(
         names = {key: topics[key.topic_id] for key in entries}
         _, held = table.held(group_id, restored_to)
         rows, changes = plan_repair(entries, held, names)
-    command = ("spark-groups", "reset-offsets", group_id, "--from-table", text)
+    command = shlex.join(("reset-offsets", group_id, "--from-table", text, "--all-topics"))
     view = ChangeView(
         table=str(table),
         group_id=group_id,
         rows=_sorted(rows),
         refusal=refusal,
-        next_step=f"Then run: {shlex.join((*command, '--all-topics', '--execute'))}",
+        next_step="" if refusal else f"Then run: spark-groups {command} --execute",
     )
     return _executed(table, view, changes, state, execute=execute)
 

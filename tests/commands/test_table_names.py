@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,3 +42,11 @@ def test_kinds_without_commands_are_refused() -> None:
 def test_missing_table_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="there is no table"):
         next_offsets(f"delta:{tmp_path}/rows", "g")
+
+
+def test_commands_for_delta_need_no_spark() -> None:
+    program = (
+        "import spark_groups.commands.table_cli, spark_groups.spark.tables.delta, sys;"
+        "sys.exit('pyspark' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
