@@ -26,6 +26,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "config": "ops.config_cli:config",
     "remove": "ops.remove_cli:remove",
     "reset-offsets": "ops.reset_cli:reset_offsets",
+    "table": "commands.table_cli:table_app",
     "delete": "ops.delete_cli:delete",
     "delete-offsets": "ops.delete_cli:delete_offsets",
     "simulate": "lab.commands.simulate_cli:simulate",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -81,7 +82,7 @@ def reset_group_offsets(
     Args:
         group_id: The group; the commit creates it if it does not exist.
         topics: Partitions by topic, None for all of a topic. None: every partition with a committed
-            offset, of the group or of the group to copy from.
+            offset, of the group or of the group or table to copy from.
 
     Raises:
         RequestError: The brokers did not answer all requests in time.
@@ -89,9 +90,8 @@ def reset_group_offsets(
     """
     state, members = _group(cluster, group_id)
     committed = _committed(cluster, group_id)
-    takes_over = target.kind is ResetKind.FROM_GROUP
-    others = _committed(cluster, target.group_id) if takes_over else {}
-    scope = _scope(cluster, topics, others if takes_over else committed)
+    others = _others(cluster, group_id, target)
+    scope = _scope(cluster, topics, others if target.takes_over else committed)
     known = _known(cluster, scope, target, committed, others)
     rows = {key: _row(target, name, known[key]) for key, name in scope.there.items()}
     view = ResetView(
@@ -152,6 +152,18 @@ def _committed(cluster: Cluster, group_id: str) -> Committed:
     return {
         key: each for key, each in fetched.offsets.items() if each.committed_offset != NO_OFFSET
     }
+
+
+def _others(cluster: Cluster, group_id: str, target: ResetTarget) -> Committed:
+    """Return the offsets to copy: those of another group, or of a table."""
+    if target.kind is ResetKind.FROM_GROUP:
+        return _committed(cluster, target.group_id)
+    if target.kind is ResetKind.FROM_TABLE:
+        # Tables belong to spark/, which this room does not import: by name, as cli.py does.
+        tables = importlib.import_module("spark_groups.commands.table_names")
+        found: Mapping[TopicIdPartition, int] = tables.next_offsets(target.table, group_id)
+        return {key: OffsetAndMetadata(offset) for key, offset in found.items()}
+    return {}
 
 
 def _scope(
@@ -220,9 +232,7 @@ def _row(target: ResetTarget, name: TopicPartition, known: KnownOffsets) -> Rese
         committed_offset=known.committed_offset,
         new_offset=new_offset,
         remark=remark,
-        is_passed_over=(
-            target.kind is ResetKind.FROM_GROUP and known.other_committed_offset is None
-        ),
+        is_passed_over=target.takes_over and known.other_committed_offset is None,
     )
 
 
@@ -268,6 +278,10 @@ FromFile = Annotated[
 FromGroup = Annotated[
     str | None, typer.Option(metavar="GROUP", help="To the committed offsets of another group.")
 ]
+FromTable = Annotated[
+    str | None,
+    typer.Option(metavar="TABLE", help="To the offsets that a table of write_table has."),
+]
 
 
 @connects
@@ -295,6 +309,7 @@ def reset_offsets(  # noqa: PLR0917
     by_duration: ByDuration = None,
     from_file: FromFile = None,
     from_group: FromGroup = None,
+    from_table: FromTable = None,
     topics: Annotated[
         list[str] | None,
         typer.Option(
@@ -327,6 +342,7 @@ def reset_offsets(  # noqa: PLR0917
         ResetKind.BY_DURATION: by_duration,
         ResetKind.FROM_FILE: from_file,
         ResetKind.FROM_GROUP: from_group,
+        ResetKind.FROM_TABLE: from_table,
     }
     try:
         target = parse_target(given, group, now_ms=time.time_ns() // 1_000_000)
@@ -382,6 +398,8 @@ def parse_target(
     if isinstance(value, Path):
         lines = value.read_text(encoding="utf-8").splitlines()
         return ResetTarget(kind, offsets=parse_offsets(lines, group_id))
+    if kind is ResetKind.FROM_TABLE:
+        return ResetTarget(kind, table=str(value))
     if isinstance(value, str):
         return ResetTarget(kind, group_id=value)
     return ResetTarget(kind, value)

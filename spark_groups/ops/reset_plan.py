@@ -35,6 +35,7 @@ class ResetKind(Enum):
     BY_DURATION = "--by-duration"
     FROM_FILE = "--from-file"
     FROM_GROUP = "--from-group"
+    FROM_TABLE = "--from-table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +46,24 @@ class ResetTarget:
         number: An offset, a shift, or milliseconds since 1970.
         group_id: The group to copy offsets from.
         offsets: The offsets in a file.
+        table: How the table to take offsets from is named.
     """
 
     kind: ResetKind
     number: int = 0
     group_id: str = ""
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    table: str = ""
 
     @property
     def is_at_time(self) -> bool:
         """Whether `number` is a time."""
         return self.kind in {ResetKind.TO_DATETIME, ResetKind.BY_DURATION}
+
+    @property
+    def takes_over(self) -> bool:
+        """Whether the offsets are those of another group, or of a table."""
+        return self.kind in {ResetKind.FROM_GROUP, ResetKind.FROM_TABLE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +72,7 @@ class KnownOffsets:
 
     Args:
         at_timestamp: The offset of the first record at or after the requested time; -1: none.
-        other_committed_offset: The committed offset of the group to copy from.
+        other_committed_offset: The offset of the group or the table to copy from.
         file_offset: The offset in a file.
     """
 
@@ -86,7 +94,7 @@ class ResetRow:
         new_offset: None: cannot be determined.
         remark: Why there is no new offset, or a note.
         error: The name of Kafka's error code if the commit failed; else None.
-        is_passed_over: Whether the offset stays, because the group to copy from has none.
+        is_passed_over: Whether the offset stays, because the group or table to copy from has none.
     """
 
     topic: str
@@ -137,7 +145,9 @@ class ResetView(View):
             " in the checkpoint is read first, as planned."
         ]
         if again:
-            sentences.append(f"{again} offsets are read again.")
+            sentences.append(
+                f"{again} offsets are read again; a table of write_table skips those that it has."
+            )
         if skipped:
             sentences.append(f"{skipped} offsets are skipped.")
         return " ".join(sentences)
@@ -189,6 +199,8 @@ def _at_datetime(_: ResetTarget, known: KnownOffsets) -> tuple[int | None, str]:
 
 def _taken_over(target: ResetTarget, known: KnownOffsets) -> tuple[int | None, str]:
     if known.other_committed_offset is None:
+        if target.kind is ResetKind.FROM_TABLE:
+            return None, "the table has no offset of this group here"
         return None, f"group {target.group_id!r} has no committed offset here"
     return known.other_committed_offset, ""
 
@@ -206,6 +218,7 @@ _WANTED: Final[
         ResetKind.BY_DURATION: _at_datetime,
         ResetKind.FROM_GROUP: _taken_over,
         ResetKind.FROM_FILE: lambda _, known: (known.file_offset, ""),
+        ResetKind.FROM_TABLE: _taken_over,
     }
 )
 

@@ -144,7 +144,10 @@ def test_the_next_start_is_described() -> None:
     assert view.next_start.startswith(
         "With --execute the next start of a query continues from NEW-"
     )
-    assert view.next_start.endswith(" 5 offsets are read again. 3 offsets are skipped.")
+    assert view.next_start.endswith(
+        " 5 offsets are read again; a table of write_table skips those that it has."
+        " 3 offsets are skipped."
+    )
     assert view.to_json()["next_start"] == view.next_start
     done = replace(view, rows=(GOOD,), is_executed=True)
     assert done.next_start.startswith("The next start of a query continues from NEW-OFFSET, not")

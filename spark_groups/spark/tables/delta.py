@@ -15,15 +15,15 @@ import time
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyarrow import fs, parquet
-from pyspark.sql import DataFrame
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
 from spark_groups.spark.tables.delta_log import VERSION, DeltaLog, transactions_of
-from spark_groups.spark.tables.fence import Decision, TableState
+from spark_groups.spark.tables.delta_orphans import Orphan, orphans_of, remove_files
+from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState
 from spark_groups.spark.tables.parquet_files import (
     FileDetails,
     ParquetTaskWriter,
@@ -39,6 +39,10 @@ try:
     from deltalake.transaction import AddAction, create_table_with_add_actions
 except ImportError as error:
     raise OptionsError("a Delta table needs deltalake: install spark-groups[delta]") from error
+
+if TYPE_CHECKING:
+    # The commands for tables need no Spark.
+    from pyspark.sql import DataFrame
 
 logger = logging.getLogger(__name__)
 
@@ -255,6 +259,66 @@ class DeltaTable:
                 self._append(actions, schema, properties)
             self._log.committed(version, transactions)
             self._write_checkpoint(version)
+
+    def held(
+        self, group_id: str, restored_to: int | None = None
+    ) -> tuple[int, dict[FenceKey, Entry]]:
+        """Return the version whose rows of a group the table has, and the group's entries in it.
+
+        This is the current version unless the table was restored after the group's last commit.
+
+        Args:
+            group_id: The group.
+            restored_to: The version that the last restore went back to, if the log only has a time.
+
+        Raises:
+            TableError: The log does not have the version of a restore, or not the commits.
+        """
+        with self._lock:
+            self.read(group_id)
+            log = self._log
+            while (recorded := log.recorded_version(group_id)) is not None:
+                restore = log.last_restore(recorded)
+                if restore is None:
+                    break
+                at, to = restore
+                to, restored_to = restored_to if to is None else to, None
+                if to is None or not 0 <= to < at:
+                    raise TableError(
+                        f"{self} was restored in version {at}, and its log names no version before"
+                        " that: find it with DESCRIBE HISTORY, and pass it as --restored-to"
+                    )
+                log = DeltaLog(self._files)
+                try:
+                    log.advance(to)
+                except TableChangedError as error:
+                    raise TableError(
+                        f"{self} has no log of version {to} any more, to which it was restored:"
+                        f" {error}"
+                    ) from error
+            entries = {key: each for key, each in log.entries.items() if key.group_id == group_id}
+            return log.version, entries
+
+    def orphans(self, older_than_s: float) -> list[Orphan]:
+        """Return files of crashed or refused attempts, which no version of the table has.
+
+        Args:
+            older_than_s: Younger files may belong to a batch in progress.
+
+        Raises:
+            TableError: There is no such table, or its log cannot be read completely.
+        """
+        if self._opened() is None:
+            raise TableError(f"there is no table: {self}")
+        return orphans_of(self._files, older_than_s=older_than_s, now_s=time.time())
+
+    def remove(self, orphans: Sequence[Orphan]) -> None:
+        """Delete orphans.
+
+        Args:
+            orphans: From `orphans`.
+        """
+        remove_files(self._files, orphans)
 
     def _opened(self) -> deltalake.DeltaTable | None:
         """Return the table as it is now, checked; None where there is none."""

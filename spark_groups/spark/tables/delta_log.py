@@ -14,13 +14,14 @@ from __future__ import annotations
 import json
 import logging
 import re
+import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from pyarrow import fs, parquet
 
-from spark_groups.errors import TableChangedError
+from spark_groups.errors import TableChangedError, TableError
 from spark_groups.spark.tables.fence import Entry, EntryChange, FenceKey
 from spark_groups.types import parse_topic_id, topic_id_text
 
@@ -76,6 +77,7 @@ class DeltaLog:
         self._starts: dict[FenceKey, int] = {}
         self._group_versions: dict[str, int] = {}
         self._restores: dict[int, int] = {}
+        self._restored_to_time: set[int] = set()
         self._seen_from = 0
         """From which version on restores are known."""
 
@@ -122,6 +124,20 @@ class DeltaLog:
         if after + 1 < self._seen_from:
             self._look_back(after + 1)
         return min((to for at, to in self._restores.items() if at > after), default=None)
+
+    def last_restore(self, after: int) -> tuple[int, int | None] | None:
+        """Return the version of the last restore, and to which version it went back.
+
+        None instead of the pair: the table was not restored. None in it: to a time.
+
+        Args:
+            after: The version after which restores count.
+        """
+        self.restored_to(after)
+        at = max((each for each in self._restores if each > after), default=None)
+        if at is None:
+            return None
+        return at, None if at in self._restored_to_time else self._restores[at]
 
     def _load(self, version: int) -> None:
         """Begin with the last checkpoint that is not newer than a version."""
@@ -184,6 +200,8 @@ class DeltaLog:
                 to = str((information.get("operationParameters") or {}).get("version"))
                 # Restored to a time, it may have gone back to any version.
                 self._restores[version] = int(to) if to.isdigit() else 0
+                if not to.isdigit():
+                    self._restored_to_time.add(version)
 
     def _names(self) -> list[str]:
         return [each.base_name for each in self._files.get_file_info(fs.FileSelector(_LOG))]
@@ -197,6 +215,51 @@ class DeltaLog:
                 f"Delta's log has no {name}: it was cleaned up while it was read, or the table was"
                 " made anew; start the query again"
             ) from error
+
+
+def committed_paths(files: fs.FileSystem, prefix: str) -> set[str]:
+    """Return paths of files that some version of the table has or had, as far as the log knows.
+
+    Args:
+        files: The table's directory.
+        prefix: What the paths begin with.
+
+    Raises:
+        TableError: The last checkpoint keeps its files elsewhere.
+    """
+    names = [each.base_name for each in files.get_file_info(fs.FileSelector(_LOG))]
+    commits = _commits(names)
+    _, checkpoints = _last_checkpoint(names, max(commits, default=0))
+    found: set[str] = set()
+    for name in checkpoints:
+        found |= _checkpointed_paths(files, name)
+    for each in commits:
+        with files.open_input_stream(f"{_LOG}/{_commit_name(each)}") as stream:
+            text = bytes(stream.read())
+        for line in text.splitlines():
+            if prefix.encode() in line and (b'"add"' in line[:16] or b'"remove"' in line[:16]):
+                (action,) = json.loads(line).values()
+                found.add(action["path"])
+    # Paths are URI-encoded, but not by every writer.
+    found |= {urllib.parse.unquote(each) for each in found}
+    return {each for each in found if each.startswith(prefix)}
+
+
+def _checkpointed_paths(files: fs.FileSystem, name: str) -> set[str]:
+    with files.open_input_file(f"{_LOG}/{name}") as file:
+        footer = None if name.endswith(".json") else parquet.ParquetFile(file)
+        if footer is None or "sidecar" in footer.schema_arrow.names:
+            raise TableError(
+                "the last checkpoint of Delta's log names its files in other files, which is not"
+                " supported here: use VACUUM of Delta"
+            )
+        table = footer.read(columns=["add.path", "remove.path"])
+    return {
+        row["path"]
+        for column in {"add", "remove"} & set(table.column_names)
+        for row in table[column].to_pylist()
+        if row is not None and row["path"] is not None
+    }
 
 
 def _commit_name(version: int) -> str:

@@ -88,7 +88,7 @@ class Skip:
             f"{self.topic}-{self.key.partition}: the table has it up to offset"
             f" {self.next_offset} (exclusive), so {self.next_offset - self.from_offset} offsets"
             f" from {self.from_offset} on are skipped; to write them again, delete their rows and"
-            f" run: {set_offsets_command(self.key.group_id)}"
+            f" run: {set_offsets_command(self.key.group_id)} --backwards"
         )
 
 
@@ -220,7 +220,8 @@ def set_offsets_command(group_id: str) -> str:
     Args:
         group_id: The group.
     """
-    return f"spark-groups table set-offsets {shlex.quote(group_id)} --execute"
+    quoted = shlex.quote(group_id)
+    return f"spark-groups table set-offsets {quoted} --table TABLE --to-current --execute"
 
 
 def check_not_restored(group_id: str, state: TableState, *, table: str) -> None:
@@ -243,7 +244,7 @@ def check_not_restored(group_id: str, state: TableState, *, table: str) -> None:
         f"{table} was restored to its version {restored_to}, but the group {group_id!r} last wrote"
         f" version {recorded}: rows are gone that the table's fence says are there. Stop the"
         " group's queries and set the fence to the rows that are left with: spark-groups table"
-        f" repair {shlex.quote(group_id)} --execute"
+        f" repair TABLE --group {shlex.quote(group_id)} --execute"
     )
 
 

@@ -256,7 +256,7 @@ def test_restore_stops_the_query_and_names_the_repair(tmp_path: Path) -> None:
     # The fence is as it was, so that rows would be lost in silence.
     assert entries(tmp_path)[KEY] == Entry(0, 20)
     for each in (writer, Writer(tmp_path)):
-        with pytest.raises(TableRestoredError, match="spark-groups table repair flights"):
+        with pytest.raises(TableRestoredError, match="table repair TABLE --group flights"):
             each.write(reads(20, 30))
 
 

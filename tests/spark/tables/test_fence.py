@@ -56,7 +56,7 @@ def test_range_that_the_table_has_is_skipped() -> None:
     decision = decide(having(0, 50), reads(10, 20))
     assert decision == Decision(skips=(Skip(KEY, "departures", 10, 20, 50),))
     assert "up to offset 50 (exclusive), so 40 offsets from 10 on" in str(decision.skips[0])
-    assert "spark-groups table set-offsets flights --execute" in str(decision.skips[0])
+    assert "spark-groups table set-offsets flights --table TABLE" in str(decision.skips[0])
     # A batch that was written before its driver died.
     assert decide(having(0, 20), reads(10, 20)).write == ()
 
@@ -73,7 +73,7 @@ def test_gap_is_refused_with_the_command_that_accepts_it() -> None:
     with pytest.raises(TableGapError, match="5 offsets would be missing") as raised:
         decide(having(0, 5), reads(10, 20))
     assert TABLE in str(raised.value)
-    assert "spark-groups table set-offsets flights --execute" in str(raised.value)
+    assert "spark-groups table set-offsets flights --table TABLE" in str(raised.value)
 
 
 def test_what_lies_before_the_first_batch_is_refused_and_not_skipped() -> None:
@@ -121,7 +121,7 @@ def test_partition_that_comes_twice_is_refused() -> None:
 
 
 def test_table_that_went_back_behind_the_groups_last_commit_is_refused() -> None:
-    with pytest.raises(TableRestoredError, match="spark-groups table repair flights") as raised:
+    with pytest.raises(TableRestoredError, match="table repair TABLE --group flights") as raised:
         decide(TableState(recorded_version=7, restored_to=6), reads(0, 5))
     assert "restored to its version 6" in str(raised.value)
 

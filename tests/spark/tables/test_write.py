@@ -363,7 +363,7 @@ def test_offsets_that_are_set_forward_are_refused(query: TableQuery) -> None:
     set_offsets(query, 50)
     failure = query.run(checkpoint="another")
     assert "10 offsets would be missing" in failure
-    assert f"spark-groups table set-offsets {query.group_id} --execute" in failure
+    assert f"spark-groups table set-offsets {query.group_id} --table TABLE" in failure
     assert query.values() == expected(ROWS)
 
 

@@ -1,0 +1,511 @@
+"""`spark-groups table`: look at the fence of a table, change it on purpose, and clean up.
+
+These commands need tables, which belong to spark/, and the output and brokers of ops/.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Annotated, Final
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from spark_groups.commands.table_names import MaintainedTable, opened_table, read_existing
+from spark_groups.commands.table_plan import (
+    ChangeRow,
+    ChangeView,
+    OffsetsView,
+    OrphanRow,
+    VacuumView,
+    key_of,
+    offset_row,
+    parse_age,
+    parse_new_offsets,
+    plan_change,
+    plan_repair,
+)
+from spark_groups.errors import (
+    GroupNotFoundError,
+    OptionsError,
+    TableRestoredError,
+    printable,
+)
+from spark_groups.observation.observe import describe_any_group
+from spark_groups.ops.connecting import Brokers, GroupArgument, JsonFlag, connects
+from spark_groups.ops.output import Column, number, plain, show, table_of
+from spark_groups.ops.reset_cli import NOT_EXECUTED
+from spark_groups.ops.reset_plan import INACTIVE_STATES
+from spark_groups.protocol.messages import NO_OFFSET, MetadataRequest
+from spark_groups.spark.tables.fence import (
+    Decision,
+    EntryChange,
+    TableState,
+    check_not_restored,
+)
+from spark_groups.spark.tables.table import Attempt
+from spark_groups.types import TopicId, TopicIdPartition, TopicPartition, topic_id_text
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.configuration import refuse
+
+NO_BATCH: Final = -1
+"""What a commit of a command records as its batch."""
+ORPHAN_AGE_MIN_S: Final = 3_600
+"""Younger files may belong to a batch in progress."""
+
+table_app = typer.Typer(
+    help="Tables of write_table: what they have of each group.", no_args_is_help=True
+)
+
+TableArgument = Annotated[
+    str, typer.Argument(metavar="TABLE", help="The table: delta:PATH, with a directory or a URI.")
+]
+TableOption = Annotated[
+    str, typer.Option("--table", metavar="TABLE", help="The table: delta:PATH.")
+]
+ExecuteFlag = Annotated[bool, typer.Option("--execute", help="Change the table's entries.")]
+
+
+@table_app.command()
+@connects
+def offsets(
+    table: TableArgument,
+    brokers: Brokers,
+    group: Annotated[
+        str | None, typer.Option(metavar="GROUP", help="Only this group; default: all.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show what a table has beside what groups have committed.
+
+    Example: spark-groups table offsets delta:/data/flights --group flight-readers
+
+    DIFFERENCE is the committed offset minus the table's. Below zero, the table is ahead: a query
+    skips these offsets. Above zero, offsets would be missing: a query is refused.
+
+    Exit code 1 if a group's next batch would be refused.
+    """
+    opened = _opened(table)
+    with brokers.cluster() as cluster:
+        view = view_offsets(cluster, opened, group)
+    is_success = not view.problems and not any("refused" in each.remark for each in view.rows)
+    show(view, render_offsets, as_json=as_json, is_success=is_success)
+
+
+@table_app.command("set-offsets")
+@connects
+def set_offsets(  # noqa: PLR0917
+    group: GroupArgument,
+    table: TableOption,
+    brokers: Brokers,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            metavar="TOPIC:PARTITION=OFFSET",
+            help="Set a partition's entry to this offset; repeatable.",
+        ),
+    ] = None,
+    to_current: Annotated[
+        bool,
+        typer.Option("--to-current", help="Set all the group's entries to its committed offsets."),
+    ] = False,
+    backwards: Annotated[
+        bool,
+        typer.Option(
+            "--backwards",
+            help="Also set entries back: only if you have deleted the rows from there on.",
+        ),
+    ] = False,
+    execute: ExecuteFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Plan new offsets in a table's fence, and set them with --execute: no row changes.
+
+    Forward accepts a gap on purpose. Backwards makes queries write again what was deleted.
+    The plan is always shown. It is executed for all partitions or none.
+
+    Example: spark-groups table set-offsets flight-readers --table delta:/data/flights --to-current
+    --execute
+
+    Exit code 1 if the plan cannot be executed.
+    """
+    if bool(topics) == to_current:
+        raise typer.BadParameter("choose one of --topic and --to-current")
+    try:
+        given = parse_new_offsets(topics or ())
+    except OptionsError as error:
+        raise typer.BadParameter(str(error), param_hint="--topic") from error
+    opened = _opened(table)
+    with brokers.cluster() as cluster:
+        view = set_table_offsets(
+            cluster,
+            opened,
+            group,
+            None if to_current else given,
+            is_backwards=backwards,
+            execute=execute,
+        )
+    show(view, render_change, as_json=as_json, is_success=not view.refusal)
+
+
+@table_app.command()
+@connects
+def repair(  # noqa: PLR0917
+    table: TableArgument,
+    brokers: Brokers,
+    group: Annotated[str, typer.Option(metavar="GROUP", help="The consumer group's id.")],
+    restored_to: Annotated[
+        int | None,
+        typer.Option(
+            metavar="VERSION",
+            help="The version that the table was restored to; needed if it was restored to a time.",
+            min=0,
+        ),
+    ] = None,
+    execute: ExecuteFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Plan a fence that fits the rows of a restored table, and set it with --execute.
+
+    Delta's RESTORE brings old rows back, but not the fence of that time. After this command, set
+    the group's offsets with `reset-offsets --from-table`: the query then reads again the records
+    that are gone.
+
+    Example: spark-groups table repair delta:/data/flights --group flight-readers --execute
+
+    Exit code 1 if there is nothing to repair, or the plan cannot be executed.
+    """
+    opened = _opened(table)
+    with brokers.cluster() as cluster:
+        view = repair_table(cluster, opened, group, table, restored_to, execute=execute)
+    show(view, render_change, as_json=as_json, is_success=not view.refusal)
+
+
+@table_app.command()
+def vacuum(
+    table: TableArgument,
+    older_than: Annotated[
+        str,
+        typer.Option(
+            metavar="AGE", help="At least 1h: 36h or 7d. Longer than any batch takes or pauses."
+        ),
+    ] = "1d",
+    execute: Annotated[bool, typer.Option("--execute", help="Delete the files.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """List files of crashed attempts, which no version of the table has; --execute deletes them.
+
+    Files that were part of the table once stay for Delta's own VACUUM.
+
+    Example: spark-groups table vacuum delta:/data/flights --older-than 7d --execute
+    """
+    try:
+        age_s = parse_age(older_than, at_least_s=ORPHAN_AGE_MIN_S)
+    except OptionsError as error:
+        raise typer.BadParameter(str(error), param_hint="--older-than") from error
+    opened = _opened(table)
+    found = opened.orphans(age_s)
+    if execute:
+        opened.remove(found)
+    now_s = time.time()
+    rows = tuple(
+        OrphanRow(
+            name=each.name, size_bytes=each.size_bytes, age_s=max(0, int(now_s - each.modified_s))
+        )
+        for each in found
+    )
+    view = VacuumView(table=str(opened), rows=rows, is_executed=execute)
+    show(view, render_vacuum, as_json=as_json)
+
+
+def _opened(text: str) -> MaintainedTable:
+    try:
+        return opened_table(text)
+    except OptionsError as error:
+        raise typer.BadParameter(str(error), param_hint="TABLE") from error
+
+
+def view_offsets(cluster: Cluster, table: MaintainedTable, group_id: str | None) -> OffsetsView:
+    """Return the entries of a table beside committed offsets.
+
+    Args:
+        group_id: The group; None: all that the table has.
+
+    Raises:
+        RequestError: The brokers did not answer all requests in time.
+        TableError: The table cannot be read.
+    """
+    state = read_existing(table, group_id or "")
+    keys = sorted(key for key in state.entries if group_id in {None, key.group_id})
+    names = _names(cluster, (key.topic_id for key in keys))
+    groups = sorted({key.group_id for key in keys})
+    committed = {each: _committed(cluster, each) for each in groups}
+    problems = [_restored(each, table.read(each), table) for each in groups]
+    rows = (
+        offset_row(
+            key,
+            state.entries[key],
+            names[key.topic_id],
+            committed[key.group_id].get(TopicIdPartition(key.topic_id, key.partition)),
+        )
+        for key in keys
+    )
+    return OffsetsView(
+        table=str(table),
+        version=state.version,
+        rows=tuple(sorted(rows, key=lambda each: (each.group_id, each.topic, each.partition))),
+        problems=tuple(filter(None, problems)),
+    )
+
+
+def set_table_offsets(
+    cluster: Cluster,
+    table: MaintainedTable,
+    group_id: str,
+    given: dict[TopicPartition, int] | None,
+    *,
+    is_backwards: bool,
+    execute: bool,
+) -> ChangeView:
+    """Plan entries, and set them if `execute` and the plan is valid.
+
+    Args:
+        given: New offsets; None: the group's committed offsets, where the table has entries.
+        is_backwards: Whether entries may be set back.
+
+    Raises:
+        RequestError: The brokers did not answer all requests in time.
+        TableChangedError: Another writer changed the table meanwhile; nothing was set.
+        TableError: The table cannot be read.
+    """
+    refusal = _active(cluster, group_id)
+    # Read after the group was seen without members: what it commits is there by then.
+    state = read_existing(table, group_id)
+    refusal = refusal or _restored(group_id, state, table)
+    wanted = (
+        _current(cluster, group_id, state) if given is None else _by_id(cluster, group_id, given)
+    )
+    names = _names(cluster, (each.topic_id for each in wanted))
+    rows: list[ChangeRow] = []
+    changes: list[EntryChange] = []
+    for partition, next_offset in wanted.items():
+        key = key_of(group_id, partition)
+        name, entry = names[key.topic_id], state.entries.get(key)
+        row, change = plan_change(key, name, entry, next_offset, is_backwards=is_backwards)
+        # A query skips the offsets by which the table is ahead, so nothing has to change.
+        rows.append(replace(row, is_refused=row.is_refused and given is not None))
+        if change is not None:
+            changes.append(change)
+    refused = sum(each.is_refused for each in rows)
+    if refused:
+        refusal = refusal or f"{refused} of {len(rows)} entries cannot be set: no entry is set."
+    view = ChangeView(
+        table=str(table),
+        group_id=group_id,
+        rows=_sorted(rows),
+        refusal=refusal or ("" if changes else "There are no entries to change."),
+    )
+    return _executed(table, view, changes, state, execute=execute)
+
+
+def repair_table(
+    cluster: Cluster,
+    table: MaintainedTable,
+    group_id: str,
+    text: str,
+    restored_to: int | None,
+    *,
+    execute: bool,
+) -> ChangeView:
+    """Plan the entries that fit a restored table's rows, and set them if `execute`.
+
+    Args:
+        text: The table, as the command names it.
+        restored_to: The version that it was restored to, if its log has only a time.
+
+    Raises:
+        RequestError: The brokers did not answer all requests in time.
+        TableChangedError: Another writer changed the table meanwhile; nothing was set.
+        TableError: The table cannot be read, or its log lacks the restored version.
+    """
+    refusal = _active(cluster, group_id)
+    state = read_existing(table, group_id)
+    rows: list[ChangeRow] = []
+    changes: list[EntryChange] = []
+    if not _restored(group_id, state, table):
+        refusal = "The table was not restored after the group's last commit: nothing to repair."
+    else:
+        entries = {key: each for key, each in state.entries.items() if key.group_id == group_id}
+        topics = _names(cluster, (key.topic_id for key in entries))
+        names = {key: topics[key.topic_id] for key in entries}
+        _, held = table.held(group_id, restored_to)
+        rows, changes = plan_repair(entries, held, names)
+    command = shlex.join(("reset-offsets", group_id, "--from-table", text, "--all-topics"))
+    view = ChangeView(
+        table=str(table),
+        group_id=group_id,
+        rows=_sorted(rows),
+        refusal=refusal,
+        next_step="" if refusal else f"Then run: spark-groups {command} --execute",
+    )
+    return _executed(table, view, changes, state, execute=execute)
+
+
+def _executed(
+    table: MaintainedTable,
+    view: ChangeView,
+    changes: Sequence[EntryChange],
+    state: TableState,
+    *,
+    execute: bool,
+) -> ChangeView:
+    """Set entries, which have to be as they were planned; a commit without changes is one, too."""
+    if view.refusal or not execute:
+        return view
+    attempt = Attempt(view.group_id, NO_BATCH, uuid.uuid4().hex[:12])
+    table.commit(attempt, [], Decision(changes=tuple(changes)), state)
+    return replace(view, is_executed=True)
+
+
+def _active(cluster: Cluster, group_id: str) -> str:
+    """Return why a group's entries must not change; empty if it has no members."""
+    try:
+        _, described = describe_any_group(cluster, group_id)
+    except GroupNotFoundError:
+        return ""
+    if described.group_state in INACTIVE_STATES:
+        return ""
+    return (
+        f"Entries can only be set if the group {group_id!r} is inactive, but the current state is"
+        f" {described.group_state}: stop its queries."
+    )
+
+
+def _restored(group_id: str, state: TableState, table: MaintainedTable) -> str:
+    """Return why the fence cannot be trusted; empty if it can."""
+    try:
+        check_not_restored(group_id, state, table=str(table))
+    except TableRestoredError as error:
+        return str(error)
+    return ""
+
+
+def _committed(cluster: Cluster, group_id: str) -> dict[TopicIdPartition, int]:
+    fetched = cluster.fetch_all_offsets(group_id)
+    refuse(fetched.error_code, f"OffsetFetch of {group_id!r}")
+    return {
+        key: each.committed_offset
+        for key, each in fetched.offsets.items()
+        if each.committed_offset != NO_OFFSET
+    }
+
+
+def _current(cluster: Cluster, group_id: str, state: TableState) -> dict[TopicIdPartition, int]:
+    return {
+        partition: offset
+        for partition, offset in _committed(cluster, group_id).items()
+        if key_of(group_id, partition) in state.entries
+    }
+
+
+def _by_id(
+    cluster: Cluster, group_id: str, given: dict[TopicPartition, int]
+) -> dict[TopicIdPartition, int]:
+    """Return offsets by topic id.
+
+    Raises:
+        OptionsError: Partitions do not exist.
+    """
+    topics = frozenset(each.topic for each in given)
+    known = {
+        each.name: each for each in cluster.metadata(MetadataRequest(topic_names=topics)).topics
+    }
+    missing = [
+        str(each)
+        for each in given
+        if each.topic not in known or each.partition >= known[each.topic].partition_count
+    ]
+    if missing:
+        raise OptionsError(f"group {group_id!r}: {', '.join(sorted(missing))} do not exist")
+    return {
+        TopicIdPartition(known[each.topic].topic_id, each.partition): offset
+        for each, offset in given.items()
+    }
+
+
+def _names(cluster: Cluster, topic_ids: Iterable[TopicId]) -> dict[TopicId, str]:
+    """Return names by id; the id itself where the topic does not exist any more."""
+    wanted = frozenset(topic_ids)
+    if not wanted:
+        return {}
+    found = cluster.metadata(MetadataRequest(topic_ids=wanted)).topics
+    names = {each: topic_id_text(each) for each in wanted}
+    return names | {each.topic_id: each.name for each in found if each.topic_id in wanted}
+
+
+def _sorted(rows: Iterable[ChangeRow]) -> tuple[ChangeRow, ...]:
+    return tuple(sorted(rows, key=lambda each: (each.topic, each.partition)))
+
+
+def render_offsets(view: OffsetsView) -> RenderableType:
+    """Return one row for each entry, and a line for each group that cannot write."""
+    table = table_of(
+        view.rows,
+        Column("GROUP", lambda each: each.group_id),
+        Column("TOPIC", lambda each: each.topic),
+        Column("PARTITION", lambda each: plain(each.partition), is_number=True),
+        Column("TABLE-START", lambda each: plain(each.start_offset), is_number=True),
+        Column("TABLE-OFFSET", lambda each: plain(each.next_offset), is_number=True),
+        Column("CURRENT-OFFSET", lambda each: plain(each.committed_offset), is_number=True),
+        Column("DIFFERENCE", lambda each: plain(each.difference), is_number=True),
+        Column("REMARK", lambda each: each.remark, is_shown=any(each.remark for each in view.rows)),
+    )
+    return Group(table, *(Text(f"Error: {printable(each)}", "red") for each in view.problems))
+
+
+def render_change(view: ChangeView) -> RenderableType:
+    """Return the plan, and its result."""
+    table = table_of(
+        view.rows,
+        Column("GROUP", lambda _: view.group_id),
+        Column("TOPIC", lambda each: each.topic),
+        Column("PARTITION", lambda each: plain(each.partition), is_number=True),
+        Column("TABLE-OFFSET", lambda each: plain(each.next_offset), is_number=True),
+        Column("NEW-START", _new_start, is_number=True),
+        Column("NEW-OFFSET", _new_next, is_number=True),
+        Column("REMARK", lambda each: each.remark),
+    )
+    if view.refusal:
+        return Group(table, Text(f"Error: {printable(view.refusal)}", "red"))
+    lines = [] if view.is_executed else [NOT_EXECUTED]
+    lines += [view.next_step] if view.next_step else []
+    return Group(table, *(Text(printable(each)) for each in lines))
+
+
+def _new_start(row: ChangeRow) -> str:
+    return plain(row.start_offset if row.new_start_offset is None else row.new_start_offset)
+
+
+def _new_next(row: ChangeRow) -> str:
+    return plain(row.next_offset if row.new_next_offset is None else row.new_next_offset)
+
+
+def render_vacuum(view: VacuumView) -> RenderableType:
+    """Return one row for each file."""
+    table = table_of(
+        view.rows,
+        Column("FILE", lambda each: each.name),
+        Column("BYTES", lambda each: number(each.size_bytes), is_number=True),
+        Column("AGE-SECONDS", lambda each: number(each.age_s), is_number=True),
+    )
+    total = number(sum(each.size_bytes for each in view.rows))
+    done = "deleted" if view.is_executed else "would be deleted"
+    summary = f"{len(view.rows)} files with {total} bytes {done}."
+    lines = [summary] if view.is_executed else [summary, NOT_EXECUTED]
+    return Group(*([table] if view.rows else []), *map(Text, lines))

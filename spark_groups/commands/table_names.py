@@ -1,0 +1,164 @@
+"""How commands name a table, and what they want of it beside its fence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from spark_groups.errors import OptionsError, TableError
+from spark_groups.spark.tables.fence import Entry, FenceKey, TableState, check_not_restored
+from spark_groups.spark.tables.table import FencedTable
+from spark_groups.types import TopicIdPartition
+
+
+class TableKind(Enum):
+    """The kinds of table, by what their name begins with."""
+
+    DELTA = "delta"
+    POSTGRES = "postgres"
+    ICEBERG = "iceberg"
+
+
+_FORMS = "delta:PATH, postgres:DSN#schema.table or iceberg:CATALOG/namespace.table"
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """A table, as an option names it.
+
+    Args:
+        kind: Its kind.
+        place: Its path, its database, or its catalog.
+        name: Its name in the database or the catalog; empty for Delta.
+    """
+
+    kind: TableKind
+    place: str
+    name: str = ""
+
+
+class Orphan(Protocol):
+    """A file of an attempt that no version of the table has."""
+
+    @property
+    def name(self) -> str:
+        """Where it is, from the table's directory."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How large."""
+
+    @property
+    def modified_s(self) -> float:
+        """When it was written, in seconds since 1970."""
+
+
+class MaintainedTable(FencedTable, Protocol):
+    """A table that commands look at and repair."""
+
+    def held(
+        self, group_id: str, restored_to: int | None = None
+    ) -> tuple[int, dict[FenceKey, Entry]]:
+        """Return the version whose rows of a group the table has, and the group's entries in it.
+
+        Args:
+            group_id: The group.
+            restored_to: The version that the last restore went back to, if the log has only a time.
+        """
+
+    def orphans(self, older_than_s: float) -> Sequence[Orphan]:
+        """Return files of crashed or refused attempts.
+
+        Args:
+            older_than_s: Younger files may belong to a batch in progress.
+        """
+
+    def remove(self, orphans: Sequence[Orphan]) -> None:
+        """Delete orphans.
+
+        Args:
+            orphans: From `orphans`.
+        """
+
+
+def parse_table(text: str) -> TableName:
+    """Parse the name of a table.
+
+    Args:
+        text: `delta:PATH`, `postgres:DSN#schema.table` or `iceberg:CATALOG/namespace.table`.
+
+    Raises:
+        OptionsError: It has another form.
+    """
+    scheme, colon, rest = text.partition(":")
+    kinds = {each.value: each for each in TableKind}
+    if not colon or not rest or scheme not in kinds:
+        raise OptionsError(f"{text!r} is not {_FORMS}")
+    kind = kinds[scheme]
+    if kind is TableKind.DELTA:
+        return TableName(kind, rest)
+    if kind is TableKind.POSTGRES:
+        place, mark, name = rest.rpartition("#")
+    else:
+        place, mark, name = rest.partition("/")
+    if not mark or not place or not name:
+        raise OptionsError(f"{text!r} is not {_FORMS}")
+    return TableName(kind, place, name)
+
+
+def opened_table(text: str) -> MaintainedTable:
+    """Return a table by its name.
+
+    Args:
+        text: The name, as `parse_table` reads it.
+
+    Raises:
+        OptionsError: It has another form, or its kind is not supported here.
+    """
+    named = parse_table(text)
+    if named.kind is not TableKind.DELTA:
+        raise OptionsError(f"{text!r}: commands support delta:PATH so far")
+    # Only this kind needs its library.
+    from spark_groups.spark.tables.delta import delta_table  # noqa: PLC0415
+
+    return delta_table(named.place)
+
+
+def read_existing(table: MaintainedTable, group_id: str) -> TableState:
+    """Return the fence of a table that has to exist.
+
+    Args:
+        table: The table.
+        group_id: Whose last commit `recorded_version` is about.
+
+    Raises:
+        TableError: There is no such table.
+    """
+    state = table.read(group_id)
+    if state.version is None and not state.entries:
+        raise TableError(f"there is no table, or it has no entries: {table}")
+    return state
+
+
+def next_offsets(text: str, group_id: str) -> dict[TopicIdPartition, int]:
+    """Return the next offsets that a table has of a group.
+
+    Args:
+        text: The table's name.
+        group_id: The group.
+
+    Raises:
+        OptionsError: The name has another form.
+        TableRestoredError: The table went back behind what the group wrote: repair it first.
+        TableError: The table cannot be read.
+    """
+    table = opened_table(text)
+    state = read_existing(table, group_id)
+    check_not_restored(group_id, state, table=str(table))
+    return {
+        TopicIdPartition(key.topic_id, key.partition): entry.next_offset
+        for key, entry in state.entries.items()
+        if key.group_id == group_id
+    }

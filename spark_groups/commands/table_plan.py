@@ -1,0 +1,270 @@
+"""What `spark-groups table` shows of a fence, and plans to change in it; pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from spark_groups.errors import OptionsError
+from spark_groups.observation.plain_values import View
+from spark_groups.spark.tables.fence import Entry, EntryChange, FenceKey
+from spark_groups.types import TopicIdPartition, TopicPartition
+
+_OFFSET: Final = re.compile(r"(?P<topic>[^:=]+):(?P<partition>\d{1,9})=(?P<offset>\d{1,18})")
+_AGE: Final = re.compile(r"(\d{1,6})([smhd])")
+_UNIT_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRow:
+    """An entry of a table beside the group's committed offset.
+
+    Args:
+        topic: Its name, or its id if the topic does not exist any more.
+        start_offset: The first offset that the entry vouches for.
+        next_offset: The first offset that the table does not have.
+        committed_offset: None: there is none.
+        difference: `committed_offset` minus `next_offset`; positive: a gap.
+        remark: What it means.
+    """
+
+    group_id: str
+    topic: str
+    partition: int
+    start_offset: int
+    next_offset: int
+    committed_offset: int | None = None
+    difference: int | None = None
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsView(View):
+    """The entries of a table.
+
+    Args:
+        version: The table's version; None where tables have none.
+        problems: Why groups cannot write: the table was restored.
+    """
+
+    table: str
+    version: int | None
+    rows: tuple[OffsetRow, ...]
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeRow:
+    """An entry in a plan.
+
+    Args:
+        start_offset: As it is; None: there is no entry.
+        next_offset: As it is.
+        new_start_offset: As it becomes; None: it stays.
+        new_next_offset: As it becomes; None: it stays.
+        is_refused: Whether the plan cannot be executed because of it.
+    """
+
+    topic: str
+    partition: int
+    start_offset: int | None = None
+    next_offset: int | None = None
+    new_start_offset: int | None = None
+    new_next_offset: int | None = None
+    remark: str = ""
+    is_refused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeView(View):
+    """A plan, and its result.
+
+    Args:
+        refusal: Why it cannot be executed; empty if it can.
+        next_step: What to do after it.
+        is_executed: Whether the entries were changed.
+    """
+
+    table: str
+    group_id: str
+    rows: tuple[ChangeRow, ...]
+    refusal: str = ""
+    next_step: str = ""
+    is_executed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrphanRow:
+    """A file that no version of the table has."""
+
+    name: str
+    size_bytes: int
+    age_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VacuumView(View):
+    """Files of crashed attempts; deleted if `is_executed`."""
+
+    table: str
+    rows: tuple[OrphanRow, ...]
+    is_executed: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON has them, and the sum of sizes."""
+        total_bytes = sum(each.size_bytes for each in self.rows)
+        return {**super(VacuumView, self).to_json(), "total_bytes": total_bytes}
+
+
+def offset_row(key: FenceKey, entry: Entry, topic: str, committed_offset: int | None) -> OffsetRow:
+    """Return an entry beside the committed offset, and what the next batch makes of it."""
+    difference = None if committed_offset is None else committed_offset - entry.next_offset
+    remark = ""
+    if difference is None:
+        remark = "the group has no committed offset"
+    elif difference > 0:
+        remark = f"gap: {difference} offsets would be missing, the next batch is refused"
+    elif committed_offset is not None and committed_offset < entry.start_offset:
+        remark = "before the table's start: the next batch is refused"
+    elif difference < 0:
+        remark = f"the table is ahead: {-difference} offsets will be skipped"
+    return OffsetRow(
+        group_id=key.group_id,
+        topic=topic,
+        partition=key.partition,
+        start_offset=entry.start_offset,
+        next_offset=entry.next_offset,
+        committed_offset=committed_offset,
+        difference=difference,
+        remark=remark,
+    )
+
+
+def plan_change(
+    key: FenceKey, topic: str, entry: Entry | None, next_offset: int, *, is_backwards: bool
+) -> tuple[ChangeRow, EntryChange | None]:
+    """Return what becomes of an entry that is set to an offset on purpose.
+
+    Args:
+        key: The entry.
+        topic: The topic's name.
+        entry: As it is; None: there is none.
+        next_offset: What the next batch is to begin with.
+        is_backwards: Whether rows that the entry vouches for are deleted, to be written again.
+    """
+    is_refused = False
+    changed: Entry | None = None
+    if entry is None:
+        changed, remark = Entry(next_offset, next_offset), "new entry"
+    elif next_offset == entry.next_offset:
+        remark = "stays"
+    elif next_offset > entry.next_offset:
+        # The entry vouches for every record between its offsets, so it begins behind the gap.
+        changed = Entry(next_offset, next_offset)
+        remark = f"{next_offset - entry.next_offset} offsets are missing, which is accepted"
+    elif is_backwards:
+        changed = Entry(min(entry.start_offset, next_offset), next_offset)
+        remark = f"{entry.next_offset - next_offset} offsets are written again: delete their rows"
+    else:
+        is_refused = True
+        remark = (
+            f"the table has {entry.next_offset - next_offset} offsets more: delete their rows and"
+            " add --backwards, or they come twice"
+        )
+    row = _row(key, topic, entry, changed, remark, is_refused=is_refused)
+    return row, None if changed is None else EntryChange(key, entry, changed)
+
+
+def plan_repair(
+    entries: Mapping[FenceKey, Entry], held: Mapping[FenceKey, Entry], names: Mapping[FenceKey, str]
+) -> tuple[list[ChangeRow], list[EntryChange]]:
+    """Return the changes that make entries those of the version that was restored.
+
+    Args:
+        entries: The group's entries as they are.
+        held: The entries in the version whose rows the table has.
+        names: The topics' names.
+    """
+    rows: list[ChangeRow] = []
+    changes: list[EntryChange] = []
+    for key, entry in sorted(entries.items()):
+        # That version has nothing of the partition: it begins again where it began.
+        wanted = held.get(key, Entry(entry.start_offset, entry.start_offset))
+        if wanted == entry:
+            rows.append(_row(key, names[key], entry, None, "stays"))
+            continue
+        remark = f"{entry.next_offset - wanted.next_offset} offsets went back"
+        rows.append(_row(key, names[key], entry, wanted, remark))
+        changes.append(EntryChange(key, entry, wanted))
+    return rows, changes
+
+
+def _row(
+    key: FenceKey,
+    topic: str,
+    entry: Entry | None,
+    changed: Entry | None,
+    remark: str,
+    *,
+    is_refused: bool = False,
+) -> ChangeRow:
+    return ChangeRow(
+        topic=topic,
+        partition=key.partition,
+        start_offset=None if entry is None else entry.start_offset,
+        next_offset=None if entry is None else entry.next_offset,
+        new_start_offset=None if changed is None else changed.start_offset,
+        new_next_offset=None if changed is None else changed.next_offset,
+        remark=remark,
+        is_refused=is_refused,
+    )
+
+
+def key_of(group_id: str, partition: TopicIdPartition) -> FenceKey:
+    """Return the key of a partition's entry."""
+    return FenceKey(group_id, partition.topic_id, partition.partition)
+
+
+def parse_new_offsets(given: Iterable[str]) -> dict[TopicPartition, int]:
+    """Parse `TOPIC:PARTITION=OFFSET`.
+
+    Raises:
+        OptionsError: Malformed or repeated values; lists all of them.
+    """
+    found: dict[TopicPartition, int] = {}
+    problems = []
+    for text in given:
+        match = _OFFSET.fullmatch(text)
+        if match is None:
+            problems.append(f"{text!r} is not TOPIC:PARTITION=OFFSET")
+            continue
+        name = TopicPartition(match["topic"], int(match["partition"]))
+        if name in found:
+            problems.append(f"{name} comes twice")
+        found[name] = int(match["offset"])
+    if problems:
+        raise OptionsError("; ".join(problems))
+    return found
+
+
+def parse_age(text: str, *, at_least_s: int = 0) -> int:
+    """Return an age in seconds.
+
+    Args:
+        text: A number with `s`, `m`, `h` or `d`: `12h`.
+        at_least_s: The lowest age.
+
+    Raises:
+        OptionsError: The text has another form, or the age is too low.
+    """
+    match = _AGE.fullmatch(text)
+    if match is None:
+        raise OptionsError(f"{text!r} is not a number with s, m, h or d, such as 12h or 1d")
+    age_s = int(match[1]) * _UNIT_S[match[2]]
+    if age_s < at_least_s:
+        raise OptionsError(
+            f"{text} is too young, a batch in progress may have such files: at least {at_least_s} s"
+        )
+    return age_s
