@@ -158,7 +158,7 @@ class ConsumeOptions(JobOptions):
                     yield f"sink.options.{name}", "is missing"
             for name in self.sink_options:
                 if name not in {"dsn", "table"}:
-                    yield f"sink.options.{name}", _no_such_key(name, ("dsn", "table"))
+                    yield f"sink.options.{name}", _unknown_key(name, ("dsn", "table"))
         if self.is_fenced and self.select_expr and self.source.get("emit") == "ranges":
             yield "query.selectExpr", 'needs the rows of source.emit = "records"'
 
