@@ -127,7 +127,7 @@ def set_offsets(  # noqa: PLR0917
 ) -> None:
     """Plan new offsets in a table's fence, and set them with --execute: no row changes.
 
-    Forward accepts a gap on purpose. Backwards makes queries write again what was deleted.
+    Forward accepts a gap on purpose. Backwards makes queries write deleted records again.
     The plan is always shown. It is executed for all partitions or none.
 
     Example: spark-groups table set-offsets flight-readers --table delta:/data/flights --to-current

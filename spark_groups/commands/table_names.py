@@ -9,7 +9,7 @@ from typing import Protocol
 
 from spark_groups.errors import OptionsError, TableError
 from spark_groups.spark.tables.fence import Entry, FenceKey, TableState, check_not_restored
-from spark_groups.spark.tables.table import FencedTable
+from spark_groups.spark.tables.table import FencedTable, Orphan
 from spark_groups.types import TopicIdPartition
 
 
@@ -37,22 +37,6 @@ class TableName:
     kind: TableKind
     place: str
     name: str = ""
-
-
-class Orphan(Protocol):
-    """A file of an attempt that no version of the table has."""
-
-    @property
-    def name(self) -> str:
-        """Where it is, from the table's directory."""
-
-    @property
-    def size_bytes(self) -> int:
-        """How large."""
-
-    @property
-    def modified_s(self) -> float:
-        """When it was written, in seconds since 1970."""
 
 
 class MaintainedTable(FencedTable, Protocol):

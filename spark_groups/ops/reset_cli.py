@@ -251,6 +251,10 @@ def _sorted(*rows: ResetRow) -> tuple[ResetRow, ...]:
     return tuple(sorted(rows, key=lambda row: (row.topic, row.partition or 0)))
 
 
+ShiftBy = Annotated[
+    int | None,
+    typer.Option(metavar="OFFSETS", help="Forward by this many offsets, or back if negative."),
+]
 ToDatetime = Annotated[
     str | None,
     typer.Option(
@@ -301,10 +305,7 @@ def reset_offsets(  # noqa: PLR0917
     to_offset: Annotated[
         int | None, typer.Option(metavar="OFFSET", help="To this offset.", min=0)
     ] = None,
-    shift_by: Annotated[
-        int | None,
-        typer.Option(metavar="OFFSETS", help="Forward by this many offsets, or back if negative."),
-    ] = None,
+    shift_by: ShiftBy = None,
     to_datetime: ToDatetime = None,
     by_duration: ByDuration = None,
     from_file: FromFile = None,

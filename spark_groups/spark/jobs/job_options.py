@@ -119,7 +119,7 @@ class JobOptions(BaseModel):
     stop_timeout_s: Duration = Field(30.0, alias="query.stopTimeout")
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield the place and the reason of what is wrong only beside something else."""
+        """Yield the place and the reason of problems that two keys have only together."""
         yield from ()
 
 
@@ -151,7 +151,7 @@ class ConsumeOptions(JobOptions):
         return self.sink_format in {"delta", "postgres"}
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield the place and the reason of what a table does not go together with."""
+        """Yield the place and the reason of problems of a table."""
         if self.sink_format == "postgres":
             for name in ("dsn", "table"):
                 if not isinstance(self.sink_options.get(name), str):

@@ -21,16 +21,21 @@ import pyarrow as pa
 from pyarrow import fs, parquet
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
-from spark_groups.spark.tables.delta_log import VERSION, DeltaLog, transactions_of
-from spark_groups.spark.tables.delta_orphans import Orphan, orphans_of, remove_files
+from spark_groups.spark.tables.delta_log import (
+    VERSION,
+    DeltaLog,
+    committed_paths,
+    transactions_of,
+)
 from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState
+from spark_groups.spark.tables.orphans import PREFIX, orphans_of, remove_files
 from spark_groups.spark.tables.parquet_files import (
     FileDetails,
     ParquetTaskWriter,
     files_of,
     piece_of,
 )
-from spark_groups.spark.tables.table import Attempt, Piece
+from spark_groups.spark.tables.table import Attempt, Orphan, Piece
 from spark_groups.types import TopicId
 
 try:
@@ -310,7 +315,12 @@ class DeltaTable:
         """
         if self._opened() is None:
             raise TableError(f"there is no table: {self}")
-        return orphans_of(self._files, older_than_s=older_than_s, now_s=time.time())
+        return orphans_of(
+            self._files,
+            lambda: committed_paths(self._files, PREFIX),
+            older_than_s=older_than_s,
+            now_s=time.time(),
+        )
 
     def remove(self, orphans: Sequence[Orphan]) -> None:
         """Delete orphans.

@@ -53,6 +53,21 @@ class Piece:
     details: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """Rows of an attempt that is not part of any version of the table: a file, or staged rows.
+
+    Args:
+        name: Its name in the table's directory or schema.
+        size_bytes: How large.
+        modified_s: When it was written, in seconds since 1970.
+    """
+
+    name: str
+    size_bytes: int
+    modified_s: float
+
+
 class TaskWriter(Protocol):
     """Stages rows in a task; pickled to executors."""
 

@@ -303,7 +303,7 @@ tabel = "flights"
     told = refusal(written(tmp_path, text))
     assert "sink.options.dsn: is missing" in told
     assert "sink.options.table: is missing" in told
-    assert "sink.options.tabel: there is no such key; did you mean table?" in told
+    assert "sink.options.tabel: is not a known key; did you mean table?" in told
     assert 'query.selectExpr: needs the rows of source.emit = "records"' in told
     settings = [("--set", "sink.options.dsn", "dbname=x"), ("--set", "sink.options.table", "t")]
     options = load_job(

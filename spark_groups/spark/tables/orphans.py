@@ -1,47 +1,37 @@
-"""Files in the directory of a Delta table that an attempt wrote, and no commit ever named."""
+"""Files of crashed attempts: in the directory of a table, and part of none of its versions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from pyarrow import fs
 
-from spark_groups.spark.tables.delta_log import committed_paths
+from spark_groups.spark.tables.table import Orphan
 
 PREFIX: Final = "spark-groups-"
+"""The beginning of all names of attempts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Orphan:
-    """A file of an attempt that no version of the table has.
-
-    Args:
-        name: Where it is, from the table's directory.
-        size_bytes: How large.
-        modified_s: When it was written, in seconds since 1970.
-    """
-
-    name: str
-    size_bytes: int
-    modified_s: float
-
-
-def orphans_of(files: fs.FileSystem, *, older_than_s: float, now_s: float) -> list[Orphan]:
+def orphans_of(
+    files: fs.FileSystem,
+    committed_paths: Callable[[], Collection[str]],
+    *,
+    older_than_s: float,
+    now_s: float,
+) -> list[Orphan]:
     """Return orphans, sorted by name.
 
     Args:
-        files: The table's directory.
+        files: The directory of the table's files.
+        committed_paths: Returns the files that versions of the table have, as paths in `files`.
         older_than_s: Younger files may belong to a batch in progress.
         now_s: The time, in seconds since 1970.
 
-    Raises:
-        TableError: The log does not name all files.
     """
-    # The log is read afterwards, so that a file committed meanwhile is seen there.
+    # Versions are read after the directory: a file that is committed meanwhile is among theirs.
     staged = list(_staged(files))
-    committed = committed_paths(files, PREFIX)
+    committed = committed_paths()
     checksums = {_checksum_of(each) for each in committed}
     found = []
     for each in staged:
@@ -75,7 +65,7 @@ def remove_files(files: fs.FileSystem, orphans: Iterable[Orphan]) -> None:
 
 
 def _staged(files: fs.FileSystem) -> Iterable[fs.FileInfo]:
-    for each in files.get_file_info(fs.FileSelector("")):
+    for each in files.get_file_info(fs.FileSelector("", allow_not_found=True)):
         if not each.base_name.startswith(PREFIX):
             continue
         if each.type is fs.FileType.File:
