@@ -16,7 +16,15 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from spark_groups.commands.table_names import MaintainedTable, opened_table, read_existing
+from spark_groups.commands.table_names import (
+    FORMS,
+    MaintainedTable,
+    RestorableTable,
+    TableKind,
+    opened_table,
+    parse_table,
+    read_existing,
+)
 from spark_groups.commands.table_plan import (
     ChangeRow,
     ChangeView,
@@ -28,23 +36,27 @@ from spark_groups.commands.table_plan import (
     parse_age,
     parse_new_offsets,
     plan_change,
+    plan_copy,
     plan_repair,
 )
 from spark_groups.errors import (
     GroupNotFoundError,
     OptionsError,
+    TableError,
     TableRestoredError,
     printable,
 )
 from spark_groups.observation.observe import describe_any_group
 from spark_groups.ops.connecting import Brokers, GroupArgument, JsonFlag, connects
-from spark_groups.ops.output import Column, number, plain, show, table_of
+from spark_groups.ops.output import Column, number, plain, show, table_of, working
 from spark_groups.ops.reset_cli import NOT_EXECUTED
 from spark_groups.ops.reset_plan import INACTIVE_STATES
 from spark_groups.protocol.messages import NO_OFFSET, MetadataRequest
 from spark_groups.spark.tables.fence import (
     Decision,
+    Entry,
     EntryChange,
+    FenceKey,
     TableState,
     check_not_restored,
 )
@@ -62,12 +74,9 @@ table_app = typer.Typer(
     help="Tables of write_table: what they have of each group.", no_args_is_help=True
 )
 
-TableArgument = Annotated[
-    str, typer.Argument(metavar="TABLE", help="The table: delta:PATH, with a directory or a URI.")
-]
-TableOption = Annotated[
-    str, typer.Option("--table", metavar="TABLE", help="The table: delta:PATH.")
-]
+_TABLE_HELP: Final = f"The table: {FORMS}."
+TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help=_TABLE_HELP)]
+TableOption = Annotated[str, typer.Option("--table", metavar="TABLE", help=_TABLE_HELP)]
 ExecuteFlag = Annotated[bool, typer.Option("--execute", help="Change the table's entries.")]
 
 
@@ -115,6 +124,10 @@ def set_offsets(  # noqa: PLR0917
         bool,
         typer.Option("--to-current", help="Set all the group's entries to its committed offsets."),
     ] = False,
+    from_group: Annotated[
+        str | None,
+        typer.Option(metavar="OTHER", help="Copy the entries of another group, without members."),
+    ] = None,
     backwards: Annotated[
         bool,
         typer.Option(
@@ -127,30 +140,37 @@ def set_offsets(  # noqa: PLR0917
 ) -> None:
     """Plan new offsets in a table's fence, and set them with --execute: no row changes.
 
-    Forward accepts a gap on purpose. Backwards makes queries write deleted records again.
-    The plan is always shown. It is executed for all partitions or none.
+    Forward accepts a gap on purpose: the offsets in it stay missing. Backwards makes queries write
+    deleted records again. The plan is always shown. It is executed for all partitions or none.
 
     Example: spark-groups table set-offsets flight-readers --table delta:/data/flights --to-current
     --execute
 
     Exit code 1 if the plan cannot be executed.
     """
-    if bool(topics) == to_current:
-        raise typer.BadParameter("choose one of --topic and --to-current")
+    if [bool(topics), to_current, from_group is not None].count(True) != 1:
+        raise typer.BadParameter("choose one of --topic, --to-current and --from-group")
+    if from_group == group:
+        raise typer.BadParameter("name another group", param_hint="--from-group")
+    if backwards and from_group is not None:
+        raise typer.BadParameter("--backwards is for --topic and --to-current")
     try:
         given = parse_new_offsets(topics or ())
     except OptionsError as error:
         raise typer.BadParameter(str(error), param_hint="--topic") from error
     opened = _opened(table)
     with brokers.cluster() as cluster:
-        view = set_table_offsets(
-            cluster,
-            opened,
-            group,
-            None if to_current else given,
-            is_backwards=backwards,
-            execute=execute,
-        )
+        if from_group is not None:
+            view = copy_entries(cluster, opened, group, from_group, execute=execute)
+        else:
+            view = set_table_offsets(
+                cluster,
+                opened,
+                group,
+                None if to_current else given,
+                is_backwards=backwards,
+                execute=execute,
+            )
     show(view, render_change, as_json=as_json, is_success=not view.refusal)
 
 
@@ -173,9 +193,9 @@ def repair(  # noqa: PLR0917
 ) -> None:
     """Plan a fence that fits the rows of a restored table, and set it with --execute.
 
-    Delta's RESTORE brings old rows back, but not the fence of that time. After this command, set
-    the group's offsets with `reset-offsets --from-table`: the query then reads again the records
-    that are gone.
+    Delta's RESTORE and a rollback of Iceberg bring old rows back, but not the fence of that time.
+    After this command, set the group's offsets with `reset-offsets --from-table`: the query then
+    reads the missing records again. PostgreSQL and SQLite restore rows and fence together.
 
     Example: spark-groups table repair delta:/data/flights --group flight-readers --execute
 
@@ -196,12 +216,13 @@ def vacuum(
             metavar="AGE", help="At least 1h: 36h or 7d. Longer than any batch takes or pauses."
         ),
     ] = "1d",
-    execute: Annotated[bool, typer.Option("--execute", help="Delete the files.")] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Delete the orphans.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """List files of crashed attempts, which no version of the table has; --execute deletes them.
+    """List orphans, which no version of the table has; --execute deletes them.
 
-    Files that were part of the table once stay for Delta's own VACUUM.
+    Orphans are files of crashed attempts, or the tables in which their tasks have staged rows.
+    Files that were part of a Delta table once stay for its own VACUUM.
 
     Example: spark-groups table vacuum delta:/data/flights --older-than 7d --execute
     """
@@ -210,9 +231,11 @@ def vacuum(
     except OptionsError as error:
         raise typer.BadParameter(str(error), param_hint="--older-than") from error
     opened = _opened(table)
-    found = opened.orphans(age_s)
+    with working("looking for orphans"):
+        found = opened.orphans(age_s)
     if execute:
-        opened.remove(found)
+        with working(f"deleting {len(found)} orphans"):
+            opened.remove(found)
     now_s = time.time()
     rows = tuple(
         OrphanRow(
@@ -241,8 +264,11 @@ def view_offsets(cluster: Cluster, table: MaintainedTable, group_id: str | None)
         RequestError: The brokers did not answer all requests in time.
         TableError: The table cannot be read.
     """
-    state = read_existing(table, group_id or "")
+    state = _read(table, group_id or "")
     keys = sorted(key for key in state.entries if group_id in {None, key.group_id})
+    if group_id is not None and not keys:
+        known = ", ".join(sorted({key.group_id for key in state.entries})) or "no group"
+        raise TableError(f"{table} has no entries of the group {group_id!r}, but of {known}")
     names = _names(cluster, (key.topic_id for key in keys))
     groups = sorted({key.group_id for key in keys})
     committed = {each: _committed(cluster, each) for each in groups}
@@ -285,12 +311,17 @@ def set_table_offsets(
         TableError: The table cannot be read.
     """
     refusal = _active(cluster, group_id)
-    # Read after the group was seen without members: what it commits is there by then.
-    state = read_existing(table, group_id)
-    refusal = refusal or _restored(group_id, state, table)
+    # Read after the group was seen without members: its last commit is there by then.
+    state = _read(table, group_id)
     wanted = (
         _current(cluster, group_id, state) if given is None else _by_id(cluster, group_id, given)
     )
+    own = {key for key in state.entries if key.group_id == group_id}
+    restored = _restored(group_id, state, table)
+    is_whole = given is not None and own <= {key_of(group_id, each) for each in wanted}
+    if not (is_whole and is_backwards):
+        # A user who has looked into the rows may set all entries to them.
+        refusal = refusal or restored
     names = _names(cluster, (each.topic_id for each in wanted))
     rows: list[ChangeRow] = []
     changes: list[EntryChange] = []
@@ -302,16 +333,56 @@ def set_table_offsets(
         rows.append(replace(row, is_refused=row.is_refused and given is not None))
         if change is not None:
             changes.append(change)
+    view = _change_view(table, group_id, rows, refusal, has_changes=bool(changes or restored))
+    return _executed(table, view, changes, state, execute=execute)
+
+
+def copy_entries(
+    cluster: Cluster, table: MaintainedTable, group_id: str, other_id: str, *, execute: bool
+) -> ChangeView:
+    """Plan entries for a group that are those of another group, and set them if `execute`.
+
+    Raises:
+        RequestError: The brokers did not answer all requests in time.
+        TableChangedError: Another writer changed the table meanwhile; no entry was set.
+        TableError: The table cannot be read.
+    """
+    refusal = _active(cluster, group_id) or _active(cluster, other_id)
+    refusal = refusal or _restored(other_id, _read(table, other_id), table)
+    state = _read(table, group_id)
+    refusal = refusal or _restored(group_id, state, table)
+    others = _entries(state, other_id)
+    names = _names(cluster, (key.topic_id for key in others))
+    rows: list[ChangeRow] = []
+    changes: list[EntryChange] = []
+    for other_key, other in others.items():
+        key = FenceKey(group_id, other_key.topic_id, other_key.partition)
+        row, change = plan_copy(key, names[key.topic_id], state.entries.get(key), other)
+        rows.append(row)
+        changes += [] if change is None else [change]
+    if not others:
+        refusal = refusal or f"The table has no entries of the group {other_id!r}."
+    view = _change_view(table, group_id, rows, refusal, has_changes=bool(changes))
+    return _executed(table, view, changes, state, execute=execute)
+
+
+def _change_view(
+    table: MaintainedTable,
+    group_id: str,
+    rows: Sequence[ChangeRow],
+    refusal: str,
+    *,
+    has_changes: bool,
+) -> ChangeView:
     refused = sum(each.is_refused for each in rows)
     if refused:
         refusal = refusal or f"{refused} of {len(rows)} entries cannot be set: no entry is set."
-    view = ChangeView(
+    return ChangeView(
         table=str(table),
         group_id=group_id,
         rows=_sorted(rows),
-        refusal=refusal or ("" if changes else "There are no entries to change."),
+        refusal=refusal or ("" if has_changes else "There are no entries to change."),
     )
-    return _executed(table, view, changes, state, execute=execute)
 
 
 def repair_table(
@@ -335,18 +406,21 @@ def repair_table(
         TableError: The table cannot be read, or its log lacks the restored version.
     """
     refusal = _active(cluster, group_id)
-    state = read_existing(table, group_id)
+    state = _read(table, group_id)
     rows: list[ChangeRow] = []
     changes: list[EntryChange] = []
-    if not _restored(group_id, state, table):
+    if not isinstance(table, RestorableTable) or not _restored(group_id, state, table):
         refusal = "The table was not restored after the group's last commit: nothing to repair."
     else:
-        entries = {key: each for key, each in state.entries.items() if key.group_id == group_id}
-        topics = _names(cluster, (key.topic_id for key in entries))
-        names = {key: topics[key.topic_id] for key in entries}
-        _, held = table.held(group_id, restored_to)
+        entries = _entries(state, group_id)
+        with working("reading the table's history"):
+            _, held = table.held(group_id, restored_to)
+        topics = _names(cluster, (key.topic_id for key in (*entries, *held)))
+        names = {key: topics[key.topic_id] for key in (*entries, *held)}
         rows, changes = plan_repair(entries, held, names)
-    command = shlex.join(("reset-offsets", group_id, "--from-table", text, "--all-topics"))
+    # The name of a database may hold a password.
+    shown = "TABLE" if parse_table(text).kind is TableKind.POSTGRES else text
+    command = shlex.join(("reset-offsets", group_id, "--from-table", shown, "--all-topics"))
     view = ChangeView(
         table=str(table),
         group_id=group_id,
@@ -371,6 +445,15 @@ def _executed(
     attempt = Attempt(view.group_id, NO_BATCH, uuid.uuid4().hex[:12])
     table.commit(attempt, [], Decision(changes=tuple(changes)), state)
     return replace(view, is_executed=True)
+
+
+def _read(table: MaintainedTable, group_id: str) -> TableState:
+    with working("reading the table"):
+        return read_existing(table, group_id)
+
+
+def _entries(state: TableState, group_id: str) -> dict[FenceKey, Entry]:
+    return {key: each for key, each in state.entries.items() if key.group_id == group_id}
 
 
 def _active(cluster: Cluster, group_id: str) -> str:
@@ -497,15 +580,15 @@ def _new_next(row: ChangeRow) -> str:
 
 
 def render_vacuum(view: VacuumView) -> RenderableType:
-    """Return one row for each file."""
+    """Return one row for each orphan."""
     table = table_of(
         view.rows,
-        Column("FILE", lambda each: each.name),
+        Column("ORPHAN", lambda each: each.name),
         Column("BYTES", lambda each: number(each.size_bytes), is_number=True),
         Column("AGE-SECONDS", lambda each: number(each.age_s), is_number=True),
     )
     total = number(sum(each.size_bytes for each in view.rows))
     done = "deleted" if view.is_executed else "would be deleted"
-    summary = f"{len(view.rows)} files with {total} bytes {done}."
+    summary = f"{len(view.rows)} orphans with {total} bytes {done}."
     lines = [summary] if view.is_executed else [summary, NOT_EXECUTED]
     return Group(*([table] if view.rows else []), *map(Text, lines))

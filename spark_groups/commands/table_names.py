@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol, runtime_checkable
 
-from spark_groups.errors import OptionsError, TableError
+from spark_groups.errors import OptionsError, SparkGroupsError, TableError
 from spark_groups.spark.tables.fence import Entry, FenceKey, TableState, check_not_restored
 from spark_groups.spark.tables.table import FencedTable, Orphan
 from spark_groups.types import TopicIdPartition
@@ -19,9 +20,12 @@ class TableKind(Enum):
     DELTA = "delta"
     POSTGRES = "postgres"
     ICEBERG = "iceberg"
+    SQLITE = "sqlite"
 
 
-_FORMS = "delta:PATH, postgres:DSN#schema.table or iceberg:CATALOG/namespace.table"
+FORMS: Final = (
+    "delta:PATH, postgres:DSN#schema.table, iceberg:CATALOG/namespace.table or sqlite:FILE#table"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,7 @@ class TableName:
 
     Args:
         kind: Its kind.
-        place: Its path, its database, or its catalog.
+        place: Its path, its database, or its catalog; may hold a password.
         name: Its name in the database or the catalog; empty for Delta.
     """
 
@@ -40,7 +44,26 @@ class TableName:
 
 
 class MaintainedTable(FencedTable, Protocol):
-    """A table that commands look at and repair."""
+    """A table that commands look at and clean up."""
+
+    def orphans(self, older_than_s: float) -> Sequence[Orphan]:
+        """Return files, or staged rows, of crashed or refused attempts.
+
+        Args:
+            older_than_s: Younger ones may belong to a batch in progress.
+        """
+
+    def remove(self, orphans: Sequence[Orphan]) -> None:
+        """Delete orphans.
+
+        Args:
+            orphans: From `orphans`.
+        """
+
+
+@runtime_checkable
+class RestorableTable(Protocol):
+    """A table that can lose its rows and keep its fence: after a RESTORE, or a rollback."""
 
     def held(
         self, group_id: str, restored_to: int | None = None
@@ -52,26 +75,13 @@ class MaintainedTable(FencedTable, Protocol):
             restored_to: The version that the last restore went back to, if the log has only a time.
         """
 
-    def orphans(self, older_than_s: float) -> Sequence[Orphan]:
-        """Return files of crashed or refused attempts.
-
-        Args:
-            older_than_s: Younger files may belong to a batch in progress.
-        """
-
-    def remove(self, orphans: Sequence[Orphan]) -> None:
-        """Delete orphans.
-
-        Args:
-            orphans: From `orphans`.
-        """
-
 
 def parse_table(text: str) -> TableName:
     """Parse the name of a table.
 
     Args:
-        text: `delta:PATH`, `postgres:DSN#schema.table` or `iceberg:CATALOG/namespace.table`.
+        text: `delta:PATH`, `postgres:DSN#schema.table`, `iceberg:CATALOG/namespace.table` or
+            `sqlite:FILE#table`.
 
     Raises:
         OptionsError: It has another form.
@@ -79,16 +89,17 @@ def parse_table(text: str) -> TableName:
     scheme, colon, rest = text.partition(":")
     kinds = {each.value: each for each in TableKind}
     if not colon or not rest or scheme not in kinds:
-        raise OptionsError(f"{text!r} is not {_FORMS}")
+        raise OptionsError(f"{text!r} is not {FORMS}")
     kind = kinds[scheme]
     if kind is TableKind.DELTA:
         return TableName(kind, rest)
-    if kind is TableKind.POSTGRES:
-        place, mark, name = rest.rpartition("#")
-    else:
+    if kind is TableKind.ICEBERG:
         place, mark, name = rest.partition("/")
+    else:
+        place, mark, name = rest.rpartition("#")
     if not mark or not place or not name:
-        raise OptionsError(f"{text!r} is not {_FORMS}")
+        # A database's place may hold a password.
+        raise OptionsError(f"the name that begins with {scheme}: is not {FORMS}")
     return TableName(kind, place, name)
 
 
@@ -99,15 +110,40 @@ def opened_table(text: str) -> MaintainedTable:
         text: The name, as `parse_table` reads it.
 
     Raises:
-        OptionsError: It has another form, or its kind is not supported here.
+        OptionsError: It has another form, or the library of its kind is missing.
     """
     named = parse_table(text)
-    if named.kind is not TableKind.DELTA:
-        raise OptionsError(f"{text!r}: commands support delta:PATH so far")
-    # Only this kind needs its library.
-    from spark_groups.spark.tables.delta import delta_table  # noqa: PLC0415
+    # Each kind needs a library of its own.
+    match named.kind:
+        case TableKind.DELTA:
+            from spark_groups.spark.tables.delta import delta_table  # noqa: PLC0415
 
-    return delta_table(named.place)
+            return delta_table(named.place)
+        case TableKind.POSTGRES:
+            from spark_groups.spark.tables.postgres import postgres_table  # noqa: PLC0415
+
+            return postgres_table(named.place, named.name)
+        case TableKind.ICEBERG:
+            from spark_groups.spark.tables.iceberg import iceberg_table  # noqa: PLC0415
+
+            with _reached(f"the Iceberg catalog {named.place}"):
+                return iceberg_table(named.name, named.place)
+        case TableKind.SQLITE:
+            from spark_groups.spark.tables.sqlite import sqlite_table  # noqa: PLC0415
+
+            return sqlite_table(named.place, named.name)
+
+
+@contextmanager
+def _reached(name: str) -> Iterator[None]:
+    """Turn errors of a catalog or an object store, which have classes of their own, into one."""
+    try:
+        yield
+    except SparkGroupsError:
+        raise
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise TableError(f"{name} cannot be reached: {reason}") from error
 
 
 def read_existing(table: MaintainedTable, group_id: str) -> TableState:
@@ -118,9 +154,10 @@ def read_existing(table: MaintainedTable, group_id: str) -> TableState:
         group_id: Whose last commit `recorded_version` is about.
 
     Raises:
-        TableError: There is no such table.
+        TableError: There is no such table, or it cannot be read.
     """
-    state = table.read(group_id)
+    with _reached(str(table)):
+        state = table.read(group_id)
     if state.version is None and not state.entries:
         raise TableError(f"there is no table, or it has no entries: {table}")
     return state

@@ -97,7 +97,7 @@ class ChangeView(View):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrphanRow:
-    """A file that no version of the table has."""
+    """A file, or staged rows, that no version of the table has."""
 
     name: str
     size_bytes: int
@@ -106,7 +106,7 @@ class OrphanRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VacuumView(View):
-    """Files of crashed attempts; deleted if `is_executed`."""
+    """The remains of crashed attempts; deleted if `is_executed`."""
 
     table: str
     rows: tuple[OrphanRow, ...]
@@ -177,6 +177,25 @@ def plan_change(
     return row, None if changed is None else EntryChange(key, entry, changed)
 
 
+def plan_copy(
+    key: FenceKey, topic: str, entry: Entry | None, other: Entry
+) -> tuple[ChangeRow, EntryChange | None]:
+    """Return the change that gives a group the entry of another group.
+
+    Args:
+        key: The group's entry.
+        topic: The topic's name.
+        entry: As it is; None: there is none.
+        other: The entry of the other group.
+    """
+    if entry == other:
+        return _row(key, topic, entry, None, "stays"), None
+    if entry is not None:
+        remark = f"the group has its own entry, and the other group's offset is {other.next_offset}"
+        return _row(key, topic, entry, None, remark, is_refused=True), None
+    return _row(key, topic, None, other, "new entry"), EntryChange(key, None, other)
+
+
 def plan_repair(
     entries: Mapping[FenceKey, Entry], held: Mapping[FenceKey, Entry], names: Mapping[FenceKey, str]
 ) -> tuple[list[ChangeRow], list[EntryChange]]:
@@ -189,13 +208,18 @@ def plan_repair(
     """
     rows: list[ChangeRow] = []
     changes: list[EntryChange] = []
-    for key, entry in sorted(entries.items()):
-        # That version has nothing of the partition: it begins again where it began.
-        wanted = held.get(key, Entry(entry.start_offset, entry.start_offset))
+    for key in sorted({*entries, *held}):
+        entry = entries.get(key)
+        if entry is None:
+            # Somebody has removed the entry, and its rows are there.
+            wanted, remark = held[key], "the entry is missing"
+        else:
+            # Without an entry, that version has no rows of the partition: it begins again.
+            wanted = held.get(key, Entry(entry.start_offset, entry.start_offset))
+            remark = f"{entry.next_offset - wanted.next_offset} offsets went back"
         if wanted == entry:
             rows.append(_row(key, names[key], entry, None, "stays"))
             continue
-        remark = f"{entry.next_offset - wanted.next_offset} offsets went back"
         rows.append(_row(key, names[key], entry, wanted, remark))
         changes.append(EntryChange(key, entry, wanted))
     return rows, changes

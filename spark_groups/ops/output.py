@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeVar
 
@@ -61,6 +62,17 @@ def console() -> Console:
     if found.is_terminal or "COLUMNS" in os.environ:
         return found
     return Console(highlight=False, emoji=False, markup=False, width=_UNBOUNDED_COLUMNS)
+
+
+@contextmanager
+def working(text: str) -> Iterator[None]:
+    """Show on a terminal that a command is at work; on standard error, until the block ends."""
+    found = Console(stderr=True, highlight=False, emoji=False, markup=False)
+    if not found.is_terminal:
+        yield
+        return
+    with found.status(Text(f"{text} ...")):
+        yield
 
 
 def dry_run_note(*, is_dry_run: bool) -> list[Text]:

@@ -98,6 +98,7 @@ def reset_group_offsets(
         group_id=group_id,
         group_state=state,
         rows=_sorted(*rows.values(), *(_missing_row(each) for each in scope.missing)),
+        copied_group_id=target.group_id or None,
     )
     view = replace(view, refusal=refusal_of(group_id, state, members, view.rows))
     if view.refusal or not execute:
@@ -284,7 +285,11 @@ FromGroup = Annotated[
 ]
 FromTable = Annotated[
     str | None,
-    typer.Option(metavar="TABLE", help="To the offsets that a table of write_table has."),
+    typer.Option(
+        metavar="TABLE",
+        help="To the offsets that a table of write_table has: delta:PATH and other names as for"
+        " `spark-groups table`.",
+    ),
 ]
 
 

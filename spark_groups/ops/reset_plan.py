@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -115,6 +116,7 @@ class ResetView(View):
         rows: Sorted by topic and partition.
         refusal: Why the plan cannot be executed; empty if it can.
         is_executed: Whether offsets were committed.
+        copied_group_id: The group whose offsets are copied; None: they are not another group's.
     """
 
     group_id: str
@@ -122,6 +124,7 @@ class ResetView(View):
     rows: tuple[ResetRow, ...]
     refusal: str = ""
     is_executed: bool = False
+    copied_group_id: str | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -147,14 +150,35 @@ class ResetView(View):
         if again:
             sentences.append(
                 f"{again} offsets are read again; a table of write_table skips those that it has."
+                " To write them again, delete their rows and run"
+                f" `{self._set_entries('--backwards')}`."
             )
         if skipped:
-            sentences.append(f"{skipped} offsets are skipped.")
+            sentences.append(
+                f"{skipped} offsets are skipped; a table of write_table that lacks them refuses the"
+                f" next batch. To accept the gap, run `{self._set_entries()}`."
+            )
+        if self.copied_group_id:
+            sentences.append(
+                "A table of write_table keeps what it has by group: to copy these entries, too, run"
+                f" `{self._copy_entries()}`. Without them, the table may get records twice."
+            )
         return " ".join(sentences)
+
+    def _set_entries(self, *flags: str) -> str:
+        return _table_command(self.group_id, "--to-current", *flags)
+
+    def _copy_entries(self) -> str:
+        return _table_command(self.group_id, "--from-group", self.copied_group_id or "")
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON has them, and `next_start`."""
         return {**super(ResetView, self).to_json(), "next_start": self.next_start}
+
+
+def _table_command(group_id: str, *how: str) -> str:
+    words = ("spark-groups", "table", "set-offsets", group_id, "--table", "TABLE", *how)
+    return shlex.join((*words, "--execute"))
 
 
 def plan_offset(target: ResetTarget, name: str, known: KnownOffsets) -> tuple[int | None, str]:

@@ -1,4 +1,4 @@
-"""`spark-groups table` and `reset-offsets --from-table`, on a real broker and Delta tables."""
+"""`spark-groups table` and `reset-offsets --from-table`, on a real broker and real tables."""
 
 from __future__ import annotations
 
@@ -6,61 +6,137 @@ import json
 import os
 import time
 import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import pytest
+from pyiceberg.utils.config import Config
 
 from spark_groups.commands import table_cli
 from spark_groups.errors import TableChangedError, TableGapError, TableRestoredError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.tables.delta import delta_table
 from spark_groups.spark.tables.fence import Entry, FenceKey, compare
-from spark_groups.spark.tables.table import Attempt
+from spark_groups.spark.tables.table import Attempt, FencedTable
 from spark_groups.types import OffsetRange, TopicId, TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import commit_outside
 from tests.brokers import Row, create_topic, produce
 from tests.ops.commands import invoke
+from tests.spark.tables.iceberg_tables import Lake
+from tests.spark.tables.places import Place, PostgresPlace, SqlitePlace
 from tests.spark.tables.test_delta import offsets, rows
 from tests.wire.test_cluster import topic_id
 
 ADDRESS = ("--bootstrap-server", "localhost:1")
 
 
-class Place:
+@dataclass(frozen=True)
+class Kind:
+    """A table of one kind, seen by its own library.
+
+    Args:
+        text: How commands name it.
+        fenced: Opens it as a query does.
+        offsets: Returns the offsets of its rows.
+        delete_from: Deletes its rows from an offset on.
+    """
+
+    text: str
+    fenced: Callable[[], FencedTable]
+    offsets: Callable[[], list[int]]
+    delete_from: Callable[[int], object]
+
+
+def delta_kind(request: pytest.FixtureRequest, directory: Path) -> Kind:
+    path = directory / "rows"
+    return Kind(
+        f"delta:{path}",
+        lambda: delta_table(path),
+        lambda: offsets(path),
+        lambda offset: deltalake.DeltaTable(path).delete(f'"offset" >= {offset}'),
+    )
+
+
+def database_kind(place: Place, text: str) -> Kind:
+    return Kind(
+        text,
+        place.table,
+        place.offsets,
+        lambda offset: place.run(f'DELETE FROM rows WHERE "offset" >= {offset}'),
+    )
+
+
+def postgres_kind(request: pytest.FixtureRequest, directory: Path) -> Kind:
+    place: PostgresPlace = request.getfixturevalue("on_postgres")
+    return database_kind(place, f"postgres:{place.dsn}#rows")
+
+
+def sqlite_kind(request: pytest.FixtureRequest, directory: Path) -> Kind:
+    path = directory / "rows.db"
+    return database_kind(SqlitePlace(path), f"sqlite:{path}#rows")
+
+
+def iceberg_kind(request: pytest.FixtureRequest, directory: Path) -> Kind:
+    lake = replace(Lake.at(directory), name="air")
+    patch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+    for name, value in lake.properties.items():
+        patch.setenv(f"PYICEBERG_CATALOG__AIR__{name.upper()}", value)
+    # The library reads its configuration when it is imported.
+    patch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+    return Kind(
+        f"iceberg:air/{lake.identifier}",
+        lake.fenced,
+        lake.offsets,
+        lambda offset: lake.table().delete(f"offset >= {offset}"),
+    )
+
+
+KINDS = {
+    "delta": delta_kind,
+    "postgres": postgres_kind,
+    "sqlite": sqlite_kind,
+    "iceberg": iceberg_kind,
+}
+
+
+class Readers:
     """A topic with 30 records, a group without members and a table.
 
     Args:
         servers: The broker.
         topic: The topic; partition 0 is used.
         group_id: The group.
-        path: The table.
+        kind: The table.
     """
 
-    def __init__(self, servers: str, topic: str, group_id: str, path: Path) -> None:
+    def __init__(self, servers: str, topic: str, group_id: str, kind: Kind) -> None:
         create_topic(servers, topic, 1)
         produce(servers, topic, [Row(b"x", partition=0)] * 30)
-        self.servers, self.topic, self.group_id, self.path = servers, topic, group_id, path
+        self.servers, self.topic, self.group_id, self.kind = servers, topic, group_id, kind
+        self.table = kind.text
         with Cluster(servers) as cluster:
             self.topic_id: TopicId = topic_id(cluster, topic)
 
     @property
-    def table(self) -> str:
-        return f"delta:{self.path}"
-
-    @property
     def entry(self) -> Entry:
-        entries = delta_table(self.path).read(self.group_id).entries
-        return entries[FenceKey(self.group_id, self.topic_id, 0)]
+        return self.entry_of(self.group_id)
 
-    def write(self, from_offset: int, until_offset: int) -> None:
+    def entry_of(self, group_id: str) -> Entry:
+        entries = self.kind.fenced().read(group_id).entries
+        return entries[FenceKey(group_id, self.topic_id, 0)]
+
+    def write(self, from_offset: int, until_offset: int, group_id: str | None = None) -> None:
         """Write a batch to the table, as a query does."""
-        table = delta_table(self.path)
+        group_id = group_id or self.group_id
+        table = self.kind.fenced()
         each = OffsetRange(self.topic_id, self.topic, 0, from_offset, until_offset)
-        state = table.read(self.group_id)
-        decision = compare(self.group_id, [each], state, table=str(table))
-        attempt = Attempt(self.group_id, 0, uuid.uuid4().hex[:12])
+        state = table.read(group_id)
+        decision = compare(group_id, [each], state, table=str(table))
+        attempt = Attempt(group_id, 0, uuid.uuid4().hex[:12])
         batches = [rows(part) for part in decision.write]
         pieces = [*table.task_writer(attempt).write(batches, "0")]
         table.commit(attempt, pieces, decision, state)
@@ -70,7 +146,7 @@ class Place:
         with Cluster(self.servers) as cluster:
             commit_outside(cluster, self.group_id, {TopicIdPartition(self.topic_id, 0): offset}, {})
 
-    def run(self, *words: str) -> tuple[int, dict[str, object]]:
+    def run(self, *words: str) -> tuple[int, dict[str, Any]]:
         """Run a command; return its exit code and its JSON document."""
         done = invoke(*words, "--bootstrap-server", self.servers, "--json")
         assert done.stdout, done.stderr or done.exception
@@ -78,112 +154,124 @@ class Place:
 
 
 @pytest.fixture
-def place(kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path) -> Place:
-    return Place(kafka.bootstrap_servers, topic_name, group_id, tmp_path / "rows")
+def made(
+    request: pytest.FixtureRequest,
+    kafka: EmbeddedKafka,
+    topic_name: str,
+    group_id: str,
+    tmp_path: Path,
+) -> Readers:
+    """Readers with a table of the kind that a test asks for; default: Delta."""
+    kind = KINDS[getattr(request, "param", "delta")](request, tmp_path)
+    return Readers(kafka.bootstrap_servers, topic_name, group_id, kind)
+
+
+every_kind = pytest.mark.parametrize("made", KINDS, indirect=True)
 
 
 @pytest.mark.broker
-def test_gap_is_shown_and_accepted(place: Place) -> None:
-    place.write(0, 10)
-    place.commit(10)
-    asked = ("table", "offsets", place.table, "--group", place.group_id)
-    code, view = place.run(*asked)
-    assert (code, view["rows"][0]["topic"], view["rows"][0]["difference"]) == (0, place.topic, 0)
-    place.commit(15)
-    code, view = place.run(*asked)
+@every_kind
+def test_gap_is_shown_and_accepted(made: Readers) -> None:
+    made.write(0, 10)
+    made.commit(10)
+    asked = ("table", "offsets", made.table, "--group", made.group_id)
+    code, view = made.run(*asked)
+    assert (code, view["rows"][0]["topic"], view["rows"][0]["difference"]) == (0, made.topic, 0)
+    made.commit(15)
+    code, view = made.run(*asked)
     assert (code, view["rows"][0]["difference"]) == (1, 5)
     with pytest.raises(TableGapError):
-        place.write(15, 20)
-    change = ("table", "set-offsets", place.group_id, "--table", place.table, "--to-current")
-    code, view = place.run(*change)
-    assert (code, view["is_executed"], place.entry) == (0, False, Entry(0, 10))
-    code, view = place.run(*change, "--execute")
-    assert (code, view["is_executed"], place.entry) == (0, True, Entry(15, 15))
-    place.write(15, 20)
-    assert offsets(place.path) == [*range(10), *range(15, 20)]
+        made.write(15, 20)
+    change = ("table", "set-offsets", made.group_id, "--table", made.table, "--to-current")
+    code, view = made.run(*change)
+    assert (code, view["is_executed"], made.entry) == (0, False, Entry(0, 10))
+    code, view = made.run(*change, "--execute")
+    assert (code, view["is_executed"], made.entry) == (0, True, Entry(15, 15))
+    made.write(15, 20)
+    assert made.kind.offsets() == [*range(10), *range(15, 20)]
 
 
 @pytest.mark.broker
-def test_entry_goes_back_only_if_wanted(place: Place) -> None:
-    place.write(0, 10)
-    place.commit(4)
-    change = ("table", "set-offsets", place.group_id, "--table", place.table, "--execute")
+@every_kind
+def test_entry_goes_back_only_if_wanted(made: Readers) -> None:
+    made.write(0, 10)
+    made.commit(4)
+    change = ("table", "set-offsets", made.group_id, "--table", made.table, "--execute")
     # After a crash, a table is ahead of the group's commit: that is not to be undone.
-    code, view = place.run(*change, "--to-current")
+    code, view = made.run(*change, "--to-current")
     assert (code, view["refusal"]) == (1, "There are no entries to change.")
-    code, view = place.run(*change, "--topic", f"{place.topic}:0=4")
-    assert (code, place.entry) == (1, Entry(0, 10))
-    deltalake.DeltaTable(place.path).delete('"offset" >= 4')
-    code, view = place.run(*change, "--to-current", "--backwards")
-    assert (code, place.entry) == (0, Entry(0, 4))
-    place.write(4, 12)
-    assert offsets(place.path) == list(range(12))
+    code, view = made.run(*change, "--topic", f"{made.topic}:0=4")
+    assert (code, made.entry) == (1, Entry(0, 10))
+    made.kind.delete_from(4)
+    code, view = made.run(*change, "--to-current", "--backwards")
+    assert (code, made.entry) == (0, Entry(0, 4))
+    made.write(4, 12)
+    assert made.kind.offsets() == list(range(12))
 
 
 @pytest.mark.broker
+@every_kind
 def test_entry_that_changed_meanwhile_is_not_set(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    made: Readers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place.write(0, 10)
-    place.commit(10)
+    made.write(0, 10)
+    made.commit(10)
     planned = table_cli.plan_change
 
     def slow(*args: object, **settings: object) -> object:
-        place.write(10, 12)
+        made.write(10, 12)
         return planned(*args, **settings)  # type: ignore[arg-type]
 
     monkeypatch.setattr(table_cli, "plan_change", slow)
-    words = ("--table", place.table, "--topic", f"{place.topic}:0=20", "--execute")
-    done = invoke(
-        "table", "set-offsets", place.group_id, *words, "--bootstrap-server", place.servers
-    )
+    words = ("--table", made.table, "--topic", f"{made.topic}:0=20", "--execute")
+    done = invoke("table", "set-offsets", made.group_id, *words, "--bootstrap-server", made.servers)
     assert isinstance(done.exception, TableChangedError)
-    assert place.entry == Entry(0, 12)
+    assert made.entry == Entry(0, 12)
 
 
 @pytest.mark.broker
-def test_restored_table_is_repaired_and_read_again(place: Place) -> None:
-    place.write(0, 10)
-    place.write(10, 20)
-    place.commit(20)
-    fix = ("table", "repair", place.table, "--group", place.group_id, "--execute")
-    code, view = place.run(*fix)
+def test_restored_table_is_repaired_and_read_again(made: Readers) -> None:
+    made.write(0, 10)
+    made.write(10, 20)
+    made.commit(20)
+    fix = ("table", "repair", made.table, "--group", made.group_id, "--execute")
+    code, view = made.run(*fix)
     assert (code, view["is_executed"]) == (1, False)
     assert "nothing to repair" in str(view["refusal"])
-    deltalake.DeltaTable(place.path).restore(0)
-    code, view = place.run("table", "offsets", place.table)
+    deltalake.DeltaTable(made.table.removeprefix("delta:")).restore(0)
+    code, view = made.run("table", "offsets", made.table)
     assert (code, len(view["problems"])) == (1, 1)
-    change = ("table", "set-offsets", place.group_id, "--table", place.table)
-    assert place.run(*change, "--topic", f"{place.topic}:0=25", "--execute")[0] == 1
+    change = ("table", "set-offsets", made.group_id, "--table", made.table)
+    assert made.run(*change, "--topic", f"{made.topic}:0=25", "--execute")[0] == 1
     done = invoke(
-        "reset-offsets", place.group_id, "--from-table", place.table, "--all-topics",
-        "--bootstrap-server", place.servers,
+        "reset-offsets", made.group_id, "--from-table", made.table, "--all-topics",
+        "--bootstrap-server", made.servers,
     )  # fmt: skip
     assert isinstance(done.exception, TableRestoredError)
-    code, view = place.run(*fix[:-1])
-    assert (code, place.entry) == (0, Entry(0, 20))
-    code, view = place.run(*fix)
-    assert (code, place.entry) == (0, Entry(0, 10))
+    code, view = made.run(*fix[:-1])
+    assert (code, made.entry) == (0, Entry(0, 20))
+    code, view = made.run(*fix)
+    assert (code, made.entry) == (0, Entry(0, 10))
     words = str(view["next_step"]).removeprefix("Then run: spark-groups ").split()
-    code, view = place.run(*words)
+    code, view = made.run(*words)
     assert (code, view["rows"][0]["new_offset"], view["is_executed"]) == (0, 10, True)
-    place.write(10, 30)
-    assert offsets(place.path) == list(range(30))
+    made.write(10, 30)
+    assert made.kind.offsets() == list(range(30))
 
 
 @pytest.mark.broker
-def test_restore_of_a_restore_is_followed(place: Place) -> None:
+def test_restore_of_a_restore_is_followed(made: Readers) -> None:
     for start in (0, 10, 20):
-        place.write(start, start + 10)
+        made.write(start, start + 10)
     # Version 3 has the rows of version 1, and so has version 5, which restores version 3.
-    deltalake.DeltaTable(place.path).restore(1)
-    deltalake.DeltaTable(place.path).restore(0)
-    deltalake.DeltaTable(place.path).restore(3)
-    assert offsets(place.path) == list(range(20))
-    fix = ("table", "repair", place.table, "--group", place.group_id, "--execute")
-    assert (place.run(*fix)[0], place.entry) == (0, Entry(0, 20))
-    place.write(20, 30)
-    assert offsets(place.path) == list(range(30))
+    deltalake.DeltaTable(made.table.removeprefix("delta:")).restore(1)
+    deltalake.DeltaTable(made.table.removeprefix("delta:")).restore(0)
+    deltalake.DeltaTable(made.table.removeprefix("delta:")).restore(3)
+    assert made.kind.offsets() == list(range(20))
+    fix = ("table", "repair", made.table, "--group", made.group_id, "--execute")
+    assert (made.run(*fix)[0], made.entry) == (0, Entry(0, 20))
+    made.write(20, 30)
+    assert made.kind.offsets() == list(range(30))
 
 
 def test_orphans_are_deleted_and_nothing_else(tmp_path: Path) -> None:
@@ -214,7 +302,7 @@ def test_orphans_are_deleted_and_nothing_else(tmp_path: Path) -> None:
     assert found == ["spark-groups-0-a-1-0.parquet", "spark-groups-1-c/_temporary/part-0.parquet"]
     assert {each for each in path.rglob("*") if each.is_file()} == before
     done = invoke(*asked, "--execute")
-    assert (done.exit_code, "2 files with" in done.stdout) == (0, True)
+    assert (done.exit_code, "2 orphans with" in done.stdout) == (0, True)
     left = {each for each in path.rglob("*") if each.is_file()}
     assert before - left == {path / lost, inside}
     assert not (path / "spark-groups-1-c").exists()

@@ -34,19 +34,52 @@ def test_another_form_is_refused(text: str) -> None:
         parse_table(text)
 
 
-def test_kinds_without_commands_are_refused() -> None:
-    with pytest.raises(OptionsError, match="support delta:PATH so far"):
+def test_catalog_that_is_not_described_is_refused() -> None:
+    with pytest.raises(OptionsError, match="the Iceberg catalog 'prod' is not known"):
         opened_table("iceberg:prod/air.flights")
 
 
-def test_missing_table_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(TableError, match="there is no table"):
-        next_offsets(f"delta:{tmp_path}/rows", "g")
+def test_form_of_a_database_is_refused_without_its_password() -> None:
+    with pytest.raises(OptionsError) as refused:
+        parse_table("postgres:postgresql://u:secret@h/db")
+    assert "secret" not in str(refused.value)
 
 
-def test_commands_for_delta_need_no_spark() -> None:
+@pytest.mark.parametrize("module", ["deltalake", "psycopg", "pyiceberg"])
+def test_missing_library_is_named_with_its_extra(module: str) -> None:
+    kind, text = {
+        "deltalake": ("delta", "delta:/t"),
+        "psycopg": ("postgres", "postgres:dbname=x#t"),
+        "pyiceberg": ("iceberg", "iceberg:prod/air.flights"),
+    }[module]
     program = (
-        "import spark_groups.commands.table_cli, spark_groups.spark.tables.delta, sys;"
+        f"import sys; sys.modules[{module!r}] = None\n"
+        f"from spark_groups.ops.cli import main; sys.argv[1:] = ['table', 'vacuum', {text!r}]\n"
+        "main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert f"install spark-groups[{kind}]" in " ".join(done.stderr.replace("│", " ").split())
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("text", ["delta:{}/rows", "sqlite:{}/rows.db#rows"])
+def test_missing_table_is_an_error(text: str, tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="there is no table"):
+        next_offsets(text.format(tmp_path), "g")
+
+
+def test_database_that_cannot_be_reached_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="PostgreSQL cannot be reached"):
+        next_offsets(f"postgres:host={tmp_path} dbname=x#rows", "g")
+
+
+@pytest.mark.parametrize("kind", TableKind)
+def test_commands_need_no_spark(kind: TableKind) -> None:
+    program = (
+        f"import spark_groups.commands.table_cli, spark_groups.spark.tables.{kind.value}, sys;"
         "sys.exit('pyspark' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

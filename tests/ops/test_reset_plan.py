@@ -144,9 +144,17 @@ def test_the_next_start_is_described() -> None:
     assert view.next_start.startswith(
         "With --execute the next start of a query continues from NEW-"
     )
+    command = f"`spark-groups table set-offsets {view.group_id} --table TABLE --to-current"
     assert view.next_start.endswith(
-        " 5 offsets are read again; a table of write_table skips those that it has."
-        " 3 offsets are skipped."
+        " 5 offsets are read again; a table of write_table skips those that it has. To write them"
+        f" again, delete their rows and run {command} --backwards --execute`."
+        " 3 offsets are skipped; a table of write_table that lacks them refuses the next batch."
+        f" To accept the gap, run {command} --execute`."
+    )
+    copied = replace(view, rows=(GOOD,), copied_group_id="other readers")
+    assert copied.next_start.endswith(
+        " run `spark-groups table set-offsets g --table TABLE --from-group 'other readers'"
+        " --execute`. Without them, the table may get records twice."
     )
     assert view.to_json()["next_start"] == view.next_start
     done = replace(view, rows=(GOOD,), is_executed=True)

@@ -15,18 +15,20 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyarrow import fs, parquet
-from pyspark.sql import DataFrame
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
 from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState, holds
+from spark_groups.spark.tables.orphans import PREFIX, orphans_of, remove_files
 from spark_groups.spark.tables.parquet_files import FileDetails, LocatedTaskWriter, piece_of
-from spark_groups.spark.tables.table import Attempt, Piece
+from spark_groups.spark.tables.table import Attempt, Orphan, Piece
 from spark_groups.types import TopicId, parse_topic_id, topic_id_text
 
 try:
@@ -46,6 +48,10 @@ try:
 except ImportError as error:
     raise OptionsError("an Iceberg table needs pyiceberg: install spark-groups[iceberg]") from error
 
+if TYPE_CHECKING:
+    # The commands for tables need no Spark.
+    from pyspark.sql import DataFrame
+
 logger = logging.getLogger(__name__)
 # Columns of bytes have no statistics on purpose: the library would warn of each file.
 logging.getLogger("pyiceberg.io.pyarrow").addFilter(
@@ -55,6 +61,8 @@ logging.getLogger("pyiceberg.io.pyarrow").addFilter(
 TARGET_FILE_BYTES: Final = 256 * 1024 * 1024
 FENCE: Final = "spark-groups.fence."
 _BATCH: Final = "spark-groups.batch"
+_OURS: Final = f"/{PREFIX}"
+_READERS: Final = 16
 _TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
 _NEW_TABLE: Final = {
     # Each commit writes the metadata anew: without these, a stream leaves a file of each trigger.
@@ -332,6 +340,79 @@ class IcebergTable:
                 raise TableChangedError(
                     f"the catalog does not know whether it has committed to {self}: {error}"
                 ) from error
+
+    def held(
+        self, group_id: str, restored_to: int | None = None
+    ) -> tuple[int, dict[FenceKey, Entry]]:
+        """Return the version whose rows of a group the table has, and the group's entries in it.
+
+        Args:
+            group_id: The group.
+            restored_to: Has to be None: the snapshots tell.
+
+        Raises:
+            TableError: There is no such table, or the snapshots that would tell are expired.
+        """
+        if restored_to is not None:
+            raise TableError(f"leave --restored-to out: the snapshots of {self} tell the version")
+        with self._lock:
+            table = self._existing()
+        written, is_known = snapshot_texts(table.metadata)
+        if not is_known and group_id not in written:
+            raise TableError(
+                f"the snapshots from before the rollback of {self} are expired, so its metadata do"
+                f" not tell up to where it has rows of the group {group_id!r}: find that in the"
+                " rows, and set all entries with spark-groups table set-offsets --topic"
+                " TOPIC:PARTITION=OFFSET --backwards"
+            )
+        fence = GroupFence.of(group_id, written.get(group_id))
+        return fence.version, dict(fence.entries)
+
+    def orphans(self, older_than_s: float) -> list[Orphan]:
+        """Return files of crashed or refused attempts, which no snapshot has.
+
+        Args:
+            older_than_s: Younger files may belong to a batch in progress.
+
+        Raises:
+            TableError: There is no such table.
+        """
+        with self._lock:
+            self._existing()
+        _, files = self._data()
+        return orphans_of(
+            files, self._committed_paths, older_than_s=older_than_s, now_s=time.time()
+        )
+
+    def remove(self, orphans: Sequence[Orphan]) -> None:
+        """Delete orphans.
+
+        Args:
+            orphans: From `orphans`.
+        """
+        _, files = self._data()
+        remove_files(files, orphans)
+
+    def _committed_paths(self) -> set[str]:
+        """Return the files of attempts that snapshots have, as paths in the data directory."""
+        with self._lock:
+            table = self._existing()
+        manifests = {
+            each.manifest_path: each
+            for snapshot in table.metadata.snapshots
+            for each in snapshot.manifests(table.io)
+        }
+        with ThreadPoolExecutor(_READERS) as pool:
+            read = pool.map(lambda each: each.fetch_manifest_entry(table.io), manifests.values())
+            paths = [entry.data_file.file_path for entries in read for entry in entries]
+        # Names of attempts are unique, and others may write the directory's own name differently.
+        return {path[path.rindex(_OURS) + 1 :] for path in paths if _OURS in path}
+
+    def _existing(self) -> Table:
+        table = self._opened()
+        if table is None:
+            raise TableError(f"there is no table: {self}")
+        return table
 
     def _opened(self) -> Table | None:
         """Return the table as it is now, checked; None where there is none."""

@@ -11,9 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
-
-from pyspark.sql import DataFrame
+from typing import TYPE_CHECKING, Any, Final
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError, TableRestoredError
 from spark_groups.spark.tables.copy_format import NAME_BYTES_MAX, Column, columns_of
@@ -25,9 +23,9 @@ from spark_groups.spark.tables.fence import (
     TableState,
     holds,
 )
+from spark_groups.spark.tables.orphans import PREFIX
 from spark_groups.spark.tables.postgres_rows import PostgresTaskWriter, connect, told
-from spark_groups.spark.tables.table import Attempt, Piece
-from spark_groups.spark.tables.tasks import stage_rows
+from spark_groups.spark.tables.table import Attempt, Orphan, Piece
 from spark_groups.types import TopicId
 
 try:
@@ -35,6 +33,10 @@ try:
     from psycopg import errors, sql
 except ImportError as error:
     raise OptionsError("PostgreSQL needs psycopg: install spark-groups[postgres]") from error
+
+if TYPE_CHECKING:
+    # The commands for tables need no Spark.
+    from pyspark.sql import DataFrame
 
 FENCE: Final = "spark_groups_fence"
 """The table that the entries are in, beside the tables that they are of."""
@@ -106,6 +108,18 @@ JOIN pg_type t ON t.oid = a.atttypid
 JOIN pg_type base ON base.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END
 LEFT JOIN unnest(%(names)s::text[], %(types)s::text[]) AS new (name, type) ON new.name = a.attname
 WHERE a.attrelid = %(oid)s AND a.attnum > 0 AND NOT a.attisdropped"""
+_STAGED: Final = """
+SELECT name, coalesce(size_bytes, 0), extract(epoch FROM staged_at)::float8
+FROM (
+  SELECT c.relname AS name, pg_total_relation_size(c.oid) AS size_bytes,
+    note ->> 'table' AS table_name, (note ->> 'staged_at')::timestamptz AS staged_at
+  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+  CROSS JOIN LATERAL (SELECT CASE WHEN text LIKE '{"table"%%' THEN text::jsonb END AS note
+    FROM obj_description(c.oid, 'pg_class') AS text) AS noted
+  WHERE n.nspname = %(schema)s AND c.relkind = 'r' AND starts_with(c.relname, %(prefix)s)
+) AS staged
+WHERE table_name = %(table)s AND staged_at <= now() - make_interval(secs => %(age_s)s)
+ORDER BY name"""
 
 
 def postgres_table(dsn: str, table: str) -> PostgresTable:
@@ -216,6 +230,8 @@ class PostgresTable:
         Raises:
             TableError: PostgreSQL has no such type.
         """
+        from spark_groups.spark.tables.tasks import stage_rows  # noqa: PLC0415
+
         return stage_rows(rows, self.task_writer(attempt), columns_of)
 
     def commit(
@@ -247,6 +263,34 @@ class PostgresTable:
             self._change(cursor, place, attempt.group_id, decision.changes)
             for each in written:
                 self._move(cursor, place, each, columns)
+
+    def orphans(self, older_than_s: float) -> list[Orphan]:
+        """Return tables in which tasks of crashed or refused attempts have set rows aside.
+
+        Args:
+            older_than_s: Younger ones may belong to a batch in progress.
+
+        Raises:
+            TableError: The database cannot be reached.
+        """
+        with self._transaction() as cursor:
+            asked = {"schema": self._found(cursor).schema, "table": self._names[-1]}
+            cursor.execute(_STAGED, {**asked, "prefix": PREFIX, "age_s": older_than_s})
+            return [Orphan(*row) for row in cursor.fetchall()]
+
+    def remove(self, orphans: Sequence[Orphan]) -> None:
+        """Drop orphans.
+
+        Args:
+            orphans: From `orphans`.
+
+        Raises:
+            TableError: The role may not drop one; those before it are gone.
+        """
+        for each in orphans:
+            with self._transaction() as cursor:
+                staged = sql.Identifier(self._found(cursor).schema, each.name)
+                cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(staged))
 
     @contextmanager
     def _transaction(self, *, is_commit: bool = False) -> Iterator[Cursor]:

@@ -14,18 +14,21 @@ from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final
+from time import time as epoch_s
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark import SparkContext
-from pyspark.sql import DataFrame
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
 from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState, holds
+from spark_groups.spark.tables.orphans import PREFIX
 from spark_groups.spark.tables.parquet_files import as_plain
-from spark_groups.spark.tables.table import Attempt, Piece
-from spark_groups.spark.tables.tasks import stage_rows
+from spark_groups.spark.tables.table import Attempt, Orphan, Piece
 from spark_groups.types import TopicId
+
+if TYPE_CHECKING:
+    # The commands for tables need no Spark.
+    from pyspark.sql import DataFrame
 
 FENCE: Final = "spark_groups_fence"
 """The table that the entries are in, in the same database."""
@@ -173,6 +176,8 @@ class SqliteTable:
         Raises:
             OptionsError: The master is not a local one.
         """
+        from pyspark import SparkContext  # noqa: PLC0415
+
         context = SparkContext._active_spark_context
         master = "local" if context is None else str(context.master)
         if master.partition("[")[0] != "local":
@@ -192,6 +197,8 @@ class SqliteTable:
         Raises:
             TableError: SQLite has no such type.
         """
+        from spark_groups.spark.tables.tasks import stage_rows  # noqa: PLC0415
+
         return stage_rows(rows, self.task_writer(attempt), _columns_of)
 
     def commit(
@@ -231,6 +238,28 @@ class SqliteTable:
                 ],
             )
         for each in written:
+            (self.staged / each.name).unlink(missing_ok=True)
+
+    def orphans(self, older_than_s: float) -> list[Orphan]:
+        """Return files in which tasks of crashed or refused attempts have set rows aside.
+
+        Args:
+            older_than_s: Younger ones may belong to a batch in progress.
+        """
+        found = [(each, each.stat()) for each in sorted(self.staged.glob(f"{PREFIX}*"))]
+        return [
+            Orphan(each.name, status.st_size, status.st_mtime)
+            for each, status in found
+            if status.st_mtime <= epoch_s() - older_than_s
+        ]
+
+    def remove(self, orphans: Sequence[Orphan]) -> None:
+        """Delete orphans.
+
+        Args:
+            orphans: From `orphans`.
+        """
+        for each in orphans:
             (self.staged / each.name).unlink(missing_ok=True)
 
     @contextmanager
