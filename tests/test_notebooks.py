@@ -19,7 +19,9 @@ ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
-CLIENTS = frozenset({"confluent_kafka", "IPython", "matplotlib", "pandas", "pyspark"})
+CLIENTS = frozenset(
+    {"confluent_kafka", "deltalake", "IPython", "matplotlib", "pandas", "pyarrow", "pyspark"}
+)
 """What notebooks import beside the standard library and the public names of this package."""
 
 
