@@ -18,6 +18,8 @@ FIRST_SEED ?= 1000
 MINUTES ?= 12
 # The number of requests that `make conformance-hunt` compares on each version of Kafka.
 REQUESTS ?= 10000
+# The tables that `make chaos` writes: sqlite, delta, postgres, iceberg, between commas.
+SINKS ?= sqlite
 # The seed of chaos, fuzz and conformance-hunt; empty: a new seed in each run.
 SEED ?=
 FUZZ_MINUTES := $(if $(filter command line environment,$(origin MINUTES)),$(MINUTES),5)
@@ -71,9 +73,9 @@ simulate: env ## Search for schedules that break a promise, on all cores; SCHEDU
 	$(call step,groups of clients on the model of the coordinator: $(SCHEDULES) schedules)
 	$(VENV)/bin/spark-groups simulate --schedules $(SCHEDULES) --seed $(FIRST_SEED)
 
-chaos: prerequisites env ## Kill and stop members of a real group; MINUTES=2 SEED=7 repeats a seed
+chaos: prerequisites env ## Kill and stop members of a real group; MINUTES=2 SEED=7 SINKS=delta,postgres
 	$(call step,members of a group on a real Kafka: $(MINUTES) minutes of faults)
-	$(PY) -m chaos.run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+	$(PY) -m chaos.run --minutes $(MINUTES) --sinks $(SINKS) $(if $(SEED),--seed $(SEED))
 
 fuzz: env ## Feed hostile input to every parser of external data; MINUTES=5 SEED=7 repeats a seed
 	$(call step,hostile input: $(FUZZ_MINUTES) minutes)

@@ -78,13 +78,26 @@ class SinkRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class TableEvidence:
+    """A table that is to hold each record once.
+
+    Args:
+        rows: Its rows, in any order; read once.
+        entries: The first and the next offset of each partition, as its fence has them.
+    """
+
+    rows: Iterable[SinkRow]
+    entries: Mapping[Partition, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """What an account is made of.
 
     Args:
         ends: The next offset to be written of each partition: all below it was produced.
         append: Rows of the append sink, those of one execution in the order of the file.
-        sqlite: Rows of SQLite, in the order in which they were written.
+        tables: The tables, by name.
         facts: What the processes noted.
         commits: What Kafka accepted, by partition, in its order.
         session_s: The group's session timeout, in seconds.
@@ -92,7 +105,7 @@ class Evidence:
 
     ends: Mapping[Partition, int]
     append: Sequence[SinkRow]
-    sqlite: Sequence[SinkRow]
+    tables: Mapping[str, TableEvidence]
     facts: Facts
     commits: Mapping[Partition, Sequence[Commit]]
     session_s: float
@@ -109,6 +122,7 @@ class SinkAccount:
         disordered: Rows that came before their predecessor.
         wrong: Rows with a wrong checksum, or in a wrong place.
         foreign: Rows of records that were never produced.
+        misfenced: Partitions of a table whose entry is not that of its rows.
     """
 
     rows: int = 0
@@ -117,6 +131,7 @@ class SinkAccount:
     disordered: int = 0
     wrong: int = 0
     foreign: int = 0
+    misfenced: int = 0
 
 
 @dataclass(slots=True)
@@ -126,11 +141,11 @@ class Account:
     Args:
         produced: How many records were produced.
         append: The append sink.
-        sqlite: SQLite.
+        tables: The tables, by name.
         causes: How many doubled rows of the append sink have which cause.
         replays: How often Spark ran a batch again.
         replays_differ: Batches that had other rows, or another plan, when they were run again.
-        gaps: What SQLite refused because rows before it were missing.
+        gaps: What tables refused because rows before it were missing.
         went_back: Committed offsets that went back.
         sessions_frozen: Sessions that were lost by processes which stood still.
         sessions_load: Sessions that were lost though nothing was done to the process.
@@ -142,7 +157,7 @@ class Account:
 
     produced: int
     append: SinkAccount
-    sqlite: SinkAccount
+    tables: dict[str, SinkAccount]
     causes: Counter[Cause] = field(default_factory=Counter)
     replays: int = 0
     replays_differ: list[str] = field(default_factory=list)
@@ -157,17 +172,21 @@ class Account:
 
     def problems(self) -> list[str]:
         """Return what must not be, in words; empty: the run is good."""
+        sinks = [self.append, *self.tables.values()]
         found = {
             "records lost in the append sink": self.append.lost,
-            "records lost in SQLite": self.sqlite.lost,
-            "rows doubled in SQLite": self.sqlite.doubled,
+            **{f"records lost in {name}": each.lost for name, each in self.tables.items()},
+            **{f"rows doubled in {name}": each.doubled for name, each in self.tables.items()},
+            **{
+                f"partitions of {name} whose entry is not that of its rows": each.misfenced
+                for name, each in self.tables.items()
+            },
             "doubled rows of the append sink without a cause": self.causes[Cause.NONE],
             "rows out of order in the append sink": self.append.disordered,
-            "rows out of order in SQLite": self.sqlite.disordered,
-            "rows with a wrong checksum or place": self.append.wrong + self.sqlite.wrong,
-            "rows of records that were never produced": self.append.foreign + self.sqlite.foreign,
+            "rows with a wrong checksum or place": sum(each.wrong for each in sinks),
+            "rows of records that were never produced": sum(each.foreign for each in sinks),
             "replays that differ": len(self.replays_differ),
-            "gaps refused by SQLite": len(self.gaps),
+            "gaps refused by a table": len(self.gaps),
             "committed offsets that went back": len(self.went_back),
             "processes that ended by themselves": len(self.failures),
         }
@@ -192,7 +211,10 @@ def account(evidence: Evidence) -> Account:
     result = Account(
         produced=sum(evidence.ends.values()),
         append=_sink("append", append, evidence.ends, examples),
-        sqlite=_sink("SQLite", evidence.sqlite, evidence.ends, examples),
+        tables={
+            name: _sink(name, each.rows, evidence.ends, examples, entries=each.entries)
+            for name, each in evidence.tables.items()
+        },
         gaps=list(facts.gaps),
         went_back=_went_back(evidence.commits),
         failures=[
@@ -209,8 +231,14 @@ def account(evidence: Evidence) -> Account:
 
 
 def _sink(
-    name: str, rows: Iterable[SinkRow], ends: Mapping[Partition, int], examples: list[str]
+    name: str,
+    rows: Iterable[SinkRow],
+    ends: Mapping[Partition, int],
+    examples: list[str],
+    *,
+    entries: Mapping[Partition, tuple[int, int]] | None = None,
 ) -> SinkAccount:
+    """Compare the rows of a sink with the records produced; those of a table have no order."""
     found = SinkAccount()
     seen: dict[Partition, set[int]] = defaultdict(set)
     last: dict[tuple[str, Partition], int] = {}
@@ -236,11 +264,15 @@ def _sink(
         is_new = row.offset not in offsets
         # The first of each record comes after its predecessor, and no execution goes back.
         too_early = is_new and row.offset > 0 and row.offset - 1 not in offsets
-        if too_early or row.offset <= last.get((row.execution, partition), -1):
+        goes_back = row.offset <= last.get((row.execution, partition), -1)
+        if entries is None and (too_early or goes_back):
             found.disordered += 1
             describe("out of order", row)
         last[row.execution, partition] = row.offset
-        found.doubled += not is_new
+        if not is_new:
+            found.doubled += 1
+            if entries is not None:
+                describe("doubled", row)
         offsets.add(row.offset)
     for partition, end in sorted(ends.items()):
         missing = end - len(seen[partition])
@@ -249,7 +281,27 @@ def _sink(
             topic, index = partition
             examples.append(f"{name}: lost: {missing} of {topic}-{index}, the first at {first}")
         found.lost += missing
+    if entries is not None:
+        _account_fence(name, seen, entries, found, examples)
     return found
+
+
+def _account_fence(
+    name: str,
+    seen: Mapping[Partition, set[int]],
+    entries: Mapping[Partition, tuple[int, int]],
+    found: SinkAccount,
+    examples: list[str],
+) -> None:
+    """Compare the entries of a table with its rows."""
+    for partition in sorted({*seen, *entries}):
+        first, following = entries.get(partition, (0, 0))
+        offsets = seen.get(partition, set())
+        if offsets != set(range(first, following)):
+            found.misfenced += 1
+            where = f"{partition[0]}-{partition[1]}: the entry is [{first}, {following})"
+            least, most = min(offsets, default=0), max(offsets, default=-1) + 1
+            examples.append(f"{name}: {where}, the rows are {len(offsets)} of [{least}, {most})")
 
 
 def _account_replays(facts: Facts, result: Account) -> None:

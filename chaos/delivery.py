@@ -1,45 +1,56 @@
-"""The sinks that every batch is written to, one after the other, with the points between them.
-
-A further sink is one more row of `Delivery`: how it is opened, and the points in it and behind it.
-"""
+"""The sinks that every batch is written to, one after the other, with the points between them."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
 
 from chaos.journal import Points
 from chaos.schedule import Point
-from chaos.setting import Files
-from chaos.sinks import AppendSink, Sink, SinkBatch, SqliteSink
+from chaos.setting import Files, Setting
+from chaos.sinks import AppendSink, SinkBatch, TableSink
+from chaos.tables import TableKind, open_table, reach_in_commit
 
 
 class Delivery:
     """All sinks of one member.
 
     Args:
-        files: Where they lie.
+        setting: What all processes know.
+        files: Where files lie.
         member: The member.
         points: Where an order may make it die.
     """
 
-    def __init__(self, files: Files, member: str, points: Points) -> None:
+    def __init__(self, setting: Setting, files: Files, member: str, points: Points) -> None:
         self._points = points
-        append = AppendSink(
+        self._append = AppendSink(
             files.appended / f"{member}.rows", partial(points.reach, Point.IN_APPEND)
         )
-        sqlite = SqliteSink(files.database, partial(points.reach, Point.IN_SQLITE))
-        self._sinks: Final[tuple[tuple[Sink, Point], ...]] = (
-            (append, Point.AFTER_APPEND),
-            (sqlite, Point.AFTER_SINKS),
-        )
+        self._tables = [self._opened(setting, files, TableKind(each)) for each in setting.sinks]
+        self._writes = 0
+
+    def append(self, batch: SinkBatch) -> None:
+        """Append a batch to the member's file."""
+        self._append.write(batch)
+        self._points.reach(Point.AFTER_APPEND)
 
     def write(self, batch: SinkBatch) -> None:
-        """Write a batch to every sink.
+        """Write a batch to every table; another one is the first each time.
 
         Raises:
-            GapError: A sink misses rows before it.
+            TableError: A table refuses it.
         """
-        for sink, point_behind in self._sinks:
-            sink.write(batch)
-            self._points.reach(point_behind)
+        first = self._writes % len(self._tables)
+        self._writes += 1
+        for table in (*self._tables[first:], *self._tables[:first]):
+            table.write(batch)
+            self._points.reach(Point.AFTER_COMMIT)
+        self._points.reach(Point.AFTER_SINKS)
+
+    def _opened(self, setting: Setting, files: Files, kind: TableKind) -> TableSink:
+        table = open_table(kind, setting.places(files))
+        reach = self._points.reach
+        reach_in_commit(table, kind, partial(reach, Point.IN_COMMIT))
+        return TableSink(
+            table, partial(reach, Point.BEFORE_STAGING), partial(reach, Point.BEFORE_COMMIT)
+        )

@@ -19,6 +19,7 @@ from chaos.journal import Action, Journal, Orders
 from chaos.lifetime import be_parent, die_with_parent
 from chaos.schedule import Fault, FaultKind, Point
 from chaos.setting import Files
+from chaos.tables import SINKS
 
 UNREACHED_S: Final = 45.0
 """How long an order waits until its point is reached."""
@@ -98,8 +99,13 @@ class Member:
             os.kill(self.process.pid, number)
 
 
-def prepare_to_fork() -> None:
-    """Have members forked by a process that has imported all that they need, with one thread."""
+def prepare_to_fork(sinks: Iterable[str] = ()) -> None:
+    """Have members forked by a process that has imported all that they need, with one thread.
+
+    Args:
+        sinks: The kinds of the tables that they write.
+    """
+    os.environ[SINKS] = ",".join(sinks)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     be_parent()
     multiprocessing.get_context("forkserver").set_forkserver_preload(["chaos.preloaded"])

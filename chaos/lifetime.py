@@ -25,10 +25,20 @@ def die_with_parent() -> None:
     The parent has called `be_parent` before. Only Linux can do that; elsewhere a run that is
     killed by SIGKILL leaves its members behind.
     """
+    end_with(int(os.environ[_PARENT_PID]), signal.SIGKILL)
+
+
+def end_with(parent_pid: int, number: signal.Signals) -> None:
+    """Have the kernel send this process a signal when its parent is gone.
+
+    Args:
+        parent_pid: The parent.
+        number: The signal.
+    """
     if sys.platform != "linux":
         return
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
     # The kernel does not report a parent that ended before the request. Whether the run
     # looks alive does not show it either: its threads end one by one, with its pipes still open.
-    if os.getppid() != int(os.environ[_PARENT_PID]):
+    if os.getppid() != parent_pid:
         os._exit(_ORPHAN)

@@ -16,20 +16,20 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from chaos.account import SinkRow
 from chaos.delivery import Delivery
 from chaos.facts import Note, Partition, RunKey, execution_name
 from chaos.journal import Journal, Orders, Points
 from chaos.query import FAILED, REFUSED_GAP
-from chaos.record import is_right
 from chaos.schedule import Point
 from chaos.setting import Files, Setting
-from chaos.sinks import GapError, SinkBatch
+from chaos.sinks import Row, SinkBatch
+from spark_groups.errors import TableGapError
 from spark_groups.types import OffsetRange, parse_topic_id
 
 COLLECTED: Final = 100
-"""How many records are written at once, at most."""
+"""How many records are written at once, at most; twenty times as many if batches are large."""
 COLLECT_S: Final = 0.5
+SLOW_COLLECT_S: Final = 2.0
 POLL_S: Final = 0.1
 COMMITS: Final = 5
 """How often a commit is tried whose epoch is not the member's any more."""
@@ -51,7 +51,7 @@ class PlainConsumer:
         self._ending = threading.Event()
         self._journal = Journal(files.journals, key)
         self._points = Points(self._journal, Orders(files.orders(key.member)), lambda: False)
-        self._delivery = Delivery(files, key.member, self._points)
+        self._delivery = Delivery(setting, files, key.member, self._points)
         self._collected: list[Message] = []
         self._batch = 0
         self._consumer = Consumer(
@@ -77,21 +77,23 @@ class PlainConsumer:
             on_revoke=self._revoked,
             on_lost=self._lost,
         )
-        flush_by_s = time.monotonic() + COLLECT_S
+        is_slow = self._setting.is_slow
+        collect_s, most = (SLOW_COLLECT_S, 20 * COLLECTED) if is_slow else (COLLECT_S, COLLECTED)
+        flush_by_s = time.monotonic() + collect_s
         while not self._ending.is_set():
             message = self._consumer.poll(POLL_S)
             if message is not None:
                 self._take(message)
-            if len(self._collected) >= COLLECTED or time.monotonic() >= flush_by_s:
+            if len(self._collected) >= most or time.monotonic() >= flush_by_s:
                 self._write()
-                flush_by_s = time.monotonic() + COLLECT_S
+                flush_by_s = time.monotonic() + collect_s
         self._write()
         self._consumer.close()
         self._journal.note(Note.LEAVES)
 
     def fail(self, error: BaseException) -> None:
         """Note what the consumer died of, and leave the group."""
-        if isinstance(error, GapError):
+        if isinstance(error, TableGapError):
             self._journal.note(Note.GAP, error=str(error))
         self._journal.note(Note.FAILS, error=f"{type(error).__name__}: {error}")
         self._collected.clear()
@@ -119,9 +121,10 @@ class PlainConsumer:
         self._journal.note(Note.PLANNED, batch=self._batch, plan=plan, partitions=partitions)
         self._journal.note(Note.READS, batch=self._batch, plan=plan, replay=False)
         self._points.reach(Point.AFTER_READ)
-        rows = tuple(_row(execution, each) for each in messages)
-        batch = SinkBatch(execution, self._setting.group_id, ranges, rows)
+        rows = tuple(Row(*_place(each), each.value()) for each in messages)
+        batch = SinkBatch(execution, self._setting.group_id, self._batch, ranges, rows)
         self._journal.note(Note.WRITES, batch=self._batch)
+        self._delivery.append(batch)
         self._delivery.write(batch)
         self._commit(ranges)
         self._points.reach(Point.KAFKA_COMMIT_ACCEPTED)
@@ -178,12 +181,6 @@ def _place(message: Message) -> tuple[str, int, int]:
     return topic, index, offset
 
 
-def _row(execution: str, message: Message) -> SinkRow:
-    topic, index, offset = _place(message)
-    right = is_right(message.value(), topic, index, offset)
-    return SinkRow(execution, topic, index, offset, right)
-
-
 def _named(partitions: Iterable[TopicPartition]) -> list[Partition]:
     return [(each.topic, each.partition) for each in partitions]
 
@@ -203,5 +200,5 @@ def main(files: Files, key: RunKey) -> int:
     except Exception as error:
         logging.exception("the consumer failed")
         consumer.fail(error)
-        return REFUSED_GAP if isinstance(error, GapError) else FAILED
+        return REFUSED_GAP if isinstance(error, TableGapError) else FAILED
     return 0

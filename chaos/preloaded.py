@@ -11,6 +11,7 @@ import importlib
 from typing import Final
 
 from chaos.lifetime import be_parent, die_with_parent
+from chaos.tables import import_kinds
 from spark_groups.spark.reading.compiled import NotCompiledError, prepare
 
 MODULES: Final = (
@@ -22,12 +23,12 @@ MODULES: Final = (
     "spark_groups.spark.reading.librdkafka_reader",
 )
 """What the program imports that is started: each process that is forked for it does so again."""
-
 # Members hold the pipe that would show this process the end of its parent.
 die_with_parent()
 be_parent()
 for _name in MODULES:
     importlib.import_module(_name)
+import_kinds()
 with contextlib.suppress(NotCompiledError):
     prepare()
     importlib.import_module("spark_groups.spark.reading.fast_reader")

@@ -16,15 +16,14 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from chaos.account import SinkRow
 from chaos.checkpoint import Checkpoint
 from chaos.delivery import Delivery
 from chaos.facts import Note, Partition, RunKey, execution_name
 from chaos.journal import Journal, Orders, Points
-from chaos.record import is_right
 from chaos.schedule import Point, QueryTraits
 from chaos.setting import Files, Setting
-from chaos.sinks import GapError, SinkBatch
+from chaos.sinks import Row, SinkBatch
+from spark_groups.errors import TableGapError
 from spark_groups.offsets.events import (
     BatchFinished,
     BatchPlanned,
@@ -89,7 +88,7 @@ class Query:
         self._journal = Journal(files.journals, key)
         orders = Orders(files.orders(key.member))
         self._points = Points(self._journal, orders, self._is_interrupted)
-        self._delivery = Delivery(files, key.member, self._points)
+        self._delivery = Delivery(setting, files, key.member, self._points)
         self._checkpoint = Checkpoint(files.member(key.member) / "checkpoint")
         self._options = SourceOptions.of(_options(setting, traits))
         self._range_settings = self._options.range_settings()
@@ -111,7 +110,9 @@ class Query:
         self._run.driver.observe(self._observe)
         threading.Thread(target=self._sample, name="chaos-sample", daemon=True).start()
         number, start = self._begin()
-        while not self._ending.is_set():
+        trigger_at_s = 0.0
+        while not self._ending.wait(max(0.0, trigger_at_s - time.monotonic())):
+            trigger_at_s = time.monotonic() + self._traits.interval_s
             end = dict(self._run.latest_offset(start if self._traits.spark_passes_start else None))
             # The first batch is run even if there is nothing in it.
             if end == start and number > 0:
@@ -134,7 +135,7 @@ class Query:
 
     def fail(self, error: BaseException) -> None:
         """Note what the query died of, and leave the group as a runner does."""
-        if isinstance(error, GapError):
+        if isinstance(error, TableGapError):
             self._journal.note(Note.GAP, error=str(error))
         self._journal.note(Note.FAILS, error=f"{type(error).__name__}: {error}")
         self._run.leave()
@@ -162,17 +163,18 @@ class Query:
         self._journal.note(Note.READS, batch=number, plan=_digest(end), replay=is_replay)
         execution = execution_name(self._key, number)
         values = list(self._read(ranges))
-        digest = hashlib.sha256(repr(sorted(values)).encode()).hexdigest()[:16]
+        digest = hashlib.sha256(repr(sorted(map(tuple, values))).encode()).hexdigest()[:16]
         self._journal.note(Note.READ, batch=number, digest=digest)
         self._points.reach(Point.AFTER_READ)
         if ranges:
-            rows = tuple(
-                SinkRow(execution, topic, index, offset, is_right(value, topic, index, offset))
-                for topic, index, offset, value in values
-            )
-            batch = SinkBatch(execution, self._setting.group_id, ranges, rows)
+            batch = SinkBatch(execution, self._setting.group_id, number, ranges, tuple(values))
             self._journal.note(Note.WRITES, batch=number)
+            self._delivery.append(batch)
             self._delivery.write(batch)
+        self._finish(number, end)
+
+    def _finish(self, number: int, end: dict[str, Any]) -> None:
+        """Write commits/N, and report the batch as a listener does."""
         self._checkpoint.finish(number)
         self._journal.note(Note.FINISHED, batch=number)
         self._points.reach(Point.AFTER_COMMIT_LOG)
@@ -187,11 +189,12 @@ class Query:
                 )
             )
 
-    def _read(self, ranges: tuple[OffsetRange, ...]) -> Iterator[tuple[str, int, int, bytes]]:
+    def _read(self, ranges: tuple[OffsetRange, ...]) -> Iterator[Row]:
         for task in pack(ranges, default_tasks=TASKS):
             for rows in read_ranges(self._range_settings, task):
                 columns = (rows.column(each) for each in ("topic", "partition", "offset", "value"))
-                yield from zip(*(each.to_pylist() for each in columns), strict=True)
+                values = zip(*(each.to_pylist() for each in columns), strict=True)
+                yield from map(Row._make, values)
 
     def _note_plan(self, number: int, start: dict[str, Any], end: dict[str, Any]) -> None:
         plan = plan_from_json(end) if end != start else None
@@ -288,5 +291,5 @@ def main(files: Files, key: RunKey) -> int:
         query.end_if_interrupted()
         logging.exception("the query failed")
         query.fail(error)
-        return REFUSED_GAP if isinstance(error, GapError) else FAILED
+        return REFUSED_GAP if isinstance(error, TableGapError) else FAILED
     return 0

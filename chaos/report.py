@@ -150,7 +150,7 @@ def _point_rows(circumstances: Circumstances) -> Iterable[tuple[str, str]]:
 def _sink_table(account: Account) -> Table:
     table = Table(title="the sinks", title_justify="left")
     table.add_column("")
-    sinks: dict[str, SinkAccount] = {"append": account.append, "SQLite": account.sqlite}
+    sinks: dict[str, SinkAccount] = {"append": account.append, **account.tables}
     for name in sinks:
         table.add_column(name, justify="right")
     names = {
@@ -160,6 +160,7 @@ def _sink_table(account: Account) -> Table:
         "disordered": "out of order",
         "wrong": "wrong checksum or place",
         "foreign": "never produced",
+        "misfenced": "partitions whose entry is not that of their rows",
     }
     for field, shown in names.items():
         table.add_row(shown, *(f"{getattr(each, field):,}" for each in sinks.values()))
@@ -174,7 +175,7 @@ def _cause_rows(account: Account) -> Iterable[tuple[str, str]]:
 
 def _other_rows(account: Account) -> Iterable[tuple[str, str]]:
     yield "replays that differ", f"{len(account.replays_differ):,}"
-    yield "gaps refused by SQLite", f"{len(account.gaps):,}"
+    yield "gaps refused by a table", f"{len(account.gaps):,}"
     yield "committed offsets that went back", f"{len(account.went_back):,}"
     yield "processes that ended by themselves", f"{len(account.failures):,}"
 

@@ -3,10 +3,10 @@
 Queries at the level of their drivers (the package's own run and reader, called as Spark calls
 them, with a checkpoint on disk), static members among them, and a plain Kafka consumer share two
 topics that grow, while they are killed, stopped, stood still beyond their session, and killed
-before and after everything that a batch writes. Each batch goes to a file and to SQLite. In the
-end the faults stop, the group reads the rest, and both sinks are compared with the
-produced rows. The exit status is 0 only if nothing is lost, nothing is doubled in SQLite, and every
-double in the file has a cause.
+before and after everything that a batch writes. Each batch goes to a file, and to tables of the
+package (`--sinks`). In the end the faults stop, the group reads the rest, and all sinks are
+compared with the produced rows. The exit status is 0 only if nothing is lost, nothing is doubled in
+a table, each table's fence is that of its rows, and every double in the file has a cause.
 """
 
 from __future__ import annotations
@@ -24,25 +24,29 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from chaos.account import Account, Evidence, account
+from chaos.account import Account, Evidence, TableEvidence, account
 from chaos.cluster import Broker, ClusterError
 from chaos.ensemble import Ensemble, Outcome, prepare_to_fork
 from chaos.facts import Facts, Partition, read_facts
 from chaos.journal import JOURNALS
+from chaos.postgres import PostgresError, running_postgres
 from chaos.production import Production
 from chaos.report import Circumstances, all_problems, as_plain, as_tables
 from chaos.schedule import Fault, FaultKind, draw_faults, draw_queries
 from chaos.setting import Files, Setting
-from chaos.sinks import APPENDED, SqliteSink, appended_rows, sqlite_rows
+from chaos.sinks import APPENDED, appended_rows
+from chaos.tables import USE_POSTGRES, TableKind, open_table, table_rows
 from spark_groups.errors import SparkGroupsError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.reading.compiled import NotCompiledError, prepare
+from spark_groups.types import parse_topic_id
 
 GROUP_ID: Final = "chaos"
 TOPICS: Final = {"ants": 4, "bees": 3}
@@ -73,6 +77,10 @@ class ChaosError(Exception):
     """The run failed to start: it has no result about the promises."""
 
 
+FAILURES: Final = (SparkGroupsError, ChaosError, ClusterError, PostgresError, KafkaException)
+"""Why a run could not be made."""
+
+
 class Chaos:
     """One run.
 
@@ -81,15 +89,23 @@ class Chaos:
         kafka: The broker.
         files: Where files lie.
         chosen: The options.
+        postgres: How libpq reaches PostgreSQL, if a table needs it.
     """
 
     def __init__(
-        self, console: Console, kafka: EmbeddedKafka, files: Files, chosen: argparse.Namespace
+        self,
+        console: Console,
+        kafka: EmbeddedKafka,
+        files: Files,
+        chosen: argparse.Namespace,
+        postgres: str | None = None,
     ) -> None:
         self._console = console
         self._kafka = kafka
         self._files = files
         self._chosen = chosen
+        self._postgres = postgres
+        self._kinds: list[TableKind] = chosen.sinks
         self._broker = Broker(kafka.bootstrap_servers)
         self._counts = dict(TOPICS)
         self._began_s = time.monotonic()
@@ -101,19 +117,27 @@ class Chaos:
         """Make the run, and compare the sinks with the records produced."""
         chosen = self._chosen
         chance = random.Random(chosen.seed)
-        queries = draw_queries(chance, chosen.queries, fast=_has_fast_reader(self._console))
+        is_slow = self._kinds != [TableKind.SQLITE]
+        queries = draw_queries(
+            chance, chosen.queries, fast=_has_fast_reader(self._console), is_slow=is_slow
+        )
         names = tuple(each.name for each in queries)
-        setting = Setting(
+        self._setting = setting = Setting(
             bootstrap_servers=self._kafka.bootstrap_servers,
             group_id=GROUP_ID,
             topics=self._broker.create(TOPICS),
             session_s=SESSION_MS / 1000,
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
             queries={each.name: each for each in queries},
+            sinks=tuple(each.value for each in self._kinds),
+            postgres=self._postgres,
+            is_slow=is_slow,
         )
         self._files.make()
         setting.save(self._files.directory)
-        SqliteSink.create(self._files.database)
+        for kind in self._kinds:
+            # Members that begin at once would all make the tables of Iceberg's catalog.
+            open_table(kind, setting.places(self._files))
         faults = draw_faults(
             chance,
             duration_s=chosen.minutes * 60,
@@ -240,12 +264,24 @@ class Chaos:
                 for path in sorted(self._files.appended.glob(APPENDED))
                 for row in appended_rows(path)
             ],
-            sqlite=list(sqlite_rows(self._files.database)),
+            tables={each.value: self._evidence(each) for each in self._kinds},
             facts=facts,
             commits=self._broker.commit_history(GROUP_ID),
             session_s=SESSION_MS / 1000,
         )
         return self._circumstances(facts, ends, drained_s), account(evidence)
+
+    def _evidence(self, kind: TableKind) -> TableEvidence:
+        places = self._setting.places(self._files)
+        topics = {parse_topic_id(text): name for name, text in self._setting.topics.items()}
+        entries = open_table(kind, places).read(GROUP_ID).entries
+        return TableEvidence(
+            rows=table_rows(kind, places),
+            entries={
+                (topics[key.topic_id], key.partition): (entry.start_offset, entry.next_offset)
+                for key, entry in entries.items()
+            },
+        )
 
     def _circumstances(
         self, facts: Facts, ends: dict[Partition, int], drained_s: float | None
@@ -312,6 +348,13 @@ def main(arguments: list[str] | None = None) -> int:
         default=PER_SECOND,
         help=f"records produced in a second; default {PER_SECOND:g}",
     )
+    parser.add_argument(
+        "--sinks",
+        type=_kinds,
+        default=[TableKind.SQLITE],
+        help=f"tables, between commas: {', '.join(each.value for each in TableKind)};"
+        " default sqlite",
+    )
     parser.add_argument("--keep", type=Path, help="a directory for all files, kept")
     parser.add_argument("--json", action="store_true", help="the report as JSON, on stdout")
     chosen = parser.parse_args(arguments)
@@ -325,15 +368,24 @@ def main(arguments: list[str] | None = None) -> int:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupt)
     console.print(f"seed {chosen.seed}, {chosen.minutes:g} minutes")
-    prepare_to_fork()
+    prepare_to_fork(each.value for each in chosen.sinks)
     try:
         return _run(console, chosen)
     except KeyboardInterrupt:
         console.print("\nstopped; nothing is left running")
         return 130
-    except (SparkGroupsError, ChaosError, ClusterError, KafkaException) as error:
+    except FAILURES as error:
         console.print(f"\nthe run could not be made: {error}", markup=False, style="red")
         return 2
+
+
+def _kinds(text: str) -> list[TableKind]:
+    """Read the names of tables; each once.
+
+    Raises:
+        ValueError: There is no such table.
+    """
+    return list(dict.fromkeys(TableKind(each) for each in text.split(",")))
 
 
 def _interrupt(*_: object) -> None:
@@ -345,8 +397,11 @@ def _run(console: Console, chosen: argparse.Namespace) -> int:
         _directory(console, chosen.keep) as (directory, keep),
         tempfile.TemporaryDirectory(prefix="chaos-") as sockets,
     ):
-        with EmbeddedKafka(server_properties=BROKER_PROPERTIES) as kafka:
-            chaos = Chaos(console, kafka, Files(directory, Path(sockets)), chosen)
+        with (
+            _postgres(chosen) as postgres,
+            EmbeddedKafka(server_properties=BROKER_PROPERTIES) as kafka,
+        ):
+            chaos = Chaos(console, kafka, Files(directory, Path(sockets)), chosen, postgres)
             with _hard_end(chosen.minutes * 60 + SPARE_S):
                 circumstances, found = chaos.run()
         report = json.dumps(as_plain(circumstances, found), indent=2)
@@ -360,8 +415,15 @@ def _run(console: Console, chosen: argparse.Namespace) -> int:
             keep()
             console.print(
                 f"play it again: make chaos MINUTES={chosen.minutes:g} SEED={chosen.seed}"
+                f" SINKS={','.join(each.value for each in chosen.sinks)}"
             )
         return 1 if problems else 0
+
+
+def _postgres(chosen: argparse.Namespace) -> AbstractContextManager[str | None]:
+    if any(each in USE_POSTGRES for each in chosen.sinks):
+        return running_postgres()
+    return contextlib.nullcontext()
 
 
 @contextlib.contextmanager
@@ -404,7 +466,7 @@ def _directory(console: Console, kept: Path | None) -> Iterator[tuple[Path, Call
 
     try:
         yield path, keep
-    except (SparkGroupsError, ChaosError, ClusterError, KafkaException):
+    except FAILURES:
         keep()
         raise
     finally:

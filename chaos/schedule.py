@@ -21,8 +21,11 @@ class Point(Enum):
     AFTER_OFFSET_LOG = "after offsets/N is written"
     AFTER_READ = "rows read, before any sink is written"
     IN_APPEND = "in the middle of the append sink's rows"
-    AFTER_APPEND = "between the append sink and SQLite"
-    IN_SQLITE = "in SQLite's transaction, before its commit"
+    AFTER_APPEND = "between the append sink and the tables"
+    BEFORE_STAGING = "compared with a table, before rows are staged for it"
+    BEFORE_COMMIT = "rows staged for a table, before its commit"
+    IN_COMMIT = "in a table's commit"
+    AFTER_COMMIT = "after a table's commit"
     AFTER_SINKS = "after the sinks, before Spark's commit log, or a plain commit"
     AFTER_COMMIT_LOG = "after commits/N, before the offset commit"
     KAFKA_COMMIT_SENT = "the offset commit is handed to its connection"
@@ -33,11 +36,16 @@ PLAIN_POINTS: Final = (
     Point.AFTER_READ,
     Point.IN_APPEND,
     Point.AFTER_APPEND,
-    Point.IN_SQLITE,
+    Point.BEFORE_STAGING,
+    Point.BEFORE_COMMIT,
+    Point.IN_COMMIT,
+    Point.AFTER_COMMIT,
     Point.AFTER_SINKS,
     Point.KAFKA_COMMIT_ACCEPTED,
 )
 """The points that a plain consumer passes."""
+ZOMBIE_POINTS: Final = (Point.BEFORE_STAGING, Point.BEFORE_COMMIT, Point.IN_COMMIT)
+"""Where a member that stands still has compared its batch, and has not committed it."""
 
 
 class FaultKind(Enum):
@@ -74,7 +82,7 @@ FAULTS: Final[dict[FaultKind, FaultRule]] = {
     FaultKind.KILL: FaultRule(6, takes_s=(0.0, 4.0)),
     FaultKind.CRASH: FaultRule(8, takes_s=(0.0, 4.0)),
     FaultKind.FREEZE: FaultRule(2, takes_sessions=(1.1, 1.8)),
-    FaultKind.FREEZE_AT_POINT: FaultRule(2, takes_sessions=(1.1, 1.8)),
+    FaultKind.FREEZE_AT_POINT: FaultRule(4, takes_sessions=(1.1, 1.8)),
     FaultKind.PAUSE: FaultRule(2, takes_sessions=(0.1, 0.6)),
     FaultKind.TERMINATE: FaultRule(4, takes_s=(0.0, 6.0)),
     FaultKind.SLOW_BATCH: FaultRule(2, takes_s=(1.0, 5.0)),
@@ -83,8 +91,11 @@ FAULTS: Final[dict[FaultKind, FaultRule]] = {
 AT_POINTS: Final = (FaultKind.CRASH, FaultKind.FREEZE_AT_POINT)
 GAP_S: Final = 3.0
 """How many seconds pass between two faults, on average."""
+SLOW_INTERVAL_S: Final = (1.0, 2.5)
 GROWTH_MAX: Final = 3
 """How many partitions a topic gets at once, at most."""
+ZOMBIES: Final = 0.5
+"""How often a member that stands still at a point is one whose batch is compared already."""
 LONG_DOWN: Final = 0.15
 """How often a member that ended stays away for longer than its session."""
 
@@ -125,6 +136,7 @@ class QueryTraits:
             do not.
         listens: Whether the driver reports committed batches, and ends a batch before it stops.
         trigger_s: How long a trigger without rows waits, in seconds.
+        interval_s: How far batches are apart at least, in seconds.
     """
 
     name: str
@@ -136,6 +148,7 @@ class QueryTraits:
     spark_passes_start: bool
     listens: bool
     trigger_s: float
+    interval_s: float = 0.0
 
     def __str__(self) -> str:
         parts = [
@@ -151,13 +164,16 @@ class QueryTraits:
         return f"{self.name}: {', '.join(parts)}"
 
 
-def draw_queries(chance: Chance, count: int, *, fast: bool) -> tuple[QueryTraits, ...]:
+def draw_queries(
+    chance: Chance, count: int, *, fast: bool, is_slow: bool = False
+) -> tuple[QueryTraits, ...]:
     """Draw the queries of a run: about a third of them are static members.
 
     Args:
         chance: Where they are drawn from.
         count: How many there are.
         fast: Whether the fast reader can be used.
+        is_slow: Whether batches are few and large, as for tables of many files.
     """
     drawn = []
     for number in range(1, count + 1):
@@ -168,11 +184,14 @@ def draw_queries(chance: Chance, count: int, *, fast: bool) -> tuple[QueryTraits
                 starting_offsets=("latest", "earliest")[number % 2],
                 instance_id=f"instance-{number}" if is_static else None,
                 leave_on_stop=is_static and chance.random() < 0.5,
-                max_offsets=chance.choice((None, 60, 250, 1_000)),
+                max_offsets=chance.choice(
+                    (None, 1_000, 4_000) if is_slow else (None, 60, 250, 1_000)
+                ),
                 reader="fast" if fast and chance.random() < 0.5 else "librdkafka",
                 spark_passes_start=chance.random() < 0.7,
                 listens=chance.random() < 0.6,
                 trigger_s=chance.uniform(0.1, 0.6),
+                interval_s=chance.uniform(*SLOW_INTERVAL_S) if is_slow else 0.0,
             )
         )
     return tuple(drawn)
@@ -209,6 +228,8 @@ def draw_faults(
         if kind is FaultKind.SLOW_BATCH:
             target = chance.choice(queries)
         points = PLAIN_POINTS if target in plain_consumers else tuple(Point)
+        if kind is FaultKind.FREEZE_AT_POINT and chance.random() < ZOMBIES:
+            points = ZOMBIE_POINTS
         faults.append(
             Fault(
                 at_s=at_s,

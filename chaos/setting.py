@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from chaos.schedule import QueryTraits
+from chaos.tables import Places
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,9 @@ class Setting:
         session_s: The group's session timeout, in seconds.
         rebalance_timeout_ms: `kafka.max.poll.interval.ms` of all members.
         queries: The queries, by name.
+        sinks: The kinds of the tables that are written.
+        postgres: How libpq reaches the server; None: no table needs it.
+        is_slow: Whether batches are few and large.
     """
 
     bootstrap_servers: str
@@ -28,6 +32,9 @@ class Setting:
     session_s: float
     rebalance_timeout_ms: int
     queries: dict[str, QueryTraits]
+    sinks: tuple[str, ...]
+    postgres: str | None
+    is_slow: bool
 
     def save(self, directory: Path) -> None:
         """Write it where `load` finds it.
@@ -47,7 +54,16 @@ class Setting:
         """
         values = json.loads((directory / "setting.json").read_text(encoding="ascii"))
         queries = {name: QueryTraits(**traits) for name, traits in values.pop("queries").items()}
-        return cls(queries=queries, **values)
+        sinks = tuple(values.pop("sinks"))
+        return cls(queries=queries, sinks=sinks, **values)
+
+    def places(self, files: Files) -> Places:
+        """Return where the tables are.
+
+        Args:
+            files: Where files lie.
+        """
+        return Places(files.tables, self.postgres)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +80,8 @@ class Files:
 
     def make(self) -> None:
         """Make the directories."""
-        for each in (self.journals, self.appended, self.logs, self.directory / "members"):
+        members = self.directory / "members"
+        for each in (self.journals, self.appended, self.logs, self.tables, members):
             each.mkdir(parents=True)
 
     @property
@@ -78,9 +95,9 @@ class Files:
         return self.directory / "appended"
 
     @property
-    def database(self) -> Path:
-        """The SQLite sink."""
-        return self.directory / "rows.sqlite"
+    def tables(self) -> Path:
+        """The tables, but for those of PostgreSQL."""
+        return self.directory / "tables"
 
     @property
     def logs(self) -> Path:

@@ -1,25 +1,45 @@
-"""Where batches are written to: a plain file, and a database that compares next offsets.
+"""Where batches are written to: a plain file, and tables of the package that are fenced.
 
-A sink is anything with `write` and `close`. One that is meant to hold each record once writes a
-batch in a transaction, in which it compares where the batch begins with the next offset that it
-wants of each partition, and moves that on.
+A table is written through the package's own loop: compare, stage, commit. Only the tasks are not
+Spark's: the rows are at hand, and are staged by the table's own task writer.
 """
 
 from __future__ import annotations
 
 import os
-import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple
+
+import pyarrow as pa
 
 from chaos.account import SinkRow
-from spark_groups.types import OffsetRange, topic_id_text
+from chaos.record import is_right
+from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
+from spark_groups.spark.tables.write import Batch, Notices, write_batch
+from spark_groups.types import OffsetRange
 
 APPENDED: Final = "*.rows"
-_LOCKED_S: Final = 300.0
-"""How long a writer waits for another one, which may stand still in its transaction."""
+SCHEMA: Final = pa.schema(
+    [
+        ("execution", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("value", pa.binary()),
+    ]
+)
+"""The columns of a table."""
+
+
+class Row(NamedTuple):
+    """A record as it was read."""
+
+    topic: str
+    partition: int
+    offset: int
+    value: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,28 +49,16 @@ class SinkBatch:
     Args:
         execution: What its rows are marked with.
         group_id: The consumer group.
+        number: The batch's number.
         ranges: The ranges read, one for each partition.
         rows: The rows, in the order of their offsets in each partition.
     """
 
     execution: str
     group_id: str
+    number: int
     ranges: tuple[OffsetRange, ...]
-    rows: tuple[SinkRow, ...]
-
-
-class Sink(Protocol):
-    """Where batches are written to."""
-
-    def write(self, batch: SinkBatch) -> None:
-        """Write a batch, in one transaction if there is such a thing."""
-
-    def close(self) -> None:
-        """Close open files and connections."""
-
-
-class GapError(Exception):
-    """Rows before those of a batch are missing."""
+    rows: tuple[Row, ...]
 
 
 def _nothing() -> None:
@@ -72,16 +80,17 @@ class AppendSink:
     def write(self, batch: SinkBatch) -> None:
         """Append a batch."""
         half = (len(batch.rows) + 1) // 2
-        self._append(batch.rows[:half])
+        self._append(batch.execution, batch.rows[:half])
         self._midway()
-        self._append(batch.rows[half:])
+        self._append(batch.execution, batch.rows[half:])
 
     def close(self) -> None:
         """Close the file."""
         os.close(self._descriptor)
 
-    def _append(self, rows: tuple[SinkRow, ...]) -> None:
-        lines = [f"{r.execution} {r.topic} {r.partition} {r.offset} {r.is_right:d} ." for r in rows]
+    def _append(self, execution: str, rows: tuple[Row, ...]) -> None:
+        places = [(*each[:3], is_right(each.value, *each[:3])) for each in rows]
+        lines = [f"{execution} {topic} {at[0]} {at[1]} {at[2]:d} ." for topic, *at in places]
         # What comes before may have been cut off.
         left = memoryview(("\n" + "\n".join(lines) + "\n").encode("ascii")) if lines else b""
         while left:
@@ -98,102 +107,70 @@ def appended_rows(path: Path) -> Iterator[SinkRow]:
         for line in lines:
             fields = line.split()
             if len(fields) == 6 and fields[5] == ".":
-                execution, topic, partition, offset, is_right, _ = fields
-                yield SinkRow(execution, topic, int(partition), int(offset), is_right == "1")
+                execution, topic, partition, offset, right, _ = fields
+                yield SinkRow(execution, topic, int(partition), int(offset), right == "1")
 
 
-class SqliteSink:
-    """Rows in SQLite, with the next offset of each partition in the same transaction.
-
-    Rows that are there are skipped, the rest is written, and a batch that begins beyond the next
-    offset is refused. Topics are empty when they are created, so each partition begins at 0.
+class TableSink:
+    """Writes batches to a fenced table, each by two tasks.
 
     Args:
-        path: The database, shared by all members.
-        midway: Called at the end of a transaction, before its commit.
+        table: The table.
+        before_staging: Called when a batch was compared, before its rows are staged.
+        before_commit: Called when they are staged.
     """
 
-    def __init__(self, path: Path, midway: Callable[[], None] = _nothing) -> None:
-        self._midway = midway
-        self._database = sqlite3.connect(path, timeout=_LOCKED_S, isolation_level=None)
-        # Processes are killed here, not machines.
-        self._database.execute("PRAGMA synchronous = OFF")
-
-    @staticmethod
-    def create(path: Path) -> None:
-        """Make an empty database.
-
-        Args:
-            path: Where.
-        """
-        database = sqlite3.connect(path)
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute(
-            "CREATE TABLE next_offsets (group_id TEXT, topic_id TEXT, partition INTEGER,"
-            " next_offset INTEGER, PRIMARY KEY (group_id, topic_id, partition))"
-        )
-        # No key keeps a row from being there twice: only the comparison does.
-        database.execute(
-            "CREATE TABLE rows (execution TEXT, topic TEXT, partition INTEGER, record_offset"
-            " INTEGER, is_right INTEGER)"
-        )
-        database.commit()
-        database.close()
+    def __init__(
+        self,
+        table: FencedTable,
+        before_staging: Callable[[], None] = _nothing,
+        before_commit: Callable[[], None] = _nothing,
+    ) -> None:
+        self._table = table
+        self._before_staging = before_staging
+        self._before_commit = before_commit
+        self._notices = Notices()
 
     def write(self, batch: SinkBatch) -> None:
-        """Write the rows that are missing.
+        """Write the rows that the table lacks.
 
         Raises:
-            GapError: Rows before it are missing.
+            TableError: The table refuses the batch.
         """
-        self._database.execute("BEGIN IMMEDIATE")
-        try:
-            wanted = {(e.topic, e.partition): self._move_on(batch, e) for e in batch.ranges}
-            self._database.executemany(
-                "INSERT INTO rows VALUES (?, ?, ?, ?, ?)",
-                [row for row in batch.rows if row.offset >= wanted[row.topic, row.partition]],
-            )
-            self._midway()
-            self._database.execute("COMMIT")
-        except BaseException:
-            self._database.execute("ROLLBACK")
-            raise
 
-    def close(self) -> None:
-        """Close the database."""
-        self._database.close()
+        def stage(ranges: tuple[OffsetRange, ...], attempt: Attempt) -> Sequence[Piece]:
+            self._before_staging()
+            pieces = self._staged(batch, ranges, attempt)
+            self._before_commit()
+            return pieces
 
-    def _move_on(self, batch: SinkBatch, each: OffsetRange) -> int:
-        """Return the next offset that is wanted of a partition, and move it on."""
-        key = (batch.group_id, topic_id_text(each.topic_id), each.partition)
-        found = self._database.execute(
-            "SELECT next_offset FROM next_offsets"
-            " WHERE group_id = ? AND topic_id = ? AND partition = ?",
-            key,
-        ).fetchone()
-        wanted = found[0] if found else 0
-        if each.from_offset > wanted:
-            raise GapError(
-                f"{each.topic}-{each.partition}: {batch.execution} begins at {each.from_offset},"
-                f" and {wanted} is the next that is wanted"
-            )
-        self._database.execute(
-            "INSERT OR REPLACE INTO next_offsets VALUES (?, ?, ?, ?)",
-            (*key, max(wanted, each.until_offset)),
-        )
-        return int(wanted)
+        written = Batch(batch.group_id, batch.number, batch.ranges)
+        write_batch(self._table, written, stage, self._notices)
+
+    def _staged(
+        self, batch: SinkBatch, ranges: tuple[OffsetRange, ...], attempt: Attempt
+    ) -> list[Piece]:
+        rows = list(_within(batch.rows, ranges))
+        half = (len(rows) + 1) // 2
+        writer = self._table.task_writer(attempt)
+        return [
+            piece
+            for task, part in enumerate((rows[:half], rows[half:]))
+            for piece in writer.write([_arrow(batch.execution, part)], f"{task}-0")
+        ]
 
 
-def sqlite_rows(path: Path) -> Iterator[SinkRow]:
-    """Return what a database holds, in the order in which it was written.
+def _within(rows: Iterable[Row], ranges: Iterable[OffsetRange]) -> Iterator[Row]:
+    wanted = {(each.topic, each.partition): each for each in ranges}
+    for row in rows:
+        span = wanted.get(row[:2])
+        if span is not None and span.from_offset <= row.offset < span.until_offset:
+            yield row
 
-    Args:
-        path: The database.
-    """
-    database = sqlite3.connect(path)
-    try:
-        for row in database.execute("SELECT * FROM rows ORDER BY rowid"):
-            execution, topic, partition, offset, is_right = row
-            yield SinkRow(execution, topic, partition, offset, bool(is_right))
-    finally:
-        database.close()
+
+def _arrow(execution: str, rows: Sequence[Row]) -> pa.RecordBatch:
+    columns = zip(*((execution, *each) for each in rows), strict=True) if rows else [()] * 5
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values, kind) for values, kind in zip(columns, SCHEMA.types, strict=True)],
+        schema=SCHEMA,
+    )

@@ -15,10 +15,10 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 from pyspark.sql import SparkSession
 
+from chaos.postgres import running_postgres
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from tests.conformance.tally import PROPERTY, Played, lines
 from tests.ops.commands import Run, runner
-from tests.postgres import running_postgres
 from tests.scenarios.broker_world import BATCHING, SERVER_PROPERTIES, BrokerWorld
 from tests.secured import SecuredKafka, secured_kafka
 from tests.spark.tables.places import PostgresPlace

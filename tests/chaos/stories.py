@@ -7,10 +7,11 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from chaos.account import Account, Evidence, SinkRow, account
+from chaos.account import Account, Evidence, SinkRow, TableEvidence, account
 from chaos.facts import Commit, End, Note, Partition, read_facts
 
 TOPIC = "ants"
+TABLE = "delta"
 SESSION_S = 10.0
 PLAIN = "c1"
 
@@ -21,7 +22,9 @@ class Story:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.append: list[SinkRow] = []
-        self.sqlite: list[SinkRow] = []
+        self.table: list[SinkRow] = []
+        self.entry: tuple[int, int] | None = None
+        """The table's entry; None: that of its rows."""
         self.commits: list[Commit] = []
         self.end_offset = 0
         self._seconds = itertools.count(1.0)
@@ -53,18 +56,18 @@ class Story:
         plan: str = "",
         is_replay: bool = False,
         digest: str = "the rows",
-        in_sqlite: Iterable[int] | None = None,
+        in_table: Iterable[int] | None = None,
     ) -> None:
-        """Run a batch up to both sinks; by default SQLite gets the rows that it lacks."""
+        """Run a batch up to both sinks; by default the table gets the rows that it lacks."""
         offsets = list(offsets)
         plan = plan or f"plan {batch} of {run}"
         self.note(run, Note.READS, batch=batch, plan=plan, replay=is_replay)
         self.note(run, Note.READ, batch=batch, digest=f"{digest} of {plan}")
         self.note(run, Note.WRITES, batch=batch)
-        there = {row.offset for row in self.sqlite}
-        new = [each for each in offsets if each not in there] if in_sqlite is None else in_sqlite
+        there = {row.offset for row in self.table}
+        new = [each for each in offsets if each not in there] if in_table is None else in_table
         self.append += [SinkRow(f"{run}.{batch}", TOPIC, 0, each, True) for each in offsets]
-        self.sqlite += [SinkRow(f"{run}.{batch}", TOPIC, 0, each, True) for each in new]
+        self.table += [SinkRow(f"{run}.{batch}", TOPIC, 0, each, True) for each in new]
         self.end_offset = max([self.end_offset, *(each + 1 for each in offsets)])
 
     def finish(self, run: str, batch: int) -> None:
@@ -90,11 +93,12 @@ class Story:
     def account(self) -> Account:
         """Compare the sinks with the produced rows."""
         partition: Partition = (TOPIC, 0)
+        last = (0, max((row.offset + 1 for row in self.table), default=0))
         return account(
             Evidence(
                 ends={partition: self.end_offset},
                 append=self.append,
-                sqlite=self.sqlite,
+                tables={TABLE: TableEvidence(self.table, {partition: self.entry or last})},
                 facts=read_facts(self.lines, [PLAIN]),
                 commits={partition: self.commits},
                 session_s=SESSION_S,

@@ -8,7 +8,7 @@ import pytest
 
 from chaos.account import Cause, SinkRow
 from chaos.facts import Commit, End, Note
-from tests.chaos.stories import PLAIN, SESSION_S, TOPIC, Story
+from tests.chaos.stories import PLAIN, SESSION_S, TABLE, TOPIC, Story
 
 
 def two_batches() -> Story:
@@ -33,7 +33,7 @@ def read_twice(between: Callable[[Story], None], *, run: str = "q1.1") -> Story:
 def test_good_order_has_no_problem() -> None:
     found = two_batches().account()
     assert found.problems() == []
-    assert (found.produced, found.append.rows, found.sqlite.rows) == (10, 10, 10)
+    assert (found.produced, found.append.rows, found.tables[TABLE].rows) == (10, 10, 10)
     assert not found.causes
 
 
@@ -42,11 +42,11 @@ def test_lost_records_are_found_in_each_sink() -> None:
     del story.append[3]
     story.end_offset = 12
     found = story.account()
-    assert (found.append.lost, found.sqlite.lost) == (3, 2)
+    assert (found.append.lost, found.tables[TABLE].lost) == (3, 2)
     # The record behind the one that is missing came without its predecessor.
     assert found.problems() == [
         "3 records lost in the append sink",
-        "2 records lost in SQLite",
+        "2 records lost in delta",
         "1 rows out of order in the append sink",
     ]
     assert "append: lost: 3 of ants-0, the first at 3" in found.examples
@@ -55,19 +55,36 @@ def test_lost_records_are_found_in_each_sink() -> None:
 def test_partition_of_which_nothing_arrived_is_lost() -> None:
     story = Story()
     story.end_offset = 7
-    assert story.account().sqlite.lost == 7
+    assert story.account().tables[TABLE].lost == 7
 
 
-def test_rows_that_sqlite_has_twice_are_found() -> None:
+def test_rows_that_a_table_has_twice_are_found() -> None:
     story = two_batches()
-    story.sqlite.append(story.sqlite[2]._replace(execution="q2.1.0"))
-    story.sqlite.sort(key=lambda row: row.offset)
-    assert story.account().problems() == ["1 rows doubled in SQLite"]
+    story.table.append(story.table[2]._replace(execution="q2.1.0"))
+    found = story.account()
+    assert found.problems() == ["1 rows doubled in delta"]
+    assert found.examples == ["delta: doubled: ants-0 at 2, written by q2.1.0"]
+
+
+@pytest.mark.parametrize("entry", [(0, 9), (0, 11), (1, 10)])
+def test_entry_that_is_not_that_of_the_rows_is_found(entry: tuple[int, int]) -> None:
+    story = two_batches()
+    story.entry = entry
+    found = story.account()
+    assert found.problems() == ["1 partitions of delta whose entry is not that of its rows"]
+    (example,) = found.examples
+    assert example.endswith(f"the entry is [{entry[0]}, {entry[1]}), the rows are 10 of [0, 10)")
+
+
+def test_entry_without_rows_is_found() -> None:
+    story = Story()
+    story.entry = (0, 3)
+    assert story.account().tables[TABLE].misfenced == 1
 
 
 def test_wrong_checksum_and_foreign_rows_are_found() -> None:
     story = two_batches()
-    story.sqlite[4] = story.sqlite[4]._replace(is_right=False)
+    story.table[4] = story.table[4]._replace(is_right=False)
     story.append.append(SinkRow("q2.1.0", TOPIC, 0, 10, True))
     assert story.account().problems() == [
         "1 rows with a wrong checksum or place",
@@ -77,12 +94,12 @@ def test_wrong_checksum_and_foreign_rows_are_found() -> None:
 
 def test_rows_out_of_order_are_found() -> None:
     story = two_batches()
-    story.sqlite[1], story.sqlite[2] = story.sqlite[2], story.sqlite[1]
+    story.table[1], story.table[2] = story.table[2], story.table[1]
     story.append[6], story.append[7] = story.append[7], story.append[6]
     found = story.account()
     assert found.append.disordered
-    assert found.sqlite.disordered
-    assert (found.append.lost, found.sqlite.lost) == (0, 0)
+    assert not found.tables[TABLE].disordered, "rows of a table have no order"
+    assert found.append.lost == 0
 
 
 def test_order_of_members_is_that_of_their_writes_not_of_their_files() -> None:
@@ -114,7 +131,7 @@ def test_refused_gap_is_found() -> None:
     story = two_batches()
     story.note("q2.1", Note.GAP, error="begins at 10, and 7 is the next")
     assert story.account().gaps == ["q2.1: begins at 10, and 7 is the next"]
-    assert story.account().problems() == ["1 gaps refused by SQLite"]
+    assert story.account().problems() == ["1 gaps refused by a table"]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +155,7 @@ def test_replay_after_an_end_is_a_cause(end: End, cause: Cause) -> None:
 def test_replay_of_a_half_written_batch_doubles_what_was_written() -> None:
     story = Story()
     story.plan("q1.1", 0)
-    story.write("q1.1", 0, range(2), in_sqlite=[])
+    story.write("q1.1", 0, range(2), in_table=[])
     story.ends("q1.1")
     story.write("q1.2", 0, range(5), plan="plan 0 of q1.1", is_replay=True)
     found = story.account()

@@ -84,18 +84,18 @@ def test_member_that_was_ended_comes_back(
 def test_crash_is_counted_at_its_point_once_it_was_carried_out(
     ensemble: Ensemble, files: Files
 ) -> None:
-    ensemble.carry_out(fault(FaultKind.CRASH, Point.IN_SQLITE))
+    ensemble.carry_out(fault(FaultKind.CRASH, Point.IN_COMMIT))
     ensemble.tick()
     assert ensemble.outcomes == {}
-    assert ensemble.members["q1"].orders.take(Point.IN_SQLITE) is not None
+    assert ensemble.members["q1"].orders.take(Point.IN_COMMIT) is not None
     process_of(ensemble).exitcode = -signal.SIGKILL
     ensemble.tick()
     assert end_of(files) is End.KILLED
-    assert ensemble.points == {Point.IN_SQLITE: 1}
+    assert ensemble.points == {Point.IN_COMMIT: 1}
 
 
 def test_process_that_somebody_else_killed_failed(ensemble: Ensemble, files: Files) -> None:
-    ensemble.carry_out(fault(FaultKind.CRASH, Point.IN_SQLITE))
+    ensemble.carry_out(fault(FaultKind.CRASH, Point.IN_COMMIT))
     process_of(ensemble).exitcode = -signal.SIGKILL
     ensemble.tick()
     assert end_of(files) is End.FAILED
@@ -147,7 +147,7 @@ def test_member_that_fails_by_itself_is_given_up(
 
 @pytest.mark.parametrize("kind", [FaultKind.CRASH, FaultKind.FREEZE])
 def test_all_end_during_every_kind_of_fault(ensemble: Ensemble, kind: FaultKind) -> None:
-    point = Point.IN_SQLITE if kind is FaultKind.CRASH else None
+    point = Point.IN_COMMIT if kind is FaultKind.CRASH else None
     ensemble.carry_out(fault(kind, point, takes_s=1000.0))
     ensemble.settle()
     last = process_of(ensemble)

@@ -59,7 +59,7 @@ def test_slow_batch_is_reported_to_those_who_may_wait(tmp_path: Path) -> None:
 
 def _reach(directory: Path) -> None:
     orders = Orders(directory / "order.json")
-    Points(Journal(directory, RunKey("q1", 1)), orders, lambda: False).reach(Point.IN_SQLITE)
+    Points(Journal(directory, RunKey("q1", 1)), orders, lambda: False).reach(Point.IN_COMMIT)
 
 
 @pytest.mark.parametrize("action", [Action.KILL, Action.STAND_STILL])
@@ -67,7 +67,7 @@ def test_process_dies_or_stands_still_at_a_point_and_has_noted_it(
     tmp_path: Path, action: Action
 ) -> None:
     orders = Orders(tmp_path / "order.json")
-    orders.give(action, Point.IN_SQLITE)
+    orders.give(action, Point.IN_COMMIT)
     process = multiprocessing.get_context("spawn").Process(target=_reach, args=(tmp_path,))
     process.start()
     try:
@@ -82,6 +82,6 @@ def test_process_dies_or_stands_still_at_a_point_and_has_noted_it(
         process.join()
     run = read_facts(read(tmp_path)).runs[RunKey("q1", 1)]
     if action is Action.KILL:
-        assert run.point == Point.IN_SQLITE.value
+        assert run.point == Point.IN_COMMIT.value
     else:
         assert len(run.frozen) == 1

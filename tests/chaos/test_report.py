@@ -12,7 +12,7 @@ from chaos.account import Account
 from chaos.facts import End
 from chaos.report import Circumstances, all_problems, as_plain, as_tables
 from chaos.schedule import FaultKind, Point
-from tests.chaos.stories import Story
+from tests.chaos.stories import TABLE, Story
 
 
 def circumstances(*problems: str) -> Circumstances:
@@ -29,7 +29,7 @@ def circumstances(*problems: str) -> Circumstances:
         processes=12,
         batches=345,
         faults={FaultKind.KILL: {"done": 4, "skipped": 1}},
-        points=Counter({Point.IN_SQLITE: 2}),
+        points=Counter({Point.IN_COMMIT: 2}),
         drained_s=12.0,
         problems=problems,
     )
@@ -54,19 +54,19 @@ def test_good_run_is_called_good() -> None:
     text = shown(circumstances(), replayed())
     assert "GOOD: nothing is lost, and every double has a cause" in text
     assert "NOT GOOD" not in text
-    for part in (" 7 │", "1.2, 3.5", "SIGKILL", "in SQLite's transaction", "Spark ran the batch"):
+    for part in (" 7 │", "1.2, 3.5", "SIGKILL", "in a table's commit", "Spark ran the batch"):
         assert part in text, part
 
 
 def test_every_problem_is_reported() -> None:
     account = replayed()
-    account.sqlite.doubled = 3
-    account.examples.append("SQLite: the first of them")
+    account.tables[TABLE].doubled = 3
+    account.examples.append("delta: the first of them")
     run = circumstances("not everything was committed")
     text = shown(run, account)
-    assert "NOT GOOD: 3 rows doubled in SQLite" in text
+    assert "NOT GOOD: 3 rows doubled in delta" in text
     assert "NOT GOOD: not everything was committed" in text
-    assert "SQLite: the first of them" in text
+    assert "delta: the first of them" in text
     assert len(all_problems(run, account)) == 2
 
 
@@ -75,6 +75,7 @@ def test_programs_get_the_same_as_json() -> None:
     assert plain["is_good"] is True
     assert plain["faults"] == {"SIGKILL": {"done": 4, "skipped": 1}}
     assert plain["append"]["doubled"] == 5
+    assert plain["tables"]["delta"]["rows"] == 5
     assert sum(plain["causes"].values()) == 5
     bad = as_plain(circumstances("it hung"), replayed())
     assert (bad["is_good"], bad["problems"]) == (False, ["it hung"])

@@ -30,8 +30,8 @@ def test_short_run_is_good_and_says_so_as_json() -> None:
     report = json.loads(done.stdout)
     assert report["is_good"], report["problems"]
     assert report["seed"] == 7
-    assert report["append"]["lost"] == report["sqlite"]["lost"] == 0
-    assert report["produced"] == report["sqlite"]["rows"] > 0
+    assert report["append"]["lost"] == report["tables"]["sqlite"]["lost"] == 0
+    assert report["produced"] == report["tables"]["sqlite"]["rows"] > 0
     assert "seed 7, 0.25 minutes" in done.stderr
 
 
@@ -64,7 +64,9 @@ def test_nothing_outlives_a_run(running: subprocess.Popen[str], number: signal.S
     wait_until(lambda: not any(map(is_alive, pids)), 60.0, "the end of every process")
 
 
-@pytest.mark.parametrize("wrong", [["--minutes", "0"], ["--queries", "9"], ["--seed", "x"]])
+@pytest.mark.parametrize(
+    "wrong", [["--minutes", "0"], ["--queries", "9"], ["--seed", "x"], ["--sinks", "delta,oracle"]]
+)
 def test_wrong_options_are_refused(wrong: list[str]) -> None:
     done = subprocess.run(
         (*CHAOS, *wrong), cwd=ROOT, capture_output=True, text=True, timeout=120, check=False

@@ -1,43 +1,40 @@
-"""Two sinks: one takes everything, the other compares next offsets in its transaction."""
+"""The sinks: a file that takes everything, and real tables of the package."""
 
 from __future__ import annotations
 
 import uuid
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from chaos.account import SinkRow
-from chaos.sinks import (
-    AppendSink,
-    GapError,
-    SinkBatch,
-    SqliteSink,
-    appended_rows,
-    sqlite_rows,
-)
+from chaos.record import record_value
+from chaos.sinks import AppendSink, Row, SinkBatch, TableSink, appended_rows
+from chaos.tables import USE_POSTGRES, Places, TableKind, open_table, reach_in_commit, table_rows
+from spark_groups.errors import TableGapError
+from spark_groups.spark.tables.fence import Entry, FenceKey
 from spark_groups.types import OffsetRange
-from tests.chaos.stories import Story
 
 TOPIC_ID = uuid.UUID(int=1)
+GROUP = "g"
+
+
+class DiedError(BaseException):
+    """In place of the end of a process."""
+
+
+def dies() -> None:
+    raise DiedError
 
 
 def batch(
     first: int, until: int, *, execution: str = "q1.1.0", topic_id: uuid.UUID = TOPIC_ID
 ) -> SinkBatch:
-    rows = tuple(SinkRow(execution, "ants", 0, each, True) for each in range(first, until))
-    return SinkBatch(execution, "g", (OffsetRange(topic_id, "ants", 0, first, until),), rows)
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Path:
-    path = tmp_path / "rows.sqlite"
-    SqliteSink.create(path)
-    return path
-
-
-def offsets(path: Path) -> list[int]:
-    return [row.offset for row in sqlite_rows(path)]
+    rows = tuple(
+        Row("ants", 0, each, record_value("ants", 0, each)) for each in range(first, until)
+    )
+    return SinkBatch(execution, GROUP, 0, (OffsetRange(topic_id, "ants", 0, first, until),), rows)
 
 
 def test_append_sink_has_what_is_written_as_often_as_it_is(tmp_path: Path) -> None:
@@ -65,57 +62,78 @@ def test_row_that_was_cut_off_is_none_and_spoils_none(tmp_path: Path, cut: int) 
     assert found == ([0, 1, 5] if cut == 1 else [0, 5])
 
 
-def test_sqlite_skips_what_is_there_and_writes_the_rest(database: Path) -> None:
-    sink = SqliteSink(database)
-    sink.write(batch(0, 5))
-    sink.write(batch(0, 5))
-    sink.write(batch(3, 8))
-    sink.write(batch(2, 4))
-    assert offsets(database) == list(range(8))
+@pytest.fixture(params=TableKind)
+def kind(request: pytest.FixtureRequest) -> TableKind:
+    return TableKind(request.param)
 
 
-@pytest.mark.parametrize("first", [6, 100])
-def test_sqlite_refuses_a_gap_and_keeps_nothing_of_the_batch(database: Path, first: int) -> None:
-    sink = SqliteSink(database)
-    sink.write(batch(0, 5))
-    with pytest.raises(GapError, match=f"begins at {first}, and 5 is the next"):
-        sink.write(batch(first, first + 2))
-    assert offsets(database) == list(range(5))
-    sink.write(batch(5, 6))
+@pytest.fixture
+def places(request: pytest.FixtureRequest, kind: TableKind, tmp_path: Path) -> Places:
+    """Where a table of the kind may be made, which is not there yet."""
+    if kind not in USE_POSTGRES:
+        return Places(tmp_path)
+    server: str = request.getfixturevalue("postgres")
+    name = f"chaos_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return Places(tmp_path, psycopg.conninfo.make_conninfo(server, dbname=name))
 
 
-def test_sqlite_refuses_a_partition_that_does_not_begin_at_its_beginning(database: Path) -> None:
-    with pytest.raises(GapError):
-        SqliteSink(database).write(batch(1, 2))
+def offsets(kind: TableKind, places: Places) -> list[int]:
+    rows = list(table_rows(kind, places))
+    assert all(row.is_right for row in rows)
+    return sorted(row.offset for row in rows)
 
 
-def test_recreated_topic_begins_from_zero(database: Path) -> None:
-    sink = SqliteSink(database)
-    sink.write(batch(0, 2))
-    sink.write(batch(0, 2, topic_id=uuid.UUID(int=2)))
-    assert offsets(database) == [0, 1, 0, 1]
+def entry(kind: TableKind, places: Places) -> Entry | None:
+    key = FenceKey(GROUP, TOPIC_ID, 0)
+    return open_table(kind, places).read(GROUP).entries.get(key)
 
 
-def test_process_that_dies_in_the_transaction_leaves_nothing(database: Path) -> None:
-    def dies() -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        SqliteSink(database, dies).write(batch(0, 5))
-    assert offsets(database) == []
-    SqliteSink(database).write(batch(0, 5))
-    assert offsets(database) == list(range(5))
+def test_table_skips_what_is_there_and_writes_the_rest(kind: TableKind, places: Places) -> None:
+    sink = TableSink(open_table(kind, places))
+    for first, until in ((0, 5), (0, 5), (3, 8), (2, 4)):
+        sink.write(batch(first, until))
+    assert offsets(kind, places) == list(range(8))
+    assert entry(kind, places) == Entry(0, 8)
 
 
-def test_sqlite_that_does_not_compare_is_found_out(
-    database: Path, monkeypatch: pytest.MonkeyPatch
+def test_table_refuses_a_gap_and_keeps_nothing_of_the_batch(
+    kind: TableKind, places: Places
 ) -> None:
-    monkeypatch.setattr(SqliteSink, "_move_on", lambda *_: 0)
-    sink, story = SqliteSink(database), Story()
-    for run in ("q1.1", "q1.2"):
-        story.plan("q1.1", 0)
-        story.write(run, 0, range(5), plan="plan 0 of q1.1", is_replay=run == "q1.2")
-        sink.write(batch(0, 5, execution=f"{run}.0"))
-        story.ends(run)
-    story.sqlite = list(sqlite_rows(database))
-    assert story.account().problems() == ["5 rows doubled in SQLite"]
+    sink = TableSink(open_table(kind, places))
+    sink.write(batch(0, 5))
+    with pytest.raises(TableGapError, match="the batch begins at 6"):
+        sink.write(batch(6, 8))
+    assert offsets(kind, places) == list(range(5))
+
+
+def test_row_of_another_place_is_wrong(kind: TableKind, places: Places) -> None:
+    good = batch(0, 2)
+    moved = tuple(row._replace(offset=1 - row.offset) for row in good.rows)
+    written = SinkBatch(good.execution, GROUP, 0, good.ranges, moved)
+    TableSink(open_table(kind, places)).write(written)
+    assert [row.is_right for row in table_rows(kind, places)] == [False, False]
+
+
+def test_process_that_dies_before_the_commit_leaves_no_row(kind: TableKind, places: Places) -> None:
+    for points in ((dies,), (lambda: None, dies)):
+        with pytest.raises(DiedError):
+            TableSink(open_table(kind, places), *points).write(batch(0, 5))
+    assert entry(kind, places) is None
+    TableSink(open_table(kind, places)).write(batch(0, 5))
+    assert offsets(kind, places) == list(range(5))
+
+
+def test_process_that_dies_in_the_commit_leaves_all_or_nothing(
+    kind: TableKind, places: Places
+) -> None:
+    TableSink(open_table(kind, places)).write(batch(0, 5))
+    table = open_table(kind, places)
+    reach_in_commit(table, kind, dies)
+    with pytest.raises(DiedError):
+        TableSink(table).write(batch(5, 9))
+    there = 9 if kind is TableKind.DELTA else 5
+    assert (offsets(kind, places), entry(kind, places)) == (list(range(there)), Entry(0, there))
+    TableSink(open_table(kind, places)).write(batch(5, 9))
+    assert offsets(kind, places) == list(range(9))

@@ -22,6 +22,7 @@ from pyiceberg.table.update import RemoveSnapshotRefUpdate
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
+from chaos.postgres import running_postgres
 from spark_groups.errors import (
     OptionsError,
     TableChangedError,
@@ -42,7 +43,6 @@ from spark_groups.spark.tables.table import Attempt
 from spark_groups.spark.tables.write import Batch, Notices, write_batch
 from spark_groups.types import OffsetRange, topic_id_text
 from tests.iceberg_rest import running_rest_catalog
-from tests.postgres import running_postgres
 from tests.spark.tables.iceberg_tables import Lake, LakeWriter
 from tests.spark.tables.test_delta import GROUP, KEY, SCHEMA, TOPIC, reads, rows
 
