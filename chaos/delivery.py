@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from chaos.journal import Points
+from chaos.plants import planted
 from chaos.schedule import Point
 from chaos.setting import Files, Setting
 from chaos.sinks import AppendSink, SinkBatch, TableSink
@@ -52,5 +53,7 @@ class Delivery:
         reach = self._points.reach
         reach_in_commit(table, kind, partial(reach, Point.IN_COMMIT))
         return TableSink(
-            table, partial(reach, Point.BEFORE_STAGING), partial(reach, Point.BEFORE_COMMIT)
+            planted(table, setting.plant),
+            partial(reach, Point.BEFORE_STAGING),
+            partial(reach, Point.BEFORE_COMMIT),
         )

@@ -11,7 +11,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -19,6 +20,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from chaos.delivery import Delivery
 from chaos.facts import Note, Partition, RunKey, execution_name
 from chaos.journal import Journal, Orders, Points
+from chaos.plants import Plant
 from chaos.query import FAILED, REFUSED_GAP
 from chaos.schedule import Point
 from chaos.setting import Files, Setting
@@ -125,8 +127,12 @@ class PlainConsumer:
         batch = SinkBatch(execution, self._setting.group_id, self._batch, ranges, rows)
         self._journal.note(Note.WRITES, batch=self._batch)
         self._delivery.append(batch)
-        self._delivery.write(batch)
-        self._commit(ranges)
+        steps: list[Callable[[], None]] = [
+            partial(self._delivery.write, batch),
+            partial(self._commit, ranges),
+        ]
+        for step in reversed(steps) if self._setting.plant is Plant.KAFKA_FIRST else steps:
+            step()
         self._points.reach(Point.KAFKA_COMMIT_ACCEPTED)
 
     def _ranges(self, messages: Iterable[Message]) -> tuple[OffsetRange, ...]:

@@ -13,13 +13,15 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from chaos.checkpoint import Checkpoint
 from chaos.delivery import Delivery
 from chaos.facts import Note, Partition, RunKey, execution_name
 from chaos.journal import Journal, Orders, Points
+from chaos.plants import Plant
 from chaos.schedule import Point, QueryTraits
 from chaos.setting import Files, Setting
 from chaos.sinks import Row, SinkBatch
@@ -166,12 +168,15 @@ class Query:
         digest = hashlib.sha256(repr(sorted(map(tuple, values))).encode()).hexdigest()[:16]
         self._journal.note(Note.READ, batch=number, digest=digest)
         self._points.reach(Point.AFTER_READ)
+        steps: list[Callable[[], None]] = []
         if ranges:
             batch = SinkBatch(execution, self._setting.group_id, number, ranges, tuple(values))
             self._journal.note(Note.WRITES, batch=number)
             self._delivery.append(batch)
-            self._delivery.write(batch)
-        self._finish(number, end)
+            steps.append(partial(self._delivery.write, batch))
+        steps.append(partial(self._finish, number, end))
+        for step in reversed(steps) if self._setting.plant is Plant.KAFKA_FIRST else steps:
+            step()
 
     def _finish(self, number: int, end: dict[str, Any]) -> None:
         """Write commits/N, and report the batch as a listener does."""

@@ -36,6 +36,7 @@ from chaos.cluster import Broker, ClusterError
 from chaos.ensemble import Ensemble, Outcome, prepare_to_fork
 from chaos.facts import Facts, Partition, read_facts
 from chaos.journal import JOURNALS
+from chaos.plants import Plant
 from chaos.postgres import PostgresError, running_postgres
 from chaos.production import Production
 from chaos.report import Circumstances, all_problems, as_plain, as_tables
@@ -132,6 +133,7 @@ class Chaos:
             sinks=tuple(each.value for each in self._kinds),
             postgres=self._postgres,
             is_slow=is_slow,
+            plant=chosen.plant,
         )
         self._files.make()
         setting.save(self._files.directory)
@@ -354,6 +356,12 @@ def main(arguments: list[str] | None = None) -> int:
         default=[TableKind.SQLITE],
         help=f"tables, between commas: {', '.join(each.value for each in TableKind)};"
         " default sqlite",
+    )
+    parser.add_argument(
+        "--plant",
+        type=Plant,
+        metavar="BUG",
+        help=f"a bug that the run has to find: {', '.join(each.value for each in Plant)}",
     )
     parser.add_argument("--keep", type=Path, help="a directory for all files, kept")
     parser.add_argument("--json", action="store_true", help="the report as JSON, on stdout")

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from chaos.plants import Plant
 from chaos.schedule import QueryTraits
 from chaos.tables import Places
 
@@ -24,6 +25,7 @@ class Setting:
         sinks: The kinds of the tables that are written.
         postgres: How libpq reaches the server; None: no table needs it.
         is_slow: Whether batches are few and large.
+        plant: The bug that is planted; None: there is none.
     """
 
     bootstrap_servers: str
@@ -35,6 +37,7 @@ class Setting:
     sinks: tuple[str, ...]
     postgres: str | None
     is_slow: bool
+    plant: Plant | None
 
     def save(self, directory: Path) -> None:
         """Write it where `load` finds it.
@@ -54,8 +57,8 @@ class Setting:
         """
         values = json.loads((directory / "setting.json").read_text(encoding="ascii"))
         queries = {name: QueryTraits(**traits) for name, traits in values.pop("queries").items()}
-        sinks = tuple(values.pop("sinks"))
-        return cls(queries=queries, sinks=sinks, **values)
+        sinks, plant = tuple(values.pop("sinks")), values.pop("plant")
+        return cls(queries=queries, sinks=sinks, plant=plant and Plant(plant), **values)
 
     def places(self, files: Files) -> Places:
         """Return where the tables are.

@@ -38,7 +38,8 @@ def test_short_run_is_good_and_says_so_as_json() -> None:
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A run whose faults have begun."""
-    command = (*CHAOS, "--minutes", "5", "--seed", "7", "--queries", "2", "--keep")
+    command = (*CHAOS, "--minutes", "5", "--seed", "7", "--queries", "2")
+    command = (*command, "--sinks", "postgres", "--keep")
     process = subprocess.Popen(
         (*command, str(tmp_path / "kept")), cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
@@ -57,7 +58,7 @@ def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_nothing_outlives_a_run(running: subprocess.Popen[str], number: signal.Signals) -> None:
     pids = descendants(running.pid)
-    assert len(pids) >= 6, "a broker, what forks members, and the members"
+    assert len(pids) >= 7, "a broker, PostgreSQL, what forks members, and the members"
     running.send_signal(number)
     exit_code = running.wait(120)
     assert exit_code == (130 if number is signal.SIGTERM else -number)

@@ -9,12 +9,14 @@ import psycopg
 import pytest
 
 from chaos.account import SinkRow
+from chaos.plants import Plant, planted
 from chaos.record import record_value
 from chaos.sinks import AppendSink, Row, SinkBatch, TableSink, appended_rows
 from chaos.tables import USE_POSTGRES, Places, TableKind, open_table, reach_in_commit, table_rows
 from spark_groups.errors import TableGapError
 from spark_groups.spark.tables.fence import Entry, FenceKey
 from spark_groups.types import OffsetRange
+from tests.chaos.stories import TABLE, Story
 
 TOPIC_ID = uuid.UUID(int=1)
 GROUP = "g"
@@ -137,3 +139,44 @@ def test_process_that_dies_in_the_commit_leaves_all_or_nothing(
     assert (offsets(kind, places), entry(kind, places)) == (list(range(there)), Entry(0, there))
     TableSink(open_table(kind, places)).write(batch(5, 9))
     assert offsets(kind, places) == list(range(9))
+
+
+def account_of(kind: TableKind, places: Places, *executions: str) -> list[str]:
+    """Return the problems of a run whose executions all wrote the offsets 0 to 4."""
+    story = Story()
+    for number, run in enumerate(executions):
+        story.plan(run, 0)
+        story.write(run, 0, range(5), plan="plan 0 of q1.1", is_replay=number > 0)
+        story.ends(run)
+    found = entry(kind, places)
+    assert found is not None
+    story.table = list(table_rows(kind, places))
+    story.entry = (found.start_offset, found.next_offset)
+    return story.account().problems()
+
+
+@pytest.mark.parametrize(
+    ("plant", "problems"),
+    [(None, []), (Plant.NO_COMPARE, [f"5 rows doubled in {TABLE}"]), (Plant.COMPARE_BEFORE, [])],
+)
+def test_batch_that_comes_again_is_doubled_where_nothing_is_compared(
+    kind: TableKind, places: Places, plant: Plant | None, problems: list[str]
+) -> None:
+    for run in ("q1.1", "q1.2"):
+        sink = TableSink(planted(open_table(kind, places), plant))
+        sink.write(batch(0, 5, execution=f"{run}.0"))
+    assert account_of(kind, places, "q1.1", "q1.2") == problems
+
+
+@pytest.mark.parametrize("plant", [None, Plant.COMPARE_BEFORE])
+def test_zombie_doubles_its_batch_where_the_commit_does_not_compare(
+    kind: TableKind, places: Places, plant: Plant | None
+) -> None:
+    owner = TableSink(open_table(kind, places))
+    zombie = TableSink(
+        planted(open_table(kind, places), plant),
+        before_commit=lambda: owner.write(batch(0, 5, execution="q1.2.0")),
+    )
+    zombie.write(batch(0, 5))
+    problems = account_of(kind, places, "q1.1", "q1.2")
+    assert problems == ([] if plant is None else [f"5 rows doubled in {TABLE}"])
