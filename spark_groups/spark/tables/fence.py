@@ -88,7 +88,7 @@ class Skip:
             f"{self.topic}-{self.key.partition}: the table has it up to offset"
             f" {self.next_offset} (exclusive), so {self.next_offset - self.from_offset} offsets"
             f" from {self.from_offset} on are skipped; to write them again, delete their rows and"
-            f" run: {set_offsets_command(self.key.group_id)} --backwards"
+            f" run: {set_back_command([self])}"
         )
 
 
@@ -177,6 +177,36 @@ def compare(
     return Decision(tuple(write), tuple(changes), tuple(skips))
 
 
+def check_not_truncated(
+    skips: Sequence[Skip], truncated: Mapping[FenceKey, int], *, table: str
+) -> None:
+    """Refuse to skip offsets that may be those of other records than the table has.
+
+    After an unclean leader election a log may end below what a group has read, and then grow again.
+
+    Args:
+        skips: The skips of a batch.
+        truncated: The group's committed offsets that are the ends of truncated logs.
+        table: The table, for the error.
+
+    Raises:
+        TableGapError: Records would be missing in the table.
+    """
+    gone = [each for each in skips if truncated.get(each.key) == each.from_offset]
+    if gone:
+        problems = [
+            f"{each.topic}-{each.key.partition} ended at offset {each.from_offset}, but the table"
+            f" has it up to {each.next_offset} (exclusive)"
+            for each in gone
+        ]
+        raise TableGapError(
+            f"the batch is not written to {table}, because logs were truncated (caused by an"
+            f" unclean leader election): {_shown(problems)}. The rows from there on are of records"
+            " that are gone, and other records may have their offsets now. Delete these rows and"
+            f" run: {set_back_command(gone)}"
+        )
+
+
 def _gap(each: OffsetRange, entry: Entry | None) -> str | None:
     """Say which offsets would be missing in the table if a range were written; None: none."""
     if entry is None:
@@ -202,13 +232,17 @@ def _cut(each: OffsetRange, from_offset: int) -> OffsetRange:
     return OffsetRange(each.topic_id, each.topic, each.partition, from_offset, each.until_offset)
 
 
+def _shown(partitions: Sequence[str]) -> str:
+    shown = list(partitions[:_SHOWN_MAX])
+    if len(partitions) > _SHOWN_MAX:
+        shown.append(f"and {len(partitions) - _SHOWN_MAX} more partitions")
+    return "; ".join(shown)
+
+
 def _gap_text(group_id: str, gaps: Sequence[str], table: str) -> str:
-    shown = list(gaps[:_SHOWN_MAX])
-    if len(gaps) > _SHOWN_MAX:
-        shown.append(f"and {len(gaps) - _SHOWN_MAX} more partitions")
     return (
         f"the batch is not written to {table}, because records would be missing there:"
-        f" {'; '.join(shown)}. If they are to be missing (offsets were reset forward, or the log"
+        f" {_shown(gaps)}. If they are to be missing (offsets were reset forward, or the log"
         f" was cut), accept it with: {set_offsets_command(group_id)}; else reset the group's"
         " offsets to what the table has"
     )
@@ -222,6 +256,19 @@ def set_offsets_command(group_id: str) -> str:
     """
     quoted = shlex.quote(group_id)
     return f"spark-groups table set-offsets {quoted} --table TABLE --to-current --execute"
+
+
+def set_back_command(skips: Sequence[Skip]) -> str:
+    """Return the command that has skipped offsets written again, once their rows are deleted.
+
+    Args:
+        skips: The skips; all of one group.
+    """
+    group_id = shlex.quote(skips[0].key.group_id)
+    places = " ".join(
+        f"--topic {each.topic}:{each.key.partition}={each.from_offset}" for each in skips
+    )
+    return f"spark-groups table set-offsets {group_id} --table TABLE {places} --backwards --execute"
 
 
 def check_not_restored(group_id: str, state: TableState, *, table: str) -> None:

@@ -10,7 +10,7 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,14 +18,24 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import broadcast, col
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
+from spark_groups.offsets.starting import is_truncated
 from spark_groups.protocol.backoff import FIRST_BACKOFF_S, MAX_BACKOFF_S
+from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.options.values import Emit
 from spark_groups.spark.source.packing import pack
-from spark_groups.spark.source.running_query import RunningQuery, running_query
-from spark_groups.spark.tables.fence import Decision, SkipNotices, compare, other_groups
+from spark_groups.spark.source.running_query import RunningQuery, cluster_of, running_query
+from spark_groups.spark.tables.fence import (
+    Decision,
+    FenceKey,
+    SkipNotices,
+    check_not_truncated,
+    compare,
+    other_groups,
+)
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from spark_groups.spark.tables.tasks import ArrowTransform, RangesToTable
 from spark_groups.types import OffsetRange
+from spark_groups.wire.configuration import refuse
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +45,7 @@ _FROM: Final = "__spark_groups_from"
 
 RowsTransform = Callable[[DataFrame], DataFrame]
 Stage = Callable[[tuple[OffsetRange, ...], Attempt], Sequence[Piece]]
+Truncated = Callable[[], Mapping[FenceKey, int]]
 
 
 def write_table(
@@ -93,6 +104,7 @@ class TableWriter:
             Batch(checked.group_id, batch_id, running.ranges),
             lambda ranges, attempt: stage(batch, running, ranges, attempt),
             self._notices,
+            lambda: truncated_logs(checked),
         )
 
     def _stage_rows(
@@ -173,6 +185,7 @@ def write_batch(
     batch: Batch,
     stage: Stage,
     notices: Notices,
+    truncated: Truncated = dict,
     *,
     pause: Callable[[float], object] = time.sleep,
 ) -> None:
@@ -183,6 +196,8 @@ def write_batch(
         batch: What is written.
         stage: Stages the rows of ranges, in the name of an attempt.
         notices: What the user has been told.
+        truncated: Returns the group's committed offsets that are the ends of truncated logs; asked
+            for if a part of the batch is skipped.
         pause: Waits, while others commit.
 
     Raises:
@@ -194,6 +209,8 @@ def write_batch(
     for tries in range(COMMITS_MAX):
         state = table.read(batch.group_id, frozenset(topics))
         decision = compare(batch.group_id, batch.ranges, state, table=str(table))
+        if decision.skips:
+            check_not_truncated(decision.skips, truncated(), table=str(table))
         notices.tell(table, decision, other_groups(batch.group_id, topics, state))
         if not decision.write:
             return
@@ -213,6 +230,30 @@ def write_batch(
     raise TableChangedError(
         f"batch {batch.batch_id} was refused {COMMITS_MAX} times by {table}: {refused}"
     ) from refused
+
+
+def truncated_logs(options: SourceOptions) -> dict[FenceKey, int]:
+    """Return the committed offsets of a group to which it went back because a log was truncated.
+
+    A member commits such an offset, with a mark, before it plans the partition: so every query
+    finds the mark that writes a batch which begins there.
+
+    Args:
+        options: The options of a stream of the group.
+
+    Raises:
+        ProtocolError: The coordinator does not tell.
+    """
+    group_id = options.group_id
+    with cluster_of(options) as cluster:
+        fetched = cluster.fetch_all_offsets(group_id)
+    for code in (fetched.error_code, *fetched.errors.values()):
+        refuse(code, f"OffsetFetch of {group_id!r}")
+    return {
+        FenceKey(group_id, key.topic_id, key.partition): each.committed_offset
+        for key, each in fetched.offsets.items()
+        if is_truncated(each.metadata)
+    }
 
 
 def rows_of(

@@ -21,15 +21,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, length
 
 import spark_groups
-from spark_groups.errors import TableChangedError
+from spark_groups.errors import TableChangedError, TableGapError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
-from spark_groups.spark.tables.fence import Decision, Entry, TableState
+from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState
 from spark_groups.spark.tables.table import Attempt, Piece
 from spark_groups.spark.tables.write import COMMITS_MAX, Batch, Notices, write_batch
 from spark_groups.types import OffsetRange, TopicId
 from tests.brokers import ANSWER_S, Row, admin, create_topic, delete_topic, produce
 from tests.spark.queries import READ_S, GroupQuery
-from tests.spark.tables.test_delta import GROUP, Writer, entries, offsets, reads, rows
+from tests.spark.tables.test_delta import GROUP, KEY, Writer, entries, offsets, reads, rows
 
 PARTITIONS = 3
 ROWS = 120
@@ -151,6 +151,23 @@ def test_writer_that_is_always_refused_gives_up(
         write_batch(writer.table, batch_of(reads(10, 20)), Staging(writer), Notices(), pause=pause)
     assert len(taken) == COMMITS_MAX
     assert offsets(tmp_path) == list(range(10))
+
+
+def test_truncated_logs_are_asked_for_only_if_something_is_skipped(tmp_path: Path) -> None:
+    writer, asked = Writer(tmp_path), []
+
+    def truncated() -> dict[FenceKey, int]:
+        asked.append(True)
+        return {KEY: 5}
+
+    write_batch(writer.table, batch_of(reads(0, 10)), Staging(writer), Notices(), truncated)
+    write_batch(writer.table, batch_of(reads(10, 20)), Staging(writer), Notices(), truncated)
+    assert asked == []
+    write_batch(writer.table, batch_of(reads(10, 30)), Staging(writer), Notices(), truncated)
+    assert asked == [True]
+    with pytest.raises(TableGapError, match="departures-0 ended at offset 5"):
+        write_batch(writer.table, batch_of(reads(5, 40)), Staging(writer), Notices(), truncated)
+    assert offsets(tmp_path) == list(range(30))
 
 
 @pytest.mark.parametrize("seed", range(3))
