@@ -19,6 +19,7 @@ from spark_groups.errors import TableGapError, TableRestoredError
 from spark_groups.types import OffsetRange, TopicId
 
 _SHOWN_MAX: Final = 5
+_SET_AT_ONCE_MAX: Final = 50
 
 
 class FenceKey(NamedTuple):
@@ -88,7 +89,7 @@ class Skip:
             f"{self.topic}-{self.key.partition}: the table has it up to offset"
             f" {self.next_offset} (exclusive), so {self.next_offset - self.from_offset} offsets"
             f" from {self.from_offset} on are skipped; to write them again, delete their rows and"
-            f" run: {set_back_command([self])}"
+            f" run: {_set_back_command([self])}"
         )
 
 
@@ -150,7 +151,7 @@ def compare(
     write: list[OffsetRange] = []
     changes: list[EntryChange] = []
     skips: list[Skip] = []
-    gaps: list[str] = []
+    gaps: list[tuple[OffsetRange, str]] = []
     seen: set[FenceKey] = set()
     for each in sorted(ranges):
         key = FenceKey(group_id, each.topic_id, each.partition)
@@ -162,7 +163,7 @@ def compare(
         entry = state.entries.get(key)
         gap = _gap(each, entry)
         if gap is not None:
-            gaps.append(gap)
+            gaps.append((each, gap))
             continue
         from_offset = each.from_offset if entry is None else entry.next_offset
         if from_offset > each.from_offset:
@@ -203,7 +204,7 @@ def check_not_truncated(
             f"the batch is not written to {table}, because logs were truncated (caused by an"
             f" unclean leader election): {_shown(problems)}. The rows from there on are of records"
             " that are gone, and other records may have their offsets now. Delete these rows and"
-            f" run: {set_back_command(gone)}"
+            f" run: {_set_back_command(gone)}"
         )
 
 
@@ -239,36 +240,31 @@ def _shown(partitions: Sequence[str]) -> str:
     return "; ".join(shown)
 
 
-def _gap_text(group_id: str, gaps: Sequence[str], table: str) -> str:
+def _gap_text(group_id: str, gaps: Sequence[tuple[OffsetRange, str]], table: str) -> str:
+    # The group's committed offset is another one where records were deleted before they were read.
+    places = [(each.topic, each.partition, each.from_offset) for each, _ in gaps]
     return (
         f"the batch is not written to {table}, because records would be missing there:"
-        f" {_shown(gaps)}. If they are to be missing (offsets were reset forward, or the log"
-        f" was cut), accept it with: {set_offsets_command(group_id)}; else reset the group's"
-        " offsets to what the table has"
+        f" {_shown([text for _, text in gaps])}. If they are to be missing (offsets were reset"
+        " forward, or the log was cut), accept it with:"
+        f" {_set_offsets_command(group_id, places)}; else reset the group's offsets to what the"
+        " table has"
     )
 
 
-def set_offsets_command(group_id: str) -> str:
-    """Return the command that sets a table's entries to the group's committed offsets.
-
-    Args:
-        group_id: The group.
-    """
-    quoted = shlex.quote(group_id)
-    return f"spark-groups table set-offsets {quoted} --table TABLE --to-current --execute"
+def _set_back_command(skips: Sequence[Skip]) -> str:
+    """Return the command that has skipped offsets written again, once their rows are deleted."""
+    places = [(each.topic, each.key.partition, each.from_offset) for each in skips]
+    return f"{_set_offsets_command(skips[0].key.group_id, places)} --backwards"
 
 
-def set_back_command(skips: Sequence[Skip]) -> str:
-    """Return the command that has skipped offsets written again, once their rows are deleted.
-
-    Args:
-        skips: The skips; all of one group.
-    """
-    group_id = shlex.quote(skips[0].key.group_id)
-    places = " ".join(
-        f"--topic {each.topic}:{each.key.partition}={each.from_offset}" for each in skips
+def _set_offsets_command(group_id: str, places: Sequence[tuple[str, int, int]]) -> str:
+    """Return the command that sets a table's entries to offsets of partitions of topics."""
+    given = " ".join(
+        f"--topic {topic}:{partition}={offset}"
+        for topic, partition, offset in places[:_SET_AT_ONCE_MAX]
     )
-    return f"spark-groups table set-offsets {group_id} --table TABLE {places} --backwards --execute"
+    return f"spark-groups table set-offsets {shlex.quote(group_id)} --table TABLE {given} --execute"
 
 
 def check_not_restored(group_id: str, state: TableState, *, table: str) -> None:

@@ -11,15 +11,23 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
 
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import broadcast, col
 
-from spark_groups.errors import OptionsError, TableChangedError, TableError
+from spark_groups.errors import (
+    ErrorCode,
+    OptionsError,
+    Reaction,
+    TableChangedError,
+    TableError,
+    rule_for,
+)
 from spark_groups.offsets.starting import is_truncated
 from spark_groups.protocol.backoff import FIRST_BACKOFF_S, MAX_BACKOFF_S
+from spark_groups.protocol.messages import EARLIEST_TIMESTAMP, ListOffsetsRequest
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.options.values import Emit
 from spark_groups.spark.source.packing import pack
@@ -45,7 +53,6 @@ _FROM: Final = "__spark_groups_from"
 
 RowsTransform = Callable[[DataFrame], DataFrame]
 Stage = Callable[[tuple[OffsetRange, ...], Attempt], Sequence[Piece]]
-Truncated = Callable[[], Mapping[FenceKey, int]]
 
 
 def write_table(
@@ -104,7 +111,7 @@ class TableWriter:
             Batch(checked.group_id, batch_id, running.ranges),
             lambda ranges, attempt: stage(batch, running, ranges, attempt),
             self._notices,
-            lambda: truncated_logs(checked),
+            GroupLogs(checked),
         )
 
     def _stage_rows(
@@ -185,7 +192,7 @@ def write_batch(
     batch: Batch,
     stage: Stage,
     notices: Notices,
-    truncated: Truncated = dict,
+    logs: Logs | None = None,
     *,
     pause: Callable[[float], object] = time.sleep,
 ) -> None:
@@ -196,8 +203,7 @@ def write_batch(
         batch: What is written.
         stage: Stages the rows of ranges, in the name of an attempt.
         notices: What the user has been told.
-        truncated: Returns the group's committed offsets that are the ends of truncated logs; asked
-            for if a part of the batch is skipped.
+        logs: What happened to the logs of its partitions; None: nothing.
         pause: Waits, while others commit.
 
     Raises:
@@ -208,15 +214,19 @@ def write_batch(
     refused: TableChangedError | None = None
     for tries in range(COMMITS_MAX):
         state = table.read(batch.group_id, frozenset(topics))
-        decision = compare(batch.group_id, batch.ranges, state, table=str(table))
-        if decision.skips:
-            check_not_truncated(decision.skips, truncated(), table=str(table))
+        ranges = logs.kept(batch.ranges) if logs else batch.ranges
+        decision = compare(batch.group_id, ranges, state, table=str(table))
+        if decision.skips and logs:
+            check_not_truncated(decision.skips, logs.truncated(), table=str(table))
         notices.tell(table, decision, other_groups(batch.group_id, topics, state))
         if not decision.write:
             return
         if staged is None or staged[0] != decision.write:
             attempt = Attempt(batch.group_id, batch.batch_id, uuid.uuid4().hex[:12])
             staged = (decision.write, attempt, stage(decision.write, attempt))
+            if logs and logs.kept(batch.ranges) != ranges:
+                # Some records may have been deleted before a task came to read them.
+                continue
         try:
             table.commit(staged[1], staged[2], decision, state)
         except TableChangedError as error:
@@ -232,28 +242,67 @@ def write_batch(
     ) from refused
 
 
-def truncated_logs(options: SourceOptions) -> dict[FenceKey, int]:
-    """Return the committed offsets of a group to which it went back because a log was truncated.
+class Logs(Protocol):
+    """Tells what happened to the logs of a batch's partitions."""
 
-    A member commits such an offset, with a mark, before it plans the partition: so every query
-    finds the mark that writes a batch which begins there.
+    def kept(self, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
+        """Return ranges without the offsets before which the log begins, if rows may be missing.
+
+        Args:
+            ranges: The ranges of a batch.
+        """
+
+    def truncated(self) -> Mapping[FenceKey, int]:
+        """Return the group's committed offsets that are the ends of truncated logs.
+
+        A member commits such an offset, with a mark, before it plans the partition: so every query
+        finds the mark that writes a batch which begins there.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLogs:
+    """Asks the brokers, if a part of a batch is skipped, or if `failOnDataLoss` is false.
+
+    Each call raises a ProtocolError if a broker refuses to answer.
 
     Args:
         options: The options of a stream of the group.
-
-    Raises:
-        ProtocolError: The coordinator does not tell.
     """
-    group_id = options.group_id
-    with cluster_of(options) as cluster:
-        fetched = cluster.fetch_all_offsets(group_id)
-    for code in (fetched.error_code, *fetched.errors.values()):
-        refuse(code, f"OffsetFetch of {group_id!r}")
-    return {
-        FenceKey(group_id, key.topic_id, key.partition): each.committed_offset
-        for key, each in fetched.offsets.items()
-        if is_truncated(each.metadata)
-    }
+
+    options: SourceOptions
+
+    def kept(self, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
+        """Return ranges without the offsets before which the log begins."""
+        if self.options.fail_on_data_loss:
+            return ranges
+        keys = frozenset(each.key for each in ranges)
+        with cluster_of(self.options) as cluster:
+            request = ListOffsetsRequest(partitions=keys, timestamp_ms=EARLIEST_TIMESTAMP)
+            listed = cluster.list_offsets(request)
+        kept = []
+        for each in ranges:
+            code = listed.errors.get(each.key, int(ErrorCode.NONE))
+            if rule_for(code).offsets is not Reaction.DROP_TOPIC:
+                refuse(code, f"ListOffsets of {each.topic_partition}")
+            # Of a deleted topic there is nothing left.
+            start = listed.offsets.get(each.key, each.until_offset)
+            first = max(each.from_offset, min(start, each.until_offset))
+            kept.append(replace(each, from_offset=first))
+        return tuple(kept)
+
+    def truncated(self) -> dict[FenceKey, int]:
+        """Return the group's committed offsets that are the ends of truncated logs."""
+        group_id = self.options.group_id
+        with cluster_of(self.options) as cluster:
+            fetched = cluster.fetch_all_offsets(group_id)
+        for code in (fetched.error_code, *fetched.errors.values()):
+            refuse(code, f"OffsetFetch of {group_id!r}")
+        return {
+            FenceKey(group_id, key.topic_id, key.partition): each.committed_offset
+            for key, each in fetched.offsets.items()
+            if is_truncated(each.metadata)
+        }
 
 
 def rows_of(

@@ -74,7 +74,7 @@ def test_new_records_at_old_offsets_stop_the_query_and_are_not_skipped(  # noqa:
         assert f"{topic_name}-0 ended at offset 10, but the table has it up to 15" in failure
         assert query.values() == Counter(kept + gone)
 
-    command = re.search(r"run: spark-groups (table set-offsets .* --execute)", failure)
+    command = re.search(r"run: spark-groups (table set-offsets .* --execute --backwards)", failure)
     assert command is not None, failure
     deltalake.DeltaTable(query.path).delete(f'"offset" >= {READ_BEFORE}')
     words = command[1].replace("TABLE", f"delta:{query.path}").split()
