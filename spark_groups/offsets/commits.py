@@ -40,6 +40,7 @@ class PendingCommit:
         leader_epoch: A leader epoch whose log reached the offset, or NO_LEADER_EPOCH.
         uncertain: True once a request with it got no answer.
         refused_at: When it was last refused as stale: it waits for a heartbeat sent after that.
+        is_truncated: Whether the log was truncated to the offset, below an offset that was read.
     """
 
     key: TopicIdPartition
@@ -50,6 +51,7 @@ class PendingCommit:
     leader_epoch: int = NO_LEADER_EPOCH
     uncertain: bool = False
     refused_at: float | None = None
+    is_truncated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +239,9 @@ def commit_request(
         instance_id=instance_id,
         offsets={
             key: OffsetAndMetadata(
-                each.committed_offset, commit_metadata(each.known_count), each.leader_epoch
+                each.committed_offset,
+                commit_metadata(each.known_count, is_truncated=each.is_truncated),
+                each.leader_epoch,
             )
             for key, each in commits.items()
         },

@@ -48,6 +48,7 @@ class Phase(Enum):
     FETCHING = "its committed offset is asked for"
     LISTING = "nothing is committed: its starting offset is being looked up"
     SETTLING = "where it starts is being committed"
+    TRUNCATED = "its log was truncated: where it continues is being committed"
     VALIDATING = "its leader changed: the new one is asked whether its log reaches the position"
     READY = "may be planned"
 
@@ -256,13 +257,17 @@ class Ledger:
         return frozenset(k for k, owned in self.owned.items() if owned.phase in BEFORE_START)
 
     def move_back(self, key: TopicIdPartition, position: int, leader_epoch: int) -> None:
-        """Continue, in a new tenure, where the log was truncated; reads beyond it are void."""
+        """Go back, in a new tenure, to where the log was truncated; reads beyond it are void.
+
+        The partition is planned once that position is committed: who has written the rows somewhere
+        must be able to learn that other records may stand at their offsets now.
+        """
         self._tenures += 1
         self._committing.pop(key, None)
         self._undecided.pop(key, None)
         self._planned_at[key] = _PlannedAt(VOID, NO_LEADER_EPOCH)
         owned = self.owned[key]
-        owned.tenure, owned.phase = self._tenures, Phase.READY
+        owned.tenure, owned.phase = self._tenures, Phase.TRUNCATED
         owned.stand_at(position, leader_epoch)
 
     def commit_of_position(self, key: TopicIdPartition, member_epoch: int) -> PendingCommit:
@@ -270,7 +275,8 @@ class Ledger:
         owned = self.owned[key]
         known = owned.leader_epoch if owned.reached_offset == owned.position else NO_LEADER_EPOCH
         place = (owned.position, owned.known_count, known)
-        return PendingCommit(key, owned.tenure, member_epoch, *place)
+        is_truncated = owned.phase is Phase.TRUNCATED
+        return PendingCommit(key, owned.tenure, member_epoch, *place, is_truncated=is_truncated)
 
     def undecided(self) -> frozenset[TopicIdPartition]:
         """Return the ready partitions with unsettled finished runs."""

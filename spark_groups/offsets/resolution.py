@@ -405,6 +405,8 @@ class PositionResolver:
             if owned.phase is Phase.SETTLING:
                 owned.phase = Phase.READY
                 self._found(commit.key, owned, resolved, now, committed=False)
+            elif owned.phase is Phase.TRUNCATED:
+                owned.phase = Phase.READY
         return resolved
 
     def unsettled(self, commit: PendingCommit) -> None:

@@ -3,7 +3,8 @@
 Spark's `startingOffsets` applies when the *group* first reads a topic. The first position is
 committed at once, with the topic's partition count as metadata: resolving "latest" again later
 would skip records. A partition beyond that count was added later and starts at its beginning. The
-metadata also marks offsets set by an operator, which end finished runs.
+metadata also marks offsets set by an operator, which end finished runs, and those to which a member
+went back because the log was truncated.
 """
 
 from __future__ import annotations
@@ -65,15 +66,17 @@ class StartingOffsets:
 
 
 @lru_cache(maxsize=64)
-def commit_metadata(known_count: int, *, is_reset: bool = False) -> str:
+def commit_metadata(known_count: int, *, is_reset: bool = False, is_truncated: bool = False) -> str:
     """Return the metadata of an offset commit.
 
     Args:
         known_count: Partitions of the topic when the group began to read it.
         is_reset: Whether an operator set the offset.
+        is_truncated: Whether the log was truncated to the offset, below what the group had read.
     """
-    reset = {"reset": True} if is_reset else {}
-    return json.dumps({"partitions": known_count, **reset}, separators=(",", ":"))
+    marks = {"reset": is_reset, "truncated": is_truncated}
+    fields = {"partitions": known_count, **{key: True for key, is_set in marks.items() if is_set}}
+    return json.dumps(fields, separators=(",", ":"))
 
 
 def parse_commit_metadata(metadata: str) -> int | None:
@@ -85,6 +88,11 @@ def parse_commit_metadata(metadata: str) -> int | None:
 def is_query_commit(metadata: str) -> bool:
     """Return whether a query committed an offset, not an operator or another consumer."""
     return parse_commit_metadata(metadata) is not None and not _fields(metadata).get("reset")
+
+
+def is_truncated(metadata: str) -> bool:
+    """Return whether a log was truncated to the offset, below what the group had read."""
+    return _fields(metadata).get("truncated") is True
 
 
 @lru_cache(maxsize=64)

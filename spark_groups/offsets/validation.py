@@ -139,7 +139,7 @@ class PositionValidator:
         )
         found = EpochEnd(kept, listed.leader_epoch)
         self._truncated(key, found, DataLost(now, message), resolved)
-        return not self._fail_on_data_loss
+        return False
 
     def doubted(self) -> frozenset[TopicIdPartition]:
         """Return the partitions whose listed ends are doubted."""

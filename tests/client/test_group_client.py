@@ -21,7 +21,12 @@ from spark_groups.offsets.events import (
     RevocationBudgetUsed,
 )
 from spark_groups.offsets.planning import PlanLimit
-from spark_groups.offsets.starting import StartingOffsets, StartingPoint, commit_metadata
+from spark_groups.offsets.starting import (
+    StartingOffsets,
+    StartingPoint,
+    commit_metadata,
+    is_truncated,
+)
 from spark_groups.protocol import messages as m
 from spark_groups.protocol.events import PartitionsRevoked
 from spark_groups.protocol.member_config import MemberConfig
@@ -418,6 +423,8 @@ def test_rows_that_are_written_again_after_a_log_was_cut_are_another_batch_for_s
     assert isinstance(request, m.OffsetForLeaderEpochRequest)
     cut = m.OffsetForLeaderEpochResponse(ends=dict.fromkeys(request.lookups, m.EpochEnd(5, 2)))
     harness.answer(Channel.CLUSTER, cut)
+    assert harness.plan(ALL, ends({0: 10}), {key(0): 3}) is None
+    harness.answer(Channel.OFFSETS, all_of(harness.until(m.OffsetCommitRequest)))
     between = harness.plan(ALL, ends({0: 10}), {key(0): 3})
     assert between is not None
     assert not between.ranges, "Spark would take the same text for no news"
@@ -425,10 +432,10 @@ def test_rows_that_are_written_again_after_a_log_was_cut_are_another_batch_for_s
     again = harness.plan(ALL, ends({0: 10}), {key(0): 3})
     assert again == first
     finish(harness, again)
-    harness.answer(Channel.OFFSETS, all_of(harness.until(m.OffsetCommitRequest)))
     request = harness.until(m.OffsetCommitRequest)
     assert isinstance(request, m.OffsetCommitRequest)
     assert offsets_of(request) == {0: 10}
+    assert not is_truncated(request.offsets[key(0)].metadata)
 
 
 def test_larger_rebalance_timeout_does_not_apply_to_an_earlier_revocation() -> None:

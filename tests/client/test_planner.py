@@ -9,6 +9,7 @@ from spark_groups.errors import DataLossError
 from spark_groups.offsets.events import DataLost
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.resolution import Resolved
+from spark_groups.offsets.starting import is_truncated
 from spark_groups.offsets.validation import DOUBT_S
 from spark_groups.protocol import messages as m
 from tests.client.harness import ClientHarness, accepted, all_of, committed, ends, key, parts
@@ -199,6 +200,8 @@ def test_where_it_is_gone_on_with_a_cut_log_is_committed_at_once() -> None:
     assert isinstance(commit, m.OffsetCommitRequest)
     assert commit.offsets[key(0)].committed_offset == 5
     assert commit.offsets[key(0)].leader_epoch == 3
+    assert is_truncated(commit.offsets[key(0)].metadata)
+    assert batch(harness, {0: 99}, leader_epoch=3) == {}, "a batch of it could run before that"
     harness.answer(Channel.OFFSETS, all_of(commit))
     assert len(harness.find(DataLost)) == 1
     assert batch(harness, {0: 99}, leader_epoch=3) == {0: (5, 99)}

@@ -12,6 +12,7 @@ from spark_groups.offsets.starting import (
     StartingPoint,
     commit_metadata,
     is_query_commit,
+    is_truncated,
     known_counts,
     parse_commit_metadata,
 )
@@ -76,6 +77,16 @@ def test_a_reset_is_no_commit_of_a_query_and_keeps_the_count() -> None:
     assert is_query_commit('{"partitions":4,"else":1}')
     for metadata in (commit_metadata(4, is_reset=True), "", "spark", "[]", '{"reset":false}'):
         assert not is_query_commit(metadata)
+
+
+def test_offset_that_a_log_was_truncated_to_is_a_commit_of_a_query_and_keeps_the_count() -> None:
+    metadata = commit_metadata(4, is_truncated=True)
+    assert metadata == '{"partitions":4,"truncated":true}'
+    assert parse_commit_metadata(metadata) == 4
+    assert is_query_commit(metadata)
+    assert is_truncated(metadata)
+    for other in (commit_metadata(4), '{"partitions":4,"truncated":1}', "", "spark"):
+        assert not is_truncated(other)
 
 
 def test_latest_skips_what_is_not_named() -> None:

@@ -126,7 +126,10 @@ def test_truncated_log_is_gone_on_with_where_that_is_wanted() -> None:
     assert resolved.data_loss is None
     assert len(resolved.events) == 1
     assert scene.stand(0) == (5, 4)
-    assert scene.listed({0: (99, 4)})[0] == {0: 5}
+    assert resolved.to_commit == [key(0)]
+    commit = scene.ledger.commit_of_position(key(0), 3)
+    assert (commit.committed_offset, commit.is_truncated) == (5, True)
+    assert scene.listed({0: (99, 4)})[0] == {}, "it is not planned before that is committed"
 
 
 def test_leader_that_does_not_know_is_believed_by_its_end() -> None:

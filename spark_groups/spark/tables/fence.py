@@ -19,6 +19,7 @@ from spark_groups.errors import TableGapError, TableRestoredError
 from spark_groups.types import OffsetRange, TopicId
 
 _SHOWN_MAX: Final = 5
+_SET_AT_ONCE_MAX: Final = 50
 
 
 class FenceKey(NamedTuple):
@@ -88,7 +89,7 @@ class Skip:
             f"{self.topic}-{self.key.partition}: the table has it up to offset"
             f" {self.next_offset} (exclusive), so {self.next_offset - self.from_offset} offsets"
             f" from {self.from_offset} on are skipped; to write them again, delete their rows and"
-            f" run: {set_offsets_command(self.key.group_id)} --backwards"
+            f" run: {_set_back_command([self])}"
         )
 
 
@@ -150,7 +151,7 @@ def compare(
     write: list[OffsetRange] = []
     changes: list[EntryChange] = []
     skips: list[Skip] = []
-    gaps: list[str] = []
+    gaps: list[tuple[OffsetRange, str]] = []
     seen: set[FenceKey] = set()
     for each in sorted(ranges):
         key = FenceKey(group_id, each.topic_id, each.partition)
@@ -162,7 +163,7 @@ def compare(
         entry = state.entries.get(key)
         gap = _gap(each, entry)
         if gap is not None:
-            gaps.append(gap)
+            gaps.append((each, gap))
             continue
         from_offset = each.from_offset if entry is None else entry.next_offset
         if from_offset > each.from_offset:
@@ -175,6 +176,36 @@ def compare(
     if gaps:
         raise TableGapError(_gap_text(group_id, gaps, table))
     return Decision(tuple(write), tuple(changes), tuple(skips))
+
+
+def check_not_truncated(
+    skips: Sequence[Skip], truncated: Mapping[FenceKey, int], *, table: str
+) -> None:
+    """Refuse to skip offsets that may be those of other records than the table has.
+
+    After an unclean leader election a log may end below what a group has read, and then grow again.
+
+    Args:
+        skips: The skips of a batch.
+        truncated: The group's committed offsets that are the ends of truncated logs.
+        table: The table, for the error.
+
+    Raises:
+        TableGapError: Records would be missing in the table.
+    """
+    gone = [each for each in skips if truncated.get(each.key) == each.from_offset]
+    if gone:
+        problems = [
+            f"{each.topic}-{each.key.partition} ended at offset {each.from_offset}, but the table"
+            f" has it up to {each.next_offset} (exclusive)"
+            for each in gone
+        ]
+        raise TableGapError(
+            f"the batch is not written to {table}, because logs were truncated (caused by an"
+            f" unclean leader election): {_shown(problems)}. The rows from there on are of records"
+            " that are gone, and other records may have their offsets now. Delete these rows and"
+            f" run: {_set_back_command(gone)}"
+        )
 
 
 def _gap(each: OffsetRange, entry: Entry | None) -> str | None:
@@ -202,26 +233,38 @@ def _cut(each: OffsetRange, from_offset: int) -> OffsetRange:
     return OffsetRange(each.topic_id, each.topic, each.partition, from_offset, each.until_offset)
 
 
-def _gap_text(group_id: str, gaps: Sequence[str], table: str) -> str:
-    shown = list(gaps[:_SHOWN_MAX])
-    if len(gaps) > _SHOWN_MAX:
-        shown.append(f"and {len(gaps) - _SHOWN_MAX} more partitions")
+def _shown(partitions: Sequence[str]) -> str:
+    shown = list(partitions[:_SHOWN_MAX])
+    if len(partitions) > _SHOWN_MAX:
+        shown.append(f"and {len(partitions) - _SHOWN_MAX} more partitions")
+    return "; ".join(shown)
+
+
+def _gap_text(group_id: str, gaps: Sequence[tuple[OffsetRange, str]], table: str) -> str:
+    # The group's committed offset is another one where records were deleted before they were read.
+    places = [(each.topic, each.partition, each.from_offset) for each, _ in gaps]
     return (
         f"the batch is not written to {table}, because records would be missing there:"
-        f" {'; '.join(shown)}. If they are to be missing (offsets were reset forward, or the log"
-        f" was cut), accept it with: {set_offsets_command(group_id)}; else reset the group's"
-        " offsets to what the table has"
+        f" {_shown([text for _, text in gaps])}. If they are to be missing (offsets were reset"
+        " forward, or the log was cut), accept it with:"
+        f" {_set_offsets_command(group_id, places)}; else reset the group's offsets to what the"
+        " table has"
     )
 
 
-def set_offsets_command(group_id: str) -> str:
-    """Return the command that sets a table's entries to the group's committed offsets.
+def _set_back_command(skips: Sequence[Skip]) -> str:
+    """Return the command that has skipped offsets written again, once their rows are deleted."""
+    places = [(each.topic, each.key.partition, each.from_offset) for each in skips]
+    return f"{_set_offsets_command(skips[0].key.group_id, places)} --backwards"
 
-    Args:
-        group_id: The group.
-    """
-    quoted = shlex.quote(group_id)
-    return f"spark-groups table set-offsets {quoted} --table TABLE --to-current --execute"
+
+def _set_offsets_command(group_id: str, places: Sequence[tuple[str, int, int]]) -> str:
+    """Return the command that sets a table's entries to offsets of partitions of topics."""
+    given = " ".join(
+        f"--topic {topic}:{partition}={offset}"
+        for topic, partition, offset in places[:_SET_AT_ONCE_MAX]
+    )
+    return f"spark-groups table set-offsets {shlex.quote(group_id)} --table TABLE {given} --execute"
 
 
 def check_not_restored(group_id: str, state: TableState, *, table: str) -> None:

@@ -10,22 +10,40 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
 
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import broadcast, col
 
-from spark_groups.errors import OptionsError, TableChangedError, TableError
+from spark_groups.errors import (
+    ErrorCode,
+    OptionsError,
+    Reaction,
+    TableChangedError,
+    TableError,
+    rule_for,
+)
+from spark_groups.offsets.starting import is_truncated
 from spark_groups.protocol.backoff import FIRST_BACKOFF_S
+from spark_groups.protocol.messages import EARLIEST_TIMESTAMP, ListOffsetsRequest
+from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.options.values import Emit
 from spark_groups.spark.source.packing import pack
-from spark_groups.spark.source.running_query import RunningQuery, running_query
-from spark_groups.spark.tables.fence import Decision, SkipNotices, compare, other_groups
+from spark_groups.spark.source.running_query import RunningQuery, cluster_of, running_query
+from spark_groups.spark.tables.fence import (
+    Decision,
+    FenceKey,
+    SkipNotices,
+    check_not_truncated,
+    compare,
+    other_groups,
+)
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from spark_groups.spark.tables.tasks import ArrowTransform, RangesToTable
 from spark_groups.types import OffsetRange
+from spark_groups.wire.configuration import refuse
 
 logger = logging.getLogger(__name__)
 
@@ -96,6 +114,7 @@ class TableWriter:
             Batch(checked.group_id, batch_id, running.ranges),
             lambda ranges, attempt: stage(batch, running, ranges, attempt),
             self._notices,
+            GroupLogs(checked),
         )
 
     def _stage_rows(
@@ -176,6 +195,7 @@ def write_batch(
     batch: Batch,
     stage: Stage,
     notices: Notices,
+    logs: Logs | None = None,
     *,
     pause: Callable[[float], object] = time.sleep,
 ) -> None:
@@ -186,6 +206,7 @@ def write_batch(
         batch: What is written.
         stage: Stages the rows of ranges, in the name of an attempt.
         notices: What the user has been told.
+        logs: What happened to the logs of its partitions; None: nothing.
         pause: Waits, while others commit.
 
     Raises:
@@ -196,13 +217,19 @@ def write_batch(
     refused: TableChangedError | None = None
     for tries in range(COMMITS_MAX):
         state = table.read(batch.group_id, frozenset(topics))
-        decision = compare(batch.group_id, batch.ranges, state, table=str(table))
+        ranges = logs.kept(batch.ranges) if logs else batch.ranges
+        decision = compare(batch.group_id, ranges, state, table=str(table))
+        if decision.skips and logs:
+            check_not_truncated(decision.skips, logs.truncated(), table=str(table))
         notices.tell(table, decision, other_groups(batch.group_id, topics, state))
         if not decision.write:
             return
         if staged is None or staged[0] != decision.write:
             attempt = Attempt(batch.group_id, batch.batch_id, uuid.uuid4().hex[:12])
             staged = (decision.write, attempt, stage(decision.write, attempt))
+            if logs and logs.kept(batch.ranges) != ranges:
+                # Some records may have been deleted before a task came to read them.
+                continue
         try:
             table.commit(staged[1], staged[2], decision, state)
         except TableChangedError as error:
@@ -216,6 +243,69 @@ def write_batch(
     raise TableChangedError(
         f"batch {batch.batch_id} was refused {COMMITS_MAX} times by {table}: {refused}"
     ) from refused
+
+
+class Logs(Protocol):
+    """Tells what happened to the logs of a batch's partitions."""
+
+    def kept(self, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
+        """Return ranges without the offsets before which the log begins, if rows may be missing.
+
+        Args:
+            ranges: The ranges of a batch.
+        """
+
+    def truncated(self) -> Mapping[FenceKey, int]:
+        """Return the group's committed offsets that are the ends of truncated logs.
+
+        A member commits such an offset, with a mark, before it plans the partition: so every query
+        finds the mark that writes a batch which begins there.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLogs:
+    """Asks the brokers, if a part of a batch is skipped, or if `failOnDataLoss` is false.
+
+    Each call raises a ProtocolError if a broker refuses to answer.
+
+    Args:
+        options: The options of a stream of the group.
+    """
+
+    options: SourceOptions
+
+    def kept(self, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
+        """Return ranges without the offsets before which the log begins."""
+        if self.options.fail_on_data_loss:
+            return ranges
+        keys = frozenset(each.key for each in ranges)
+        with cluster_of(self.options) as cluster:
+            request = ListOffsetsRequest(partitions=keys, timestamp_ms=EARLIEST_TIMESTAMP)
+            listed = cluster.list_offsets(request)
+        kept = []
+        for each in ranges:
+            code = listed.errors.get(each.key, int(ErrorCode.NONE))
+            if rule_for(code).offsets is not Reaction.DROP_TOPIC:
+                refuse(code, f"ListOffsets of {each.topic_partition}")
+            # Of a deleted topic there is nothing left.
+            start = listed.offsets.get(each.key, each.until_offset)
+            first = max(each.from_offset, min(start, each.until_offset))
+            kept.append(replace(each, from_offset=first))
+        return tuple(kept)
+
+    def truncated(self) -> dict[FenceKey, int]:
+        """Return the group's committed offsets that are the ends of truncated logs."""
+        group_id = self.options.group_id
+        with cluster_of(self.options) as cluster:
+            fetched = cluster.fetch_all_offsets(group_id)
+        for code in (fetched.error_code, *fetched.errors.values()):
+            refuse(code, f"OffsetFetch of {group_id!r}")
+        return {
+            FenceKey(group_id, key.topic_id, key.partition): each.committed_offset
+            for key, each in fetched.offsets.items()
+            if is_truncated(each.metadata)
+        }
 
 
 def rows_of(

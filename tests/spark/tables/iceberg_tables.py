@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
 from spark_groups.spark.tables.fence import Entry, FenceKey
-from spark_groups.spark.tables.iceberg import IcebergTable, iceberg_table
-from tests.spark.tables.test_delta import GROUP, Writer
+from spark_groups.spark.tables.iceberg import FENCE, IcebergTable, iceberg_table
+from spark_groups.types import OffsetRange
+from tests.spark.tables.test_delta import GROUP, TOPIC, Writer, rows
 
 NAME = "lake.rows"
 
@@ -42,6 +44,13 @@ class Lake:
         }
         return cls(str(directory), properties)
 
+    @classmethod
+    def on_postgres(cls, directory: Path, dsn: str) -> Lake:
+        """Return one whose catalog is in PostgreSQL; the DSN is libpq's."""
+        given = dict(part.split("=", 1) for part in dsn.split())
+        place = f"{given['user']}@/{given['dbname']}?host={given['host']}"
+        return cls.at(directory, f"postgresql+psycopg://{place}")
+
     def catalog(self) -> Catalog:
         return load_catalog(self.name, **self.properties)
 
@@ -61,12 +70,22 @@ class Lake:
         found = zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True)
         return sorted(offset for index, offset in found if index == partition)
 
+    def foreign_append(self, offset: int = 1000) -> None:
+        """Have another application add a row, of another partition than those of tests."""
+        batch = rows(OffsetRange(TOPIC, "departures", 9, offset, offset + 1))
+        self.table().append(pa.Table.from_batches([batch]))
+
     def entries(self, group_id: str = GROUP) -> dict[FenceKey, Entry]:
         """Return the table's fence, read anew."""
         return dict(self.fenced().read(group_id).entries)
 
     def set_back(self, snapshot_id: int) -> None:
         self.table().manage_snapshots().rollback_to_snapshot(snapshot_id).commit()
+
+
+def fence_of(properties: Any, group_id: str = GROUP) -> str | None:
+    """Return what a table or a snapshot says of a group's entries."""
+    return properties.get(f"{FENCE}{group_id}")
 
 
 class LakeWriter(Writer):

@@ -20,6 +20,7 @@ from spark_groups.spark.tables.fence import (
     SkipNotices,
     TableState,
     check_not_restored,
+    check_not_truncated,
     compare,
     holds,
     other_groups,
@@ -73,7 +74,8 @@ def test_gap_is_refused_with_the_command_that_accepts_it() -> None:
     with pytest.raises(TableGapError, match="5 offsets would be missing") as raised:
         decide(having(0, 5), reads(10, 20))
     assert TABLE in str(raised.value)
-    assert "spark-groups table set-offsets flights --table TABLE" in str(raised.value)
+    command = "spark-groups table set-offsets flights --table TABLE --topic departures:0=10 "
+    assert command in str(raised.value)
 
 
 def test_what_lies_before_the_first_batch_is_refused_and_not_skipped() -> None:
@@ -81,6 +83,22 @@ def test_what_lies_before_the_first_batch_is_refused_and_not_skipped() -> None:
         decide(having(100, 200), reads(10, 20))
     with pytest.raises(TableGapError, match="has the partition from 100 on"):
         decide(having(100, 200), reads(99, 300))
+
+
+def test_skip_of_what_may_be_other_records_now_is_refused() -> None:
+    (skip,) = decide(having(0, 50), reads(10, 20)).skips
+    message = r"departures-0 ended at offset 10, but the table has it up to 50 \(exclusive\)"
+    with pytest.raises(TableGapError, match=message) as raised:
+        check_not_truncated([skip], {KEY: 10}, table=TABLE)
+    command = "flights --table TABLE --topic departures:0=10 --execute --backwards"
+    assert command in str(raised.value)
+    assert command in str(skip)
+
+
+def test_skip_of_what_was_read_again_or_before_a_truncation_is_none() -> None:
+    skips = decide(having(0, 50), reads(10, 20)).skips
+    for truncated in ({}, {KEY: 9}, {KEY: 11}, {KEY._replace(partition=1): 10}):
+        check_not_truncated(skips, truncated, table=TABLE)
 
 
 def test_many_gaps_are_counted() -> None:

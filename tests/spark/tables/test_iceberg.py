@@ -43,17 +43,10 @@ from spark_groups.spark.tables.table import Attempt
 from spark_groups.spark.tables.write import Batch, Notices, write_batch
 from spark_groups.types import OffsetRange, topic_id_text
 from tests.iceberg_rest import running_rest_catalog
-from tests.spark.tables.iceberg_tables import Lake, LakeWriter
+from tests.spark.tables.iceberg_tables import Lake, LakeWriter, fence_of
 from tests.spark.tables.test_delta import GROUP, KEY, SCHEMA, TOPIC, reads, rows
 
 RACED = 30
-
-
-@pytest.fixture(scope="module")
-def database() -> Iterator[str]:
-    with running_postgres() as dsn:
-        given = dict(part.split("=", 1) for part in dsn.split())
-        yield f"postgresql+psycopg://{given['user']}@/{given['dbname']}?host={given['host']}"
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +57,6 @@ def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
-    """A catalog in SQLite."""
     return Lake.at(tmp_path)
 
 
@@ -74,20 +66,9 @@ def any_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
     if request.param == "sqlite":
         return Lake.at(tmp_path)
     if request.param == "postgres":
-        return Lake.at(tmp_path, request.getfixturevalue("database"))
+        return Lake.on_postgres(tmp_path, request.getfixturevalue("postgres"))
     properties = {"type": "rest", "uri": request.getfixturevalue("rest_catalog")}
     return Lake("rest", properties, f"lake_{uuid.uuid4().hex}.rows")
-
-
-def fence_of(properties: Any, group_id: str = GROUP) -> str | None:
-    return properties.get(f"{FENCE}{group_id}")
-
-
-def foreign_append(lake: Lake, offset: int = 1000) -> None:
-    """Have another application add a row, of another partition than those of tests."""
-    table = lake.table()
-    batch = rows(OffsetRange(TOPIC, "departures", 9, offset, offset + 1))
-    table.append(pa.Table.from_batches([batch]))
 
 
 def test_batches_follow_each_other_into_rows_and_fence(any_lake: Lake) -> None:
@@ -345,18 +326,19 @@ def test_rollback_stops_the_query_and_names_the_repair(any_lake: Lake) -> None:
     # The property is as it was, so that rows would be lost in silence.
     assert any_lake.entries()[KEY] == Entry(0, 20)
     for each in (writer, LakeWriter(any_lake)):
-        with pytest.raises(TableRestoredError, match="spark-groups table repair flights") as caught:
+        with pytest.raises(
+            TableRestoredError, match="table repair TABLE --group flights"
+        ) as caught:
             each.write(reads(20, 30))
         assert "restored to its version 1" in str(caught.value)
     # What others add afterwards does not hide it, nor does their maintenance.
-    foreign_append(any_lake)
+    any_lake.foreign_append()
     any_lake.table().maintenance.expire_snapshots().by_id(first.snapshot_id).commit()
     with pytest.raises(TableRestoredError):
         LakeWriter(any_lake).look(reads(20, 30))
 
 
 def test_entries_that_are_set_to_the_rows_let_the_query_go_on(lake: Lake) -> None:
-    """What a repair commits."""
     writer = LakeWriter(lake)
     writer.write(reads(0, 10))
     (first,) = lake.table().snapshots()
@@ -393,7 +375,7 @@ def test_rollback_of_one_group_stops_that_group_alone_and_stays_known(lake: Lake
     lake.set_back(kept.snapshot_id)
     # The group whose rows are all there goes on, and does not write the other's evidence away.
     one.write(reads(20, 30))
-    with pytest.raises(TableRestoredError, match="table repair audit"):
+    with pytest.raises(TableRestoredError, match="table repair TABLE --group audit"):
         other.look(reads(20, 30))
     assert lake.entries()[KEY] == Entry(0, 30)
 
@@ -412,11 +394,11 @@ def test_rollback_is_told_apart_from_expired_snapshots(lake: Lake) -> None:
     kept = lake.table().current_snapshot()
     LakeWriter(lake, "audit").write(reads(0, 10))
     lake.set_back(kept.snapshot_id)
-    foreign_append(lake)
+    lake.foreign_append()
     lake.table().maintenance.expire_snapshots().by_id(kept.snapshot_id).commit()
     # Of the two groups only one has lost rows; its last snapshot is there, but is no ancestor.
     for _ in range(2):
-        with pytest.raises(TableRestoredError, match="table repair audit"):
+        with pytest.raises(TableRestoredError, match="table repair TABLE --group audit"):
             LakeWriter(lake, "audit").look(reads(10, 20))
         writer = LakeWriter(lake)
         position = writer.table.read(GROUP).entries[KEY].next_offset
@@ -435,7 +417,7 @@ def test_table_whose_rows_were_all_replaced_stops_the_query(lake: Lake) -> None:
     assert lake.table().current_snapshot() is None
     with pytest.raises(TableRestoredError):
         writer.look(reads(10, 20))
-    foreign_append(lake)
+    lake.foreign_append()
     assert lake.table().current_snapshot().parent_snapshot_id is None
     assert lake.table().snapshot_by_id(ours.snapshot_id) is not None
     with pytest.raises(TableRestoredError):
@@ -446,7 +428,7 @@ def test_rollback_of_what_came_after_the_group_goes_on(lake: Lake) -> None:
     writer = LakeWriter(lake)
     writer.write(reads(0, 10))
     (ours,) = lake.table().snapshots()
-    foreign_append(lake)
+    lake.foreign_append()
     lake.set_back(ours.snapshot_id)
     writer.write(reads(10, 20))
     assert lake.offsets() == list(range(20))
@@ -496,7 +478,7 @@ def test_expired_snapshots_between_two_batches_go_on(
         LakeWriter(lake).write(reads(30, 40))
         assert caplog.messages == []
         # All of ours are expired: that the table was not set back cannot be told any more.
-        foreign_append(lake)
+        lake.foreign_append()
         *old, _ = lake.table().snapshots()
         expiry = lake.table().maintenance.expire_snapshots()
         expiry.by_ids([each.snapshot_id for each in old]).commit()
@@ -512,7 +494,7 @@ def test_expired_snapshots_between_two_batches_go_on(
 def test_maintenance_and_other_writers_between_two_batches_go_on(lake: Lake) -> None:
     writer = LakeWriter(lake)
     writer.write(reads(0, 10))
-    foreign_append(lake)
+    lake.foreign_append()
     writer.write(reads(10, 20))
     # As a compaction does: the same rows in another file.
     lake.table().overwrite(lake.rows())

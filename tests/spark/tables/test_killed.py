@@ -20,6 +20,7 @@ from tests.brokers import ANSWER_S, Row, admin, create_topic, produce
 from tests.processes import descendants, environment, is_alive
 from tests.spark.applications import REPOSITORY
 from tests.spark.processing.test_killed import kill_everything
+from tests.spark.tables.iceberg_tables import Lake
 from tests.spark.tables.places import PostgresPlace
 from tests.spark.tables.test_delta import offsets
 from tests.waiting import wait_until
@@ -58,11 +59,20 @@ class Place:
     group_id: str
     directory: Path
     way: str
-    database: PostgresPlace | None
+    database: PostgresPlace | Lake | None
 
     @property
     def table(self) -> Path:
         return self.directory / "table"
+
+    @property
+    def given_table(self) -> str | dict[str, str]:
+        """The table as the application is told of it."""
+        if self.database is None:
+            return str(self.table)
+        if isinstance(self.database, Lake):
+            return self.database.name
+        return {"dsn": self.database.dsn, "table": "rows"}
 
     def sign(self, name: str) -> Path:
         return self.directory / name
@@ -82,9 +92,7 @@ class Place:
                 "emit": self.way,
             },
             "checkpoint": str(self.directory / checkpoint),
-            "table": str(self.table)
-            if self.database is None
-            else {"dsn": self.database.dsn, "table": "rows"},
+            "table": self.given_table,
             **({"hold": hold, "signs": str(self.directory)} if hold else {}),
         }
         with self.log(name).open("wb") as log:
@@ -138,12 +146,20 @@ def filled(  # noqa: PLR0917
     group_id: str,
     directory: Path,
     way: str,
-    database: PostgresPlace | None,
+    database: PostgresPlace | Lake | None,
 ) -> Place:
     """Return a place whose topic has rows."""
     create_topic(servers, topic, PARTITIONS)
     produce(servers, topic, [Row(b"%d" % i, partition=i % PARTITIONS) for i in range(90)])
     return Place(servers, topic, group_id, directory, way, database)
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> Any:
+    """Where a table of a kind is; None: a Delta table in the directory."""
+    if kind == "postgres":
+        return request.getfixturevalue("on_postgres")
+    return Lake.at(tmp_path / "lake") if kind == "iceberg" else None
 
 
 @pytest.mark.parametrize(
@@ -155,6 +171,8 @@ def filled(  # noqa: PLR0917
         ("delta", "ranges", "behind", "second"),
         ("postgres", "ranges", "before", "first"),
         ("postgres", "records", "behind", "second"),
+        ("iceberg", "ranges", "before", "first"),
+        ("iceberg", "ranges", "behind", "second"),
     ],
 )
 def test_killed_application_leaves_each_record_once(  # noqa: PLR0917
@@ -162,14 +180,12 @@ def test_killed_application_leaves_each_record_once(  # noqa: PLR0917
     topic_name: str,
     group_id: str,
     tmp_path: Path,
-    on_postgres: PostgresPlace,
-    kind: str,
+    database: PostgresPlace | Lake | None,
     way: str,
     hold: str,
     checkpoint: str,
 ) -> None:
     """It goes on from its checkpoint, or another one does whose batches end elsewhere."""
-    database = on_postgres if kind == "postgres" else None
     place = filled(kafka.bootstrap_servers, topic_name, group_id, tmp_path, way, database)
     with place.running("killed", 20, "first", hold) as process:
         place.await_held("killed", process)
@@ -182,19 +198,18 @@ def test_killed_application_leaves_each_record_once(  # noqa: PLR0917
 
 
 @pytest.mark.parametrize(
-    ("kind", "way"), [("delta", "ranges"), ("delta", "records"), ("postgres", "ranges")]
+    ("kind", "way"),
+    [("delta", "ranges"), ("delta", "records"), ("postgres", "ranges"), ("iceberg", "ranges")],
 )
-def test_zombie_is_refused_by_the_table(  # noqa: PLR0917
+def test_zombie_is_refused_by_the_table(
     topic_name: str,
     group_id: str,
     tmp_path: Path,
-    on_postgres: PostgresPlace,
-    kind: str,
+    database: PostgresPlace | Lake | None,
     way: str,
 ) -> None:
     """Its rows are staged and it is about to commit them, when it is stopped for too long."""
     with EmbeddedKafka(server_properties=SHORT_SESSION) as broker:
-        database = on_postgres if kind == "postgres" else None
         place = filled(broker.bootstrap_servers, topic_name, group_id, tmp_path, way, database)
         with place.running("zombie", 20, "first", "before") as zombie:
             place.await_held("zombie", zombie)

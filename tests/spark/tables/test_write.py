@@ -7,7 +7,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +21,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, length
 
 import spark_groups
-from spark_groups.errors import TableChangedError
+from spark_groups.errors import TableChangedError, TableGapError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
-from spark_groups.spark.tables.fence import Decision, Entry, TableState
+from spark_groups.spark.tables.fence import (
+    Decision,
+    Entry,
+    EntryChange,
+    FenceKey,
+    TableState,
+)
 from spark_groups.spark.tables.table import Attempt, Piece
 from spark_groups.spark.tables.write import COMMITS_MAX, WAIT_MAX_S, Batch, Notices, write_batch
 from spark_groups.types import OffsetRange, TopicId
 from tests.brokers import ANSWER_S, Row, admin, create_topic, delete_topic, produce
 from tests.spark.queries import READ_S, GroupQuery
-from tests.spark.tables.test_delta import GROUP, Writer, entries, offsets, reads, rows
+from tests.spark.tables.test_delta import GROUP, KEY, Writer, entries, offsets, reads, rows
 
 PARTITIONS = 3
 ROWS = 120
@@ -64,6 +70,24 @@ class Staging:
         self.meanwhile()
         batches = [rows(each) for each in ranges]
         return [*self.writer.table.task_writer(attempt).write(batches, "0")]
+
+
+@dataclass
+class CutLogs:
+    """Logs that begin at an offset, and of which some were truncated."""
+
+    ends: dict[FenceKey, int] = field(default_factory=dict)
+    start: int = 0
+    asked: int = 0
+
+    def kept(self, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
+        return tuple(
+            replace(each, from_offset=max(each.from_offset, self.start)) for each in ranges
+        )
+
+    def truncated(self) -> dict[FenceKey, int]:
+        self.asked += 1
+        return self.ends
 
 
 def pauses() -> tuple[list[float], Callable[[float], None]]:
@@ -155,6 +179,31 @@ def test_writer_that_is_always_refused_gives_up(
     assert max(taken[:3]) < 1 < max(taken) / 5 < max(taken) <= WAIT_MAX_S
 
 
+def test_truncated_logs_are_asked_for_only_if_something_is_skipped(tmp_path: Path) -> None:
+    writer, logs = Writer(tmp_path), CutLogs({KEY: 5})
+    write_batch(writer.table, batch_of(reads(0, 10)), Staging(writer), Notices(), logs)
+    write_batch(writer.table, batch_of(reads(10, 20)), Staging(writer), Notices(), logs)
+    assert logs.asked == 0
+    write_batch(writer.table, batch_of(reads(10, 30)), Staging(writer), Notices(), logs)
+    assert logs.asked == 1
+    with pytest.raises(TableGapError, match="departures-0 ended at offset 5"):
+        write_batch(writer.table, batch_of(reads(5, 40)), Staging(writer), Notices(), logs)
+    assert offsets(tmp_path) == list(range(30))
+
+
+def test_log_that_is_cut_before_a_task_reads_it_leaves_a_gap(tmp_path: Path) -> None:
+    writer, logs = Writer(tmp_path), CutLogs()
+    write_batch(writer.table, batch_of(reads(0, 10)), Staging(writer), Notices(), logs)
+    cutting = Staging(writer, meanwhile=lambda: setattr(logs, "start", 15))
+    with pytest.raises(TableGapError, match="5 offsets would be missing"):
+        write_batch(writer.table, batch_of(reads(10, 20)), cutting, Notices(), logs)
+    assert offsets(tmp_path) == list(range(10))
+    # Nothing is missing of what the table has already.
+    logs.start = 5
+    write_batch(writer.table, batch_of(reads(0, 20)), Staging(writer), Notices(), logs)
+    assert offsets(tmp_path) == list(range(20))
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_writers_that_race_leave_each_record_once(tmp_path: Path, seed: int) -> None:
     """Members, and zombies of them, write the same partitions at once, each in threads of its own.
@@ -239,8 +288,12 @@ class TableQuery(GroupQuery):
         produce(self.kafka.bootstrap_servers, self.topic, rows)
 
 
+def values_of(rows: range) -> Counter[bytes]:
+    return Counter(b"%d" % i for i in rows)
+
+
 def expected(count: int) -> Counter[bytes]:
-    return Counter(b"%d" % i for i in range(count))
+    return values_of(range(count))
 
 
 @pytest.fixture
@@ -349,13 +402,30 @@ def set_offsets(query: TableQuery, committed: int) -> None:
 
 
 @both_ways
-def test_offsets_that_are_set_back_write_only_what_the_table_lacks(query: TableQuery) -> None:
+def test_offsets_that_are_set_back_write_only_what_the_table_lacks(
+    query: TableQuery, caplog: pytest.LogCaptureFixture
+) -> None:
     assert query.run() == ""
     query.produce(ROWS, 60)
     # Of batches of 20 offsets for each partition, the second begins in the table and ends behind.
     set_offsets(query, 10)
-    assert query.run(checkpoint="another") == ""
+    with caplog.at_level(logging.WARNING):
+        assert query.run(checkpoint="another") == ""
     assert query.values() == expected(ROWS + 60)
+    skipped = sorted(each for each in caplog.messages if "are skipped" in each)
+    assert len(skipped) == PARTITIONS
+    for index, each in enumerate(skipped):
+        assert f"{query.topic}-{index}: the table has it up to offset 40 (exclusive)" in each
+        assert "30 offsets from 10 on are skipped" in each
+
+
+def accept_gap(query: TableQuery, next_offset: int) -> None:
+    """Set the table's entries, as `table set-offsets` does."""
+    table = spark_groups.delta_table(query.path)
+    state = table.read(query.group_id)
+    entry = Entry(next_offset, next_offset)
+    changes = tuple(EntryChange(key, held, entry) for key, held in state.entries.items())
+    table.commit(Attempt(query.group_id, 0, "accepted"), [], Decision(changes=changes), state)
 
 
 @one_way("ranges")
@@ -367,6 +437,54 @@ def test_offsets_that_are_set_forward_are_refused(query: TableQuery) -> None:
     assert "10 offsets would be missing" in failure
     assert f"spark-groups table set-offsets {query.group_id} --table TABLE" in failure
     assert query.values() == expected(ROWS)
+    accept_gap(query, 50)
+    assert query.run(checkpoint="another") == ""
+    assert query.values() == expected(ROWS + 60) - values_of(range(ROWS, ROWS + 30))
+
+
+@both_ways
+def test_records_that_were_deleted_before_they_were_read_are_a_gap(query: TableQuery) -> None:
+    query.options["failOnDataLoss"] = "false"
+    assert query.run() == ""
+    query.produce(ROWS, 60)
+    cut = [TopicPartition(query.topic, index, 50) for index in range(PARTITIONS)]
+    for each in admin(query.kafka.bootstrap_servers).delete_records(cut).values():
+        each.result(ANSWER_S)
+    for _ in range(2):
+        failure = query.run()
+        assert f"{query.topic}-0: the table has it up to offset 40 (exclusive)" in failure
+        assert "the batch begins at 50: 10 offsets would be missing" in failure
+        assert query.values() == expected(ROWS)
+    accept_gap(query, 50)
+    assert query.run() == ""
+    assert query.values() == expected(ROWS + 60) - values_of(range(ROWS, ROWS + 30))
+
+
+@one_way("ranges")
+def test_two_groups_that_read_a_topic_into_one_table_are_warned(
+    query: TableQuery, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert query.run() == ""
+    first = query.group_id
+    query.group_id = f"{first}-again"
+    with caplog.at_level(logging.WARNING):
+        assert query.run(checkpoint="another") == ""
+    (warning,) = [each for each in caplog.messages if "twice" in each]
+    assert f"the group {first!r} has written the topic {query.topic} to this table" in warning
+    assert query.values() == expected(ROWS) + expected(ROWS)
+
+
+@one_way("ranges")
+def test_restored_table_stops_the_query_and_names_the_repair(query: TableQuery) -> None:
+    assert query.run() == ""
+    table = deltalake.DeltaTable(query.path)
+    table.restore(table.version() - 1)
+    query.produce(ROWS, 60)
+    for _ in range(2):
+        failure = query.run()
+        assert "was restored to its version" in failure
+        assert f"spark-groups table repair TABLE --group {query.group_id} --execute" in failure
+    assert query.values() == expected(60)
 
 
 @both_ways

@@ -129,7 +129,7 @@ def test_rollback_stops_the_query(query: LakeQuery) -> None:
     first, *_ = query.lake.table().snapshots()
     query.lake.set_back(first.snapshot_id)
     query.produce(ROWS, 30)
-    assert f"spark-groups table repair {query.group_id} --execute" in query.run()
+    assert f"spark-groups table repair TABLE --group {query.group_id} --execute" in query.run()
     assert query.values() == expected(60)
 
 

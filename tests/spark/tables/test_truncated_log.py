@@ -1,0 +1,87 @@
+"""A log that loses its end to an unclean leader election after its rows were written to a table."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.brokers import produce
+from tests.clusters import ThreeBrokers
+from tests.ops.commands import invoke
+from tests.runtime.test_truncation import (
+    LAGGARD,
+    LEADER,
+    LOST,
+    READ_BEFORE,
+    WRITTEN_SINCE,
+    await_leader,
+    create_topic,
+)
+from tests.spark.tables.test_delta import offsets
+from tests.spark.tables.test_write import TableQuery
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ThreeBrokers]:
+    """Three brokers that this test may stop, one at a time."""
+    with ThreeBrokers() as running:
+        yield running
+
+
+def values(word: str, count: int) -> list[bytes]:
+    return [f"{word} {index}".encode() for index in range(count)]
+
+
+@pytest.mark.parametrize("emit", ["ranges", "records"])
+def test_new_records_at_old_offsets_stop_the_query_and_are_not_skipped(  # noqa: PLR0917
+    spark: SparkSession,
+    cluster: Any,
+    topic_name: str,
+    group_id: str,
+    tmp_path: Path,
+    emit: str,
+) -> None:
+    servers = cluster.bootstrap_servers
+    create_topic(cluster, topic_name)
+    options = {"emit": emit, "failOnDataLoss": "false"}
+    query = TableQuery(spark, cluster, group_id, topic_name, tmp_path, options)
+    kept, gone, new = values("kept", READ_BEFORE), values("gone", LOST), values("new", 20)
+    produce(servers, topic_name, kept)
+    cluster.nodes[LAGGARD].kill()
+    await_leader(cluster, topic_name, LEADER, 1)
+    produce(servers, topic_name, gone)
+    assert query.run() == ""
+    assert query.values() == Counter(kept + gone)
+    cluster.nodes[LEADER].kill()
+    cluster.nodes[LAGGARD].start()
+    await_leader(cluster, topic_name, LAGGARD, 1)
+    assert len(new) == WRITTEN_SINCE
+    produce(servers, topic_name, new)
+
+    # The query, the same batch after a restart, and another owner of the partition.
+    for checkpoint in ("checkpoint", "checkpoint", "another"):
+        failure = query.run(checkpoint=checkpoint)
+        assert "logs were truncated (caused by an unclean leader election)" in failure
+        assert f"{topic_name}-0 ended at offset 10, but the table has it up to 15" in failure
+        assert query.values() == Counter(kept + gone)
+
+    command = re.search(r"run: spark-groups (table set-offsets .* --execute --backwards)", failure)
+    assert command is not None, failure
+    deltalake.DeltaTable(query.path).delete(f'"offset" >= {READ_BEFORE}')
+    words = command[1].replace("TABLE", f"delta:{query.path}").split()
+    done = invoke(*words, "--bootstrap-server", servers)
+    assert done.exit_code == 0, done.stdout
+    assert query.run(checkpoint="another") == ""
+    assert query.values() == Counter(kept + new)
+    assert offsets(query.path) == list(range(READ_BEFORE + WRITTEN_SINCE))
+    cluster.nodes[LEADER].start()
+    cluster.await_all()
