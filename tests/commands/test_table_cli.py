@@ -310,7 +310,7 @@ def test_entries_of_another_group_are_copied_once(made: Readers) -> None:
     assert (code, view["is_executed"], view["rows"][0]["new_next_offset"]) == (0, False, 10)
     code, view = made.run(*change, other, "--execute")
     assert (code, made.entry, made.entry_of(other)) == (0, Entry(0, 10), Entry(0, 10))
-    # The group has the records of the other one, and goes on from there.
+    # The group has the records of the other one, and continues from there.
     made.write(5, 15)
     assert made.kind.offsets() == list(range(15))
     code, view = made.run(*change, other, "--execute")
