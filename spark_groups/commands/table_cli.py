@@ -23,6 +23,7 @@ from spark_groups.commands.table_names import (
     TableKind,
     opened_table,
     parse_table,
+    reached,
     read_existing,
 )
 from spark_groups.commands.table_plan import (
@@ -62,7 +63,6 @@ from spark_groups.spark.tables.fence import (
 )
 from spark_groups.spark.tables.table import Attempt
 from spark_groups.types import TopicId, TopicIdPartition, TopicPartition, topic_id_text
-from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.configuration import refuse
 
 NO_BATCH: Final = -1
@@ -100,8 +100,7 @@ def offsets(
     Exit code 1 if a group's next batch would be refused.
     """
     opened = _opened(table)
-    with brokers.cluster() as cluster:
-        view = view_offsets(cluster, opened, group)
+    view = view_offsets(brokers, opened, group)
     is_success = not view.problems and not any("refused" in each.remark for each in view.rows)
     show(view, render_offsets, as_json=as_json, is_success=is_success)
 
@@ -159,18 +158,17 @@ def set_offsets(  # noqa: PLR0917
     except OptionsError as error:
         raise typer.BadParameter(str(error), param_hint="--topic") from error
     opened = _opened(table)
-    with brokers.cluster() as cluster:
-        if from_group is not None:
-            view = copy_entries(cluster, opened, group, from_group, execute=execute)
-        else:
-            view = set_table_offsets(
-                cluster,
-                opened,
-                group,
-                None if to_current else given,
-                is_backwards=backwards,
-                execute=execute,
-            )
+    if from_group is not None:
+        view = copy_entries(brokers, opened, group, from_group, execute=execute)
+    else:
+        view = set_table_offsets(
+            brokers,
+            opened,
+            group,
+            None if to_current else given,
+            is_backwards=backwards,
+            execute=execute,
+        )
     show(view, render_change, as_json=as_json, is_success=not view.refusal)
 
 
@@ -202,8 +200,7 @@ def repair(  # noqa: PLR0917
     Exit code 1 if there is nothing to repair, or the plan cannot be executed.
     """
     opened = _opened(table)
-    with brokers.cluster() as cluster:
-        view = repair_table(cluster, opened, group, table, restored_to, execute=execute)
+    view = repair_table(brokers, opened, group, table, restored_to, execute=execute)
     show(view, render_change, as_json=as_json, is_success=not view.refusal)
 
 
@@ -231,10 +228,10 @@ def vacuum(
     except OptionsError as error:
         raise typer.BadParameter(str(error), param_hint="--older-than") from error
     opened = _opened(table)
-    with working("looking for orphans"):
+    with reached(str(opened)), working("looking for orphans"):
         found = opened.orphans(age_s)
     if execute:
-        with working(f"deleting {len(found)} orphans"):
+        with reached(str(opened)), working(f"deleting {len(found)} orphans"):
             opened.remove(found)
     now_s = time.time()
     rows = tuple(
@@ -254,14 +251,14 @@ def _opened(text: str) -> MaintainedTable:
         raise typer.BadParameter(str(error), param_hint="TABLE") from error
 
 
-def view_offsets(cluster: Cluster, table: MaintainedTable, group_id: str | None) -> OffsetsView:
+def view_offsets(brokers: Brokers, table: MaintainedTable, group_id: str | None) -> OffsetsView:
     """Return the entries of a table beside committed offsets.
 
     Args:
         group_id: The group; None: all that the table has.
 
     Raises:
-        RequestError: The brokers did not answer all requests in time.
+        BrokerUnreachableError: The brokers did not answer in time.
         TableError: The table cannot be read.
     """
     state = _read(table, group_id or "")
@@ -269,10 +266,10 @@ def view_offsets(cluster: Cluster, table: MaintainedTable, group_id: str | None)
     if group_id is not None and not keys:
         known = ", ".join(sorted({key.group_id for key in state.entries})) or "no group"
         raise TableError(f"{table} has no entries of the group {group_id!r}, but of {known}")
-    names = _names(cluster, (key.topic_id for key in keys))
+    names = _names(brokers, (key.topic_id for key in keys))
     groups = sorted({key.group_id for key in keys})
-    committed = {each: _committed(cluster, each) for each in groups}
-    problems = [_restored(each, table.read(each), table) for each in groups]
+    committed = {each: _committed(brokers, each) for each in groups}
+    problems = [_restored(each, _read(table, each), table) for each in groups]
     rows = (
         offset_row(
             key,
@@ -291,7 +288,7 @@ def view_offsets(cluster: Cluster, table: MaintainedTable, group_id: str | None)
 
 
 def set_table_offsets(
-    cluster: Cluster,
+    brokers: Brokers,
     table: MaintainedTable,
     group_id: str,
     given: dict[TopicPartition, int] | None,
@@ -306,15 +303,15 @@ def set_table_offsets(
         is_backwards: Whether entries may be set back.
 
     Raises:
-        RequestError: The brokers did not answer all requests in time.
+        BrokerUnreachableError: The brokers did not answer in time.
         TableChangedError: Another writer changed the table meanwhile; nothing was set.
         TableError: The table cannot be read.
     """
-    refusal = _active(cluster, group_id)
+    refusal = _active(brokers, group_id)
     # Read after the group was seen without members: its last commit is there by then.
     state = _read(table, group_id)
     wanted = (
-        _current(cluster, group_id, state) if given is None else _by_id(cluster, group_id, given)
+        _current(brokers, group_id, state) if given is None else _by_id(brokers, group_id, given)
     )
     own = {key for key in state.entries if key.group_id == group_id}
     restored = _restored(group_id, state, table)
@@ -322,7 +319,7 @@ def set_table_offsets(
     if not (is_whole and is_backwards):
         # A user who has looked into the rows may set all entries to them.
         refusal = refusal or restored
-    names = _names(cluster, (each.topic_id for each in wanted))
+    names = _names(brokers, (each.topic_id for each in wanted))
     rows: list[ChangeRow] = []
     changes: list[EntryChange] = []
     for partition, next_offset in wanted.items():
@@ -338,21 +335,21 @@ def set_table_offsets(
 
 
 def copy_entries(
-    cluster: Cluster, table: MaintainedTable, group_id: str, other_id: str, *, execute: bool
+    brokers: Brokers, table: MaintainedTable, group_id: str, other_id: str, *, execute: bool
 ) -> ChangeView:
     """Plan entries for a group that are those of another group, and set them if `execute`.
 
     Raises:
-        RequestError: The brokers did not answer all requests in time.
+        BrokerUnreachableError: The brokers did not answer in time.
         TableChangedError: Another writer changed the table meanwhile; no entry was set.
         TableError: The table cannot be read.
     """
-    refusal = _active(cluster, group_id) or _active(cluster, other_id)
+    refusal = _active(brokers, group_id) or _active(brokers, other_id)
     refusal = refusal or _restored(other_id, _read(table, other_id), table)
     state = _read(table, group_id)
     refusal = refusal or _restored(group_id, state, table)
     others = _entries(state, other_id)
-    names = _names(cluster, (key.topic_id for key in others))
+    names = _names(brokers, (key.topic_id for key in others))
     rows: list[ChangeRow] = []
     changes: list[EntryChange] = []
     for other_key, other in others.items():
@@ -386,7 +383,7 @@ def _change_view(
 
 
 def repair_table(
-    cluster: Cluster,
+    brokers: Brokers,
     table: MaintainedTable,
     group_id: str,
     text: str,
@@ -401,11 +398,11 @@ def repair_table(
         restored_to: The version that it was restored to, if its log has only a time.
 
     Raises:
-        RequestError: The brokers did not answer all requests in time.
+        BrokerUnreachableError: The brokers did not answer in time.
         TableChangedError: Another writer changed the table meanwhile; nothing was set.
         TableError: The table cannot be read, or its log lacks the restored version.
     """
-    refusal = _active(cluster, group_id)
+    refusal = _active(brokers, group_id)
     state = _read(table, group_id)
     rows: list[ChangeRow] = []
     changes: list[EntryChange] = []
@@ -413,9 +410,9 @@ def repair_table(
         refusal = "The table was not restored after the group's last commit: nothing to repair."
     else:
         entries = _entries(state, group_id)
-        with working("reading the table's history"):
+        with reached(str(table)), working("reading the table's history"):
             _, held = table.held(group_id, restored_to)
-        topics = _names(cluster, (key.topic_id for key in (*entries, *held)))
+        topics = _names(brokers, (key.topic_id for key in (*entries, *held)))
         names = {key: topics[key.topic_id] for key in (*entries, *held)}
         rows, changes = plan_repair(entries, held, names)
     # The name of a database may hold a password.
@@ -443,7 +440,8 @@ def _executed(
     if view.refusal or not execute:
         return view
     attempt = Attempt(view.group_id, NO_BATCH, uuid.uuid4().hex[:12])
-    table.commit(attempt, [], Decision(changes=tuple(changes)), state)
+    with reached(str(table)):
+        table.commit(attempt, [], Decision(changes=tuple(changes)), state)
     return replace(view, is_executed=True)
 
 
@@ -456,10 +454,12 @@ def _entries(state: TableState, group_id: str) -> dict[FenceKey, Entry]:
     return {key: each for key, each in state.entries.items() if key.group_id == group_id}
 
 
-def _active(cluster: Cluster, group_id: str) -> str:
+def _active(brokers: Brokers, group_id: str) -> str:
     """Return why a group's entries must not change; empty if it has no members."""
+    # Each step connects again: to read a table in between may take longer than requests may.
     try:
-        _, described = describe_any_group(cluster, group_id)
+        with brokers.cluster() as cluster:
+            _, described = describe_any_group(cluster, group_id)
     except GroupNotFoundError:
         return ""
     if described.group_state in INACTIVE_STATES:
@@ -479,8 +479,9 @@ def _restored(group_id: str, state: TableState, table: MaintainedTable) -> str:
     return ""
 
 
-def _committed(cluster: Cluster, group_id: str) -> dict[TopicIdPartition, int]:
-    fetched = cluster.fetch_all_offsets(group_id)
+def _committed(brokers: Brokers, group_id: str) -> dict[TopicIdPartition, int]:
+    with brokers.cluster() as cluster:
+        fetched = cluster.fetch_all_offsets(group_id)
     refuse(fetched.error_code, f"OffsetFetch of {group_id!r}")
     return {
         key: each.committed_offset
@@ -489,16 +490,16 @@ def _committed(cluster: Cluster, group_id: str) -> dict[TopicIdPartition, int]:
     }
 
 
-def _current(cluster: Cluster, group_id: str, state: TableState) -> dict[TopicIdPartition, int]:
+def _current(brokers: Brokers, group_id: str, state: TableState) -> dict[TopicIdPartition, int]:
     return {
         partition: offset
-        for partition, offset in _committed(cluster, group_id).items()
+        for partition, offset in _committed(brokers, group_id).items()
         if key_of(group_id, partition) in state.entries
     }
 
 
 def _by_id(
-    cluster: Cluster, group_id: str, given: dict[TopicPartition, int]
+    brokers: Brokers, group_id: str, given: dict[TopicPartition, int]
 ) -> dict[TopicIdPartition, int]:
     """Return offsets by topic id.
 
@@ -506,9 +507,9 @@ def _by_id(
         OptionsError: Partitions do not exist.
     """
     topics = frozenset(each.topic for each in given)
-    known = {
-        each.name: each for each in cluster.metadata(MetadataRequest(topic_names=topics)).topics
-    }
+    with brokers.cluster() as cluster:
+        found = cluster.metadata(MetadataRequest(topic_names=topics)).topics
+    known = {each.name: each for each in found}
     missing = [
         str(each)
         for each in given
@@ -522,12 +523,13 @@ def _by_id(
     }
 
 
-def _names(cluster: Cluster, topic_ids: Iterable[TopicId]) -> dict[TopicId, str]:
+def _names(brokers: Brokers, topic_ids: Iterable[TopicId]) -> dict[TopicId, str]:
     """Return names by id; the id itself where the topic does not exist any more."""
     wanted = frozenset(topic_ids)
     if not wanted:
         return {}
-    found = cluster.metadata(MetadataRequest(topic_ids=wanted)).topics
+    with brokers.cluster() as cluster:
+        found = cluster.metadata(MetadataRequest(topic_ids=wanted)).topics
     names = {each: topic_id_text(each) for each in wanted}
     return names | {each.topic_id: each.name for each in found if each.topic_id in wanted}
 

@@ -23,6 +23,7 @@ class TableKind(Enum):
     SQLITE = "sqlite"
 
 
+_REASON_CHARACTERS_MAX: Final = 300
 FORMS: Final = (
     "delta:PATH, postgres:DSN#schema.table, iceberg:CATALOG/namespace.table or sqlite:FILE#table"
 )
@@ -126,7 +127,7 @@ def opened_table(text: str) -> MaintainedTable:
         case TableKind.ICEBERG:
             from spark_groups.spark.tables.iceberg import iceberg_table  # noqa: PLC0415
 
-            with _reached(f"the Iceberg catalog {named.place}"):
+            with reached(f"the Iceberg catalog {named.place}"):
                 return iceberg_table(named.name, named.place)
         case TableKind.SQLITE:
             from spark_groups.spark.tables.sqlite import sqlite_table  # noqa: PLC0415
@@ -135,14 +136,21 @@ def opened_table(text: str) -> MaintainedTable:
 
 
 @contextmanager
-def _reached(name: str) -> Iterator[None]:
-    """Turn errors of a catalog or an object store, which have classes of their own, into one."""
+def reached(name: str) -> Iterator[None]:
+    """Turn errors of a catalog or an object store, which have classes of their own, into one.
+
+    Args:
+        name: The table or the catalog, for the error.
+
+    Raises:
+        TableError: It cannot be reached.
+    """
     try:
         yield
     except SparkGroupsError:
         raise
     except Exception as error:
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        reason = " ".join(str(error).split())[:_REASON_CHARACTERS_MAX] or type(error).__name__
         raise TableError(f"{name} cannot be reached: {reason}") from error
 
 
@@ -156,7 +164,7 @@ def read_existing(table: MaintainedTable, group_id: str) -> TableState:
     Raises:
         TableError: There is no such table, or it cannot be read.
     """
-    with _reached(str(table)):
+    with reached(str(table)):
         state = table.read(group_id)
     if state.version is None and not state.entries:
         raise TableError(f"there is no table, or it has no entries: {table}")

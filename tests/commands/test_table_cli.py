@@ -13,22 +13,26 @@ from typing import Any
 
 import deltalake
 import pytest
+from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.utils.config import Config
 
 from spark_groups.commands import table_cli
-from spark_groups.errors import TableChangedError, TableGapError, TableRestoredError
+from spark_groups.errors import TableChangedError, TableError, TableGapError, TableRestoredError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.tables.delta import delta_table
 from spark_groups.spark.tables.fence import Entry, FenceKey, compare
+from spark_groups.spark.tables.postgres import postgres_table
 from spark_groups.spark.tables.table import Attempt, FencedTable
 from spark_groups.types import OffsetRange, TopicId, TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import commit_outside
 from tests.brokers import Row, create_topic, produce
 from tests.ops.commands import invoke
-from tests.spark.tables.iceberg_tables import Lake
+from tests.runtime.members import queries
+from tests.spark.tables.iceberg_tables import NAME, Lake
 from tests.spark.tables.places import Place, PostgresPlace, SqlitePlace
 from tests.spark.tables.test_delta import offsets, rows
+from tests.waiting import wait_until
 from tests.wire.test_cluster import topic_id
 
 ADDRESS = ("--bootstrap-server", "localhost:1")
@@ -43,12 +47,14 @@ class Kind:
         fenced: Opens it as a query does.
         offsets: Returns the offsets of its rows.
         delete_from: Deletes its rows from an offset on.
+        restore_first: Sets it back to the version of the first batch.
     """
 
     text: str
     fenced: Callable[[], FencedTable]
     offsets: Callable[[], list[int]]
     delete_from: Callable[[int], object]
+    restore_first: Callable[[], object] | None = None
 
 
 def delta_kind(request: pytest.FixtureRequest, directory: Path) -> Kind:
@@ -58,6 +64,7 @@ def delta_kind(request: pytest.FixtureRequest, directory: Path) -> Kind:
         lambda: delta_table(path),
         lambda: offsets(path),
         lambda offset: deltalake.DeltaTable(path).delete(f'"offset" >= {offset}'),
+        lambda: deltalake.DeltaTable(path).restore(0),
     )
 
 
@@ -92,6 +99,7 @@ def iceberg_kind(request: pytest.FixtureRequest, directory: Path) -> Kind:
         lake.fenced,
         lake.offsets,
         lambda offset: lake.table().delete(f"offset >= {offset}"),
+        lambda: lake.set_back(lake.table().snapshots()[0].snapshot_id),
     )
 
 
@@ -166,7 +174,14 @@ def made(
     return Readers(kafka.bootstrap_servers, topic_name, group_id, kind)
 
 
+@pytest.fixture
+def catalog(made: Readers) -> Catalog:
+    """The catalog of a table of Iceberg."""
+    return load_catalog("air")
+
+
 every_kind = pytest.mark.parametrize("made", KINDS, indirect=True)
+restorable = pytest.mark.parametrize("made", ["delta", "iceberg"], indirect=True)
 
 
 @pytest.mark.broker
@@ -230,6 +245,7 @@ def test_entry_that_changed_meanwhile_is_not_set(
 
 
 @pytest.mark.broker
+@restorable
 def test_restored_table_is_repaired_and_read_again(made: Readers) -> None:
     made.write(0, 10)
     made.write(10, 20)
@@ -238,7 +254,8 @@ def test_restored_table_is_repaired_and_read_again(made: Readers) -> None:
     code, view = made.run(*fix)
     assert (code, view["is_executed"]) == (1, False)
     assert "nothing to repair" in str(view["refusal"])
-    deltalake.DeltaTable(made.table.removeprefix("delta:")).restore(0)
+    assert made.kind.restore_first is not None
+    made.kind.restore_first()
     code, view = made.run("table", "offsets", made.table)
     assert (code, len(view["problems"])) == (1, 1)
     change = ("table", "set-offsets", made.group_id, "--table", made.table)
@@ -257,6 +274,87 @@ def test_restored_table_is_repaired_and_read_again(made: Readers) -> None:
     assert (code, view["rows"][0]["new_offset"], view["is_executed"]) == (0, 10, True)
     made.write(10, 30)
     assert made.kind.offsets() == list(range(30))
+
+
+@pytest.mark.broker
+@restorable
+def test_restored_table_is_repaired_by_a_user_who_looked_into_its_rows(made: Readers) -> None:
+    made.write(0, 10)
+    made.write(10, 20)
+    assert made.kind.restore_first is not None
+    made.kind.restore_first()
+    change = ("table", "set-offsets", made.group_id, "--table", made.table, "--execute")
+    code, _ = made.run(*change, "--topic", f"{made.topic}:0=10", "--backwards")
+    assert (code, made.entry) == (0, Entry(0, 10))
+    made.write(10, 30)
+    assert made.kind.offsets() == list(range(30))
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("made", ["postgres", "sqlite"], indirect=True)
+def test_table_that_restores_its_fence_is_not_repaired(made: Readers) -> None:
+    made.write(0, 10)
+    code, view = made.run("table", "repair", made.table, "--group", made.group_id, "--execute")
+    assert (code, "nothing to repair" in view["refusal"], made.entry) == (1, True, Entry(0, 10))
+
+
+@pytest.mark.broker
+@every_kind
+def test_entries_of_another_group_are_copied_once(made: Readers) -> None:
+    other = f"{made.group_id}-other"
+    made.write(0, 10, other)
+    change = ("table", "set-offsets", made.group_id, "--table", made.table, "--from-group")
+    code, view = made.run(*change, f"{other}--typo", "--execute")
+    assert (code, "has no entries of the group" in view["refusal"]) == (1, True)
+    code, view = made.run(*change, other)
+    assert (code, view["is_executed"], view["rows"][0]["new_next_offset"]) == (0, False, 10)
+    code, view = made.run(*change, other, "--execute")
+    assert (code, made.entry, made.entry_of(other)) == (0, Entry(0, 10), Entry(0, 10))
+    # The group has the records of the other one, and continues from there.
+    made.write(5, 15)
+    assert made.kind.offsets() == list(range(15))
+    code, view = made.run(*change, other, "--execute")
+    assert (code, view["rows"][0]["is_refused"], made.entry) == (1, True, Entry(0, 15))
+
+
+@pytest.mark.broker
+def test_entries_are_only_copied_from_a_group_without_members(made: Readers) -> None:
+    other = f"{made.group_id}-other"
+    made.write(0, 10, other)
+    change = ("table", "set-offsets", made.group_id, "--table", made.table, "--from-group", other)
+    with queries(made.servers, other, made.topic) as start:
+        query = start()
+        wait_until(lambda: (query.run(), query.assigned)[1], what="an assignment")
+        code, view = made.run(*change, "--execute")
+    assert (code, f"the group '{other}' is inactive" in view["refusal"]) == (1, True)
+
+
+@pytest.mark.broker
+@every_kind
+def test_group_without_entries_is_an_error_that_names_those_with_some(made: Readers) -> None:
+    made.write(0, 10)
+    words = ("table", "offsets", made.table, "--group", "typo")
+    done = invoke(*words, "--bootstrap-server", made.servers)
+    assert isinstance(done.exception, TableError)
+    assert f"no entries of the group 'typo', but of {made.group_id}" in str(done.exception)
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("made", ["iceberg"], indirect=True)
+def test_repair_without_the_snapshots_that_tell_is_refused(made: Readers, catalog: Catalog) -> None:
+    made.write(0, 10)
+    made.write(10, 20)
+    first, _ = catalog.load_table(NAME).snapshots()
+    assert made.kind.restore_first is not None
+    made.kind.restore_first()
+    table = catalog.load_table(NAME)
+    table.append(table.scan().to_arrow().slice(0, 1))
+    table.maintenance.expire_snapshots().by_id(first.snapshot_id).commit()
+    words = ("table", "repair", made.table, "--group", made.group_id, "--execute")
+    done = invoke(*words, "--bootstrap-server", made.servers)
+    assert isinstance(done.exception, TableError)
+    assert "are expired" in str(done.exception)
+    assert made.entry == Entry(0, 20)
 
 
 @pytest.mark.broker
@@ -310,12 +408,74 @@ def test_orphans_are_deleted_and_nothing_else(tmp_path: Path) -> None:
     assert deltalake.DeltaTable(path, version=0).to_pyarrow_table().num_rows == 10
 
 
+def staged_in(kind: Kind, task: str) -> str:
+    """Return the name of rows that an attempt has staged and never commits."""
+    attempt = Attempt("g", 1, uuid.uuid4().hex[:12])
+    each = OffsetRange(uuid.UUID(int=7), "t", 0, 0, 10)
+    return next(kind.fenced().task_writer(attempt).write([rows(each)], task)).name
+
+
+def vacuumed(kind: Kind, *words: str) -> list[str]:
+    """Return the orphans that the command lists."""
+    done = invoke("table", "vacuum", kind.text, *words, "--json")
+    assert done.exit_code == 0, done.stderr
+    return [each["name"] for each in json.loads(done.stdout)["rows"]]
+
+
+def test_staging_tables_of_postgresql_are_dropped_by_age(
+    request: pytest.FixtureRequest, on_postgres: PostgresPlace, tmp_path: Path
+) -> None:
+    kind = postgres_kind(request, tmp_path)
+    lost, young = staged_in(kind, "0"), staged_in(kind, "1")
+    other = postgres_table(on_postgres.dsn, "other").task_writer(Attempt("g", 1, "b"))
+    foreign = next(other.write([rows(OffsetRange(uuid.UUID(int=7), "t", 0, 0, 1))], "0")).name
+    on_postgres.run('CREATE TABLE "spark-groups-notes" (text text)')
+    for name, table in ((lost, "rows"), (foreign, "other")):
+        note = json.dumps({"table": table, "group": "g", "staged_at": "2020-01-01 00:00:00+00"})
+        on_postgres.run(f"COMMENT ON TABLE \"{name}\" IS '{note}'")
+    assert vacuumed(kind) == [lost]
+    assert on_postgres.staged() == sorted([lost, young, foreign, "spark-groups-notes"])
+    assert vacuumed(kind, "--execute") == [lost]
+    assert on_postgres.staged() == sorted([young, foreign, "spark-groups-notes"])
+
+
+@pytest.mark.parametrize("name", ["sqlite", "iceberg"])
+def test_files_of_crashed_attempts_are_deleted_by_age(
+    request: pytest.FixtureRequest, tmp_path: Path, name: str
+) -> None:
+    kind = KINDS[name](request, tmp_path)
+    table = kind.fenced()
+    for batch, start in enumerate((0, 10)):
+        attempt = Attempt("g", batch, uuid.uuid4().hex[:12])
+        state = table.read("g")
+        each = OffsetRange(uuid.UUID(int=7), "t", 0, start, start + 10)
+        decision = compare("g", [each], state, table=str(table))
+        pieces = [*table.task_writer(attempt).write([rows(each)], "0")]
+        table.commit(attempt, pieces, decision, state)
+    kind.delete_from(15)
+    lost, young = Path(staged_in(kind, "0")).name, Path(staged_in(kind, "1")).name
+    old_s = time.time() - 2 * 86_400
+    for path in tmp_path.rglob("spark-groups-*"):
+        if path.name != young:
+            os.utime(path, (old_s, old_s))
+    before = set(tmp_path.rglob("spark-groups-*"))
+    assert vacuumed(kind) == [lost]
+    assert vacuumed(kind, "--execute") == [lost]
+    left = set(tmp_path.rglob("spark-groups-*"))
+    assert {path.name for path in before - left} == {lost}
+    assert kind.offsets() == list(range(15))
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
         (("vacuum", "delta:/t", "--older-than", "5m"), "at least 3600 s"),
         (("vacuum", "/t"), "is not delta:PATH"),
         (("set-offsets", "g", "--table", "delta:/t", *ADDRESS), "choose one of"),
+        (
+            ("set-offsets", "g", "--table", "delta:/t", "--from-group", "g", *ADDRESS),
+            "name another group",
+        ),
         (
             ("set-offsets", "g", "--table", "delta:/t", "--topic", "t:0", *ADDRESS),
             "TOPIC:PARTITION=OFFSET",

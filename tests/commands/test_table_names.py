@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from spark_groups.commands.table_names import (
     next_offsets,
     opened_table,
     parse_table,
+    reached,
 )
 from spark_groups.errors import OptionsError, TableError
 
@@ -74,6 +76,16 @@ def test_missing_table_is_an_error(text: str, tmp_path: Path) -> None:
 def test_database_that_cannot_be_reached_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="PostgreSQL cannot be reached"):
         next_offsets(f"postgres:host={tmp_path} dbname=x#rows", "g")
+
+
+def test_errors_of_a_store_are_one_error_of_the_table() -> None:
+    with pytest.raises(TableError, match=r"^the lake cannot be reached: no route to host$"):
+        fail_in(reached("the lake"))
+
+
+def fail_in(context: AbstractContextManager[None]) -> None:
+    with context:
+        raise OSError("no route\n  to host")
 
 
 @pytest.mark.parametrize("kind", TableKind)

@@ -130,16 +130,17 @@ class ConsumeOptions(JobOptions):
     """The configuration of `jobs/consume.py`.
 
     Args:
-        sink_format: `delta` and `postgres` hold each record exactly once.
+        sink_format: `delta`, `iceberg` and `postgres` hold each record exactly once.
         sink_path: Parent directory of outputs, one per application; for `delta` the table itself,
             shared by all applications of the group.
         sink_options: Options of Spark's writer; for `delta` those of its object store, for
-            `postgres` `dsn` and `table`.
+            `postgres` `dsn` and `table`, for `iceberg` `identifier`, `catalog` and properties of
+            the catalog.
     """
 
     example = "conf/consume.toml"
 
-    sink_format: Literal["parquet", "delta", "postgres", "console"] = Field(
+    sink_format: Literal["parquet", "delta", "iceberg", "postgres", "console"] = Field(
         "parquet", alias="sink.format"
     )
     sink_path: Text = Field("output", alias="sink.path")
@@ -148,14 +149,15 @@ class ConsumeOptions(JobOptions):
     @property
     def is_fenced(self) -> bool:
         """Whether a table is written by `spark_groups.write_table`."""
-        return self.sink_format in {"delta", "postgres"}
+        return self.sink_format in {"delta", "iceberg", "postgres"}
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield the place and the reason of problems of a table."""
+        needed = {"postgres": ("dsn", "table"), "iceberg": ("identifier",)}
+        for name in needed.get(self.sink_format, ()):
+            if not isinstance(self.sink_options.get(name), str):
+                yield f"sink.options.{name}", "is missing"
         if self.sink_format == "postgres":
-            for name in ("dsn", "table"):
-                if not isinstance(self.sink_options.get(name), str):
-                    yield f"sink.options.{name}", "is missing"
             for name in self.sink_options:
                 if name not in {"dsn", "table"}:
                     yield f"sink.options.{name}", _unknown_key(name, ("dsn", "table"))

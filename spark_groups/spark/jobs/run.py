@@ -175,7 +175,8 @@ def _table_writer(options: ConsumeOptions) -> TableWriter:
     try:
         allowed = Allowed.by(os.environ)
         given = {
-            name: resolved(str(value), allowed) for name, value in options.sink_options.items()
+            name: resolved(str(value).lower() if isinstance(value, bool) else str(value), allowed)
+            for name, value in options.sink_options.items()
         }
     except ValueError as error:
         raise OptionsError(f"sink.options: {error}") from None
@@ -191,6 +192,12 @@ def _table(options: ConsumeOptions, given: Mapping[str, str]) -> FencedTable:
         from spark_groups.spark.tables.delta import delta_table  # noqa: PLC0415
 
         return delta_table(options.sink_path, given)
+    if options.sink_format == "iceberg":
+        from spark_groups.spark.tables.iceberg import iceberg_table  # noqa: PLC0415
+
+        properties = {**given}
+        identifier = properties.pop("identifier")
+        return iceberg_table(identifier, properties.pop("catalog", None), properties)
     from spark_groups.spark.tables.postgres import postgres_table  # noqa: PLC0415
 
     return postgres_table(**given)

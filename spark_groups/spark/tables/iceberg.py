@@ -38,6 +38,7 @@ try:
         CommitStateUnknownException,
         NoSuchNamespaceError,
         NoSuchTableError,
+        NotInstalledError,
         TableAlreadyExistsError,
     )
     from pyiceberg.io.pyarrow import PyArrowFileIO, UnsupportedPyArrowTypeException
@@ -100,6 +101,10 @@ def iceberg_table(
             catalog = load_catalog(catalog, **dict(properties or {}))
         except ValueError as error:
             raise OptionsError(f"the Iceberg catalog {catalog!r} is not known: {error}") from error
+        except (NotInstalledError, ModuleNotFoundError) as error:
+            raise OptionsError(
+                f"the Iceberg catalog {catalog!r} needs another package: {error}"
+            ) from error
     elif properties:
         raise OptionsError("properties say how a catalog is loaded, but this one was loaded")
     return IcebergTable(identifier, catalog, target_file_bytes, compression)

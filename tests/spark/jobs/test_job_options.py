@@ -315,6 +315,24 @@ tabel = "flights"
     assert dict(options.sink_options) == {"dsn": "dbname=x", "table": "t"}
 
 
+def test_iceberg_takes_a_table_and_properties_of_its_catalog(tmp_path: Path) -> None:
+    text = MINIMAL + '[sink]\nformat = "iceberg"\n[sink.options]\n'
+    assert "sink.options.identifier: is missing" in refusal(written(tmp_path, text))
+    text += """identifier = "lake.flights"
+catalog = "production"
+s3.region = "eu-west-1"
+s3.force-virtual-addressing = true
+"""
+    options = load_job(ConsumeOptions, written(tmp_path, text))
+    assert options.is_fenced
+    assert dict(options.sink_options) == {
+        "identifier": "lake.flights",
+        "catalog": "production",
+        "s3.region": "eu-west-1",
+        "s3.force-virtual-addressing": True,
+    }
+
+
 def test_counts_are_written_by_spark_alone(tmp_path: Path) -> None:
     delta = written(tmp_path, MINIMAL + '[sink]\nformat = "delta"\n')
     assert load_job(ConsumeOptions, delta).is_fenced

@@ -32,6 +32,7 @@ from spark_groups.spark.jobs.run import (
     written,
 )
 from tests.brokers import Row, create_topic, produce
+from tests.spark.tables.iceberg_tables import Lake
 from tests.spark.tables.places import PostgresPlace
 from tests.waiting import wait_until
 
@@ -144,7 +145,7 @@ def test_output_of_another_checkpoint_is_refused_before_anything_is_written(
 
 @pytest.mark.broker
 @pytest.mark.spark
-@pytest.mark.parametrize("sink", ["delta", "postgres"])
+@pytest.mark.parametrize("sink", ["delta", "iceberg", "postgres"])
 def test_applications_of_a_group_share_a_table(  # noqa: PLR0917
     spark: SparkSession,
     kafka: EmbeddedKafka,
@@ -156,7 +157,13 @@ def test_applications_of_a_group_share_a_table(  # noqa: PLR0917
     sink: str,
 ) -> None:
     monkeypatch.setenv("TABLES_DSN", on_postgres.dsn)
-    given = {"dsn": "${env:TABLES_DSN}", "table": "rows"} if sink == "postgres" else {}
+    lake = Lake.at(tmp_path / "lake")
+    monkeypatch.setenv("CATALOG_URI", lake.properties["uri"])
+    catalog = {**lake.properties, "uri": "${env:CATALOG_URI}", "identifier": lake.identifier}
+    given = {
+        "postgres": {"dsn": "${env:TABLES_DSN}", "table": "rows"},
+        "iceberg": {**catalog, "catalog": lake.name},
+    }.get(sink, {})
     update = {"sink_format": sink, "sink_options": given}
     run_available(spark, options.model_copy(update=update))
     produce(kafka.bootstrap_servers, topic, [Row(b"later", partition=1)])
@@ -165,6 +172,8 @@ def test_applications_of_a_group_share_a_table(  # noqa: PLR0917
     if sink == "delta":
         found = deltalake.DeltaTable(tmp_path / "out").to_pyarrow_table().to_pylist()
         values = [row["value"] for row in found]
+    elif sink == "iceberg":
+        values = lake.rows()["value"].to_pylist()
     else:
         values = [value for (value,) in on_postgres.run("SELECT value FROM rows")]
     assert sorted(values) == sorted(["later", *(value for _, value, _, _ in FLIGHTS)])
