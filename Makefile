@@ -5,7 +5,8 @@
 PYTHON ?= python3
 LOCK_FLAGS ?=
 PYTEST_FLAGS ?=
-# Flags for every program of `make bench`; --repeats 1 takes a third of the time.
+# Flags for `make bench-tables` and every program of `make bench`; --repeats 1 takes a third of the
+# time.
 BENCH_FLAGS ?=
 # Turns off bounds checks in Arrow for Java: a tuning, measured in addition to Spark's defaults.
 UNCHECKED := -Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false
@@ -37,7 +38,7 @@ step = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env prerequisites prerequisites-of-tests demo test long unit slow simulate chaos fuzz versions conformance conformance-hunt spark-versions bench bench-handover docs docs-serve notebooks lint types format wheel lock clean
+.PHONY: help env prerequisites prerequisites-of-tests demo test long unit slow simulate chaos fuzz versions conformance conformance-hunt spark-versions bench bench-handover bench-tables docs docs-serve notebooks lint types format wheel lock clean
 
 ##@ Start here
 
@@ -96,6 +97,9 @@ conformance-hunt: prerequisites env ## Compare the model with Kafka on random re
 
 bench-handover: prerequisites env ## Compare hand-overs with confluent-kafka; about 10 minutes
 	$(PY) -m benchmarks.handover
+
+bench-tables: prerequisites-of-tests env ## Compare write_table with delta-spark and with COPY; about 45 minutes
+	$(PY) -m benchmarks.tables $(BENCH_FLAGS)
 
 bench: prerequisites env ## Compare with Spark's own source, into docs/benchmarks/throughput.md; about 20 minutes
 	$(PY) -m benchmarks.throughput $(BENCH_FLAGS)

@@ -1,4 +1,4 @@
-"""The jars of Spark's own Kafka source, fetched once by the Ivy that PySpark ships."""
+"""Jars of Spark's own Kafka source and of delta-spark, fetched once by the Ivy of PySpark."""
 
 from __future__ import annotations
 
@@ -30,6 +30,22 @@ _MODULE = """\
   </dependencies>
 </ivy-module>
 """
+# What it shares with Spark is in Spark's own jars.
+_DELTA_MODULE = """\
+<ivy-module version="2.0">
+  <info organisation="spark-groups" module="delta"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+    <dependency org="io.delta" name="delta-spark_4.2_2.13" rev="{version}" conf="default->default">
+      <exclude org="org.apache.spark"/>
+      <exclude org="org.apache.hadoop"/>
+      <exclude org="org.scala-lang"/>
+      <exclude org="org.antlr"/>
+      <exclude org="org.slf4j"/>
+    </dependency>
+  </dependencies>
+</ivy-module>
+"""
 _CENTRAL = """\
 <ivysettings>
   <settings defaultResolver="central"/>
@@ -40,17 +56,26 @@ _CENTRAL = """\
 
 def fetch_connector(version: str) -> list[Path]:
     """Return the jars of a version of Spark's Kafka source, fetched if they are not there yet."""
-    folder = cache_dir() / f"connector-{version}"
+    return _fetch(f"connector-{version}", _MODULE.format(version=version))
+
+
+def fetch_delta(version: str) -> list[Path]:
+    """Return the jars of a version of delta-spark, fetched if they are not there yet."""
+    return _fetch(f"delta-{version}", _DELTA_MODULE.format(version=version))
+
+
+def _fetch(name: str, module: str) -> list[Path]:
+    folder = cache_dir() / name
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as work:
-            _retrieve(version, Path(work))
+            _retrieve(module, Path(work))
             shutil.move(Path(work, "jars"), folder)
     return sorted(folder.glob("*.jar"))
 
 
-def _retrieve(version: str, work: Path) -> None:
-    (work / "ivy.xml").write_text(_MODULE.format(version=version), encoding="utf-8")
+def _retrieve(module: str, work: Path) -> None:
+    (work / "ivy.xml").write_text(module, encoding="utf-8")
     (work / "settings.xml").write_text(_CENTRAL, encoding="utf-8")
     ivy = next(find_spark_jars().glob("ivy-*.jar"))
     settings = os.environ.get(IVY_SETTINGS_VARIABLE) or str(work / "settings.xml")

@@ -62,7 +62,7 @@ def markdown(parts: Parts, drawn: Iterable[str], raw: str) -> str:
         "",
         "Ratios compare readings of the same repeat; the median over all repeats counts.",
         "",
-        *_goals(goals(parts)),
+        *goal_table(goals(parts)),
         "## Reading a topic",
         "",
         *_throughput(readings_of(parts, "throughput")),
@@ -86,12 +86,14 @@ def markdown(parts: Parts, drawn: Iterable[str], raw: str) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return a table, and an empty line."""
     lines = [heads, ["---"] * len(heads), *rows]
     return [*(f"| {' | '.join(each)} |" for each in lines), ""]
 
 
-def _spread(found: Spread | None, digits: int, unit: str = "") -> str:
+def spread_text(found: Spread | None, digits: int, unit: str = "") -> str:
+    """Return a median with its spread; a dash where there is none."""
     if found is None:
         return "-"
     low, high = f"{found.lowest:.{digits}f}", f"{found.highest:.{digits}f}"
@@ -100,29 +102,20 @@ def _spread(found: Spread | None, digits: int, unit: str = "") -> str:
 
 def _where(parts: Parts) -> Iterator[str]:
     """Yield the date, the machine and the versions: once where all parts agree."""
-    facts = {
-        name: {
-            key: value
-            for key, value in part.items()
-            if key not in ("readings", "readers")
-            and value not in ("", None)
-            and not isinstance(value, dict)
-        }
-        for name, part in parts.items()
-    }
+    facts = {name: facts_of(part) for name, part in parts.items()}
     first, *others = facts.values() or [{}]
     common = {key for key in first if all(each.get(key) == first[key] for each in others)}
     if others:
-        yield f"- all: {_joined({key: first[key] for key in first if key in common})}"
+        yield f"- all: {joined({key: first[key] for key in first if key in common})}"
         facts = {
             name: {key: each[key] for key in each if key not in common}
             for name, each in facts.items()
         }
-    yield from (f"- `{name}`: {_joined(each)}" for name, each in facts.items() if each)
+    yield from (f"- `{name}`: {joined(each)}" for name, each in facts.items() if each)
     yield ""
     readers = parts.get("throughput", {}).get("readers")
     if readers:
-        yield from _table(
+        yield from markdown_table(
             ("reader", "format", "options"),
             (
                 (
@@ -135,18 +128,31 @@ def _where(parts: Parts) -> Iterator[str]:
         )
 
 
-def _joined(facts: Mapping[str, Any]) -> str:
+def facts_of(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return where and by what a benchmark's results were measured."""
+    return {
+        key: value
+        for key, value in part.items()
+        if key not in ("readings", "readers")
+        and value not in ("", None)
+        and not isinstance(value, dict)
+    }
+
+
+def joined(facts: Mapping[str, Any]) -> str:
+    """Return facts as one line."""
     return "; ".join(f"{key.replace('_', ' ')} {value}" for key, value in facts.items())
 
 
-def _goals(found: Iterable[Goal]) -> list[str]:
-    return _table(
+def goal_table(found: Iterable[Goal]) -> list[str]:
+    """Return a table of goals, each with its measurement and whether it is met."""
+    return markdown_table(
         ("goal", "wanted", "median (spread)", ""),
         (
             (
                 each.what,
                 f"{'>=' if each.is_at_least else '<='} {each.limit:g}{each.unit}",
-                _spread(each.measured, 0 if each.unit == " ms" else 2, each.unit),
+                spread_text(each.measured, 0 if each.unit == " ms" else 2, each.unit),
                 each.verdict,
             )
             for each in found
@@ -174,9 +180,9 @@ def _throughput(readings: Readings) -> list[str]:
                 (
                     topic,
                     reader,
-                    _spread(Spread.of(map(rate, mine)), 2),
-                    _spread(ratios(readings, topic, reader, JVM_TUNED, rate), 2),
-                    _spread(ratios(readings, topic, reader, JVM_TUNED, spark_cpu_s), 2),
+                    spread_text(Spread.of(map(rate, mine)), 2),
+                    spread_text(ratios(readings, topic, reader, JVM_TUNED, rate), 2),
+                    spread_text(ratios(readings, topic, reader, JVM_TUNED, spark_cpu_s), 2),
                     " + ".join(f"{each:.2f}" for each in cpu),
                     " ".join(f"{rate(each):.2f}" for each in mine),
                 )
@@ -186,7 +192,7 @@ def _throughput(readings: Readings) -> list[str]:
         " Python and in the broker.",
         *_company(readings),
         "",
-        *_table(
+        *markdown_table(
             (
                 "topic",
                 "reader",
@@ -232,24 +238,24 @@ def _triggers(readings: Readings) -> list[str]:
                 (
                     f"{count:,}",
                     source,
-                    _spread(Spread.of(each["trigger_ms"] for each in mine), 0),
+                    spread_text(Spread.of(each["trigger_ms"] for each in mine), 0),
                     " ".join(f"{each:.0f}" for each in medians) or "no result",
                 )
             )
     return [
         f"Each trigger reads one record of each partition; `{RATE_SOURCE}` shows Spark's own time.",
         "",
-        *_table(("partitions", "source", "ms", "medians of the repeats"), rows),
+        *markdown_table(("partitions", "source", "ms", "medians of the repeats"), rows),
     ]
 
 
 def _latency(readings: Readings) -> list[str]:
     if not readings:
         return [NOT_MEASURED, ""]
-    return _table(
+    return markdown_table(
         ("source", "p50 ms", "p90 ms", "p99 ms"),
         (
-            (source, *(_spread(latencies(readings, source, rank), 0) for rank in (50, 90, 99)))
+            (source, *(spread_text(latencies(readings, source, rank), 0) for rank in (50, 90, 99)))
             for source in _names(readings, "source")
         ),
     )
@@ -262,11 +268,11 @@ def _cold_start(readings: Readings) -> list[str]:
     for source in _names(readings, "source"):
         seconds = [each["from_process_s"] for each in _of(readings, source=source)]
         repeats = " ".join(f"{each:.1f}" for each in seconds)
-        rows.append((source, _spread(Spread.of(seconds), 1), repeats))
+        rows.append((source, spread_text(Spread.of(seconds), 1), repeats))
     return [
         "From the start of the application's process, including the start of Spark.",
         "",
-        *_table(("source", "s", "every repeat"), rows),
+        *markdown_table(("source", "s", "every repeat"), rows),
     ]
 
 

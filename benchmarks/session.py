@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import pyspark
 from pyspark.sql import SparkSession
@@ -12,17 +13,21 @@ from pyspark.sql import SparkSession
 from benchmarks.connector import fetch_connector
 
 
-def new_session(tasks: int, configuration: Mapping[str, str]) -> SparkSession:
+def new_session(
+    tasks: int, configuration: Mapping[str, str], jars: Iterable[Path] = ()
+) -> SparkSession:
     """Return a quiet local session that has Spark's own Kafka source.
 
     Args:
         tasks: How many run at a time.
         configuration: What else is set.
+        jars: What it has beside its own Kafka source.
     """
+    jars = [*fetch_connector(pyspark.__version__), *jars]
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = (
         SparkSession.builder.master(f"local[{tasks}]")
-        .config("spark.jars", ",".join(map(str, fetch_connector(pyspark.__version__))))
+        .config("spark.jars", ",".join(map(str, jars)))
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")

@@ -150,6 +150,39 @@ class Used:
         return self.machine.company_cores(earlier.machine, used_s)
 
 
+def generate(
+    spark: SparkSession, kafka: EmbeddedKafka, name: str, kind: TopicKind, rows: int
+) -> None:
+    """Write a topic: half of a value is of its own, half repeats itself, as records do.
+
+    Args:
+        spark: Writes it.
+        kafka: The broker.
+        name: Its name.
+        kind: What it holds.
+        rows: How many records.
+    """
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    client.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(60)
+    own = f"repeat(lower(hex(xxhash64(id))), {kind.value_bytes // 32})"
+    value = f"rpad({own}, {kind.value_bytes}, 'spark-groups ')"
+    (
+        spark.range(rows)
+        .selectExpr(
+            "lpad(CAST(id AS STRING), 8, '0') AS key",
+            f"{value} AS value",
+            f"CAST(id % {PARTITIONS} AS INT) AS partition",
+        )
+        .write.format("kafka")
+        .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+        .option("kafka.compression.type", kind.codec)
+        .option("kafka.linger.ms", "50")
+        .option("kafka.batch.size", "131072")
+        .option("topic", name)
+        .save()
+    )
+
+
 @dataclass(frozen=True)
 class Bench:
     """Where it is measured.
@@ -165,30 +198,6 @@ class Bench:
     kafka: EmbeddedKafka
     readers: tuple[str, ...]
     accounts: tuple[CpuAccount, CpuAccount]
-
-    def generate(self, kind: TopicKind, batch_rows: int) -> Topic:
-        """Write a topic: half of a value is of its own, half repeats itself, as records do."""
-        topic = Topic(f"throughput-{kind.value_bytes}-{kind.codec}", kind, batch_rows)
-        client = AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers})
-        client.create_topics([NewTopic(topic.name, PARTITIONS, 1)])[topic.name].result(60)
-        own = f"repeat(lower(hex(xxhash64(id))), {kind.value_bytes // 32})"
-        value = f"rpad({own}, {kind.value_bytes}, 'spark-groups ')"
-        (
-            self.spark.range(topic.rows)
-            .selectExpr(
-                "lpad(CAST(id AS STRING), 8, '0') AS key",
-                f"{value} AS value",
-                f"CAST(id % {PARTITIONS} AS INT) AS partition",
-            )
-            .write.format("kafka")
-            .option("kafka.bootstrap.servers", self.kafka.bootstrap_servers)
-            .option("kafka.compression.type", kind.codec)
-            .option("kafka.linger.ms", "50")
-            .option("kafka.batch.size", "131072")
-            .option("topic", topic.name)
-            .save()
-        )
-        return topic
 
     def stream(self, topic: Topic, reader: Reader) -> DataFrame:
         """Return a stream of a topic from its beginning, by a reader."""
@@ -230,11 +239,11 @@ class Bench:
             query = (
                 writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
             )
-            for _ in _while_it_runs(query):
+            for _ in while_it_runs(query):
                 if before is None and query.lastProgress:
                     before = self.used()
             after = self.used()
-            batches = [each for each in query.recentProgress if _moved_on(each)]
+            batches = [each for each in query.recentProgress if moved_on(each)]
         if len(batches) != BATCHES or before is None:
             raise RuntimeError(f"{name} read {topic.name} in {len(batches)} batches")
         spark, broker = after.spark - before.spark, after.broker - before.broker
@@ -280,7 +289,7 @@ class Bench:
                 .trigger(availableNow=True)
                 .start()
             )
-            for _ in _while_it_runs(query):
+            for _ in while_it_runs(query):
                 pass
         rows, hashed = 0, 0
         for count, each in found:
@@ -301,7 +310,7 @@ class Bench:
                 yield reading
 
 
-def _moved_on(progress: StreamingQueryProgress) -> bool:
+def moved_on(progress: StreamingQueryProgress) -> bool:
     """Whether a batch read anything: where the rows are ranges, Spark counts none."""
     (source,) = progress["sources"]
     return source["endOffset"] not in (source["startOffset"], plan_text(None))
@@ -311,7 +320,7 @@ def _into_nothing(batch: DataFrame, _: int) -> None:
     batch.write.format("noop").mode("overwrite").save()
 
 
-def _while_it_runs(query: StreamingQuery) -> Iterator[None]:
+def while_it_runs(query: StreamingQuery) -> Iterator[None]:
     """Come back every moment until a query has ended."""
     deadline = time.monotonic() + DONE_S
     while not query.awaitTermination(0.05):  # type: ignore[arg-type]
@@ -386,7 +395,9 @@ def main() -> None:
         bench = Bench(spark, kafka, tuple(given.readers.split(";")), accounts)
         for each in given.topics.split(","):
             kind = TopicKind.of(each)
-            topic = bench.generate(kind, kind.batch_rows(given.batch_rows))
+            batch_rows = kind.batch_rows(given.batch_rows)
+            topic = Topic(f"throughput-{kind.value_bytes}-{kind.codec}", kind, batch_rows)
+            generate(spark, kafka, topic.name, kind, topic.rows)
             readings += bench.measure(topic, given.repeats)
         for account in accounts:
             account.close()
