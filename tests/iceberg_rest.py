@@ -12,8 +12,8 @@ from pathlib import Path
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from spark_groups.lab.broker.ivy import IVY_SETTINGS_VARIABLE
+from spark_groups.ops.java import find_java, find_spark_jars
 from spark_groups.runtime.directories import cache_dir
-from spark_groups.runtime.java import find_java, find_spark_jars
 
 ICEBERG = "1.10.0"
 FETCH_S = 400.0
