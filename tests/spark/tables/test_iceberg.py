@@ -345,7 +345,7 @@ def test_rollback_stops_the_query_and_names_the_repair(any_lake: Lake) -> None:
     # The property is as it was, so that rows would be lost in silence.
     assert any_lake.entries()[KEY] == Entry(0, 20)
     for each in (writer, LakeWriter(any_lake)):
-        with pytest.raises(TableRestoredError, match="spark-groups table repair flights") as caught:
+        with pytest.raises(TableRestoredError, match="table repair TABLE --group flights") as caught:
             each.write(reads(20, 30))
         assert "restored to its version 1" in str(caught.value)
     # What others add afterwards does not hide it, nor does their maintenance.
@@ -393,7 +393,7 @@ def test_rollback_of_one_group_stops_that_group_alone_and_stays_known(lake: Lake
     lake.set_back(kept.snapshot_id)
     # The group whose rows are all there goes on, and does not write the other's evidence away.
     one.write(reads(20, 30))
-    with pytest.raises(TableRestoredError, match="table repair audit"):
+    with pytest.raises(TableRestoredError, match="table repair TABLE --group audit"):
         other.look(reads(20, 30))
     assert lake.entries()[KEY] == Entry(0, 30)
 
@@ -416,7 +416,7 @@ def test_rollback_is_told_apart_from_expired_snapshots(lake: Lake) -> None:
     lake.table().maintenance.expire_snapshots().by_id(kept.snapshot_id).commit()
     # Of the two groups only one has lost rows; its last snapshot is there, but is no ancestor.
     for _ in range(2):
-        with pytest.raises(TableRestoredError, match="table repair audit"):
+        with pytest.raises(TableRestoredError, match="table repair TABLE --group audit"):
             LakeWriter(lake, "audit").look(reads(10, 20))
         writer = LakeWriter(lake)
         position = writer.table.read(GROUP).entries[KEY].next_offset
