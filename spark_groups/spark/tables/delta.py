@@ -258,6 +258,8 @@ class DeltaTable:
             at = -1 if self._table is None else self._table.version()
             if not compared == at == self._log.version:
                 raise TableChangedError(f"another query of this application has written {self}")
+            if state.version is not None and not self._log.is_still_there():
+                raise TableChangedError(f"another table is in the place of {self}")
             if state.version is None:
                 self._create(actions, schema, properties)
             else:
@@ -332,20 +334,35 @@ class DeltaTable:
 
     def _opened(self) -> deltalake.DeltaTable | None:
         """Return the table as it is now, checked; None where there is none."""
-        if self._table is not None:
+        if self._table is not None and self._log.is_still_there():
             self._table.update_incremental()
         else:
             try:
-                self._table = deltalake.DeltaTable(self._uri, storage_options=self._options)
-            except TableNotFoundError:
+                table = deltalake.DeltaTable(self._uri, storage_options=self._options)
+            except TableNotFoundError as error:
+                if self._table is not None:
+                    raise TableError(f"{self} was dropped; start the query again") from error
                 return None
+            self._check_is_the_same(table)
+            self._table, self._log = table, DeltaLog(self._files)
         self._check_settings(self._table)
-        if self._table.version() < self._log.version:
-            raise TableError(
-                f"{self} went from version {self._log.version} to {self._table.version()}: its log"
-                " was changed by hand, or it was made anew; start the query again"
-            )
         return self._table
+
+    def _check_is_the_same(self, table: deltalake.DeltaTable) -> None:
+        """Refuse a table that was created where the one was that this query has read.
+
+        Raises:
+            TableError: It was, or its log lacks commits that this query has read.
+        """
+        if self._table is None:
+            return
+        if table.metadata().id != self._table.metadata().id:
+            raise TableError(f"{self} was dropped and created again; start the query again")
+        if table.version() < self._log.version:
+            raise TableError(
+                f"{self} went from version {self._log.version} to {table.version()}: its log was"
+                " changed by hand, or replaced by a copy; start the query again"
+            )
 
     def _check_settings(self, table: deltalake.DeltaTable) -> None:
         """Refuse what would make the fence forget, and what files of ours would not obey."""

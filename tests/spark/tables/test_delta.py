@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -245,6 +246,55 @@ def test_library_refuses_an_application_id_from_an_older_snapshot(
     else:
         with pytest.raises(CommitFailedError):
             commit(stale, "two", 1)
+
+
+@pytest.mark.parametrize("commits", [1, 2, 3])
+@pytest.mark.parametrize("is_staged", [False, True])
+def test_table_that_was_created_again_is_refused(
+    tmp_path: Path, commits: int, is_staged: bool
+) -> None:
+    """The log of the new table is shorter than that of the old one, as long, or longer.
+
+    Args:
+        commits: How many commits the new table has; the old one had two.
+        is_staged: Whether the old table was compared before it was dropped.
+    """
+    path = tmp_path / "rows"
+    zombie = Writer(path)
+    zombie.write(reads(0, 2))
+    zombie.write(reads(2, 4))
+    zombie.look(reads(4, 6))
+    shutil.rmtree(path)
+    owner = Writer(path)
+    for start in range(2, 2 + 2 * commits, 2):
+        owner.write(reads(start, start + 2))
+    if is_staged:
+        with pytest.raises(TableChangedError, match="another table is in the place of"):
+            zombie.commit()
+    for _ in range(2):
+        with pytest.raises(TableError, match="was dropped and created again; start the query"):
+            zombie.look(reads(4, 6))
+    assert offsets(path) == list(range(2, 2 + 2 * commits))
+    shutil.rmtree(path)
+    with pytest.raises(TableError, match="was dropped; start the query again"):
+        zombie.look(reads(4, 6))
+
+
+def test_log_that_was_cleaned_up_or_copied_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    writer = Writer(path)
+    writer.write(reads(0, 2))
+    writer.write(reads(2, 4))
+    Writer(path).write(reads(4, 6))
+    deltalake.DeltaTable(path).create_checkpoint()
+    for version in range(2):
+        (path / "_delta_log" / f"{version:020d}.json").unlink()
+    writer.write(reads(6, 8))
+    shutil.move(path, tmp_path / "old")
+    shutil.copytree(tmp_path / "old", path, copy_function=shutil.copyfile)
+    writer.write(reads(8, 10))
+    assert offsets(path) == list(range(10))
+    assert entries(path) == {KEY: Entry(0, 10)}
 
 
 def test_restore_stops_the_query_and_names_the_repair(tmp_path: Path) -> None:
