@@ -251,6 +251,7 @@ class DeltaTable:
             ],
         )
         columns = self._columns()
+        self._check_partitioning(written, columns)
         now_ms = int(time.time() * 1000)
         actions = [_add_action(each, columns, now_ms) for each in written]
         with self._lock:
@@ -402,6 +403,21 @@ class DeltaTable:
             return self._partition_by
         return tuple(self._table.metadata().partition_columns)
 
+    def _check_partitioning(self, pieces: Sequence[Piece], columns: Sequence[str]) -> None:
+        """Refuse files that were written for other partition columns than those of the table.
+
+        Raises:
+            TableError: Another writer has created the table since, with other ones.
+        """
+        for each in pieces:
+            has = _directory_values(each.name)
+            if set(has) != set(columns):
+                raise TableError(
+                    f"{self} was created by another writer with partition_by={list(columns)}, but"
+                    f" {each.name} was written with partition_by={list(has)}: give the same columns"
+                    " to every application that writes the table, and start the query again"
+                )
+
     def _checked_schema(self, pieces: Sequence[Piece]) -> pa.Schema | None:
         """Return the columns of the files, which have to be the table's; None: no files.
 
@@ -520,12 +536,17 @@ def _add_action(piece: Piece, columns: Sequence[str], now_ms: int) -> AddAction:
 
 def _partition_values(name: str, columns: Sequence[str]) -> dict[str, str | None]:
     """Return the values of partition columns, as Spark puts them into the names of directories."""
-    found = dict(part.split("=", 1) for part in name.split("/") if "=" in part)
-    values = {urllib.parse.unquote(key): value for key, value in found.items()}
+    values = _directory_values(name)
     return {
         each: None if values[each] == _NULL_DIRECTORY else urllib.parse.unquote(values[each])
         for each in columns
     }
+
+
+def _directory_values(name: str) -> dict[str, str]:
+    """Return the columns and values in the names of a file's directories."""
+    found = (part.split("=", 1) for part in name.split("/")[:-1] if "=" in part)
+    return {urllib.parse.unquote(column): value for column, value in found}
 
 
 def _delta_schema(schema: pa.Schema) -> deltalake.Schema:

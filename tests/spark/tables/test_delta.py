@@ -15,7 +15,7 @@ import pytest
 from deltalake.exceptions import CommitFailedError
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
-from pyarrow import fs
+from pyarrow import fs, parquet
 
 from spark_groups.errors import (
     OptionsError,
@@ -27,7 +27,7 @@ from spark_groups.errors import (
 from spark_groups.spark.tables.delta import CHECKPOINT_INTERVAL, DeltaTable, delta_table
 from spark_groups.spark.tables.delta_log import DeltaLog
 from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, compare, other_groups
-from spark_groups.spark.tables.parquet_files import write_files
+from spark_groups.spark.tables.parquet_files import piece_of, write_files
 from spark_groups.spark.tables.table import Attempt, Piece
 from spark_groups.types import OffsetRange
 
@@ -587,6 +587,34 @@ def test_partitioned_table_refuses_files_of_tasks(tmp_path: Path) -> None:
     table = delta_table(tmp_path, partition_by="topic")
     with pytest.raises(TableError, match="partitioned by topic"):
         table.task_writer(Attempt(GROUP, 0, "a"))
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_file_of_another_partitioning_is_refused(tmp_path: Path, is_ours: bool) -> None:
+    """Two first writers, of which one is configured to partition the table.
+
+    Args:
+        is_ours: Whether that is the one whose files are refused.
+    """
+    late, owner = Writer(tmp_path), Writer(tmp_path)
+    (late if is_ours else owner).table = delta_table(tmp_path, partition_by="topic")
+    name = "spark-groups-0-a/topic=departures/part-0.parquet"
+    (tmp_path / name).parent.mkdir(parents=True)
+    files = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    batch = rows(reads(0, 10), SCHEMA.remove(0))
+    (piece,) = write_files([batch], files, lambda _: name, target_bytes=1, compression="snappy")
+    with files.open_input_file(name) as file:
+        footer = parquet.ParquetFile(file).metadata
+    partitioned = piece_of(name, piece.size_bytes, footer, SCHEMA)
+    owner.look(reads(0, 10, partition=1))
+    late.look(reads(0, 10))
+    plain = late.stage() if not is_ours else owner.stage()
+    attempt = Attempt(GROUP, 0, "a")
+    owner.table.commit(attempt, plain if is_ours else [partitioned], owner.decision, owner.state)
+    late.look(reads(0, 10))
+    with pytest.raises(TableError, match=r"was created by another writer with partition_by="):
+        late.table.commit(attempt, [partitioned] if is_ours else plain, late.decision, late.state)
+    assert deltalake.DeltaTable(tmp_path).version() == 0
 
 
 def staged(table: DeltaTable, batches: Iterable[pa.RecordBatch]) -> list[Piece]:
