@@ -251,6 +251,7 @@ class DeltaTable:
             ],
         )
         columns = self._columns()
+        self._check_partitioning(written, columns)
         now_ms = int(time.time() * 1000)
         actions = [_add_action(each, columns, now_ms) for each in written]
         with self._lock:
@@ -258,6 +259,8 @@ class DeltaTable:
             at = -1 if self._table is None else self._table.version()
             if not compared == at == self._log.version:
                 raise TableChangedError(f"another query of this application has written {self}")
+            if state.version is not None and not self._log.is_still_there():
+                raise TableChangedError(f"another table is in the place of {self}")
             if state.version is None:
                 self._create(actions, schema, properties)
             else:
@@ -332,20 +335,35 @@ class DeltaTable:
 
     def _opened(self) -> deltalake.DeltaTable | None:
         """Return the table as it is now, checked; None where there is none."""
-        if self._table is not None:
+        if self._table is not None and self._log.is_still_there():
             self._table.update_incremental()
         else:
             try:
-                self._table = deltalake.DeltaTable(self._uri, storage_options=self._options)
-            except TableNotFoundError:
+                table = deltalake.DeltaTable(self._uri, storage_options=self._options)
+            except TableNotFoundError as error:
+                if self._table is not None:
+                    raise TableError(f"{self} was dropped; start the query again") from error
                 return None
+            self._check_is_the_same(table)
+            self._table, self._log = table, DeltaLog(self._files)
         self._check_settings(self._table)
-        if self._table.version() < self._log.version:
-            raise TableError(
-                f"{self} went from version {self._log.version} to {self._table.version()}: its log"
-                " was changed by hand, or it was made anew; start the query again"
-            )
         return self._table
+
+    def _check_is_the_same(self, table: deltalake.DeltaTable) -> None:
+        """Refuse a table that was created where the one was that this query has read.
+
+        Raises:
+            TableError: It was, or its log lacks commits that this query has read.
+        """
+        if self._table is None:
+            return
+        if table.metadata().id != self._table.metadata().id:
+            raise TableError(f"{self} was dropped and created again; start the query again")
+        if table.version() < self._log.version:
+            raise TableError(
+                f"{self} went from version {self._log.version} to {table.version()}: its log was"
+                " changed by hand, or replaced by a copy; start the query again"
+            )
 
     def _check_settings(self, table: deltalake.DeltaTable) -> None:
         """Refuse what would make the fence forget, and what files of ours would not obey."""
@@ -384,6 +402,21 @@ class DeltaTable:
         if self._table is None:
             return self._partition_by
         return tuple(self._table.metadata().partition_columns)
+
+    def _check_partitioning(self, pieces: Sequence[Piece], columns: Sequence[str]) -> None:
+        """Refuse files that were written for other partition columns than those of the table.
+
+        Raises:
+            TableError: Another writer has created the table since, with other ones.
+        """
+        for each in pieces:
+            has = _directory_values(each.name)
+            if set(has) != set(columns):
+                raise TableError(
+                    f"{self} was created by another writer with partition_by={list(columns)}, but"
+                    f" {each.name} was written with partition_by={list(has)}: give the same columns"
+                    " to every application that writes the table, and start the query again"
+                )
 
     def _checked_schema(self, pieces: Sequence[Piece]) -> pa.Schema | None:
         """Return the columns of the files, which have to be the table's; None: no files.
@@ -503,12 +536,17 @@ def _add_action(piece: Piece, columns: Sequence[str], now_ms: int) -> AddAction:
 
 def _partition_values(name: str, columns: Sequence[str]) -> dict[str, str | None]:
     """Return the values of partition columns, as Spark puts them into the names of directories."""
-    found = dict(part.split("=", 1) for part in name.split("/") if "=" in part)
-    values = {urllib.parse.unquote(key): value for key, value in found.items()}
+    values = _directory_values(name)
     return {
         each: None if values[each] == _NULL_DIRECTORY else urllib.parse.unquote(values[each])
         for each in columns
     }
+
+
+def _directory_values(name: str) -> dict[str, str]:
+    """Return the columns and values in the names of a file's directories."""
+    found = (part.split("=", 1) for part in name.split("/")[:-1] if "=" in part)
+    return {urllib.parse.unquote(column): value for column, value in found}
 
 
 def _delta_schema(schema: pa.Schema) -> deltalake.Schema:

@@ -80,6 +80,8 @@ class DeltaLog:
         self._restored_to_time: set[int] = set()
         self._seen_from = 0
         """From which version on restores are known."""
+        self._last_file: tuple[Any, ...] = ()
+        """The file of the commit that `version` is about."""
 
     def advance(self, version: int) -> None:
         """Read up to a version.
@@ -95,6 +97,8 @@ class DeltaLog:
             self._load(version)
         for each in range(self.version + 1, version + 1):
             self._apply(each, _actions(self._read(_commit_name(each))))
+        if not self._last_file or self._last_file[0] != version:
+            self._last_file = self._file_of(version)
 
     def committed(self, version: int, transactions: Mapping[str, int]) -> None:
         """Take note of a commit of our own, which need not be read.
@@ -106,6 +110,15 @@ class DeltaLog:
         for name, number in transactions.items():
             self._note(name, number)
         self.version = version
+        self._last_file = self._file_of(version)
+
+    def is_still_there(self) -> bool:
+        """Tell whether the directory has the log that was read, and not that of another table.
+
+        A commit file never changes. In the log of a table that was created in its place, the file
+        of the same version is missing, or has another size or time.
+        """
+        return self.version >= 0 and self._last_file == self._file_of(self.version)
 
     def recorded_version(self, group_id: str) -> int | None:
         """Return the version of a group's last commit, as it was recorded by it; None: none.
@@ -202,6 +215,10 @@ class DeltaLog:
                 self._restores[version] = int(to) if to.isdigit() else 0
                 if not to.isdigit():
                     self._restored_to_time.add(version)
+
+    def _file_of(self, version: int) -> tuple[Any, ...]:
+        found = self._files.get_file_info(f"{_LOG}/{_commit_name(version)}")
+        return version, found.type, found.size, found.mtime_ns
 
     def _names(self) -> list[str]:
         return [each.base_name for each in self._files.get_file_info(fs.FileSelector(_LOG))]

@@ -46,6 +46,7 @@ try:
     from pyiceberg.table import Table, TableProperties, Transaction
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.table.update import TableRequirement, TableUpdate
 except ImportError as error:
     raise OptionsError("an Iceberg table needs pyiceberg: install spark-groups[iceberg]") from error
 
@@ -489,7 +490,7 @@ class IcebergTable:
             TableError: The table cannot be made of these files.
         """
         if self._table is not None:
-            return _unretried(self._table).transaction()
+            return _TriedOnce.of(self._table).transaction()
         texts = {FileDetails.of(each).schema_text for each in pieces}
         if len(texts) > 1:
             raise TableError(f"tasks wrote files with different columns to {self}")
@@ -556,17 +557,33 @@ def _version(metadata: TableMetadata) -> int:
     return 0 if snapshot is None else snapshot.sequence_number or 0
 
 
-def _unretried(table: Table) -> Table:
-    """Return a table whose commits are tried once: the library's next try would compare nothing.
+class _TriedOnce(Table):
+    """A table whose commits are tried once: the library's next try would compare nothing.
 
-    The setting is not written to the table, whose other writers may try again.
+    A refused commit may have been accepted before, where the request was sent twice because the
+    first answer was lost. The library deletes the manifests of a commit that failed for it; with
+    this error it leaves them, because the table may need them.
     """
-    once = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
-    return Table(
-        table.name(),
-        table.metadata.model_copy(update={"properties": once}),
-        table.metadata_location,
-        table.io,
-        table.catalog,
-        table.config,
-    )
+
+    @classmethod
+    def of(cls, table: Table) -> _TriedOnce:
+        """Return the table as it is, with commits that are tried once."""
+        return cls(
+            table.name(),
+            table.metadata,
+            table.metadata_location,
+            table.io,
+            table.catalog,
+            table.config,
+        )
+
+    def _do_commit(
+        self, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...]
+    ) -> None:
+        try:
+            super()._do_commit(updates, requirements)
+        except CommitFailedException as error:
+            name = ".".join((self.catalog.name, *self.name()))
+            raise TableChangedError(
+                f"another writer has committed to the Iceberg table {name}: {error}"
+            ) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from deltalake.exceptions import CommitFailedError
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
-from pyarrow import fs
+from pyarrow import fs, parquet
 
 from spark_groups.errors import (
     OptionsError,
@@ -26,7 +27,7 @@ from spark_groups.errors import (
 from spark_groups.spark.tables.delta import CHECKPOINT_INTERVAL, DeltaTable, delta_table
 from spark_groups.spark.tables.delta_log import DeltaLog
 from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, compare, other_groups
-from spark_groups.spark.tables.parquet_files import write_files
+from spark_groups.spark.tables.parquet_files import piece_of, write_files
 from spark_groups.spark.tables.table import Attempt, Piece
 from spark_groups.types import OffsetRange
 
@@ -245,6 +246,55 @@ def test_library_refuses_an_application_id_from_an_older_snapshot(
     else:
         with pytest.raises(CommitFailedError):
             commit(stale, "two", 1)
+
+
+@pytest.mark.parametrize("commits", [1, 2, 3])
+@pytest.mark.parametrize("is_staged", [False, True])
+def test_table_that_was_created_again_is_refused(
+    tmp_path: Path, commits: int, is_staged: bool
+) -> None:
+    """The log of the new table is shorter than that of the old one, as long, or longer.
+
+    Args:
+        commits: How many commits the new table has; the old one had two.
+        is_staged: Whether the old table was compared before it was dropped.
+    """
+    path = tmp_path / "rows"
+    zombie = Writer(path)
+    zombie.write(reads(0, 2))
+    zombie.write(reads(2, 4))
+    zombie.look(reads(4, 6))
+    shutil.rmtree(path)
+    owner = Writer(path)
+    for start in range(2, 2 + 2 * commits, 2):
+        owner.write(reads(start, start + 2))
+    if is_staged:
+        with pytest.raises(TableChangedError, match="another table is in the place of"):
+            zombie.commit()
+    for _ in range(2):
+        with pytest.raises(TableError, match="was dropped and created again; start the query"):
+            zombie.look(reads(4, 6))
+    assert offsets(path) == list(range(2, 2 + 2 * commits))
+    shutil.rmtree(path)
+    with pytest.raises(TableError, match="was dropped; start the query again"):
+        zombie.look(reads(4, 6))
+
+
+def test_log_that_was_cleaned_up_or_copied_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    writer = Writer(path)
+    writer.write(reads(0, 2))
+    writer.write(reads(2, 4))
+    Writer(path).write(reads(4, 6))
+    deltalake.DeltaTable(path).create_checkpoint()
+    for version in range(2):
+        (path / "_delta_log" / f"{version:020d}.json").unlink()
+    writer.write(reads(6, 8))
+    shutil.move(path, tmp_path / "old")
+    shutil.copytree(tmp_path / "old", path, copy_function=shutil.copyfile)
+    writer.write(reads(8, 10))
+    assert offsets(path) == list(range(10))
+    assert entries(path) == {KEY: Entry(0, 10)}
 
 
 def test_restore_stops_the_query_and_names_the_repair(tmp_path: Path) -> None:
@@ -537,6 +587,34 @@ def test_partitioned_table_refuses_files_of_tasks(tmp_path: Path) -> None:
     table = delta_table(tmp_path, partition_by="topic")
     with pytest.raises(TableError, match="partitioned by topic"):
         table.task_writer(Attempt(GROUP, 0, "a"))
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_file_of_another_partitioning_is_refused(tmp_path: Path, is_ours: bool) -> None:
+    """Two first writers, of which one is configured to partition the table.
+
+    Args:
+        is_ours: Whether that is the one whose files are refused.
+    """
+    late, owner = Writer(tmp_path), Writer(tmp_path)
+    (late if is_ours else owner).table = delta_table(tmp_path, partition_by="topic")
+    name = "spark-groups-0-a/topic=departures/part-0.parquet"
+    (tmp_path / name).parent.mkdir(parents=True)
+    files = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    batch = rows(reads(0, 10), SCHEMA.remove(0))
+    (piece,) = write_files([batch], files, lambda _: name, target_bytes=1, compression="snappy")
+    with files.open_input_file(name) as file:
+        footer = parquet.ParquetFile(file).metadata
+    partitioned = piece_of(name, piece.size_bytes, footer, SCHEMA)
+    owner.look(reads(0, 10, partition=1))
+    late.look(reads(0, 10))
+    plain = late.stage() if not is_ours else owner.stage()
+    attempt = Attempt(GROUP, 0, "a")
+    owner.table.commit(attempt, plain if is_ours else [partitioned], owner.decision, owner.state)
+    late.look(reads(0, 10))
+    with pytest.raises(TableError, match=r"was created by another writer with partition_by="):
+        late.table.commit(attempt, [partitioned] if is_ours else plain, late.decision, late.state)
+    assert deltalake.DeltaTable(tmp_path).version() == 0
 
 
 def staged(table: DeltaTable, batches: Iterable[pa.RecordBatch]) -> list[Piece]:

@@ -1,0 +1,63 @@
+"""Commits of an Iceberg table that the catalog refuses although it has accepted them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_groups.errors import TableChangedError
+from spark_groups.spark.tables.fence import Entry
+from tests.spark.tables.iceberg_tables import Lake, LakeWriter
+from tests.spark.tables.test_delta import KEY, reads
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_commit_that_was_sent_twice_keeps_the_files_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_first: bool
+) -> None:
+    """A gateway that sends a request again, after its answer was lost, returns a conflict.
+
+    Args:
+        is_first: Whether the commit creates the table.
+    """
+    lake = Lake.at(tmp_path)
+    if not is_first:
+        LakeWriter(lake).write(reads(0, 10))
+    start = 0 if is_first else 10
+    writer = LakeWriter(lake)
+    catalog = writer.table._catalog
+    commit_table = catalog.commit_table
+
+    def sent_twice(*given: Any) -> Any:
+        commit_table(*given)
+        return commit_table(*given)
+
+    writer.look(reads(start, start + 10))
+    pieces = writer.stage()
+    with monkeypatch.context() as patch:
+        patch.setattr(catalog, "commit_table", sent_twice)
+        with pytest.raises(TableChangedError, match="another writer has committed"):
+            writer.table.commit(writer.attempt, pieces, writer.decision, writer.state)
+    assert lake.offsets() == list(range(start + 10))
+    assert writer.write(reads(start, start + 10)).write == ()
+    writer.write(reads(start + 10, start + 20))
+    assert lake.offsets() == list(range(start + 20))
+    assert lake.entries() == {KEY: Entry(0, start + 20)}
+
+
+def test_files_of_a_commit_that_was_refused_stay(tmp_path: Path) -> None:
+    """Only the catalog's refusal is known, and not whether it accepted the commit before."""
+    lake = Lake.at(tmp_path)
+    owner, zombie = LakeWriter(lake), LakeWriter(lake)
+    owner.write(reads(0, 10))
+    zombie.look(reads(10, 20))
+    pieces = zombie.stage()
+    owner.write(reads(10, 20))
+    metadata = tmp_path / "warehouse" / "lake" / "rows" / "metadata"
+    before = set(metadata.glob("*.avro"))
+    with pytest.raises(TableChangedError):
+        zombie.table.commit(zombie.attempt, pieces, zombie.decision, zombie.state)
+    assert len(set(metadata.glob("*.avro")) - before) == 2
+    assert lake.offsets() == list(range(20))
