@@ -22,7 +22,6 @@ from pyiceberg.table.update import RemoveSnapshotRefUpdate
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from chaos.postgres import running_postgres
 from spark_groups.errors import (
     OptionsError,
     TableChangedError,
