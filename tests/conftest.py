@@ -155,7 +155,7 @@ def postgres() -> Iterator[str]:
 
 @pytest.fixture
 def on_postgres(postgres: str) -> PostgresPlace:
-    """A schema of that PostgreSQL that nobody else uses."""
+    """A schema of that PostgreSQL for one test."""
     return PostgresPlace(postgres)
 
 
