@@ -17,6 +17,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.utils.config import Config
 
 from spark_groups.commands import table_cli
+from spark_groups.commands.table_plan import ChangeRow, ChangeView, OffsetsView, offset_row
 from spark_groups.errors import TableChangedError, TableError, TableGapError, TableRestoredError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.tables.delta import delta_table
@@ -28,6 +29,7 @@ from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import commit_outside
 from tests.brokers import Row, create_topic, produce
 from tests.ops.commands import invoke
+from tests.ops.rendered import cells
 from tests.runtime.members import queries
 from tests.spark.tables.iceberg_tables import NAME, Lake
 from tests.spark.tables.places import Place, PostgresPlace, SqlitePlace
@@ -486,6 +488,33 @@ def test_wrong_usage_is_refused(words: tuple[str, ...], problem: str) -> None:
     done = invoke("table", *words)
     assert (done.exit_code, done.stdout) == (2, "")
     assert problem in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_tables_use_the_words_of_kafkas_tool() -> None:
+    row = offset_row(FenceKey("g", uuid.UUID(int=7), 0), Entry(5, 20), "flights", 23)
+    shown = cells(
+        table_cli.render_offsets(
+            OffsetsView(table="t", version=1, rows=(row,), problems=("it was restored",))
+        )
+    )
+    head = ["GROUP", "TOPIC", "PARTITION", "TABLE-START", "TABLE-OFFSET", "CURRENT-OFFSET"]
+    assert shown == [
+        [*head, "DIFFERENCE", "REMARK"],
+        ["g", "flights", "0", "5", "20", "23", "3", row.remark],
+        ["Error: it was restored"],
+    ]
+    change = ChangeRow(
+        topic="flights", partition=0, remark="new entry", new_start_offset=5, new_next_offset=20
+    )
+    view = ChangeView(table="t", group_id="g", rows=(change,), next_step="Then run: this")
+    assert cells(table_cli.render_change(view)) == [
+        ["GROUP", "TOPIC", "PARTITION", "TABLE-OFFSET", "NEW-START", "NEW-OFFSET", "REMARK"],
+        ["g", "flights", "0", "—", "5", "20", "new entry"],
+        ["No action is performed: --execute is missing."],
+        ["Then run: this"],
+    ]
+    refused = replace(view, refusal="no")
+    assert cells(table_cli.render_change(refused))[-1] == ["Error: no"]
 
 
 def test_help_has_an_example() -> None:

@@ -118,6 +118,7 @@ def test_a_group_without_members_is_set_to_what_was_planned(
         assert (named.is_complete, new_offsets(named)) == (True, {0: 4, 1: 0, 2: None})
         copied = reset_group_offsets(cluster, f"{group_id}-copy", over, None, execute=True)
         assert (copied.is_complete, new_offsets(copied)) == (True, {0: 4, 1: 0})
+        assert f"--table TABLE --from-group {group_id} --execute`" in copied.next_start
         kept = cluster.fetch_all_offsets(f"{group_id}-copy").offsets[key]
         assert kept.metadata == '{"partitions":2,"reset":true}'
 
