@@ -186,7 +186,7 @@ class Chaos:
             since_s = time.monotonic() - began_s
             while faults and faults[0].at_s <= since_s:
                 self._ensemble.carry_out(faults.pop(0))
-            return since_s >= duration_s
+            return since_s >= duration_s or self._ensemble.is_extinct()
 
         self._until(is_over, duration_s + 1, look_s=TICK_S)
 
@@ -422,8 +422,9 @@ def _run(console: Console, chosen: argparse.Namespace) -> int:
         if problems:
             keep()
             console.print(
-                f"play it again: make chaos MINUTES={chosen.minutes:g} SEED={chosen.seed}"
-                f" SINKS={','.join(each.value for each in chosen.sinks)}"
+                f"play it again: python -m chaos.run --minutes {chosen.minutes:g}"
+                f" --seed {chosen.seed} --sinks {','.join(each.value for each in chosen.sinks)}"
+                + (f" --plant {chosen.plant.value}" if chosen.plant else "")
             )
         return 1 if problems else 0
 
