@@ -301,6 +301,24 @@ def test_table_that_restores_its_fence_is_not_repaired(made: Readers) -> None:
 
 
 @pytest.mark.broker
+@pytest.mark.parametrize("made", ["postgres"], indirect=True)
+def test_dropped_table_is_one_error_with_the_statement_that_repairs(
+    made: Readers, on_postgres: PostgresPlace
+) -> None:
+    made.write(0, 10)
+    on_postgres.run("DROP TABLE rows")
+    for words in (
+        ("table", "offsets", made.table),
+        ("table", "set-offsets", made.group_id, "--table", made.table, "--to-current"),
+        ("table", "repair", made.table, "--group", made.group_id),
+        ("reset-offsets", made.group_id, "--from-table", made.table, "--all-topics"),
+    ):
+        done = invoke(*words, "--bootstrap-server", made.servers)
+        assert isinstance(done.exception, TableRestoredError)
+        assert "DELETE FROM" in str(done.exception)
+
+
+@pytest.mark.broker
 @every_kind
 def test_entries_of_another_group_are_copied_once(made: Readers) -> None:
     other = f"{made.group_id}-other"
