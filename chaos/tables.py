@@ -105,7 +105,7 @@ def reach_in_commit(table: Any, kind: TableKind, reached: Callable[[], None]) ->
     Args:
         table: From `open_table`.
         kind: Its kind.
-        reached: What is called.
+        reached: The function to call.
     """
     name = IN_COMMIT[kind]
     step = getattr(table, name)
