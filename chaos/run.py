@@ -278,7 +278,8 @@ class Chaos:
         topics = {parse_topic_id(text): name for name, text in self._setting.topics.items()}
         entries = open_table(kind, places).read(GROUP_ID).entries
         return TableEvidence(
-            rows=table_rows(kind, places),
+            # Where no batch was ever written, there is no table.
+            rows=table_rows(kind, places) if entries else (),
             entries={
                 (topics[key.topic_id], key.partition): (entry.start_offset, entry.next_offset)
                 for key, entry in entries.items()
