@@ -84,7 +84,7 @@ class Skip:
     next_offset: int
 
     def __str__(self) -> str:
-        """Say what is skipped, now and in batches to come, and what to do to write it again."""
+        """Name the skipped offsets, now and in later batches, and how to write them again."""
         return (
             f"{self.topic}-{self.key.partition}: the table has it up to offset"
             f" {self.next_offset} (exclusive), so {self.next_offset - self.from_offset} offsets"
@@ -95,12 +95,12 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is done with a batch.
+    """The outcome of a comparison.
 
     Args:
-        write: What is written: ranges of the batch, without what the table has.
+        write: Ranges of the batch to write, without what the table has.
         changes: The entries that the commit changes, one for each range of `write`.
-        skips: What is left out.
+        skips: The offsets that are left out.
     """
 
     write: tuple[OffsetRange, ...] = ()
@@ -139,7 +139,7 @@ def compare(
         table: The table, for the error.
 
     Returns:
-        What is written, and what the entries have to be when it is committed.
+        The ranges to write, and the entries that the commit has to find.
 
     Raises:
         TableGapError: Records would be missing in the table: the batch begins behind what the table
@@ -321,7 +321,7 @@ class SkipNotices:
         self._told: dict[FenceKey, int] = {}
 
     def untold(self, skips: Iterable[Skip]) -> list[Skip]:
-        """Return the skips of which nothing was said yet; they count as told from now on.
+        """Return the skips that were not reported yet; they count as reported from now on.
 
         Args:
             skips: What a batch skips.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try to write a batch: what it stages is told apart from that of any other try.
+    """One try to write a batch: its staged rows have names that no other try has.
 
     Args:
         group_id: The group whose batch it is.
@@ -129,9 +129,9 @@ class FencedTable(Protocol):
         Args:
             attempt: The attempt that staged the rows.
             pieces: What it staged; none: only entries change.
-            decision: What was compared.
+            decision: The outcome of the comparison.
             state: What it was compared with.
 
         Raises:
-            TableChangedError: An entry is not what was expected, or the table cannot tell.
+            TableChangedError: An entry is not the expected one, or the table cannot tell.
         """

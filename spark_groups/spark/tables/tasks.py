@@ -32,7 +32,7 @@ class RangesToTable:
 
     Args:
         settings: How ranges are read; with secrets, which their text does not show.
-        transform: What is done with the rows; None: nothing.
+        transform: Applied to the rows; None: they stay as they are.
         writer: Stages them.
     """
 

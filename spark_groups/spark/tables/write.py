@@ -48,7 +48,7 @@ from spark_groups.wire.configuration import refuse
 logger = logging.getLogger(__name__)
 
 COMMITS_MAX: Final = 50
-"""How often a batch is compared anew because others commit to the same table."""
+"""How often a batch is compared again because others commit to the same table."""
 WAIT_MAX_S: Final = 15.0
 """How long a refused writer stays away at most, in seconds. In a model of 20 writers whose commits
 take 0.6 s each, a batch is refused 4 times on average; with 1 s it is 8 times, and 50 for some."""
@@ -63,13 +63,13 @@ def write_table(
 ) -> TableWriter:
     """Return a function for `writeStream.foreachBatch` that writes each record exactly once.
 
-    The stream has to be written as it was loaded: what is to be done with the rows belongs into
-    the transform. With `emit=ranges`, tasks read the records and write them, and no row goes
+    The stream has to be written as it was loaded: a change of the rows belongs into the
+    transform. With `emit=ranges`, tasks read the records and write them, and no row goes
     through the JVM.
 
     Args:
         table: What `delta_table`, `postgres_table` or `sqlite_table` of this package returns.
-        transform: What is done with the rows of a batch: takes a DataFrame and returns one; with
+        transform: Applied to the rows of a batch: takes a DataFrame and returns one; with
             `emit=ranges`, takes a `pyarrow.RecordBatch` and returns one, on executors.
     """
     return TableWriter(table, transform)
@@ -80,7 +80,7 @@ class TableWriter:
 
     Args:
         table: The table.
-        transform: What is done with the rows.
+        transform: Applied to the rows.
     """
 
     def __init__(
@@ -104,8 +104,8 @@ class TableWriter:
         running = running_query(batch, "write_table")
         if not running.is_as_loaded:
             raise OptionsError(
-                "write_table takes a stream of kafka-group as load() returned it: what is to be"
-                " done with the rows is its second argument"
+                "write_table takes a stream of kafka-group as load() returned it: give it the"
+                " change of the rows as its second argument"
             )
         checked = running.checked
         stage = self._stage_ranges if checked.emit is Emit.RANGES else self._stage_rows
@@ -154,7 +154,7 @@ class TableWriter:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What is written.
+    """A batch to write.
 
     Args:
         group_id: The group.
@@ -168,18 +168,18 @@ class Batch:
 
 
 class Notices:
-    """What the user has been told already, so that it is not told with every batch."""
+    """The warnings that were logged already, so that they are not repeated with every batch."""
 
     def __init__(self) -> None:
         self._skips = SkipNotices()
         self._others: set[str] = set()
 
     def tell(self, table: FencedTable, decision: Decision, others: Iterable[str]) -> None:
-        """Warn of what is skipped, and of groups that write the same topics.
+        """Warn of skipped offsets, and of groups that write the same topics.
 
         Args:
             table: The table.
-            decision: What is done with the batch.
+            decision: The outcome of the comparison.
             others: A sentence for each other group.
         """
         for skip in self._skips.untold(decision.skips):
@@ -203,9 +203,9 @@ def write_batch(
 
     Args:
         table: The table.
-        batch: What is written.
+        batch: The batch.
         stage: Stages the rows of ranges, in the name of an attempt.
-        notices: What the user has been told.
+        notices: The warnings so far.
         logs: What happened to the logs of its partitions; None: nothing.
         pause: Waits, while others commit.
 
@@ -319,7 +319,7 @@ def rows_of(
         wanted: Ranges of these, or the ends of such.
 
     Raises:
-        TableError: Rows cannot be told apart: a topic was deleted and created again.
+        TableError: Rows cannot be distinguished: a topic was deleted and created again.
     """
     if set(wanted) == {each for each in planned if len(each)}:
         return rows
@@ -327,7 +327,7 @@ def rows_of(
     if len(names) < len(planned):
         raise TableError(
             "a topic was deleted and created again within one batch, so that its rows cannot be"
-            " told apart by the topic's name; write this batch with emit=ranges"
+            " distinguished by the topic's name; write this batch with emit=ranges"
         )
     bounds = rows.sparkSession.createDataFrame(
         [(each.topic, each.partition, each.from_offset) for each in wanted],

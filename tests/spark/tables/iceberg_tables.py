@@ -76,7 +76,7 @@ class Lake:
         self.table().append(pa.Table.from_batches([batch]))
 
     def entries(self, group_id: str = GROUP) -> dict[FenceKey, Entry]:
-        """Return the table's fence, read anew."""
+        """Return the table's fence, read again."""
         return dict(self.fenced().read(group_id).entries)
 
     def set_back(self, snapshot_id: int) -> None:

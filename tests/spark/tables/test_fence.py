@@ -1,4 +1,4 @@
-"""The fence: every rule once, and then whatever writers may do, in any order."""
+"""The fence: every rule once, and then steps of several writers, in any order."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_of_two_first_writers_one_is_refused() -> None:
     assert not holds(second.changes, entries.get)
 
 
-def test_topic_that_was_created_again_and_another_group_begin_anew() -> None:
+def test_topic_that_was_created_again_and_another_group_have_no_entries_yet() -> None:
     state = having(0, 50)
     again = OffsetRange(AGAIN, "departures", 0, 0, 10)
     assert decide(state, again).write == (again,)
@@ -213,7 +213,7 @@ STEPS = st.lists(st.tuples(WRITERS, st.one_of(st.none(), BATCHES)), max_size=30)
 
 @settings(max_examples=300)
 @given(steps=STEPS)
-def test_every_record_is_in_the_table_once_whatever_writers_do(
+def test_every_record_is_in_the_table_once_in_any_order_of_steps(
     steps: Sequence[tuple[int, list[OffsetRange] | None]],
 ) -> None:
     """Writers look at the table (None), stop for any time, and write what they meant to write.

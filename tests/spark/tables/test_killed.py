@@ -67,7 +67,7 @@ class Place:
 
     @property
     def given_table(self) -> str | dict[str, str]:
-        """The table as the application is told of it."""
+        """The table as the application receives it."""
         if self.database is None:
             return str(self.table)
         if isinstance(self.database, Lake):
@@ -81,7 +81,7 @@ class Place:
     def running(
         self, name: str, limit: int, checkpoint: str, hold: str = ""
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """Run an application; whatever is left of it at the end is killed."""
+        """Run an application; its processes that are left at the end are killed."""
         given: dict[str, Any] = {
             "options": {
                 "kafka.bootstrap.servers": self.servers,
@@ -185,7 +185,7 @@ def test_killed_application_leaves_each_record_once(  # noqa: PLR0917
     hold: str,
     checkpoint: str,
 ) -> None:
-    """It goes on from its checkpoint, or another one does whose batches end elsewhere."""
+    """It continues from its checkpoint, or another one does whose batches end elsewhere."""
     place = filled(kafka.bootstrap_servers, topic_name, group_id, tmp_path, way, database)
     with place.running("killed", 20, "first", hold) as process:
         place.await_held("killed", process)

@@ -45,7 +45,7 @@ WAYS = ("records", "ranges")
 on_spark = pytest.mark.usefixtures("spark", "kafka")
 
 
-# What is done about another writer, without Spark: the files are written here.
+# Steps against another writer, without Spark: the files are written here.
 
 
 def batch_of(*ranges: OffsetRange, batch_id: int = 0) -> Batch:
@@ -95,7 +95,7 @@ def pauses() -> tuple[list[float], Callable[[float], None]]:
     return taken, taken.append
 
 
-def test_commit_of_another_member_does_not_stage_the_batch_anew(tmp_path: Path) -> None:
+def test_commit_of_another_member_does_not_stage_the_batch_again(tmp_path: Path) -> None:
     writer, other = Writer(tmp_path), Writer(tmp_path)
     writer.write(reads(0, 10))
     stage = Staging(writer, lambda: other.write(reads(0, 5, partition=1)))
@@ -115,12 +115,12 @@ def test_zombie_writes_only_what_is_left_of_its_batch(tmp_path: Path) -> None:
     write_batch(writer.table, batch_of(reads(10, 20)), stage, Notices(), pause=pause)
     assert stage.staged == [(reads(10, 20),), (reads(15, 20),)]
     assert offsets(tmp_path) == list(range(20))
-    # What was staged first is left to `table vacuum`.
+    # The files that were staged first are left to `table vacuum`.
     assert len(list(tmp_path.glob("spark-groups-*.parquet"))) == 4
     assert len(deltalake.DeltaTable(tmp_path).file_uris()) == 3
 
 
-def test_batch_that_is_there_is_staged_by_nobody_and_told_once(
+def test_batch_that_is_there_is_not_staged_and_reported_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     writer, notices = Writer(tmp_path), Notices()
