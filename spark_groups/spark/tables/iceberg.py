@@ -557,6 +557,24 @@ def _version(metadata: TableMetadata) -> int:
     return 0 if snapshot is None else snapshot.sequence_number or 0
 
 
+class _Transaction(Transaction):
+    """A transaction that computes the table's metadata once for each of its changes.
+
+    The library computes it at each access, about 20 times for a commit, and copies all snapshots.
+    """
+
+    def __init__(self, table: Table) -> None:
+        super().__init__(table)
+        self._computed: tuple[tuple[TableUpdate, ...], TableMetadata] | None = None
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The metadata with the changes so far."""
+        if self._computed is None or self._computed[0] is not self._updates:
+            self._computed = (self._updates, super().table_metadata)
+        return self._computed[1]
+
+
 class _TriedOnce(Table):
     """A table whose commits are tried once: the library's next try would compare nothing.
 
@@ -576,6 +594,10 @@ class _TriedOnce(Table):
             table.catalog,
             table.config,
         )
+
+    def transaction(self) -> Transaction:
+        """Return a transaction on it."""
+        return _Transaction(self)
 
     def _do_commit(
         self, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...]
