@@ -86,7 +86,7 @@ def test_what_the_first_rows_loaded_is_not_looked_through_either(
     first, second = loaded
     tracked = {id(each) for each in gc.get_objects()}
     assert id(first) not in tracked
-    assert id(second) in tracked, "only the first rows: what is frozen is never freed"
+    assert id(second) in tracked, "only after the first rows: frozen objects are never freed"
 
 
 def offsets(rows: Rows, topic_partition: int = 0) -> list[object]:
