@@ -1,16 +1,16 @@
 r"""What it costs to write a topic into a table, each record once: compared with delta-spark.
 
     python -m benchmarks.tables [--rows 8000000] [--repeats 5] [--topics 100,100-lz4,1000]
-    python -m benchmarks.tables --rows 400000 --repeats 1 --topics 100 --company-max 2 \
-        --page build/tables.md
+    python -m benchmarks.tables --rows 400000 --batch-rows 100000 --small-rows 20000 --repeats 1 \
+        --topics 100 --company-max 2 --page build/tables/tables.md
 
 Each topic is generated once: 8 partitions of records with a key of 8 bytes. Every repeat writes it
 into a new table in each way in turn, by one query, in batches. The first batch, in which processes
 start, is not counted. A repeat before the first one warms up. After every query the rows of the
 table are counted: each record has to be there once, or the benchmark fails.
-CPU seconds are those of Spark's JVM, of its Python workers, of the driver's Python, of PostgreSQL,
-and of the broker, which is not counted. A reading is repeated if other processes used more than
---company-max processors meanwhile; the quietest of three is kept.
+CPU seconds are those of Spark's JVM, of the processes it started (Python workers), of the driver's
+Python, of PostgreSQL, and of the broker, which is not counted. A reading is repeated if other
+processes used more than --company-max processors meanwhile; the quietest of three is kept.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Reading:
         triggers: In how many batches.
         trigger_s: Seconds of the triggers of these, from plan to commit.
         jvm_cpu_s: CPU seconds of Spark's JVM after the first batch.
-        workers_cpu_s: The same, of its Python workers.
+        children_cpu_s: The same, of the processes it started: Python workers, and chmod of Hadoop.
         driver_cpu_s: The same, of the driver's Python.
         server_cpu_s: The same, of PostgreSQL.
         broker_cpu_s: The same, of the broker.
@@ -128,7 +128,7 @@ class Reading:
     triggers: int
     trigger_s: float
     jvm_cpu_s: float
-    workers_cpu_s: float
+    children_cpu_s: float
     driver_cpu_s: float
     server_cpu_s: float
     broker_cpu_s: float
@@ -172,7 +172,7 @@ class Bench:
         spark, broker, server = (each.used() for each in self.accounts)
         parts = {
             "jvm_cpu_s": spark.own,
-            "workers_cpu_s": spark.children,
+            "children_cpu_s": spark.children,
             "driver_cpu_s": time.process_time(),
             "server_cpu_s": server.total,
             "broker_cpu_s": broker.total,
@@ -321,7 +321,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--company-max", type=float, default=0.15, help="processors")
     parser.add_argument("--json", type=Path, default=Path("build/tables.json"))
     parser.add_argument("--page", type=Path, default=Path("docs/benchmarks/tables.md"))
-    return parser.parse_args()
+    given = parser.parse_args()
+    if given.rows <= given.batch_rows:
+        parser.error("there have to be two batches: --rows has to be above --batch-rows")
+    return given
 
 
 def main() -> None:

@@ -32,6 +32,7 @@ def read_ranges(settings: RangeSettings, ranges: Iterable[OffsetRange]) -> Itera
         NotCompiledError: The reader is `fast`, and is unavailable.
     """
     yield from _reader(settings.reader)(settings, ranges)
+    _freeze_first_rows()
 
 
 @cache
@@ -46,6 +47,13 @@ def _reader(choice: ReaderChoice) -> RangeReader:
     # of a second each time (measured).
     gc.freeze()
     return reader
+
+
+@cache
+def _freeze_first_rows() -> None:
+    # Compiled functions load their types when they are first called: 20 ms of each collection
+    # (measured).
+    gc.freeze()
 
 
 def _fast() -> RangeReader:

@@ -6,7 +6,7 @@ import gc
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
@@ -18,6 +18,7 @@ from confluent_kafka.admin import OffsetSpec
 from spark_groups.errors import BrokerUnreachableError, DataLossError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.options.range_settings import RangeSettings, ReaderChoice
+from spark_groups.spark.reading import reader as readers
 from spark_groups.spark.reading.librdkafka_reader import BATCH_BYTES, BATCH_ROWS
 from spark_groups.spark.reading.reader import _reader, read_ranges
 from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
@@ -67,6 +68,25 @@ def test_what_a_worker_imported_is_not_looked_through_after_each_task() -> None:
     _reader(ReaderChoice.FAST)
     assert gc.get_freeze_count() > 10_000
     assert gc.isenabled()
+
+
+def test_what_the_first_rows_loaded_is_not_looked_through_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loaded: list[object] = []
+
+    def load_and_read(*_: object) -> Iterator[pa.RecordBatch]:
+        loaded.append([])
+        yield from ()
+
+    monkeypatch.setattr(readers, "_reader", lambda _: load_and_read)
+    readers._freeze_first_rows.cache_clear()
+    for _ in range(2):
+        assert not [*read_ranges(RangeSettings(bootstrap_servers=("none:1",), group_id="rows"), [])]
+    first, second = loaded
+    tracked = {id(each) for each in gc.get_objects()}
+    assert id(first) not in tracked
+    assert id(second) in tracked, "only after the first rows: frozen objects are never freed"
 
 
 def offsets(rows: Rows, topic_partition: int = 0) -> list[object]:
