@@ -448,7 +448,8 @@ def test_records_that_were_deleted_before_they_were_read_are_a_gap(query: TableQ
     assert query.run() == ""
     query.produce(ROWS, 60)
     cut = [TopicPartition(query.topic, index, 50) for index in range(PARTITIONS)]
-    for each in admin(query.kafka.bootstrap_servers).delete_records(cut).values():
+    client = admin(query.kafka.bootstrap_servers)
+    for each in client.delete_records(cut).values():
         each.result(ANSWER_S)
     for _ in range(2):
         failure = query.run()
