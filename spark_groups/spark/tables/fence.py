@@ -87,8 +87,9 @@ class Skip:
         return (
             f"{self.topic}-{self.key.partition}: the table has it up to offset"
             f" {self.next_offset} (exclusive), so {self.next_offset - self.from_offset} offsets"
-            f" from {self.from_offset} on are skipped; to write them again, delete their rows and"
-            f" run: {set_offsets_command(self.key.group_id)} --backwards"
+            f" from {self.from_offset} on are skipped; to write them again, stop the group's"
+            f" queries, delete their rows, and run: {reset_command(self)}; then:"
+            f" {set_back_command([self])}"
         )
 
 
@@ -222,6 +223,31 @@ def set_offsets_command(group_id: str) -> str:
     """
     quoted = shlex.quote(group_id)
     return f"spark-groups table set-offsets {quoted} --table TABLE --to-current --execute"
+
+
+def set_back_command(skips: Sequence[Skip]) -> str:
+    """Return the command that has skipped offsets written again, once their rows are deleted.
+
+    Args:
+        skips: The skips; all of one group.
+    """
+    group_id = shlex.quote(skips[0].key.group_id)
+    places = " ".join(
+        f"--topic {each.topic}:{each.key.partition}={each.from_offset}" for each in skips
+    )
+    return f"spark-groups table set-offsets {group_id} --table TABLE {places} --backwards --execute"
+
+
+def reset_command(skip: Skip) -> str:
+    """Return the command that has a group read skipped offsets again.
+
+    The group's committed offset has moved on by the time that its queries are stopped.
+
+    Args:
+        skip: The skip.
+    """
+    place = f"--topic {skip.topic}:{skip.key.partition} --to-offset {skip.from_offset}"
+    return f"spark-groups reset-offsets {shlex.quote(skip.key.group_id)} {place} --execute"
 
 
 def check_not_restored(group_id: str, state: TableState, *, table: str) -> None:
