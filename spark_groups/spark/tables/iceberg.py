@@ -19,6 +19,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -46,6 +47,7 @@ try:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.update import TableRequirement, TableUpdate
+    from pyiceberg.types import DateType, TimestampType, TimestamptzType
 except ImportError as error:
     raise OptionsError("an Iceberg table needs pyiceberg: install spark-groups[iceberg]") from error
 
@@ -528,11 +530,10 @@ class IcebergTable:
         summary = {f"{FENCE}{group}": text for group, text in carried.items()}
         transaction.set_properties({f"{FENCE}{attempt.group_id}": fence})
         try:
-            transaction.add_files(
+            _add_files(
+                transaction,
                 [each.name for each in pieces],
                 {**summary, _BATCH: str(attempt.batch_id)},
-                # Their names are new, and to look for them costs a look at every file there is.
-                check_duplicate_files=False,
             )
         except FileNotFoundError as error:
             raise TableError(
@@ -544,6 +545,27 @@ class IcebergTable:
                 f"the batch does not fit {self}: {error}. Change the transform, or the table with"
                 " ALTER TABLE"
             ) from error
+
+
+def _add_files(transaction: Transaction, names: list[str], summary: Mapping[str, str]) -> None:
+    """Add files whose names are new, with the least and largest values of their columns."""
+    # To look for the names costs a look at every file of the table.
+    add = partial(transaction.add_files, names, {**summary}, check_duplicate_files=False)
+    try:
+        add()
+    except OverflowError:
+        # Python has no times outside the years 1 to 9999, but Parquet has: here columns with times
+        # get no such values. This changes only the metadata that the commit begins with.
+        metadata = transaction._table.metadata
+        counted = {
+            f"{TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX}.{each.name}": "counts"
+            for each in transaction.table_metadata.schema().fields
+            if isinstance(each.field_type, DateType | TimestampType | TimestamptzType)
+        }
+        transaction._table.metadata = metadata.model_copy(
+            update={"properties": {**metadata.properties, **counted}}
+        )
+        add()
 
 
 def _version(metadata: TableMetadata) -> int:

@@ -315,8 +315,22 @@ class SqliteTable:
             into = f"INSERT INTO {_quoted(self._table)} ({names}) VALUES ({marks})"
             for index in range(reader.num_record_batches):
                 batch = reader.get_batch(index)
-                values = [map(_plain, column.to_pylist()) for column in batch.columns]
+                values = [self._values(batch, name) for name in columns]
                 connection.executemany(into, zip(*values, strict=True))
+
+    def _values(self, batch: pa.RecordBatch, name: str) -> Iterator[Any]:
+        """Return the values of a column as SQLite takes them.
+
+        Raises:
+            TableError: A date or time is one that text of SQLite cannot hold.
+        """
+        try:
+            return map(_plain, batch[name].to_pylist())
+        except (OverflowError, ValueError) as error:
+            raise TableError(
+                f"the batch does not fit {self}: {name} has a date or time outside the years 1 to"
+                " 9999; change it in the transform"
+            ) from error
 
     def _check_columns(self, has: Mapping[str, tuple[str, bool]], given: Mapping[str, str]) -> None:
         """Refuse columns that the table has not, or has otherwise.

@@ -26,7 +26,7 @@ from spark_groups.spark.tables.table import Attempt, Piece
 from spark_groups.spark.tables.write import Batch, Notices, write_batch
 from spark_groups.types import OffsetRange
 from tests.spark.tables.places import Place, PostgresPlace, SqlitePlace
-from tests.spark.tables.test_delta import GROUP, KEY, SCHEMA, TOPIC, reads, rows
+from tests.spark.tables.test_delta import AFTER_PYTHON, GROUP, KEY, SCHEMA, TOPIC, reads, rows
 from tests.waiting import wait_until
 
 RACED = 60
@@ -595,6 +595,17 @@ def test_secrets_are_shown_nowhere(on_postgres: PostgresPlace) -> None:
     with pytest.raises(TableError, match="PostgreSQL cannot be reached") as failed:
         nowhere.read(GROUP)
     assert "hunter2" not in str(failed.value)
+
+
+def test_times_that_python_does_not_have(place: Place) -> None:
+    writer = Writer(place)
+    if isinstance(place, PostgresPlace):
+        writer.write(reads(AFTER_PYTHON, AFTER_PYTHON + 3))
+        assert place.offsets() == list(range(AFTER_PYTHON, AFTER_PYTHON + 3))
+        return
+    with pytest.raises(TableError, match="timestamp has a date or time outside the years 1 to"):
+        writer.write(reads(AFTER_PYTHON, AFTER_PYTHON + 3))
+    assert writer.write(reads(0, 10)).write == (reads(0, 10),)
 
 
 def test_names_that_are_none_are_refused() -> None:

@@ -44,6 +44,9 @@ SCHEMA = pa.schema(
     ]
 )
 
+AFTER_PYTHON = 10**18
+"""As a time in microseconds, this is in the year 33658."""
+
 
 def reads(from_offset: int, until_offset: int, partition: int = 0) -> OffsetRange:
     return OffsetRange(TOPIC, "departures", partition, from_offset, until_offset)
@@ -150,6 +153,16 @@ def test_files_say_what_is_in_them(tmp_path: Path) -> None:
     assert told["nullCount"]["partition"] == 0
     skipping = deltalake.DeltaTable(tmp_path).to_pyarrow_dataset()
     assert skipping.to_table(filter=pa.dataset.field("offset") > 9).num_rows == 0
+
+
+def test_times_that_python_does_not_have_are_written_without_statistics(tmp_path: Path) -> None:
+    Writer(tmp_path).write(reads(AFTER_PYTHON, AFTER_PYTHON + 3))
+    actions = deltalake.DeltaTable(tmp_path).get_add_actions(flatten=True)
+    (added,) = pa.table(actions).to_pylist()
+    assert (added["min.offset"], added["max.offset"]) == (AFTER_PYTHON, AFTER_PYTHON + 2)
+    assert added["null_count.timestamp"] == 0
+    assert added.get("min.timestamp") is None
+    assert offsets(tmp_path) == list(range(AFTER_PYTHON, AFTER_PYTHON + 3))
 
 
 def test_zombie_is_refused_and_told_what_the_table_has(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Commits of an Iceberg table that the catalog refuses although it has accepted them."""
+"""Commits of an Iceberg table: refused ones that were accepted before, and odd values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from spark_groups.errors import TableChangedError
 from spark_groups.spark.tables.fence import Entry
 from tests.spark.tables.iceberg_tables import Lake, LakeWriter
-from tests.spark.tables.test_delta import KEY, reads
+from tests.spark.tables.test_delta import AFTER_PYTHON, KEY, reads
 
 
 @pytest.mark.parametrize("is_first", [True, False])
@@ -61,3 +61,20 @@ def test_files_of_a_commit_that_was_refused_stay(tmp_path: Path) -> None:
         zombie.table.commit(zombie.attempt, pieces, zombie.decision, zombie.state)
     assert len(set(metadata.glob("*.avro")) - before) == 2
     assert lake.offsets() == list(range(20))
+
+
+def test_times_that_python_does_not_have_are_written_without_bounds(tmp_path: Path) -> None:
+    lake = Lake.at(tmp_path)
+    writer = LakeWriter(lake)
+    far = range(AFTER_PYTHON, AFTER_PYTHON + 20)
+    # The first commit creates the table.
+    for start in far[::10]:
+        writer.write(reads(start, start + 10))
+    assert lake.offsets() == list(far)
+    assert not [each for each in lake.table().properties if "metrics" in each]
+    fields = {each.name: each.field_id for each in lake.table().schema().fields}
+    for bounds in lake.table().inspect.files()["lower_bounds"].to_pylist():
+        assert fields["offset"] in dict(bounds)
+        assert fields["timestamp"] not in dict(bounds)
+    writer.write(reads(far.stop, far.stop + 1, partition=1))
+    assert lake.offsets(1) == [far.stop]
