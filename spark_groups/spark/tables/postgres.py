@@ -7,6 +7,7 @@ batch's partitions and compares them: nobody else's commit can come in between.
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,11 +39,16 @@ if TYPE_CHECKING:
     # The commands for tables need no Spark.
     from pyspark.sql import DataFrame
 
+logger = logging.getLogger(__name__)
+
 FENCE: Final = "spark_groups_fence"
 """The table that the entries are in, beside the tables that they are of."""
 LOCK_WAIT_MS: Final = 30_000
 """How long a commit waits for another one of the same partitions, and how long a driver that stands
 still may keep others waiting."""
+
+DROP_WAIT_MS: Final = 500
+"""How long a batch that is committed waits for readers of its tables of staged rows."""
 
 Cursor = psycopg.Cursor[tuple[Any, ...]]
 
@@ -263,6 +269,7 @@ class PostgresTable:
             self._change(cursor, place, attempt.group_id, decision.changes)
             for each in written:
                 self._move(cursor, place, each, columns)
+        self._drop_staged(place, written)
 
     def orphans(self, older_than_s: float) -> list[Orphan]:
         """Return tables in which tasks of crashed or refused attempts have set rows aside.
@@ -293,13 +300,15 @@ class PostgresTable:
                 cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(staged))
 
     @contextmanager
-    def _transaction(self, *, is_commit: bool = False) -> Iterator[Cursor]:
+    def _transaction(
+        self, *, is_commit: bool = False, wait_ms: int = LOCK_WAIT_MS
+    ) -> Iterator[Cursor]:
         """Run statements together; those of a commit are told apart from their lost answers."""
         with self._lock:
             connection = self._connected()
             try:
                 with connection.transaction(), connection.cursor() as cursor:
-                    cursor.execute(_SETTINGS, {"wait": str(LOCK_WAIT_MS)})
+                    cursor.execute(_SETTINGS, {"wait": str(wait_ms)})
                     yield cursor
             except _CHANGED as error:
                 raise TableChangedError(f"another writer changes {self}: {told(error)}") from None
@@ -459,7 +468,23 @@ class PostgresTable:
                     f"{self}: of {piece.rows} rows set aside in {piece.name}, {there} are left, as"
                     " after a crash of the server; start the query again"
                 )
-        cursor.execute(sql.SQL("DROP TABLE {}").format(staged))
+
+    def _drop_staged(self, place: _Place, pieces: Sequence[Piece]) -> None:
+        """Drop tables of staged rows whose batch is committed.
+
+        The drop waits for readers of the tables, such as pg_dump, and locks the tables: in the
+        transaction of the batch it would keep the batch from being committed.
+        """
+        names = [sql.Identifier(place.schema, each.name) for each in pieces]
+        if not names:
+            return
+        try:
+            with self._transaction(wait_ms=DROP_WAIT_MS) as cursor:
+                # If the server crashes and forgets the drop, the tables are found as orphans.
+                cursor.execute("SET LOCAL synchronous_commit = off")
+                cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.SQL(", ").join(names)))
+        except TableError as error:
+            logger.info("%s: staged rows are left to spark-groups table vacuum: %s", self, error)
 
     def _columns(self, pieces: Sequence[Piece]) -> tuple[Column, ...]:
         """Return the columns of staged rows; none where there are no rows.

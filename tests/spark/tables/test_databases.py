@@ -499,6 +499,27 @@ def test_rows_that_a_crash_of_the_server_took_are_missed(on_postgres: PostgresPl
     assert on_postgres.entries(GROUP) == {KEY: Entry(0, 10)}
 
 
+def test_reader_of_staged_rows_does_not_keep_a_batch_waiting(on_postgres: PostgresPlace) -> None:
+    """Such as pg_dump, which reads every table there is when it starts."""
+    writer = Writer(on_postgres)
+    writer.write(reads(0, 10))
+    writer.look(reads(10, 20))
+    writer.stage()
+    left = [each.name for each in writer.pieces]
+    with psycopg.connect(on_postgres.dsn) as reader:
+        reader.execute(f'SELECT FROM "{left[0]}"')
+        writer.commit()
+        assert on_postgres.offsets() == list(range(20))
+        # It is left, and the next batch drops its own.
+        writer.write(reads(20, 30))
+        assert on_postgres.staged() == left
+    table = on_postgres.table()
+    orphans = table.orphans(0)
+    assert [each.name for each in orphans] == on_postgres.staged()
+    table.remove(orphans)
+    assert on_postgres.staged() == []
+
+
 def test_trigger_may_leave_rows_out(on_postgres: PostgresPlace) -> None:
     writer = Writer(on_postgres)
     writer.write(reads(0, 10))
