@@ -25,7 +25,15 @@ from spark_groups.spark.tables.fence import (
     holds,
 )
 from spark_groups.spark.tables.orphans import PREFIX
-from spark_groups.spark.tables.postgres_rows import PostgresTaskWriter, connect, told
+from spark_groups.spark.tables.postgres_rows import (
+    ANSWER_MAX_S,
+    LOCK_WAIT_MS,
+    STATEMENT_MAX_MS,
+    Connection,
+    PostgresTaskWriter,
+    connect,
+    told,
+)
 from spark_groups.spark.tables.table import Attempt, Orphan, Piece
 from spark_groups.types import TopicId
 
@@ -43,10 +51,6 @@ logger = logging.getLogger(__name__)
 
 FENCE: Final = "spark_groups_fence"
 """The table that the entries are in, beside the tables that they are of."""
-LOCK_WAIT_MS: Final = 30_000
-"""How long a commit waits for another one of the same partitions, and how long a driver that stands
-still may keep others waiting."""
-
 DROP_WAIT_MS: Final = 500
 """How long a batch that is committed waits for readers of its tables of staged rows."""
 
@@ -97,12 +101,6 @@ _MOVE_ON: Final = f"""
 UPDATE {{fence}} AS old SET start_offset = new.start_offset, next_offset = new.next_offset
 FROM {_VALUES} WHERE old.table_name = %(table)s AND old.group_id = %(group)s
   AND old.topic_id = new.topic_id AND old.partition = new.partition"""
-_SETTINGS: Final = """
-SELECT set_config('lock_timeout', %(wait)s, true),
-  set_config('idle_in_transaction_session_timeout', %(wait)s, true),
-  set_config('synchronous_commit',
-    CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on'
-    ELSE current_setting('synchronous_commit') END, true)"""
 _COLUMNS: Final = """
 SELECT a.attname, format_type(a.atttypid, a.atttypmod), new.type,
   a.attgenerated <> '' OR a.attidentity = 'a',
@@ -186,7 +184,7 @@ class PostgresTable:
         self._dsn = dsn
         self._names = names
         self._text = text
-        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._connection: Connection | None = None
         # Two queries of one application may be given the same table.
         self._lock = threading.RLock()
 
@@ -301,14 +299,14 @@ class PostgresTable:
 
     @contextmanager
     def _transaction(
-        self, *, is_commit: bool = False, wait_ms: int = LOCK_WAIT_MS
+        self, *, is_commit: bool = False, wait_ms: int | None = None
     ) -> Iterator[Cursor]:
         """Run statements together; those of a commit are told apart from their lost answers."""
         with self._lock:
             connection = self._connected()
             try:
                 with connection.transaction(), connection.cursor() as cursor:
-                    cursor.execute(_SETTINGS, {"wait": str(wait_ms)})
+                    connection.limit(wait_ms=wait_ms or LOCK_WAIT_MS, statement_ms=STATEMENT_MAX_MS)
                     yield cursor
             except _CHANGED as error:
                 raise TableChangedError(f"another writer changes {self}: {told(error)}") from None
@@ -319,11 +317,12 @@ class PostgresTable:
                     ) from None
                 raise TableError(f"{self}: {told(error)}") from None
 
-    def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
+    def _connected(self) -> Connection:
         """Return a connection that answers."""
         connection = self._connection
         if connection is not None:
             try:
+                connection.answer_max_s = ANSWER_MAX_S
                 connection.execute("SELECT 1")
             except psycopg.Error:
                 connection.close()
