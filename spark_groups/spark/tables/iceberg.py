@@ -48,6 +48,7 @@ try:
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyiceberg.types import DateType, TimestampType, TimestamptzType
+    from requests import RequestException, Session
 except ImportError as error:
     raise OptionsError("an Iceberg table needs pyiceberg: install spark-groups[iceberg]") from error
 
@@ -62,6 +63,8 @@ logging.getLogger("pyiceberg.io.pyarrow").addFilter(
 )
 
 TARGET_FILE_BYTES: Final = 256 * 1024 * 1024
+REST_WAIT_S: Final = 60.0
+"""How long a REST catalog may take to accept a connection, and to send anything of its answer."""
 FENCE: Final = "spark-groups.fence."
 _BATCH: Final = "spark-groups.batch"
 _OURS: Final = f"/{PREFIX}"
@@ -103,6 +106,10 @@ def iceberg_table(
             catalog = load_catalog(catalog, **dict(properties or {}))
         except ValueError as error:
             raise OptionsError(f"the Iceberg catalog {catalog!r} is not known: {error}") from error
+        session = getattr(catalog, "_session", None)
+        if isinstance(session, Session):
+            # The library gives its requests to a REST catalog no timeout, nor a setting for one.
+            session.request = partial(session.request, timeout=REST_WAIT_S)  # type: ignore[method-assign]
     elif properties:
         raise OptionsError("properties say how a catalog is loaded, but this one was loaded")
     return IcebergTable(identifier, catalog, target_file_bytes, compression)
@@ -339,7 +346,7 @@ class IcebergTable:
                 raise TableChangedError(
                     f"another writer has committed to {self}: {error}"
                 ) from error
-            except CommitStateUnknownException as error:
+            except (CommitStateUnknownException, RequestException) as error:
                 raise TableChangedError(
                     f"the catalog does not know whether it has committed to {self}: {error}"
                 ) from error
