@@ -158,7 +158,12 @@ class DeltaTable:
             table = self._opened()
             if table is None:
                 return TableState()
-            self._log.advance(table.version())
+            try:
+                self._log.advance(table.version())
+            except TableChangedError:
+                # Its commits were deleted after a checkpoint: the next read begins with that.
+                self._log = DeltaLog(self._files)
+                raise
             recorded = self._log.recorded_version(group_id)
             return TableState(
                 version=self._log.version,

@@ -192,7 +192,12 @@ def write_batch(
     staged: tuple[tuple[OffsetRange, ...], Attempt, Sequence[Piece]] | None = None
     refused: TableChangedError | None = None
     for tries in range(COMMITS_MAX):
-        state = table.read(batch.group_id, frozenset(topics))
+        try:
+            state = table.read(batch.group_id, frozenset(topics))
+        except TableChangedError as error:
+            refused = error
+            pause(random.uniform(0, FIRST_BACKOFF_S))
+            continue
         decision = compare(batch.group_id, batch.ranges, state, table=str(table))
         notices.tell(table, decision, other_groups(batch.group_id, topics, state))
         if not decision.write:

@@ -361,6 +361,20 @@ def test_commit_whose_answer_was_lost_is_not_made_again(
     assert place.offsets() == list(range(20))
 
 
+def test_table_that_cannot_be_read_for_a_while_is_read_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_groups.spark.tables.postgres.LOCK_WAIT_MS", 200)
+    monkeypatch.setattr("spark_groups.spark.tables.sqlite.LOCK_WAIT_S", 0.2)
+    writer = Writer(place)
+    writer.write(reads(0, 10))
+    batch = Batch(GROUP, 0, (reads(10, 20),))
+    with place.locked() as unlock:
+        # The pause is where the other writer commits.
+        write_batch(writer.table, batch, stage(writer, int), Notices(), pause=lambda _: unlock())
+    assert place.offsets() == list(range(20))
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_writers_that_race_leave_each_record_once(place: Place, seed: int) -> None:
     """Members, and zombies of them, write the same partitions at once, each in threads of its own.

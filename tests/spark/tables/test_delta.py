@@ -29,6 +29,7 @@ from spark_groups.spark.tables.delta_log import DeltaLog
 from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, compare, other_groups
 from spark_groups.spark.tables.parquet_files import piece_of, write_files
 from spark_groups.spark.tables.table import Attempt, Piece
+from spark_groups.spark.tables.write import Batch, Notices, write_batch
 from spark_groups.types import OffsetRange
 
 GROUP = "flights"
@@ -308,6 +309,31 @@ def test_log_that_was_cleaned_up_or_copied_is_read_again(tmp_path: Path) -> None
     writer.write(reads(8, 10))
     assert offsets(path) == list(range(10))
     assert entries(path) == {KEY: Entry(0, 10)}
+
+
+def test_log_that_is_cleaned_up_while_it_is_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, other = Writer(tmp_path), Writer(tmp_path)
+    writer.write(reads(0, 2))
+    for start in (2, 4):
+        other.write(reads(start, start + 2))
+    deltalake.DeltaTable(tmp_path).create_checkpoint()
+    read = DeltaLog._read
+
+    def cleaned_up(log: DeltaLog, name: str) -> bytes:
+        (tmp_path / "_delta_log" / name).unlink(missing_ok=True)
+        return read(log, name)
+
+    def stage(ranges: Sequence[OffsetRange], attempt: Attempt) -> Sequence[Piece]:
+        return [*writer.table.task_writer(attempt).write(map(rows, ranges), "0")]
+
+    batch = Batch(GROUP, 0, (reads(6, 8),))
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaLog, "_read", cleaned_up)
+        write_batch(writer.table, batch, stage, Notices(), pause=lambda _: None)
+    assert offsets(tmp_path) == list(range(8))
+    assert entries(tmp_path) == {KEY: Entry(0, 8)}
 
 
 def test_restore_stops_the_query_and_names_the_repair(tmp_path: Path) -> None:
