@@ -219,8 +219,11 @@ class SqliteTable:
         del state
         written = [each for each in pieces if each.rows]
         with self._transaction("IMMEDIATE") as connection:
-            if not holds(decision.changes, self._entries(connection).get):
+            entries = self._entries(connection)
+            if not holds(decision.changes, entries.get):
                 raise TableChangedError(f"another writer has committed to {self}")
+            if entries and not self._columns(connection):
+                raise TableChangedError(f"{self} was dropped after it was compared")
             for each in written:
                 self._add(connection, each)
             if not self._columns(connection):

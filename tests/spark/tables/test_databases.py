@@ -335,6 +335,18 @@ def test_dropped_table_is_not_filled_from_the_middle(place: Place) -> None:
     assert place.offsets() == list(range(20))
 
 
+def test_table_that_is_dropped_before_a_commit_is_not_created_by_it(place: Place) -> None:
+    writer = Writer(place)
+    writer.write(reads(0, 10))
+    writer.look(reads(10, 20))
+    writer.stage()
+    place.run("DROP TABLE rows")
+    with pytest.raises(TableChangedError):
+        writer.commit()
+    with pytest.raises(TableError, match="was dropped"):
+        writer.look(reads(10, 20))
+
+
 def stage(writer: Writer, meanwhile: Callable[[], object]) -> Callable[..., Sequence[Piece]]:
     def staged(ranges: Iterable[OffsetRange], attempt: Attempt) -> Sequence[Piece]:
         meanwhile()
