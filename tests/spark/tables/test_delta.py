@@ -622,6 +622,24 @@ def test_file_that_the_driver_does_not_see_is_not_committed(tmp_path: Path) -> N
         writer.table.commit(writer.attempt, [piece], writer.decision, writer.state)
 
 
+def test_files_of_tasks_in_vain_are_left_out(tmp_path: Path) -> None:
+    table = delta_table(tmp_path)
+    attempt = Attempt(GROUP, 0, "a")
+    names = ["_carrier=AA/part-0.parquet", "_carrier=.B/part-1.parquet", "part-2.parquet"]
+    for name in (
+        *names,
+        "_temporary/0/_temporary/attempt_0/part-0.parquet",
+        "_temporary/0/_temporary/attempt_0/_carrier=AA/part-0.parquet",
+        ".part-3.parquet",
+        "part-4.crc",
+    ):
+        file = tmp_path / attempt.name / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    found = [each.path for each in table._written_by_spark(attempt)]
+    assert sorted(found) == sorted(f"{attempt.name}/{name}" for name in names)
+
+
 def test_partitioned_table_refuses_files_of_tasks(tmp_path: Path) -> None:
     table = delta_table(tmp_path, partition_by="topic")
     with pytest.raises(TableError, match="partitioned by topic"):
