@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import time
 import uuid
 from collections.abc import Callable
@@ -224,6 +225,28 @@ def test_entry_goes_back_only_if_wanted(made: Readers) -> None:
     assert (code, made.entry) == (0, Entry(0, 4))
     made.write(4, 12)
     assert made.kind.offsets() == list(range(12))
+
+
+@pytest.mark.broker
+@every_kind
+def test_skipped_records_are_written_again_as_the_warning_says(made: Readers) -> None:
+    made.write(0, 10)
+    made.write(10, 20)
+    each = OffsetRange(made.topic_id, made.topic, 0, 4, 8)
+    state = made.kind.fenced().read(made.group_id)
+    (skip,) = compare(made.group_id, [each], state, table="rows").skips
+    # Batches that are skipped are committed to Kafka, until the queries are stopped.
+    made.commit(16)
+    made.kind.delete_from(4)
+    recipe = str(skip).partition("delete their rows, and run: ")[2]
+    commands = recipe.replace("TABLE", shlex.quote(made.table)).split("; then: ")
+    assert len(commands) == 2
+    for command in commands:
+        assert made.run(*shlex.split(command)[1:])[0] == 0
+    code, view = made.run("table", "offsets", made.table, "--group", made.group_id)
+    assert (code, view["rows"][0]["committed_offset"], made.entry) == (0, 4, Entry(0, 4))
+    made.write(4, 22)
+    assert made.kind.offsets() == list(range(22))
 
 
 @pytest.mark.broker

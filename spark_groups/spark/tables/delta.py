@@ -158,7 +158,12 @@ class DeltaTable:
             table = self._opened()
             if table is None:
                 return TableState()
-            self._log.advance(table.version())
+            try:
+                self._log.advance(table.version())
+            except TableChangedError:
+                # Its commits were deleted after a checkpoint: the next read begins with that.
+                self._log = DeltaLog(self._files)
+                raise
             recorded = self._log.recorded_version(group_id)
             return TableState(
                 version=self._log.version,
@@ -204,16 +209,29 @@ class DeltaTable:
             writer = writer.partitionBy(*columns)
         writer.parquet(f"{_hadoop_path(self._uri)}/{attempt.name}")
         schema = _schema_of(rows)
-        found = self._files.get_file_info(
-            fs.FileSelector(attempt.name, recursive=True, allow_not_found=True)
-        )
         pieces = []
-        for each in sorted(found, key=lambda info: info.path):
-            if each.type is fs.FileType.File and each.path.endswith(".parquet"):
-                with self._files.open_input_file(each.path) as file:
-                    footer = parquet.ParquetFile(file).metadata
-                pieces.append(piece_of(each.path, each.size, footer, schema))
+        for each in self._written_by_spark(attempt):
+            with self._files.open_input_file(each.path) as file:
+                footer = parquet.ParquetFile(file).metadata
+            pieces.append(piece_of(each.path, each.size, footer, schema))
         return pieces
+
+    def _written_by_spark(self, attempt: Attempt) -> list[fs.FileInfo]:
+        """Return the files that a job of Spark has written, without those of tasks in vain.
+
+        A second try of a task may write its file below `_temporary` when the job is done.
+        """
+        selector = fs.FileSelector(attempt.name, recursive=True, allow_not_found=True)
+        return sorted(
+            (
+                each
+                for each in self._files.get_file_info(selector)
+                if each.type is fs.FileType.File
+                and each.path.endswith(".parquet")
+                and not any(map(_is_hidden, each.path.split("/")))
+            ),
+            key=lambda info: info.path,
+        )
 
     def commit(
         self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
@@ -541,6 +559,11 @@ def _partition_values(name: str, columns: Sequence[str]) -> dict[str, str | None
         each: None if values[each] == _NULL_DIRECTORY else urllib.parse.unquote(values[each])
         for each in columns
     }
+
+
+def _is_hidden(name: str) -> bool:
+    """Tell whether Spark leaves a file or a directory out when it reads a table."""
+    return name.startswith((".", "_")) and "=" not in name
 
 
 def _directory_values(name: str) -> dict[str, str]:

@@ -229,8 +229,8 @@ class DeltaLog:
                 return bytes(stream.read())
         except FileNotFoundError as error:
             raise TableChangedError(
-                f"Delta's log has no {name}: it was cleaned up while it was read, or the table was"
-                " made anew; start the query again"
+                f"Delta's log has no {name}: it was cleaned up while it was read, or another table"
+                " is in its place"
             ) from error
 
 

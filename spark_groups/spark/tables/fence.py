@@ -88,8 +88,9 @@ class Skip:
         return (
             f"{self.topic}-{self.key.partition}: the table has it up to offset"
             f" {self.next_offset} (exclusive), so {self.next_offset - self.from_offset} offsets"
-            f" from {self.from_offset} on are skipped; to write them again, delete their rows and"
-            f" run: {_set_back_command([self])}"
+            f" from {self.from_offset} on are skipped; to write them again, stop the group's"
+            f" queries, delete their rows, and run: {_reset_command(self)}; then:"
+            f" {_set_back_command([self])}"
         )
 
 
@@ -265,6 +266,13 @@ def _set_offsets_command(group_id: str, places: Sequence[tuple[str, int, int]]) 
         for topic, partition, offset in places[:_SET_AT_ONCE_MAX]
     )
     return f"spark-groups table set-offsets {shlex.quote(group_id)} --table TABLE {given} --execute"
+
+
+def _reset_command(skip: Skip) -> str:
+    """Return the command that has a group read skipped offsets again."""
+    # The group's committed offset has passed the skip by the time its queries are stopped.
+    place = f"--topic {skip.topic}:{skip.key.partition} --to-offset {skip.from_offset}"
+    return f"spark-groups reset-offsets {shlex.quote(skip.key.group_id)} {place} --execute"
 
 
 def check_not_restored(group_id: str, state: TableState, *, table: str) -> None:

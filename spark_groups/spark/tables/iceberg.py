@@ -19,6 +19,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -47,6 +48,8 @@ try:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.update import TableRequirement, TableUpdate
+    from pyiceberg.types import DateType, TimestampType, TimestamptzType
+    from requests import RequestException, Session
 except ImportError as error:
     raise OptionsError("an Iceberg table needs pyiceberg: install spark-groups[iceberg]") from error
 
@@ -61,6 +64,8 @@ logging.getLogger("pyiceberg.io.pyarrow").addFilter(
 )
 
 TARGET_FILE_BYTES: Final = 256 * 1024 * 1024
+REST_WAIT_S: Final = 60.0
+"""How long a REST catalog may take to accept a connection, and to send anything of its answer."""
 FENCE: Final = "spark-groups.fence."
 _BATCH: Final = "spark-groups.batch"
 _OURS: Final = f"/{PREFIX}"
@@ -106,6 +111,10 @@ def iceberg_table(
             raise OptionsError(
                 f"the Iceberg catalog {catalog!r} needs another package: {error}"
             ) from error
+        session = getattr(catalog, "_session", None)
+        if isinstance(session, Session):
+            # The library gives its requests to a REST catalog no timeout, nor a setting for one.
+            session.request = partial(session.request, timeout=REST_WAIT_S)  # type: ignore[method-assign]
     elif properties:
         raise OptionsError("properties say how a catalog is loaded, but this one was loaded")
     return IcebergTable(identifier, catalog, target_file_bytes, compression)
@@ -342,7 +351,7 @@ class IcebergTable:
                 raise TableChangedError(
                     f"another writer has committed to {self}: {error}"
                 ) from error
-            except CommitStateUnknownException as error:
+            except (CommitStateUnknownException, RequestException) as error:
                 raise TableChangedError(
                     f"the catalog does not know whether it has committed to {self}: {error}"
                 ) from error
@@ -533,11 +542,10 @@ class IcebergTable:
         summary = {f"{FENCE}{group}": text for group, text in carried.items()}
         transaction.set_properties({f"{FENCE}{attempt.group_id}": fence})
         try:
-            transaction.add_files(
+            _add_files(
+                transaction,
                 [each.name for each in pieces],
                 {**summary, _BATCH: str(attempt.batch_id)},
-                # Their names are new, and to look for them costs a look at every file there is.
-                check_duplicate_files=False,
             )
         except FileNotFoundError as error:
             raise TableError(
@@ -549,6 +557,27 @@ class IcebergTable:
                 f"the batch does not fit {self}: {error}. Change the transform, or the table with"
                 " ALTER TABLE"
             ) from error
+
+
+def _add_files(transaction: Transaction, names: list[str], summary: Mapping[str, str]) -> None:
+    """Add files whose names are new, with the least and largest values of their columns."""
+    # To look for the names costs a look at every file of the table.
+    add = partial(transaction.add_files, names, {**summary}, check_duplicate_files=False)
+    try:
+        add()
+    except OverflowError:
+        # Python has no times outside the years 1 to 9999, but Parquet has: here columns with times
+        # get no such values. This changes only the metadata that the commit begins with.
+        metadata = transaction._table.metadata
+        counted = {
+            f"{TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX}.{each.name}": "counts"
+            for each in transaction.table_metadata.schema().fields
+            if isinstance(each.field_type, DateType | TimestampType | TimestamptzType)
+        }
+        transaction._table.metadata = metadata.model_copy(
+            update={"properties": {**metadata.properties, **counted}}
+        )
+        add()
 
 
 def _version(metadata: TableMetadata) -> int:

@@ -242,8 +242,13 @@ def statistics(footer: parquet.FileMetaData) -> str:
         # A row group of nothing but nulls has no values.
         valued = [each for each in found if each.num_values]
         if valued and all(each.has_min_max for each in valued):
-            _put(least, column.name, _told(min(each.min for each in valued)))
-            _put(largest, column.name, _told(max(each.max for each in valued)))
+            try:
+                bounds = min(each.min for each in valued), max(each.max for each in valued)
+            except (OverflowError, ValueError):
+                # Python has no dates and times outside the years 1 to 9999, but Parquet has.
+                continue
+            _put(least, column.name, _told(bounds[0]))
+            _put(largest, column.name, _told(bounds[1]))
     return json.dumps(
         {
             "numRecords": footer.num_rows,

@@ -7,6 +7,7 @@ batch's partitions and compares them: nobody else's commit can come in between.
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,7 +25,15 @@ from spark_groups.spark.tables.fence import (
     holds,
 )
 from spark_groups.spark.tables.orphans import PREFIX
-from spark_groups.spark.tables.postgres_rows import PostgresTaskWriter, connect, told
+from spark_groups.spark.tables.postgres_rows import (
+    ANSWER_MAX_S,
+    LOCK_WAIT_MS,
+    STATEMENT_MAX_MS,
+    Connection,
+    PostgresTaskWriter,
+    connect,
+    told,
+)
 from spark_groups.spark.tables.table import Attempt, Orphan, Piece
 from spark_groups.types import TopicId
 
@@ -38,11 +47,12 @@ if TYPE_CHECKING:
     # The commands for tables need no Spark.
     from pyspark.sql import DataFrame
 
+logger = logging.getLogger(__name__)
+
 FENCE: Final = "spark_groups_fence"
 """The table that the entries are in, beside the tables that they are of."""
-LOCK_WAIT_MS: Final = 30_000
-"""How long a commit waits for another one of the same partitions, and how long a driver that stands
-still may keep others waiting."""
+DROP_WAIT_MS: Final = 500
+"""How long a batch that is committed waits for readers of its tables of staged rows."""
 
 Cursor = psycopg.Cursor[tuple[Any, ...]]
 
@@ -91,12 +101,6 @@ _MOVE_ON: Final = f"""
 UPDATE {{fence}} AS old SET start_offset = new.start_offset, next_offset = new.next_offset
 FROM {_VALUES} WHERE old.table_name = %(table)s AND old.group_id = %(group)s
   AND old.topic_id = new.topic_id AND old.partition = new.partition"""
-_SETTINGS: Final = """
-SELECT set_config('lock_timeout', %(wait)s, true),
-  set_config('idle_in_transaction_session_timeout', %(wait)s, true),
-  set_config('synchronous_commit',
-    CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on'
-    ELSE current_setting('synchronous_commit') END, true)"""
 _COLUMNS: Final = """
 SELECT a.attname, format_type(a.atttypid, a.atttypmod), new.type,
   a.attgenerated <> '' OR a.attidentity = 'a',
@@ -180,7 +184,7 @@ class PostgresTable:
         self._dsn = dsn
         self._names = names
         self._text = text
-        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._connection: Connection | None = None
         # Two queries of one application may be given the same table.
         self._lock = threading.RLock()
 
@@ -263,6 +267,7 @@ class PostgresTable:
             self._change(cursor, place, attempt.group_id, decision.changes)
             for each in written:
                 self._move(cursor, place, each, columns)
+        self._drop_staged(place, written)
 
     def orphans(self, older_than_s: float) -> list[Orphan]:
         """Return tables in which tasks of crashed or refused attempts have set rows aside.
@@ -293,13 +298,15 @@ class PostgresTable:
                 cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(staged))
 
     @contextmanager
-    def _transaction(self, *, is_commit: bool = False) -> Iterator[Cursor]:
+    def _transaction(
+        self, *, is_commit: bool = False, wait_ms: int | None = None
+    ) -> Iterator[Cursor]:
         """Run statements together; those of a commit are told apart from their lost answers."""
         with self._lock:
             connection = self._connected()
             try:
                 with connection.transaction(), connection.cursor() as cursor:
-                    cursor.execute(_SETTINGS, {"wait": str(LOCK_WAIT_MS)})
+                    connection.limit(wait_ms=wait_ms or LOCK_WAIT_MS, statement_ms=STATEMENT_MAX_MS)
                     yield cursor
             except _CHANGED as error:
                 raise TableChangedError(f"another writer changes {self}: {told(error)}") from None
@@ -310,11 +317,12 @@ class PostgresTable:
                     ) from None
                 raise TableError(f"{self}: {told(error)}") from None
 
-    def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
+    def _connected(self) -> Connection:
         """Return a connection that answers."""
         connection = self._connection
         if connection is not None:
             try:
+                connection.answer_max_s = ANSWER_MAX_S
                 connection.execute("SELECT 1")
             except psycopg.Error:
                 connection.close()
@@ -459,7 +467,23 @@ class PostgresTable:
                     f"{self}: of {piece.rows} rows set aside in {piece.name}, {there} are left, as"
                     " after a crash of the server; start the query again"
                 )
-        cursor.execute(sql.SQL("DROP TABLE {}").format(staged))
+
+    def _drop_staged(self, place: _Place, pieces: Sequence[Piece]) -> None:
+        """Drop tables of staged rows whose batch is committed.
+
+        The drop waits for readers of the tables, such as pg_dump, and locks the tables: in the
+        transaction of the batch it would keep the batch from being committed.
+        """
+        names = [sql.Identifier(place.schema, each.name) for each in pieces]
+        if not names:
+            return
+        try:
+            with self._transaction(wait_ms=DROP_WAIT_MS) as cursor:
+                # If the server crashes and forgets the drop, the tables are found as orphans.
+                cursor.execute("SET LOCAL synchronous_commit = off")
+                cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.SQL(", ").join(names)))
+        except TableError as error:
+            logger.info("%s: staged rows are left to spark-groups table vacuum: %s", self, error)
 
     def _columns(self, pieces: Sequence[Piece]) -> tuple[Column, ...]:
         """Return the columns of staged rows; none where there are no rows.

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
@@ -22,20 +23,96 @@ from spark_groups.spark.tables.table import Piece
 try:
     import psycopg
     from psycopg import sql
+    from psycopg.abc import PQGen
 except ImportError as error:
     raise OptionsError("PostgreSQL needs psycopg: install spark-groups[postgres]") from error
 
+LOCK_WAIT_MS: Final = 30_000
+"""How long a commit waits for another one of the same partitions, and how long a driver or a task
+that stands still may keep its transaction open."""
+STATEMENT_MAX_MS: Final = 600_000
+"""How long one statement of the driver may take, unless the role or the dsn has a limit."""
+COPY_MAX_MS: Final = 3_600_000
+"""How long a task may copy its rows, unless the role or the dsn has a limit."""
+ANSWER_MAX_S: Final = 30.0
+"""How long a server may take to answer that it is there; and how long after the limit of a
+statement the connection is closed, because the server does not even report that limit."""
+
 _CONNECTION: Final = {
-    # What is set in the dsn comes first; nothing here waits for ever for a server that is gone.
+    # Settings of the dsn come first; these end the wait for a server that is gone.
     "connect_timeout": 30,
+    "tcp_user_timeout": 60_000,
     "keepalives_idle": 30,
     "keepalives_interval": 10,
     "keepalives_count": 3,
     "application_name": "spark-groups",
 }
+_SETTINGS: Final = """
+SELECT set_config('lock_timeout', %(wait)s, true),
+  set_config('idle_in_transaction_session_timeout', %(wait)s, true),
+  set_config('synchronous_commit',
+    CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on'
+    ELSE current_setting('synchronous_commit') END, true),
+  extract(epoch FROM set_config('statement_timeout',
+    CASE current_setting('statement_timeout') WHEN '0' THEN %(statement)s
+    ELSE current_setting('statement_timeout') END, true)::interval)::float8"""
+
+Returned = TypeVar("Returned")
 
 
-def connect(dsn: str) -> psycopg.Connection[tuple[Any, ...]]:
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that is closed where the server does not answer in time.
+
+    A server whose process or machine stands still answers no statement, but its kernel keeps the
+    connection open.
+    """
+
+    answer_max_s = ANSWER_MAX_S
+    """How long the server may take."""
+
+    def wait(self, gen: PQGen[Returned], *given: Any, **named: Any) -> Returned:
+        """Wait for the server's answer.
+
+        Args:
+            gen: Reads the answer.
+            given: Passed on.
+            named: Passed on.
+
+        Raises:
+            OperationalError: There was no answer in time.
+        """
+        return super().wait(self._limited(gen), *given, **named)
+
+    def _limited(self, gen: PQGen[Returned]) -> PQGen[Returned]:
+        """Read an answer; the library resumes this every 0.1 s while there is none."""
+        deadline_s = time.monotonic() + self.answer_max_s
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if not ready and time.monotonic() > deadline_s:
+                    self.pgconn.finish()
+                    raise psycopg.OperationalError(
+                        f"the server has not answered for {self.answer_max_s:g} s"
+                    )
+                wanted = gen.send(ready)
+        except StopIteration as done:
+            answer: Returned = done.value
+            return answer
+
+    def limit(self, *, wait_ms: int, statement_ms: int) -> None:
+        """Set the limits of the transaction that was begun.
+
+        Args:
+            wait_ms: How long it waits for locks, and how long it may stand still.
+            statement_ms: How long a statement may take, if there is no limit yet.
+        """
+        given = {"wait": str(wait_ms), "statement": str(statement_ms)}
+        *_, limit_s = self.execute(_SETTINGS, given).fetchone() or (0.0,)
+        self.answer_max_s = limit_s + ANSWER_MAX_S
+
+
+def connect(dsn: str) -> Connection:
     """Return a connection that commits each statement, unless there is a transaction.
 
     Args:
@@ -47,7 +124,7 @@ def connect(dsn: str) -> psycopg.Connection[tuple[Any, ...]]:
     given = psycopg.conninfo.conninfo_to_dict(dsn)
     settings: dict[str, Any] = {**_CONNECTION, **given, "client_encoding": "utf8"}
     try:
-        connection = psycopg.connect(**settings, autocommit=True, prepare_threshold=None)
+        connection = Connection.connect(**settings, autocommit=True, prepare_threshold=None)
     except psycopg.Error as error:
         raise TableError(f"PostgreSQL cannot be reached: {str(error).strip()}") from None
     connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
@@ -98,6 +175,7 @@ class PostgresTaskWriter:
         connection = connect(self.dsn)
         # Leaves with a commit, or without where anything fails.
         with connection, connection.transaction():
+            connection.limit(wait_ms=LOCK_WAIT_MS, statement_ms=COPY_MAX_MS)
             (now,) = connection.execute("SELECT now()::text").fetchone() or ("",)
             for statement in self._statements(name, columns, now):
                 connection.execute(statement)

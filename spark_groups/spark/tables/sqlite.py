@@ -219,8 +219,11 @@ class SqliteTable:
         del state
         written = [each for each in pieces if each.rows]
         with self._transaction("IMMEDIATE") as connection:
-            if not holds(decision.changes, self._entries(connection).get):
+            entries = self._entries(connection)
+            if not holds(decision.changes, entries.get):
                 raise TableChangedError(f"another writer has committed to {self}")
+            if entries and not self._columns(connection):
+                raise TableChangedError(f"{self} was dropped after it was compared")
             for each in written:
                 self._add(connection, each)
             if not self._columns(connection):
@@ -315,8 +318,22 @@ class SqliteTable:
             into = f"INSERT INTO {_quoted(self._table)} ({names}) VALUES ({marks})"
             for index in range(reader.num_record_batches):
                 batch = reader.get_batch(index)
-                values = [map(_plain, column.to_pylist()) for column in batch.columns]
+                values = [self._values(batch, name) for name in columns]
                 connection.executemany(into, zip(*values, strict=True))
+
+    def _values(self, batch: pa.RecordBatch, name: str) -> Iterator[Any]:
+        """Return the values of a column as SQLite takes them.
+
+        Raises:
+            TableError: A date or time is one that text of SQLite cannot hold.
+        """
+        try:
+            return map(_plain, batch[name].to_pylist())
+        except (OverflowError, ValueError) as error:
+            raise TableError(
+                f"the batch does not fit {self}: {name} has a date or time outside the years 1 to"
+                " 9999; change it in the transform"
+            ) from error
 
     def _check_columns(self, has: Mapping[str, tuple[str, bool]], given: Mapping[str, str]) -> None:
         """Refuse columns that the table has not, or has otherwise.

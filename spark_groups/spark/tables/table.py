@@ -84,7 +84,7 @@ class FencedTable(Protocol):
     """A table whose rows and fence change in one transaction; lives on the driver.
 
     A batch goes through `read`, `write_rows` or the tasks of `task_writer`, and `commit`. Where
-    `commit` raises `TableChangedError`, the batch is compared again with what `read` then returns.
+    `read` or `commit` raises `TableChangedError`, the table is read and the batch compared again.
     Staged rows that are not committed are left where they are: a commit may have been accepted
     although its answer was lost.
     """
@@ -100,6 +100,7 @@ class FencedTable(Protocol):
             topic_ids: Whose entries are wanted, of every group; None: all.
 
         Raises:
+            TableChangedError: Another writer changes the table, so that it cannot be read now.
             TableError: The table cannot keep a fence as it is set up; says which setting.
         """
 

@@ -216,7 +216,12 @@ def write_batch(
     staged: tuple[tuple[OffsetRange, ...], Attempt, Sequence[Piece]] | None = None
     refused: TableChangedError | None = None
     for tries in range(COMMITS_MAX):
-        state = table.read(batch.group_id, frozenset(topics))
+        try:
+            state = table.read(batch.group_id, frozenset(topics))
+        except TableChangedError as error:
+            refused = error
+            pause(random.uniform(0, FIRST_BACKOFF_S))
+            continue
         ranges = logs.kept(batch.ranges) if logs else batch.ranges
         decision = compare(batch.group_id, ranges, state, table=str(table))
         if decision.skips and logs:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,10 @@ class Place:
         """Return what tasks have set aside."""
         raise NotImplementedError
 
+    def locked(self) -> AbstractContextManager[Callable[[], object]]:
+        """Keep the fence locked, as a long commit does; yields what ends it."""
+        raise NotImplementedError
+
     def offsets(self, partition: int = 0) -> list[int]:
         statement = f'SELECT "offset" FROM rows WHERE partition = {partition} ORDER BY "offset"'
         return [offset for (offset,) in self.run(statement)]
@@ -53,6 +58,12 @@ class PostgresPlace(Place):
             cursor = connection.execute(statement, values or None)
             return cursor.fetchall() if cursor.description else []
 
+    @contextmanager
+    def locked(self) -> Iterator[Callable[[], object]]:
+        with psycopg.connect(self.dsn) as connection:
+            connection.execute("LOCK TABLE spark_groups_fence")
+            yield connection.rollback
+
     def staged(self) -> list[str]:
         statement = (
             f"SELECT tablename FROM pg_tables WHERE schemaname = '{self.schema}'"
@@ -71,6 +82,12 @@ class SqlitePlace(Place):
     def run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         with closing(sqlite3.connect(self.path)) as connection, connection:
             return connection.execute(statement, values).fetchall()
+
+    @contextmanager
+    def locked(self) -> Iterator[Callable[[], object]]:
+        with closing(sqlite3.connect(self.path)) as connection:
+            connection.execute("BEGIN EXCLUSIVE")
+            yield connection.rollback
 
     def staged(self) -> list[str]:
         return sorted(each.stem for each in self.path.parent.glob("*-staged/*"))

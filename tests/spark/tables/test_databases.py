@@ -26,7 +26,7 @@ from spark_groups.spark.tables.table import Attempt, Piece
 from spark_groups.spark.tables.write import Batch, Notices, write_batch
 from spark_groups.types import OffsetRange
 from tests.spark.tables.places import Place, PostgresPlace, SqlitePlace
-from tests.spark.tables.test_delta import GROUP, KEY, SCHEMA, TOPIC, reads, rows
+from tests.spark.tables.test_delta import AFTER_PYTHON, GROUP, KEY, SCHEMA, TOPIC, reads, rows
 from tests.waiting import wait_until
 
 RACED = 60
@@ -335,6 +335,18 @@ def test_dropped_table_is_not_filled_from_the_middle(place: Place) -> None:
     assert place.offsets() == list(range(20))
 
 
+def test_table_that_is_dropped_before_a_commit_is_not_created_by_it(place: Place) -> None:
+    writer = Writer(place)
+    writer.write(reads(0, 10))
+    writer.look(reads(10, 20))
+    writer.stage()
+    place.run("DROP TABLE rows")
+    with pytest.raises(TableChangedError):
+        writer.commit()
+    with pytest.raises(TableError, match="was dropped"):
+        writer.look(reads(10, 20))
+
+
 def stage(writer: Writer, meanwhile: Callable[[], object]) -> Callable[..., Sequence[Piece]]:
     def staged(ranges: Iterable[OffsetRange], attempt: Attempt) -> Sequence[Piece]:
         meanwhile()
@@ -358,6 +370,20 @@ def test_commit_whose_answer_was_lost_is_not_made_again(
     monkeypatch.setattr(writer.table, "commit", commit)
     batch = Batch(GROUP, 0, (reads(10, 20),))
     write_batch(writer.table, batch, stage(writer, int), Notices(), pause=lambda _: None)
+    assert place.offsets() == list(range(20))
+
+
+def test_table_that_cannot_be_read_for_a_while_is_read_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_groups.spark.tables.postgres.LOCK_WAIT_MS", 200)
+    monkeypatch.setattr("spark_groups.spark.tables.sqlite.LOCK_WAIT_S", 0.2)
+    writer = Writer(place)
+    writer.write(reads(0, 10))
+    batch = Batch(GROUP, 0, (reads(10, 20),))
+    with place.locked() as unlock:
+        # The pause is where the other writer commits.
+        write_batch(writer.table, batch, stage(writer, int), Notices(), pause=lambda _: unlock())
     assert place.offsets() == list(range(20))
 
 
@@ -499,6 +525,27 @@ def test_rows_that_a_crash_of_the_server_took_are_missed(on_postgres: PostgresPl
     assert on_postgres.entries(GROUP) == {KEY: Entry(0, 10)}
 
 
+def test_reader_of_staged_rows_does_not_keep_a_batch_waiting(on_postgres: PostgresPlace) -> None:
+    """Such as pg_dump, which reads every table there is when it starts."""
+    writer = Writer(on_postgres)
+    writer.write(reads(0, 10))
+    writer.look(reads(10, 20))
+    writer.stage()
+    left = [each.name for each in writer.pieces]
+    with psycopg.connect(on_postgres.dsn) as reader:
+        reader.execute(f'SELECT FROM "{left[0]}"')
+        writer.commit()
+        assert on_postgres.offsets() == list(range(20))
+        # It is left, and the next batch drops its own.
+        writer.write(reads(20, 30))
+        assert on_postgres.staged() == left
+    table = on_postgres.table()
+    orphans = table.orphans(0)
+    assert [each.name for each in orphans] == on_postgres.staged()
+    table.remove(orphans)
+    assert on_postgres.staged() == []
+
+
 def test_trigger_may_leave_rows_out(on_postgres: PostgresPlace) -> None:
     writer = Writer(on_postgres)
     writer.write(reads(0, 10))
@@ -595,6 +642,17 @@ def test_secrets_are_shown_nowhere(on_postgres: PostgresPlace) -> None:
     with pytest.raises(TableError, match="PostgreSQL cannot be reached") as failed:
         nowhere.read(GROUP)
     assert "hunter2" not in str(failed.value)
+
+
+def test_times_that_python_does_not_have(place: Place) -> None:
+    writer = Writer(place)
+    if isinstance(place, PostgresPlace):
+        writer.write(reads(AFTER_PYTHON, AFTER_PYTHON + 3))
+        assert place.offsets() == list(range(AFTER_PYTHON, AFTER_PYTHON + 3))
+        return
+    with pytest.raises(TableError, match="timestamp has a date or time outside the years 1 to"):
+        writer.write(reads(AFTER_PYTHON, AFTER_PYTHON + 3))
+    assert writer.write(reads(0, 10)).write == (reads(0, 10),)
 
 
 def test_names_that_are_none_are_refused() -> None:

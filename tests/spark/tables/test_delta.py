@@ -29,6 +29,7 @@ from spark_groups.spark.tables.delta_log import DeltaLog
 from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, compare, other_groups
 from spark_groups.spark.tables.parquet_files import piece_of, write_files
 from spark_groups.spark.tables.table import Attempt, Piece
+from spark_groups.spark.tables.write import Batch, Notices, write_batch
 from spark_groups.types import OffsetRange
 
 GROUP = "flights"
@@ -43,6 +44,9 @@ SCHEMA = pa.schema(
         ("timestamp", pa.timestamp("us", tz="UTC")),
     ]
 )
+
+AFTER_PYTHON = 10**18
+"""As a time in microseconds, this is in the year 33658."""
 
 
 def reads(from_offset: int, until_offset: int, partition: int = 0) -> OffsetRange:
@@ -150,6 +154,16 @@ def test_files_say_what_is_in_them(tmp_path: Path) -> None:
     assert told["nullCount"]["partition"] == 0
     skipping = deltalake.DeltaTable(tmp_path).to_pyarrow_dataset()
     assert skipping.to_table(filter=pa.dataset.field("offset") > 9).num_rows == 0
+
+
+def test_times_that_python_does_not_have_are_written_without_statistics(tmp_path: Path) -> None:
+    Writer(tmp_path).write(reads(AFTER_PYTHON, AFTER_PYTHON + 3))
+    actions = deltalake.DeltaTable(tmp_path).get_add_actions(flatten=True)
+    (added,) = pa.table(actions).to_pylist()
+    assert (added["min.offset"], added["max.offset"]) == (AFTER_PYTHON, AFTER_PYTHON + 2)
+    assert added["null_count.timestamp"] == 0
+    assert added.get("min.timestamp") is None
+    assert offsets(tmp_path) == list(range(AFTER_PYTHON, AFTER_PYTHON + 3))
 
 
 def test_zombie_is_refused_and_told_what_the_table_has(tmp_path: Path) -> None:
@@ -295,6 +309,31 @@ def test_log_that_was_cleaned_up_or_copied_is_read_again(tmp_path: Path) -> None
     writer.write(reads(8, 10))
     assert offsets(path) == list(range(10))
     assert entries(path) == {KEY: Entry(0, 10)}
+
+
+def test_log_that_is_cleaned_up_while_it_is_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, other = Writer(tmp_path), Writer(tmp_path)
+    writer.write(reads(0, 2))
+    for start in (2, 4):
+        other.write(reads(start, start + 2))
+    deltalake.DeltaTable(tmp_path).create_checkpoint()
+    read = DeltaLog._read
+
+    def cleaned_up(log: DeltaLog, name: str) -> bytes:
+        (tmp_path / "_delta_log" / name).unlink(missing_ok=True)
+        return read(log, name)
+
+    def stage(ranges: Sequence[OffsetRange], attempt: Attempt) -> Sequence[Piece]:
+        return [*writer.table.task_writer(attempt).write(map(rows, ranges), "0")]
+
+    batch = Batch(GROUP, 0, (reads(6, 8),))
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaLog, "_read", cleaned_up)
+        write_batch(writer.table, batch, stage, Notices(), pause=lambda _: None)
+    assert offsets(tmp_path) == list(range(8))
+    assert entries(tmp_path) == {KEY: Entry(0, 8)}
 
 
 def test_restore_stops_the_query_and_names_the_repair(tmp_path: Path) -> None:
@@ -581,6 +620,24 @@ def test_file_that_the_driver_does_not_see_is_not_committed(tmp_path: Path) -> N
     (tmp_path / piece.name).unlink()
     with pytest.raises(TableError, match="share"):
         writer.table.commit(writer.attempt, [piece], writer.decision, writer.state)
+
+
+def test_files_of_tasks_in_vain_are_left_out(tmp_path: Path) -> None:
+    table = delta_table(tmp_path)
+    attempt = Attempt(GROUP, 0, "a")
+    names = ["_carrier=AA/part-0.parquet", "_carrier=.B/part-1.parquet", "part-2.parquet"]
+    for name in (
+        *names,
+        "_temporary/0/_temporary/attempt_0/part-0.parquet",
+        "_temporary/0/_temporary/attempt_0/_carrier=AA/part-0.parquet",
+        ".part-3.parquet",
+        "part-4.crc",
+    ):
+        file = tmp_path / attempt.name / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    found = [each.path for each in table._written_by_spark(attempt)]
+    assert sorted(found) == sorted(f"{attempt.name}/{name}" for name in names)
 
 
 def test_partitioned_table_refuses_files_of_tasks(tmp_path: Path) -> None:

@@ -1,16 +1,20 @@
-"""Commits of an Iceberg table that the catalog refuses although it has accepted them."""
+"""Commits of an Iceberg table: refused ones that were accepted before, and odd values."""
 
 from __future__ import annotations
 
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from requests import Timeout
 
 from spark_groups.errors import TableChangedError
 from spark_groups.spark.tables.fence import Entry
+from spark_groups.spark.tables.iceberg import iceberg_table
 from tests.spark.tables.iceberg_tables import Lake, LakeWriter
-from tests.spark.tables.test_delta import KEY, reads
+from tests.spark.tables.test_delta import AFTER_PYTHON, GROUP, KEY, reads
 
 
 @pytest.mark.parametrize("is_first", [True, False])
@@ -61,3 +65,79 @@ def test_files_of_a_commit_that_was_refused_stay(tmp_path: Path) -> None:
         zombie.table.commit(zombie.attempt, pieces, zombie.decision, zombie.state)
     assert len(set(metadata.glob("*.avro")) - before) == 2
     assert lake.offsets() == list(range(20))
+
+
+class OnceAnswering(BaseHTTPRequestHandler):
+    """A REST catalog that answers how it is configured, and then nothing."""
+
+    released: threading.Event
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/v1/config"):
+            body = b'{"defaults": {}, "overrides": {}}'
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+        else:
+            self.released.wait()
+
+    def log_message(self, *_: Any) -> None:
+        """Log nothing."""
+
+
+def test_rest_catalog_that_does_not_answer_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("spark_groups.spark.tables.iceberg.REST_WAIT_S", 0.5)
+    monkeypatch.setattr(OnceAnswering, "released", threading.Event(), raising=False)
+    with ThreadingHTTPServer(("127.0.0.1", 0), OnceAnswering) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        uri = f"http://127.0.0.1:{server.server_port}"
+        table = iceberg_table("lake.rows", "rest", {"type": "rest", "uri": uri})
+        try:
+            with pytest.raises(Timeout, match=r"read timeout=0\.5"):
+                table.read(GROUP)
+        finally:
+            OnceAnswering.released.set()
+            server.shutdown()
+            thread.join()
+
+
+def test_commit_that_got_no_answer_in_time_is_compared_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake.at(tmp_path)
+    writer = LakeWriter(lake)
+    writer.write(reads(0, 10))
+    catalog = writer.table._catalog
+    commit_table = catalog.commit_table
+
+    def unanswered(*given: Any) -> Any:
+        commit_table(*given)
+        raise Timeout("the read timed out")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(catalog, "commit_table", unanswered)
+        with pytest.raises(TableChangedError, match="does not know whether it has committed"):
+            writer.write(reads(10, 20))
+    assert writer.write(reads(10, 20)).write == ()
+    assert lake.offsets() == list(range(20))
+
+
+def test_times_that_python_does_not_have_are_written_without_bounds(tmp_path: Path) -> None:
+    lake = Lake.at(tmp_path)
+    writer = LakeWriter(lake)
+    far = range(AFTER_PYTHON, AFTER_PYTHON + 20)
+    # The first commit creates the table.
+    for start in far[::10]:
+        writer.write(reads(start, start + 10))
+    assert lake.offsets() == list(far)
+    assert not [each for each in lake.table().properties if "metrics" in each]
+    fields = {each.name: each.field_id for each in lake.table().schema().fields}
+    for bounds in lake.table().inspect.files()["lower_bounds"].to_pylist():
+        assert fields["offset"] in dict(bounds)
+        assert fields["timestamp"] not in dict(bounds)
+    writer.write(reads(far.stop, far.stop + 1, partition=1))
+    assert lake.offsets(1) == [far.stop]
