@@ -59,8 +59,8 @@ def test_range_that_the_table_has_is_skipped() -> None:
     assert "up to offset 50 (exclusive), so 40 offsets from 10 on" in str(decision.skips[0])
     assert str(decision.skips[0]).endswith(
         "spark-groups reset-offsets flights --topic departures:0 --to-offset 10 --execute; then:"
-        " spark-groups table set-offsets flights --table TABLE --topic departures:0=10 --backwards"
-        " --execute"
+        " spark-groups table set-offsets flights --table TABLE --topic departures:0=10 --execute"
+        " --backwards"
     )
     # A batch that was written before its driver died.
     assert decide(having(0, 20), reads(10, 20)).write == ()
