@@ -594,14 +594,18 @@ class _Transaction(Transaction):
 
     def __init__(self, table: Table) -> None:
         super().__init__(table)
-        self._computed: tuple[tuple[TableUpdate, ...], TableMetadata] | None = None
+        self._computed: TableMetadata | None = None
+        self._computed_of: tuple[object, object] = (None, None)
 
     @property
     def table_metadata(self) -> TableMetadata:
         """The metadata with the changes so far."""
-        if self._computed is None or self._computed[0] is not self._updates:
-            self._computed = (self._updates, super().table_metadata)
-        return self._computed[1]
+        base, updates = self._table.metadata, self._updates
+        is_same = self._computed_of[0] is base and self._computed_of[1] is updates
+        if self._computed is None or not is_same:
+            self._computed = super().table_metadata
+            self._computed_of = (base, updates)
+        return self._computed
 
 
 class _TriedOnce(Table):

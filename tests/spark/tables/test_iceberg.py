@@ -17,7 +17,7 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table, TableProperties
+from pyiceberg.table import TableProperties
 from pyiceberg.table.update import RemoveSnapshotRefUpdate
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
@@ -228,8 +228,7 @@ def test_crash_between_two_steps_loses_and_doubles_nothing(
     catalog = writer.table._catalog
     with monkeypatch.context() as patch:
         if step == "files":
-            patch.setattr(Table, "transaction", before)
-            patch.setattr(catalog, "create_table_transaction", before)
+            patch.setattr(writer.table, "_begun", before)
         elif step == "manifests":
             patch.setattr(catalog, "commit_table", before)
         elif step == "metadata":

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.table.update import update_table_metadata
 from requests import Timeout
 
 from spark_groups.errors import TableChangedError
@@ -141,3 +142,21 @@ def test_times_that_python_does_not_have_are_written_without_bounds(tmp_path: Pa
         assert fields["timestamp"] not in dict(bounds)
     writer.write(reads(far.stop, far.stop + 1, partition=1))
     assert lake.offsets(1) == [far.stop]
+
+
+def test_commit_copies_the_snapshots_once_for_each_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library copies the metadata, with all snapshots, each time that it looks at them."""
+    writer = LakeWriter(Lake.at(tmp_path))
+    writer.write(reads(0, 10))
+    copies = []
+
+    def counted(*given: Any) -> Any:
+        copies.append(given)
+        return update_table_metadata(*given)
+
+    monkeypatch.setattr("pyiceberg.table.update_table_metadata", counted)
+    writer.write(reads(10, 20))
+    # None, the entries, and the files.
+    assert len(copies) == 3
