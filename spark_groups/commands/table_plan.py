@@ -213,10 +213,13 @@ def plan_repair(
         if entry is None:
             # Somebody has removed the entry, and its rows are there.
             wanted, remark = held[key], "the entry is missing"
-        else:
-            # Without an entry, that version has no rows of the partition: it begins again.
-            wanted = held.get(key, Entry(entry.start_offset, entry.start_offset))
+        elif key in held:
+            wanted = held[key]
             remark = f"{entry.next_offset - wanted.next_offset} offsets went back"
+        else:
+            # The entry may begin behind a gap that was accepted, and the rows before it are gone.
+            wanted = Entry(0, 0)
+            remark = "no rows are left: the next batch is refused unless it begins at offset 0"
         if wanted == entry:
             rows.append(_row(key, names[key], entry, None, "stays"))
             continue

@@ -401,6 +401,29 @@ def test_repair_without_the_snapshots_that_tell_is_refused(made: Readers, catalo
 
 
 @pytest.mark.broker
+@pytest.mark.parametrize("made", ["delta"], indirect=True)
+def test_repair_remembers_rows_before_an_accepted_gap(made: Readers) -> None:
+    made.write(0, 5, "other")
+    made.write(0, 10)
+    made.commit(15)
+    accept = ("table", "set-offsets", made.group_id, "--table", made.table, "--to-current")
+    assert made.run(*accept, "--execute")[0] == 0
+    made.write(15, 20)
+    made.commit(20)
+    deltalake.DeltaTable(made.table.removeprefix("delta:")).restore(0)
+    fix = ("table", "repair", made.table, "--group", made.group_id, "--execute")
+    code, view = made.run(*fix)
+    assert (code, made.entry) == (0, Entry(0, 0))
+    with pytest.raises(TableGapError):
+        made.write(15, 20)
+    words = str(view["next_step"]).removeprefix("Then run: spark-groups ").split()
+    code, view = made.run(*words)
+    assert (code, view["rows"][0]["new_offset"]) == (0, 0)
+    made.write(0, 30)
+    assert made.kind.offsets() == sorted([*range(5), *range(30)])
+
+
+@pytest.mark.broker
 def test_restore_of_a_restore_is_followed(made: Readers) -> None:
     for start in (0, 10, 20):
         made.write(start, start + 10)

@@ -14,6 +14,7 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -59,6 +60,7 @@ _MAPPING: Final = "delta.columnMapping.mode"
 _CONSTRAINT: Final = "delta.constraints."
 _UNSAFE: Final = "allow_unsafe_rename"
 _UNCHECKED: Final = ("delta.generationExpression", "delta.invariants", "delta.identity.start")
+_READERS: Final = 16
 _NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"
 _TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
 
@@ -401,18 +403,19 @@ class DeltaTable:
             )
 
     def _check_there(self, pieces: Sequence[Piece]) -> None:
-        """Refuse files that other machines have written to disks of their own.
+        """Refuse files that are on disks of other machines, or were deleted since.
 
         Raises:
             TableError: Some are not to be seen from here.
         """
-        if not isinstance(self._files, fs.SubTreeFileSystem):
-            return
-        for each in self._files.get_file_info([each.name for each in pieces]):
+        with ThreadPoolExecutor(_READERS) as pool:
+            found = [*pool.map(self._files.get_file_info, (each.name for each in pieces))]
+        for each in found:
             if each.type is fs.FileType.NotFound:
                 raise TableError(
                     f"{self} lacks {each.path}, which a task has written: the path has to be one"
-                    " that the driver and all executors share"
+                    " that the driver and all executors share, and spark-groups table vacuum needs"
+                    " an age that is longer than any batch takes; start the query again"
                 )
 
     def _columns(self) -> tuple[str, ...]:

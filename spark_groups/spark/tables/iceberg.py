@@ -345,7 +345,11 @@ class IcebergTable:
                 raise TableChangedError(f"another query of this application has written {self}")
             try:
                 transaction = self._begun(written)
-                self._stage(transaction, attempt, written, decision)
+                try:
+                    self._stage(transaction, attempt, written, decision)
+                except OverflowError:
+                    transaction = _without_bounds(self._begun(written))
+                    self._stage(transaction, attempt, written, decision)
                 self._table = transaction.commit_transaction()
             except (CommitFailedException, TableAlreadyExistsError) as error:
                 raise TableChangedError(
@@ -542,10 +546,11 @@ class IcebergTable:
         summary = {f"{FENCE}{group}": text for group, text in carried.items()}
         transaction.set_properties({f"{FENCE}{attempt.group_id}": fence})
         try:
-            _add_files(
-                transaction,
+            transaction.add_files(
                 [each.name for each in pieces],
                 {**summary, _BATCH: str(attempt.batch_id)},
+                # Their names are new, and to look for them costs a look at every file there is.
+                check_duplicate_files=False,
             )
         except FileNotFoundError as error:
             raise TableError(
@@ -559,25 +564,22 @@ class IcebergTable:
             ) from error
 
 
-def _add_files(transaction: Transaction, names: list[str], summary: Mapping[str, str]) -> None:
-    """Add files whose names are new, with the least and largest values of their columns."""
-    # To look for the names costs a look at every file of the table.
-    add = partial(transaction.add_files, names, {**summary}, check_duplicate_files=False)
-    try:
-        add()
-    except OverflowError:
-        # Python has no times outside the years 1 to 9999, but Parquet has: here columns with times
-        # get no such values. This changes only the metadata that the commit begins with.
-        metadata = transaction._table.metadata
-        counted = {
-            f"{TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX}.{each.name}": "counts"
-            for each in transaction.table_metadata.schema().fields
-            if isinstance(each.field_type, DateType | TimestampType | TimestamptzType)
-        }
-        transaction._table.metadata = metadata.model_copy(
-            update={"properties": {**metadata.properties, **counted}}
-        )
-        add()
+def _without_bounds(transaction: Transaction) -> Transaction:
+    """Have a transaction add files without least and largest values of columns with times.
+
+    Python has no times outside the years 1 to 9999, but Parquet has. This changes only the metadata
+    that the commit begins with.
+    """
+    metadata = transaction._table.metadata
+    counted = {
+        f"{TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX}.{each.name}": "counts"
+        for each in metadata.schema().fields
+        if isinstance(each.field_type, DateType | TimestampType | TimestamptzType)
+    }
+    transaction._table.metadata = metadata.model_copy(
+        update={"properties": {**metadata.properties, **counted}}
+    )
+    return transaction
 
 
 def _version(metadata: TableMetadata) -> int:

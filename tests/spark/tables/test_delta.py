@@ -6,16 +6,14 @@ import json
 import logging
 import shutil
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import deltalake
 import pyarrow as pa
 import pytest
 from deltalake.exceptions import CommitFailedError
-from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
-from pyarrow import fs, parquet
 
 from spark_groups.errors import (
     OptionsError,
@@ -24,10 +22,9 @@ from spark_groups.errors import (
     TableGapError,
     TableRestoredError,
 )
-from spark_groups.spark.tables.delta import CHECKPOINT_INTERVAL, DeltaTable, delta_table
+from spark_groups.spark.tables.delta import CHECKPOINT_INTERVAL, delta_table
 from spark_groups.spark.tables.delta_log import DeltaLog
 from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, compare, other_groups
-from spark_groups.spark.tables.parquet_files import piece_of, write_files
 from spark_groups.spark.tables.table import Attempt, Piece
 from spark_groups.spark.tables.write import Batch, Notices, write_batch
 from spark_groups.types import OffsetRange
@@ -581,158 +578,3 @@ def test_own_commits_are_not_read_again(tmp_path: Path, monkeypatch: pytest.Monk
     Writer(tmp_path).write(reads(30, 40))
     writer.write(reads(40, 50))
     assert offsets(tmp_path) == list(range(50))
-
-
-def test_table_on_another_store_than_a_local_disk(tmp_path: Path) -> None:
-    """The library's own store is used there; here it shows a directory."""
-    writer = Writer(tmp_path)
-    store = fs.PyFileSystem(DeltaStorageHandler(tmp_path.as_uri()))
-
-    def on_the_store() -> Writer:
-        made = Writer(tmp_path)
-        made.table._files = store
-        made.table._log = DeltaLog(store)
-        return made
-
-    remote = on_the_store()
-    remote.look(reads(0, 10))
-    assert remote.state.version is None
-    (tmp_path / "_delta_log").mkdir(parents=True)
-    batches = [rows(reads(0, 6)), rows(reads(6, 10))]
-    name = "spark-groups-0-a-0-0.parquet"
-    pieces = [*write_files(batches, store, lambda _: name, target_bytes=1, compression="snappy")]
-    assert [(each.name, each.rows) for each in pieces] == [(name, 10)]
-    assert pieces[0].size_bytes == (tmp_path / name).stat().st_size
-    remote.table.commit(Attempt(GROUP, 0, "a"), pieces, remote.decision, remote.state)
-    for index in range(10, 10 + CHECKPOINT_INTERVAL):
-        writer.write(reads(index, index + 1))
-    assert remote.table.read(GROUP).entries == on_the_store().table.read(GROUP).entries
-    assert remote.table.read(GROUP).entries == {KEY: Entry(0, 10 + CHECKPOINT_INTERVAL)}
-    with pytest.raises(TableChangedError, match="Delta's log has no"):
-        DeltaLog(store).advance(CHECKPOINT_INTERVAL + 1)
-    assert offsets(tmp_path) == list(range(10 + CHECKPOINT_INTERVAL))
-
-
-def test_file_that_the_driver_does_not_see_is_not_committed(tmp_path: Path) -> None:
-    writer = Writer(tmp_path)
-    writer.look(reads(0, 10))
-    (piece,) = writer.stage()
-    (tmp_path / piece.name).unlink()
-    with pytest.raises(TableError, match="share"):
-        writer.table.commit(writer.attempt, [piece], writer.decision, writer.state)
-
-
-def test_files_of_tasks_in_vain_are_left_out(tmp_path: Path) -> None:
-    table = delta_table(tmp_path)
-    attempt = Attempt(GROUP, 0, "a")
-    names = ["_carrier=AA/part-0.parquet", "_carrier=.B/part-1.parquet", "part-2.parquet"]
-    for name in (
-        *names,
-        "_temporary/0/_temporary/attempt_0/part-0.parquet",
-        "_temporary/0/_temporary/attempt_0/_carrier=AA/part-0.parquet",
-        ".part-3.parquet",
-        "part-4.crc",
-    ):
-        file = tmp_path / attempt.name / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch()
-    found = [each.path for each in table._written_by_spark(attempt)]
-    assert sorted(found) == sorted(f"{attempt.name}/{name}" for name in names)
-
-
-def test_partitioned_table_refuses_files_of_tasks(tmp_path: Path) -> None:
-    table = delta_table(tmp_path, partition_by="topic")
-    with pytest.raises(TableError, match="partitioned by topic"):
-        table.task_writer(Attempt(GROUP, 0, "a"))
-
-
-@pytest.mark.parametrize("is_ours", [True, False])
-def test_file_of_another_partitioning_is_refused(tmp_path: Path, is_ours: bool) -> None:
-    """Two first writers, of which one is configured to partition the table.
-
-    Args:
-        is_ours: Whether that is the one whose files are refused.
-    """
-    late, owner = Writer(tmp_path), Writer(tmp_path)
-    (late if is_ours else owner).table = delta_table(tmp_path, partition_by="topic")
-    name = "spark-groups-0-a/topic=departures/part-0.parquet"
-    (tmp_path / name).parent.mkdir(parents=True)
-    files = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
-    batch = rows(reads(0, 10), SCHEMA.remove(0))
-    (piece,) = write_files([batch], files, lambda _: name, target_bytes=1, compression="snappy")
-    with files.open_input_file(name) as file:
-        footer = parquet.ParquetFile(file).metadata
-    partitioned = piece_of(name, piece.size_bytes, footer, SCHEMA)
-    owner.look(reads(0, 10, partition=1))
-    late.look(reads(0, 10))
-    plain = late.stage() if not is_ours else owner.stage()
-    attempt = Attempt(GROUP, 0, "a")
-    owner.table.commit(attempt, plain if is_ours else [partitioned], owner.decision, owner.state)
-    late.look(reads(0, 10))
-    with pytest.raises(TableError, match=r"was created by another writer with partition_by="):
-        late.table.commit(attempt, [partitioned] if is_ours else plain, late.decision, late.state)
-    assert deltalake.DeltaTable(tmp_path).version() == 0
-
-
-def staged(table: DeltaTable, batches: Iterable[pa.RecordBatch]) -> list[Piece]:
-    return [*table.task_writer(Attempt(GROUP, 3, "try")).write(batches, "7")]
-
-
-def test_task_begins_another_file_where_one_is_large_enough(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("spark_groups.spark.tables.parquet_files.ROW_GROUP_BYTES", 1)
-    table = delta_table(tmp_path, target_file_bytes=1)
-    pieces = staged(table, [rows(reads(0, 5)), rows(reads(5, 5)), rows(reads(5, 9))])
-    assert [(each.name, each.rows) for each in pieces] == [
-        ("spark-groups-3-try-7-0.parquet", 5),
-        ("spark-groups-3-try-7-1.parquet", 4),
-    ]
-    assert [each.size_bytes for each in pieces] == [
-        (tmp_path / each.name).stat().st_size for each in pieces
-    ]
-    assert staged(table, [rows(reads(5, 5))]) == []
-
-
-def test_types_that_only_arrow_tells_apart_become_deltas(tmp_path: Path) -> None:
-    schema = pa.schema(
-        [
-            ("offset", pa.int64()),
-            ("partition", pa.int32()),
-            ("carrier", pa.dictionary(pa.int8(), pa.string())),
-            ("tail", pa.large_string()),
-            ("at", pa.timestamp("ms", tz="Europe/Berlin")),
-            ("local", pa.timestamp("ns")),
-        ]
-    )
-    batch = pa.RecordBatch.from_pydict(
-        {
-            "offset": [0],
-            "partition": [0],
-            "carrier": ["AA"],
-            "tail": ["N1"],
-            "at": [1000],
-            "local": [None],
-        },
-        schema=schema,
-    )
-    table = delta_table(tmp_path)
-    state = table.read(GROUP)
-    decision = compare(GROUP, [reads(0, 1)], state, table=str(table))
-    table.commit(Attempt(GROUP, 0, "a"), staged(table, [batch]), decision, state)
-    (row,) = deltalake.DeltaTable(tmp_path).to_pyarrow_table().to_pylist()
-    assert (row["carrier"], row["tail"], row["at"].timestamp()) == ("AA", "N1", 1.0)
-
-
-@pytest.mark.parametrize(
-    ("column", "problem"),
-    [(pa.duration("s"), "a type that Delta does not have"), (pa.uint32(), "cast length in the")],
-)
-def test_type_that_delta_does_not_have_is_named(
-    tmp_path: Path, column: pa.DataType, problem: str
-) -> None:
-    batch = pa.RecordBatch.from_pydict({"length": pa.array([1], column)})
-    table = delta_table(tmp_path)
-    decision = compare(GROUP, [reads(0, 1)], table.read(GROUP), table=str(table))
-    with pytest.raises(TableError, match=problem):
-        table.commit(Attempt(GROUP, 0, "a"), staged(table, [batch]), decision, table.read(GROUP))
