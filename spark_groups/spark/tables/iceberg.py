@@ -114,7 +114,8 @@ def iceberg_table(
         session = getattr(catalog, "_session", None)
         if isinstance(session, Session):
             # The library gives its requests to a REST catalog no timeout, nor a setting for one.
-            session.request = partial(session.request, timeout=REST_WAIT_S)  # type: ignore[method-assign]
+            request = partial(session.request, timeout=REST_WAIT_S)
+            session.request = request  # type: ignore[method-assign]
     elif properties:
         raise OptionsError("properties say how a catalog is loaded, but this one was loaded")
     return IcebergTable(identifier, catalog, target_file_bytes, compression)

@@ -324,9 +324,7 @@ def test_rollback_stops_the_query_and_names_the_repair(any_lake: Lake) -> None:
     # The property is as it was, so that rows would be lost in silence.
     assert any_lake.entries()[KEY] == Entry(0, 20)
     for each in (writer, LakeWriter(any_lake)):
-        with pytest.raises(
-            TableRestoredError, match="table repair TABLE --group flights"
-        ) as caught:
+        with pytest.raises(TableRestoredError, match="repair TABLE --group flights") as caught:
             each.write(reads(20, 30))
         assert "restored to its version 1" in str(caught.value)
     # What others add afterwards does not hide it, nor does their maintenance.
