@@ -284,14 +284,13 @@ WAYS: Mapping[str, Way] = {
     ),
     SPARK_TUNED: Way(
         DeltaSparkTarget,
-        "the same without Parquet's dictionaries and statistics, with 2 snapshot partitions",
+        "the same without Parquet's dictionaries and without statistics",
         "kafka",
         TUNING,
         {
             "parquet.enable.dictionary": "false",
             "parquet.column.statistics.enabled": "false",
             "spark.databricks.delta.stats.collect": "false",
-            "spark.databricks.delta.snapshotPartitions": "2",
         },
     ),
     ROWS: Way(DeltaTarget, "`write_table`, Spark writes the rows' files"),

@@ -291,6 +291,8 @@ def session() -> SparkSession:
         {
             "spark.driver.memory": "2g",
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            # Its default of 50 costs seconds a trigger with 2 processors, and nothing with many.
+            "spark.databricks.delta.snapshotPartitions": str(TASKS),
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         },
         fetch_delta(DELTA_SPARK),
